@@ -1,0 +1,138 @@
+"""Findings and alerts: what a rule saw, and what we sent to people."""
+
+from __future__ import annotations
+
+from pyspark.sql import types as T
+
+from enrich.tables import HOLDER
+from infra.tables import Column, Table, View, struct
+
+S, I, L, B, TS = (
+    T.StringType(),
+    T.IntegerType(),
+    T.LongType(),
+    T.BooleanType(),
+    T.TimestampType(),
+)
+STRINGS = T.ArrayType(S)
+
+FINDING = Table(
+    name="gold.finding",
+    doc="A rule matched an event, or a correlation matched findings. Always all of them.",
+    columns=(
+        Column("finding_id", S, "hash of rule and event, the same whenever it is computed"),
+        Column("rule_id", S, "id of the rule; '_heartbeat' rows are hidden by the views"),
+        Column("rule_version", S, "content hash of the rule"),
+        Column("rule_title", S, "its title"),
+        Column("level", S, "informational, low, medium, high or critical"),
+        Column("kind", S, "event (a Sigma rule) or correlation"),
+        Column("pack", S, "hash of the rule pack that found it"),
+        Column("feeds", STRINGS, "correlations of that pack that count this finding", False),
+        Column("alerting", B, "whether it may become an alert by itself"),
+        Column("event_uid", S, "event that matched; for a correlation: hash of group and anchor"),
+        Column("event_time", TS, "when that happened, UTC"),
+        Column("received_at", TS, "when the newest line it rests on was received, UTC"),
+        Column("window_start", TS, "correlation: first finding of the window, UTC", False),
+        Column("class_uid", I, "OCSF class of the event", False),
+        Column("source", S, "source of the event"),
+        Column("mode", S, "live, replay or import"),
+        Column("role", S, "which endpoint the rule is about: src_endpoint, device, ..."),
+        Column("scope", S, "site or server the address belongs to", False),
+        Column("ip", S, "address to be attributed; null when there is none", False),
+        Column("host_name", S, "host of the event", False),
+        Column("user_name", S, "user of the event", False),
+        Column("dst_ip", S, "destination of the event", False),
+        Column("holder", HOLDER, "correlation: the device it was grouped by, already known", False),
+        Column("fields", T.MapType(S, S), "values that matched, group values", False),
+        Column("snippet", S, "one line a person can read", False),
+        Column(
+            "evidence",
+            T.ArrayType(struct(event_uid=S, time=TS, snippet=S)),
+            "correlation: the findings it rests on, at most ten",
+            False,
+        ),
+        Column("evidence_total", L, "how many they were", False),
+    ),
+    event_time="event_time",
+    key=("finding_id",),
+    cluster_by=("event_time", "rule_id"),
+    stats=("finding_id", "rule_id", "event_time", "event_uid", "ip", "level", "kind", "mode"),
+)
+
+ALERT = Table(
+    name="gold.alert",
+    doc="One revision of an alert, as it went to the topic. Written by the job `alert` alone.",
+    columns=(
+        Column("alert_id", S, "hash of tenant, rule and first event; never changes"),
+        Column("revision", I, "1 for the first, then counting up"),
+        Column("activity", S, "create, update or close"),
+        Column("reason", S, "why this revision: first, count, attribution, closed", False),
+        Column("tenant", S, "whose platform"),
+        Column("mode", S, "live or backfill"),
+        Column("rule_id", S, "rule"),
+        Column("rule_name", S, "its title"),
+        Column("level", S, "its level"),
+        Column("severity_id", I, "OCSF severity"),
+        Column("risk_score", I, "0 to 100"),
+        Column("entity_type", S, "device, ip, user or host"),
+        Column("entity_value", S, "MAC address, address, user name or host name"),
+        Column("src_ip", S, "address the event came from", False),
+        Column("event_time", TS, "newest event, UTC"),
+        Column("window_start", TS, "first event, UTC"),
+        Column("window_end", TS, "newest event, UTC"),
+        Column("received_at", TS, "when the newest line it rests on was received, UTC"),
+        Column("status", S, "leased, none, outside or unknown: what the attribution rests on"),
+        Column("count", L, "findings folded into it"),
+        Column("dedup_key", S, "rule and entity; repeats inside the window fold into one alert"),
+        Column("title", S, "what a person reads first"),
+        Column("previous_entity", S, "attribution revision: the entity it named before", False),
+        Column("body", S, "the whole alert as JSON, as published (docs/alert.md)"),
+        Column("pack", S, "rule pack that found it"),
+    ),
+    event_time="event_time",
+    key=("alert_id", "revision"),
+    cluster_by=("event_time",),
+    stats=("alert_id", "revision", "rule_id", "level", "entity_value", "event_time", "status"),
+)
+
+ALERT_ACTION = Table(
+    name="gold.alert_action",
+    doc="What a person asks of an alert: close, assign, verdict. Job `alert` makes it a revision.",
+    columns=(
+        Column("action_id", S, "identity of the request"),
+        Column("alert_id", S, "alert"),
+        Column("rule_id", S, "its rule"),
+        Column("action", S, "close, reopen, assign or verdict"),
+        Column("value", S, "assignee or verdict", False),
+        Column("comment", S, "why", False),
+        Column("who", S, "name of the key or user"),
+        Column("at", TS, "when, UTC"),
+    ),
+    event_time="at",
+    key=("action_id",),
+)
+
+HEARTBEAT = "_heartbeat"
+"""`rule_id` of the row that says how far detection has finished its input."""
+
+TABLES = (FINDING, ALERT, ALERT_ACTION)
+VIEWS = (
+    View(
+        "gold.findings",
+        "Findings without heartbeats",
+        f"SELECT * FROM gold.finding WHERE rule_id <> '{HEARTBEAT}'",
+    ),
+    View(
+        "gold.alert_current",
+        "The newest revision of each alert",
+        "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY alert_id ORDER BY revision DESC)"
+        " AS nth FROM gold.alert) newest WHERE nth = 1",
+    ),
+    View(
+        "gold.attribution_current",
+        "The newest attribution of each finding",
+        "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY finding_id, role "
+        "ORDER BY rev DESC, attributed_at DESC) AS nth FROM gold.attribution "
+        "WHERE via <> 'heartbeat') newest WHERE nth = 1",
+    ),
+)

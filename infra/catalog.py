@@ -1,0 +1,56 @@
+"""Tables the platform keeps about itself."""
+
+from __future__ import annotations
+
+from pyspark.sql import types as T
+
+from infra.tables import Column, Table
+
+S, I, L, B, TS = (
+    T.StringType(),
+    T.IntegerType(),
+    T.LongType(),
+    T.BooleanType(),
+    T.TimestampType(),
+)
+
+LEDGER = Table(
+    name="ops.ledger",
+    doc="One micro-batch of one job: what it read, what it wrote, and what it left over.",
+    columns=(
+        Column("job", S, "name of the job, which is also the name of its checkpoint"),
+        Column("query_id", S, "identity of the checkpoint"),
+        Column("batch_id", L, "number of the micro-batch in that checkpoint"),
+        Column("started_at", TS, "when the batch began, UTC"),
+        Column("finished_at", TS, "when its last table was committed, UTC"),
+        Column("offsets", S, "the checkpoint's offsets of the batch, as JSON", False),
+        Column("rows_read", L, "rows that entered the batch", False),
+        Column("rows_written", T.MapType(S, L), "rows written, by table", False),
+        Column("rows_dead", L, "rows written as dead letters", False),
+        Column("rows_late", L, "rows that came later than the watermark", False),
+        Column("versions", T.MapType(S, L), "Delta version committed, by table", False),
+        Column("pack", S, "hash of the rule pack the batch used", False),
+        Column("decisions", S, "what the batch fixed before it ran, as JSON", False),
+        Column("replayed", B, "true when a table already held this batch and was passed over"),
+    ),
+    event_time="finished_at",
+    key=("job", "query_id", "batch_id"),
+    cluster_by=("job", "finished_at"),
+)
+
+AUDIT = Table(
+    name="ops.audit",
+    doc="One act of a person or a key: a statement run, an alert changed, a rule switched.",
+    columns=(
+        Column("at", TS, "when, UTC"),
+        Column("who", S, "name of the key or user"),
+        Column("act", S, "what was done: statement, rule.disable, rule.enable, alert.close, ..."),
+        Column("target", S, "what it was done to", False),
+        Column("detail", S, "the request as JSON, without secrets", False),
+        Column("outcome", S, "ok, refused or failed", False),
+    ),
+    event_time="at",
+    cluster_by=("at",),
+)
+
+TABLES = (LEDGER, AUDIT)

@@ -1,0 +1,23 @@
+"""Errors a person can act on. Each names the thing, the value and the remedy."""
+
+from __future__ import annotations
+
+
+class HeadgateError(Exception):
+    """Base of all our errors. The command prints `str(error)` and no stack trace."""
+
+    exit_code = 1
+
+
+class Fatal(HeadgateError):
+    """A retry cannot help; a person has to change something first."""
+
+
+class Retryable(HeadgateError):
+    """The same call may succeed later (a broker that is away, a disk that is full)."""
+
+
+class Usage(Fatal):
+    """The command was called wrongly."""
+
+    exit_code = 2

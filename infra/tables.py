@@ -1,0 +1,92 @@
+"""What a table is: a name, its columns with a doc for each, and how it is laid out.
+
+The folder that writes a table declares it in its own `tables.py`. The docs
+feed `headgate tables`, the API's catalogue and `docs/tables.md`, so they are
+written for an analyst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+
+from pyspark.sql import types as T
+
+from infra.errors import Usage
+
+DECLARED_IN = ("infra.catalog", "ingest.tables", "enrich.tables", "alerts.tables")
+"""Modules that declare tables; each has a tuple `TABLES` and may have `VIEWS`."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its Spark type and what it tells an analyst."""
+
+    name: str
+    type: T.DataType
+    doc: str
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """A Delta table, addressed by its path `<lake>/<layer>/<name>`."""
+
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+    event_time: str | None = None
+    key: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    stats: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> T.StructType:
+        """The table's Spark schema, each column carrying its doc as comment."""
+        return T.StructType(
+            [T.StructField(c.name, c.type, True, {"comment": c.doc}) for c in self.columns]
+        )
+
+    @property
+    def path(self) -> str:
+        """Path below the lake's root: `silver.event` lies in `silver/event`."""
+        return self.name.replace(".", "/")
+
+
+@dataclass(frozen=True)
+class View:
+    """A named question over tables, in SQL that both Spark and DuckDB read.
+
+    `sql` names tables and views as `layer.name`.
+    """
+
+    name: str
+    doc: str
+    sql: str
+
+
+def struct(**fields: T.DataType) -> T.StructType:
+    """A struct type, its fields in the order given."""
+    return T.StructType([T.StructField(name, kind, True) for name, kind in fields.items()])
+
+
+def catalog() -> dict[str, Table]:
+    """Every table of the platform, by name."""
+    return {t.name: t for module in DECLARED_IN for t in import_module(module).TABLES}
+
+
+def views() -> dict[str, View]:
+    """Every view of the platform, by name, in an order in which they can be made."""
+    return {
+        v.name: v for module in DECLARED_IN for v in getattr(import_module(module), "VIEWS", ())
+    }
+
+
+def table(name: str) -> Table:
+    """The table called `name`; raises `Usage` with the known names."""
+    known = catalog()
+    if name not in known:
+        raise Usage(f"no table '{name}'; there are {', '.join(sorted(known))}")
+    return known[name]
