@@ -73,6 +73,12 @@ ATTRIBUTION = Table(
         Column("holder", HOLDER, "who had the address, with the lease that proves it"),
         Column("via", S, "join, correction, late, repair, outside or heartbeat"),
         Column("attributed_at", TS, "stream time at which it was said, UTC"),
+        Column(
+            "finding",
+            S,
+            "the finding as JSON, where job `alert` did not say this itself and has to learn of it",
+            False,
+        ),
     ),
     event_time="event_time",
     key=("finding_id", "role", "rev"),

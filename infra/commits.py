@@ -1,0 +1,81 @@
+"""Reading a Delta table's log without Spark: markers, versions, the files of a commit.
+
+Source of the format: the Delta transaction log protocol, "Delta Log Entries"
+and "Commit Provenance Information".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit: its version, who made it, and what it added."""
+
+    version: int
+    user_metadata: str | None
+    operation: str | None
+    rows: int
+    adds: tuple[str, ...]
+    changes_data: bool
+
+    @property
+    def marker(self) -> dict[str, Any] | None:
+        """Our marker, if the commit carries one."""
+        try:
+            found = json.loads(self.user_metadata or "null")
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) and "job" in found else None
+
+
+def versions(table: Path) -> list[int]:
+    """Versions whose commit file is still there, ascending."""
+    log = table / "_delta_log"
+    if not log.is_dir():
+        return []
+    return sorted(int(p.stem) for p in log.iterdir() if p.suffix == ".json" and p.stem.isdigit())
+
+
+def commit(table: Path, version: int) -> Commit:
+    """Read one commit; raises `FileNotFoundError` when log clean-up has taken it."""
+    text = (table / "_delta_log" / f"{version:020d}.json").read_text("utf-8")
+    info: dict[str, Any] = {}
+    adds: list[str] = []
+    changes = False
+    for line in text.splitlines():
+        action = json.loads(line) if line.strip() else {}
+        if "commitInfo" in action:
+            info = action["commitInfo"]
+        elif "add" in action:
+            adds.append(unquote(action["add"]["path"]))
+            changes = changes or action["add"].get("dataChange", True)
+    metrics = info.get("operationMetrics") or {}
+    return Commit(
+        version=version,
+        user_metadata=info.get("userMetadata"),
+        operation=info.get("operation"),
+        rows=int(metrics.get("numOutputRows", 0)),
+        adds=tuple(adds),
+        changes_data=changes,
+    )
+
+
+def newest_first(table: Path) -> Iterator[Commit]:
+    """Commits from the newest down, as far as the log reaches."""
+    for version in reversed(versions(table)):
+        try:
+            yield commit(table, version)
+        except FileNotFoundError:
+            return
+
+
+def newest_version(table: Path) -> int:
+    """Newest version, -1 when there is no table."""
+    return max(versions(table), default=-1)

@@ -1,0 +1,291 @@
+"""A job: a streaming query with a name, a checkpoint that is its own, and a ledger.
+
+Layout under `<checkpoints>/<job>/`: `spark/` is Spark's checkpoint, `batches/`
+holds what each batch decided before it ran, `lock` belongs to the living driver.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+
+from infra.errors import Fatal
+from infra.spool import put
+
+KEPT_BATCHES = 200
+"""Decisions of this many batches are kept; Spark itself replays only the newest."""
+
+
+@dataclass
+class Batch:
+    """One micro-batch: its identity, what it decided, and what it has written so far."""
+
+    job: str
+    query_id: str
+    batch_id: int
+    digest: str
+    folder: Path
+    look_back: bool
+    started_at: datetime
+    offsets: str
+    decisions: dict[str, Any] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    replayed: bool = False
+
+    @property
+    def marker(self) -> dict[str, Any]:
+        """What each commit of this batch carries, so that a retry finds it."""
+        return {
+            "job": self.job,
+            "query": self.query_id,
+            "batch": self.batch_id,
+            "digest": self.digest,
+        }
+
+    def decide(self, name: str, choose: Callable[[], Any]) -> Any:
+        """The value `choose` gave when this batch first ran, also when it runs again.
+
+        A retry must write the same rows, so whatever depends on the clock, on
+        another table's newest version or on the rules in force is kept (as
+        JSON) beside the checkpoint before it is used.
+        """
+        if name not in self.decisions:
+            self.decisions[name] = choose()
+            write_whole(self._file, json.dumps(self.decisions))
+        return self.decisions[name]
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "batches" / f"{self.batch_id}.json"
+
+    def load(self) -> Batch:
+        """Read the decisions of an earlier attempt, if there was one."""
+        if self._file.exists():
+            self.decisions = json.loads(self._file.read_text("utf-8"))
+        return self
+
+    def ledger_row(self) -> dict[str, Any]:
+        """The batch as a row of `ops.ledger`."""
+        return {
+            "job": self.job,
+            "query_id": self.query_id,
+            "batch_id": self.batch_id,
+            "started_at": self.started_at.isoformat(),
+            "finished_at": datetime.now(UTC).isoformat(),
+            "offsets": self.offsets,
+            "rows_read": self.counts.get("read"),
+            "rows_written": self.rows,
+            "rows_dead": self.counts.get("dead"),
+            "rows_late": self.counts.get("late"),
+            "versions": self.versions,
+            "pack": self.decisions.get("pack"),
+            "decisions": json.dumps(self.decisions),
+            "replayed": self.replayed,
+        }
+
+
+Work = Callable[[DataFrame, Batch], None]
+
+
+class Job:
+    """A running job; `stop` ends it and gives its lock back."""
+
+    def __init__(self, name: str, query: StreamingQuery, lock: Lock) -> None:
+        self.name = name
+        self.query = query
+        self._lock = lock
+
+    def stop(self) -> None:
+        """End the query after the batch it is in, or at once if that takes too long."""
+        with suppress(Exception):
+            self.query.stop()
+        self._lock.release()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it ends; raises what made it fail. True when it has ended."""
+        try:
+            ended = self.query.awaitTermination(None if seconds is None else max(1, int(seconds)))
+        except Exception:
+            self._lock.release()
+            raise
+        if ended or seconds is None:
+            self._lock.release()
+        return bool(ended) or seconds is None
+
+    def failure(self) -> str | None:
+        """Why it ended, None while it runs or after a stop."""
+        error = None if self.query.isActive else self.query.exception()
+        return None if error is None else str(error)
+
+
+class Lock:
+    """The right to run a job, held by the living process and lost with it."""
+
+    def __init__(self, folder: Path, job: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = (folder / "lock").open("a+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            holder = self._file.read().strip() or "another process"
+            self._file.close()
+            raise Fatal(
+                f"job {job} already runs (process {holder}); stop that one first: two drivers "
+                f"on one checkpoint ({folder}) would write every batch twice"
+            ) from None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def release(self) -> None:
+        """Give it back; a second call does nothing."""
+        self._file.close()
+
+
+def start(
+    name: str,
+    rows: DataFrame,
+    work: Work,
+    *,
+    checkpoints: Path,
+    spool: Path,
+    trigger_seconds: float | None,
+) -> Job:
+    """Run `work` on each micro-batch of `rows`, once, through restarts.
+
+    `trigger_seconds`: pause between batches; None: work off what is there and end.
+    Raises `Fatal` when the job runs already or its checkpoint is damaged.
+    """
+    folder = checkpoints / name
+    lock = Lock(folder, name)
+    try:
+        check(name, folder)
+        runner = _Runner(name, folder, spool, work)
+        writer = (
+            rows.writeStream.queryName(name)
+            .foreachBatch(runner)
+            .option("checkpointLocation", str(folder / "spark"))
+        )
+        timed = (
+            writer.trigger(availableNow=True)
+            if trigger_seconds is None
+            else writer.trigger(processingTime=f"{int(trigger_seconds * 1000)} milliseconds")
+        )
+        return Job(name, timed.start(), lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+class _Runner:
+    """The foreachBatch callback: gives each batch its identity, keeps its ledger row."""
+
+    def __init__(self, name: str, folder: Path, spool: Path, work: Work) -> None:
+        self._name = name
+        self._folder = folder
+        self._spool = spool
+        self._work = work
+        self._look_back = True
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        run = self._batch(batch_id)
+        self._work(rows, run)
+        if not run.decisions.get("in_ledger"):
+            put(self._spool, f"{run.job}-{run.query_id}-{run.batch_id}", run.ledger_row())
+            run.decide("in_ledger", lambda: True)
+        # From now on this process knows what it wrote; a failed batch ends the query, and the
+        # next one looks back again.
+        self._look_back = False
+        self._forget(batch_id - KEPT_BATCHES)
+
+    def _batch(self, batch_id: int) -> Batch:
+        spark = self._folder / "spark"
+        offsets = (spark / "offsets" / str(batch_id)).read_bytes()
+        identity = json.loads((spark / "metadata").read_text("utf-8"))["id"]
+        (self._folder / "batches").mkdir(exist_ok=True)
+        return Batch(
+            job=self._name,
+            query_id=identity,
+            batch_id=batch_id,
+            digest=hashlib.sha256(offsets).hexdigest()[:16],
+            folder=self._folder,
+            look_back=self._look_back,
+            started_at=datetime.now(UTC),
+            offsets=offsets.decode("utf-8", "replace"),
+        ).load()
+
+    def _forget(self, batch_id: int) -> None:
+        with suppress(FileNotFoundError):
+            (self._folder / "batches" / f"{batch_id}.json").unlink()
+
+
+def check(name: str, folder: Path) -> None:
+    """Refuse a checkpoint that would skip or double a batch, naming what is wrong with it."""
+    spark = folder / "spark"
+    offsets = _numbers(spark / "offsets")
+    decided = _numbers(folder / "batches", ".json")
+    remedy = f"restore {folder} from a backup that is not older than the tables"
+    metadata = spark / "metadata"
+    if offsets and not _is_json(metadata):
+        raise Fatal(f"checkpoint of job {name}: {metadata} is missing or damaged; {remedy}")
+    if decided and (not offsets or max(decided) > max(offsets)):
+        raise Fatal(
+            f"checkpoint of job {name}: batch {max(decided)} was already worked on, but the newest "
+            f"of its offsets is {max(offsets, default='missing')}; {remedy}"
+        )
+    for number in sorted(offsets)[-2:]:
+        file = spark / "offsets" / str(number)
+        lines = file.read_text("utf-8", "replace").splitlines()
+        if not lines or lines[0] != "v1" or len(lines) < 3:
+            raise Fatal(f"checkpoint of job {name}: {file} is damaged; {remedy}")
+    commits = _numbers(spark / "commits")
+    if offsets and commits and max(offsets) - max(commits) > 1:
+        raise Fatal(
+            f"checkpoint of job {name}: offsets reach batch {max(offsets)}, commits only "
+            f"{max(commits)}; {remedy}"
+        )
+
+
+def _numbers(folder: Path, suffix: str = "") -> list[int]:
+    if not folder.is_dir():
+        return []
+    names = [p.name.removesuffix(suffix) for p in folder.iterdir() if p.name.endswith(suffix)]
+    return [int(name) for name in names if name.isdigit()]
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        return "id" in json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a small file so that a reader sees all of it or the old one, through a power cut too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def clear(checkpoints: Path) -> None:
+    """Remove all checkpoints (a fresh start of the demo)."""
+    shutil.rmtree(checkpoints, ignore_errors=True)

@@ -1,0 +1,292 @@
+"""Topics, clients, ticks, and a broker of our own for one machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from infra import jars
+from infra.errors import Fatal, Retryable
+from infra.settings import KafkaSettings, Settings
+from infra.spark import require_java
+
+
+def topic_of(source: str, kafka: KafkaSettings) -> str:
+    """Topic of a source; Kafka allows no colon: `zeek:conn` is fed by `logs.zeek.conn`."""
+    return kafka.topic_prefix + source.replace(":", ".", 1)
+
+
+def source_of(topic: str, kafka: KafkaSettings) -> str:
+    """Source of a topic, the other way round."""
+    return topic.removeprefix(kafka.topic_prefix).replace(".", ":", 1)
+
+
+def client_options(kafka: KafkaSettings) -> dict[str, str]:
+    """Options every client of librdkafka shares."""
+    options = {"bootstrap.servers": kafka.bootstrap, **kafka.options}
+    if kafka.password is not None:
+        options["sasl.password"] = kafka.password.get_secret_value()
+    return options
+
+
+def producer(kafka: KafkaSettings, **options: str | int | bool) -> Producer:
+    """A producer that loses and doubles nothing while it lives."""
+    return Producer(
+        {
+            **client_options(kafka),
+            "enable.idempotence": True,
+            "message.max.bytes": kafka.max_message_bytes + 65536,
+            "linger.ms": 5,
+            "log_level": 3,
+            **options,
+        }
+    )
+
+
+def admin(kafka: KafkaSettings) -> AdminClient:
+    """An admin client."""
+    return AdminClient({**client_options(kafka), "log_level": 2})
+
+
+def require_broker(kafka: KafkaSettings, seconds: float = 5.0) -> None:
+    """Raises `Retryable`, naming the address, when no broker answers."""
+    try:
+        admin(kafka).list_topics(timeout=seconds)
+    except KafkaException as error:
+        raise Retryable(
+            f"no Kafka broker answers at {kafka.bootstrap} ({error.args[0].str()}); "
+            "start one, or set kafka.bootstrap"
+        ) from None
+
+
+def ensure_topics(settings: Settings, sources: Sequence[str] = ()) -> None:
+    """Make the topics of `sources` and our own where they are missing."""
+    kafka = settings.kafka
+    largest = {"max.message.bytes": str(kafka.max_message_bytes)}
+    raw = {"message.timestamp.type": "LogAppendTime", **largest}
+    wanted = [
+        NewTopic(topic_of(source, kafka), num_partitions=1, config=raw) for source in sources
+    ]
+    wanted.append(
+        NewTopic(
+            kafka.tick_topic,
+            num_partitions=1,
+            config={"message.timestamp.type": "LogAppendTime", "retention.ms": "86400000"},
+        )
+    )
+    wanted.append(
+        NewTopic(kafka.alerts_topic, num_partitions=kafka.alerts_partitions, config=largest)
+    )
+    wanted.append(
+        NewTopic(kafka.progress_topic, num_partitions=1, config={"cleanup.policy": "compact"})
+    )
+    client = admin(kafka)
+    for topic, made in client.create_topics(wanted).items():
+        try:
+            made.result(20)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise Retryable(f"topic {topic} could not be made: {error.args[0].str()}") from None
+    _stamp_on_arrival(client, kafka)
+
+
+def _stamp_on_arrival(client: AdminClient, kafka: KafkaSettings) -> None:
+    """Refuse a tick topic whose times are the sender's: completeness is claimed from them."""
+    resource = ConfigResource(ResourceType.TOPIC, kafka.tick_topic)
+    config = client.describe_configs([resource])[resource].result(20)
+    if config["message.timestamp.type"].value != "LogAppendTime":
+        raise Fatal(
+            f"topic {kafka.tick_topic} carries the sender's time; set its "
+            "message.timestamp.type to LogAppendTime"
+        )
+
+
+class Ticker:
+    """Feeds the tick topic, so that time moves and batches run when all else is silent."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._kafka = kafka
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
+
+    def start(self) -> Ticker:
+        """Begin; a broker that is away is waited for."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End within a tick."""
+        self._stop.set()
+        self._thread.join(self._kafka.tick_seconds + 5)
+
+    def _run(self) -> None:
+        # Old ticks say nothing new: what could not be delivered within seconds is dropped.
+        client = producer(self._kafka, **{"delivery.timeout.ms": 5000, "linger.ms": 0})
+        while not self._stop.wait(self._kafka.tick_seconds):
+            client.produce(self._kafka.tick_topic, value=b"tick")
+            client.poll(0)
+        client.flush(2)
+
+
+class Broker:
+    """A KRaft broker in a JVM of its own, from the pinned archives, for one machine.
+
+    `folder` keeps its log and a `server.properties`; started again on the same
+    folder it goes on where it was.
+    """
+
+    def __init__(self, folder: Path, port: int, heap: str = "384m", largest: int = 10485760):
+        self.folder = folder.absolute()
+        self.port = port
+        self._heap = heap
+        self._largest = largest
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """host:port for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._process.pid if self._process else None
+
+    def start(self, seconds: float = 60.0) -> Broker:
+        """Start and wait until it answers; raises `Fatal` for a taken port or a broker that dies."""
+        require_java()
+        require_free(self.port, "Kafka", "--kafka-port")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        properties = self.folder / "server.properties"
+        if not properties.exists():
+            properties.write_text(self._properties(free_port()))
+            self._java("kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", properties)
+        with (self.folder / "broker.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command("kafka.Kafka", properties),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=os.environ | {"LOG_DIR": str(self.folder)},
+            )
+        self._await(seconds)
+        return self
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        if self._process:
+            self._process.kill()
+            self._process.wait(10)
+            self._process = None
+
+    def stop(self) -> None:
+        """End it in order."""
+        if self._process:
+            self._process.terminate()
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(10)
+            self._process = None
+
+    def _await(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        client = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        while time.monotonic() < end:
+            if self._process and self._process.poll() is not None:
+                tail = (self.folder / "broker.log").read_text(errors="replace")[-400:]
+                raise Fatal(f"the Kafka broker in {self.folder} ended at once: {tail.strip()}")
+            try:
+                if client.list_topics(timeout=1).brokers:
+                    return
+            except KafkaException:
+                time.sleep(0.1)
+        raise Fatal(f"the Kafka broker in {self.folder} did not answer within {seconds:.0f} s")
+
+    def _command(self, main: str, *arguments: object) -> list[str]:
+        classpath = ":".join(str(path) for path in jars.paths("broker"))
+        java = ["java", f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        quiet = ["-Dlog4j2.level=WARN", "-Djava.net.preferIPv4Stack=true"]
+        return [*java, *quiet, "-cp", classpath, main, *map(str, arguments)]
+
+    def _java(self, main: str, *arguments: object) -> None:
+        done = subprocess.run(
+            self._command(main, *arguments), capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise Fatal(f"{main} failed: {(done.stderr or done.stdout).strip()[-400:]}")
+
+    def _properties(self, controller: int) -> str:
+        listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}"
+        return "\n".join(
+            [
+                "process.roles=broker,controller",
+                "node.id=1",
+                f"controller.quorum.voters=1@127.0.0.1:{controller}",
+                f"listeners={listeners}",
+                f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}",
+                "controller.listener.names=CONTROLLER",
+                "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                f"log.dirs={self.folder / 'log'}",
+                "auto.create.topics.enable=false",
+                f"message.max.bytes={self._largest + 65536}",
+                f"replica.fetch.max.bytes={self._largest + 65536}",
+                "log.message.timestamp.type=LogAppendTime",
+                "offsets.topic.replication.factor=1",
+                "offsets.topic.num.partitions=4",
+                "transaction.state.log.replication.factor=1",
+                "transaction.state.log.min.isr=1",
+                "transaction.state.log.num.partitions=4",
+                "group.initial.rebalance.delay.ms=0",
+                "log.retention.hours=168",
+                "",
+            ]
+        )
+
+
+def _cluster_id() -> str:
+    import base64
+
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def free_port() -> int:
+    """A port nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def require_free(port: int, what: str, option: str) -> None:
+    """Raises `Fatal` naming the port, its wish and the way out when somebody listens there."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise Fatal(
+                f"port {port}, wanted for {what}, is taken; "
+                f"stop what listens there or choose another with {option}"
+            ) from None
+
+
+@contextmanager
+def broker(folder: Path, port: int = 0) -> Iterator[Broker]:
+    """A running broker; port 0 picks a free one."""
+    running = Broker(folder, port or free_port()).start()
+    try:
+        yield running
+    finally:
+        running.stop()

@@ -1,0 +1,192 @@
+"""The lake: tables by path, and the one way a job's batch is written into them, once.
+
+Delta's own `txnAppId` makes each micro-batch rebuild the state of the whole
+snapshot, so on one machine a batch is appended plainly and its commit carries a
+marker of ours; see docs/decisions/0001-own-marker.md.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from infra.commits import commit, newest_first, newest_version, versions
+from infra.errors import Fatal
+from infra.jobs import Batch, Job, Work, start
+from infra.settings import Settings
+from infra.tables import Table, catalog, views
+
+PROPERTIES = {
+    # Set when a table is made: changing them later fails the streams that read it.
+    "delta.checkpointInterval": "50",
+    "delta.logRetentionDuration": "interval 30 days",
+    "delta.deletedFileRetentionDuration": "interval 7 days",
+}
+
+
+class Lake:
+    """The tables under `settings.lake_root`, for one Spark session."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self.spark = spark
+        self.settings = settings
+
+    @property
+    def spool(self) -> Path:
+        """Where rows wait to be folded into tables (see `infra.spool`)."""
+        return self.settings.home.absolute() / "spool"
+
+    def folder(self, table: Table) -> Path:
+        """The table's folder."""
+        return self.settings.lake_root / table.path
+
+    def path(self, table: Table) -> str:
+        """The same as Spark wants it."""
+        return str(self.folder(table))
+
+    def ensure(self, *tables: Table) -> Lake:
+        """Make the tables that are missing (all of the catalogue when none is named)."""
+        for table in tables or tuple(catalog().values()):
+            if newest_version(self.folder(table)) < 0:
+                self._create(table)
+        return self
+
+    def _create(self, table: Table) -> None:
+        properties = PROPERTIES | dict(table.properties)
+        if table.stats:
+            properties["delta.dataSkippingStatsColumns"] = ",".join(table.stats)
+        builder = (
+            DeltaTable.createIfNotExists(self.spark)
+            .location(self.path(table))
+            .addColumns(table.schema)
+            .comment(table.doc)
+        )
+        for key, value in properties.items():
+            builder = builder.property(key, value)
+        if table.cluster_by:
+            builder = builder.clusterBy(*table.cluster_by)
+        builder.execute()
+
+    def read(self, table: Table, version: int | None = None) -> DataFrame:
+        """The table as it is now, or as it was at a version."""
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self.path(table))
+
+    def stream(self, table: Table, files_per_batch: int = 1000) -> DataFrame:
+        """The table's rows as they are appended, from its beginning.
+
+        Rewrites (compaction, reparse, erasure) are passed over. A stream that
+        lags behind the log's retention fails and says so rather than skip.
+        """
+        return (
+            self.spark.readStream.format("delta")
+            .option("skipChangeCommits", "true")
+            .option("maxFilesPerTrigger", files_per_batch)
+            .load(self.path(table))
+        )
+
+    def register(self) -> Lake:
+        """Give tables and views their names in the session: `SELECT * FROM silver.event`."""
+        for layer in sorted({name.split(".")[0] for name in catalog()}):
+            self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {layer}")
+        for table in catalog().values():
+            self.spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {table.name} USING DELTA LOCATION '{self.path(table)}'"
+            )
+        for view in views().values():
+            self.spark.sql(f"CREATE OR REPLACE VIEW {view.name} AS {view.sql}")
+        return self
+
+    def each_batch(
+        self, job: str, rows: DataFrame, work: Work, *, trigger_seconds: float | None
+    ) -> Job:
+        """Run `work` on each micro-batch of `rows` as job `job` (see `infra.jobs.start`)."""
+        return start(
+            job,
+            rows,
+            work,
+            checkpoints=self.settings.checkpoint_root,
+            spool=self.spool / "ledger",
+            trigger_seconds=trigger_seconds,
+        )
+
+    def append(self, rows: DataFrame, table: Table, run: Batch) -> bool:
+        """Append a batch's rows to a table, once; False when the table has them already.
+
+        Raises `Fatal` when the table's log contradicts the checkpoint or is too
+        short to tell.
+        """
+        if run.look_back and self._has(table, run):
+            run.replayed = True
+            return False
+        ordered = rows.select(*[column.name for column in table.columns])
+        writer = (
+            ordered.write.format("delta")
+            .mode("append")
+            .option("userMetadata", json.dumps(run.marker, sort_keys=True))
+        )
+        if self.settings.sink == "txn":
+            writer = writer.option("txnAppId", f"{run.job}/{run.query_id}/{table.name}").option(
+                "txnVersion", run.batch_id
+            )
+        writer.save(self.path(table))
+        self._note(table, run)
+        return True
+
+    def _note(self, table: Table, run: Batch) -> None:
+        """Put the commit just made into the batch's ledger row."""
+        for found in newest_first(self.folder(table)):
+            if found.marker == run.marker:
+                run.versions[table.name] = found.version
+                run.rows[table.name] = found.rows
+                return
+
+    def _has(self, table: Table, run: Batch) -> bool:
+        """Whether the table holds this batch; refuses by name what cannot be told."""
+        folder = self.folder(table)
+        for found in newest_first(folder):
+            marker = found.marker
+            if marker is None or marker["job"] != run.job:
+                continue
+            if marker["query"] != run.query_id:
+                raise Fatal(
+                    f"{table.name} holds batches of job {run.job} up to {marker['batch']}, written "
+                    f"under another checkpoint ({marker['query']}, now {run.query_id}); going on "
+                    f"would write them twice: restore {run.folder}, or start with an empty lake"
+                )
+            if marker["batch"] > run.batch_id:
+                raise Fatal(
+                    f"{table.name} holds batch {marker['batch']} of job {run.job}, but its "
+                    f"checkpoint is at batch {run.batch_id}: {run.folder} is older than the "
+                    "table; restore the newest one"
+                )
+            if marker["batch"] < run.batch_id:
+                return False
+            if marker["digest"] != run.digest:
+                raise Fatal(
+                    f"{table.name} holds batch {run.batch_id} of job {run.job} made from other "
+                    f"offsets than {run.folder} has now; restore the checkpoint it was made with"
+                )
+            run.versions[table.name], run.rows[table.name] = found.version, found.rows
+            return True
+        kept = versions(folder)
+        if kept and kept[0] > 0 and run.batch_id > 0:
+            raise Fatal(
+                f"{table.name}: the log reaches back to version {kept[0]} only and shows no batch "
+                f"of job {run.job}; whether batch {run.batch_id} was written cannot be told"
+            )
+        return False
+
+    def version(self, table: Table) -> int:
+        """Newest version of a table, -1 when it does not exist."""
+        return newest_version(self.folder(table))
+
+    def files_of(self, table: Table, version: int) -> list[Path]:
+        """Data files that one commit added (none for a rewrite without changed data)."""
+        found = commit(self.folder(table), version)
+        return [self.folder(table) / name for name in found.adds] if found.changes_data else []

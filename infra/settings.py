@@ -1,0 +1,275 @@
+"""All settings: one frozen, typed object, read once by the command and passed down.
+
+They come from a TOML file (`--config`, else `HEADGATE_CONFIG`, else
+`headgate.toml` where the command runs, else the defaults) and from environment
+variables such as `HEADGATE_KAFKA__BOOTSTRAP`, which win. Unknown keys are refused.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from infra.errors import Usage
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise ValueError(
+            f"no time zone '{value}'; use a name like Europe/Berlin or UTC"
+        ) from error
+    return value
+
+
+class SourceSettings(_Section):
+    """How one source's records are read."""
+
+    tz: str = Field("UTC", description="zone of times that name none")
+    hosts: dict[str, str] = Field(
+        default_factory=dict, description="zone by host name, where it differs from tz"
+    )
+    lease_seconds: int = Field(
+        86400, gt=0, description="lease length where the log does not say (dhcpd, dnsmasq, Windows)"
+    )
+    lateness_seconds: int = Field(
+        10, ge=0, description="how late this source's events usually are"
+    )
+
+    @field_validator("tz")
+    @classmethod
+    def _tz(cls, value: str) -> str:
+        return _zone(value)
+
+    @field_validator("hosts")
+    @classmethod
+    def _hosts(cls, value: dict[str, str]) -> dict[str, str]:
+        return {host: _zone(zone) for host, zone in value.items()}
+
+
+class ScopeSettings(_Section):
+    """A site whose addresses are leased by DHCP. The same private address may exist in two."""
+
+    name: str = Field(description="name of the site")
+    networks: tuple[str, ...] = Field(description="networks whose addresses DHCP hands out")
+    hosts: tuple[str, ...] = Field(
+        (), description="log hosts, sensors or servers that belong to this site; none: the default"
+    )
+
+    @field_validator("networks")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for network in value:
+            ip_network(network)
+        return value
+
+
+class KafkaSettings(_Section):
+    """The broker and its topics."""
+
+    bootstrap: str = Field("127.0.0.1:9092", description="host:port of the broker")
+    topic_prefix: str = Field("logs.", description="topics with raw logs: prefix and source")
+    tick_topic: str = Field("logs.tick", description="fed every tick_seconds; moves time when idle")
+    tick_seconds: float = Field(1.0, gt=0, description="how often; shorter: quicker 'no lease'")
+    alerts_topic: str = Field("alerts", description="where alerts go; its partitions are fixed")
+    alerts_partitions: int = Field(3, gt=0, description="partitions of the alerts topic")
+    progress_topic: str = Field(
+        "alerts.progress", description="compacted; the publisher's place in gold.alert"
+    )
+    max_message_bytes: int = Field(
+        10 * 1024 * 1024, gt=0, description="largest record; above it the sender is told"
+    )
+    options: dict[str, str] = Field(
+        default_factory=dict, description="further client options, such as security.protocol"
+    )
+    password: SecretStr | None = Field(None, description="SASL password, if any")
+
+
+class SparkSettings(_Section):
+    """The Spark session."""
+
+    master: str = Field("local[2]", description="Spark master")
+    driver_memory: str = Field("3g", description="heap of the driver")
+    shuffle_partitions: int = Field(
+        2, gt=0, description="frozen in a checkpoint at the first run of a stateful job"
+    )
+    small: bool = Field(
+        True, description="C1 compiler and serial GC: quick to start on a small machine"
+    )
+    ui: bool = Field(False, description="serve Spark's own pages on loopback")
+    conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
+
+
+class JobSettings(_Section):
+    """How the streaming jobs pace themselves."""
+
+    ingest_trigger_seconds: float = Field(1.0, ge=0, description="pause between ingest batches")
+    sessions_trigger_seconds: float = Field(1.0, ge=0, description="pause between session batches")
+    alert_trigger_seconds: float = Field(1.0, ge=0, description="pause between alert batches")
+    repair_trigger_seconds: float = Field(30.0, ge=0, description="pause between repair batches")
+    max_offsets_per_batch: int = Field(
+        200_000, gt=0, description="most Kafka messages one ingest batch takes"
+    )
+    session_buckets: int = Field(
+        16, gt=0, description="keys of the session state; about 400 devices each"
+    )
+    alert_buckets: int = Field(8, gt=0, description="keys of the alert state")
+    late_seconds: int = Field(
+        600, gt=0, description="how late a DHCP line may be and still be put in its place"
+    )
+    watermark_seconds: int = Field(5, ge=0, description="how late a finding may reach the join")
+    wait_seconds: int = Field(
+        20, gt=0, description="how long a finding waits for a lease before 'none' is said"
+    )
+    correct_seconds: int = Field(
+        3600, gt=0, description="how long the repair job keeps findings to correct them"
+    )
+    max_lease_seconds: int = Field(
+        86400, gt=0, description="longest span one segment covers; longer leases come in pieces"
+    )
+
+
+class AlertSettings(_Section):
+    """Rules and alerts."""
+
+    tenant: str = Field("default", description="stamped on each alert")
+    rules: tuple[Path, ...] = Field(
+        (), description="folders with rules of your own, beside the bundled ones"
+    )
+    bundled: bool = Field(True, description="run the bundled rules")
+    dedup_seconds: int = Field(3600, gt=0, description="repeats inside it fold into one alert")
+    count_every_seconds: int = Field(
+        300, gt=0, description="revisions that only count come at most this often"
+    )
+    levels: tuple[str, ...] = Field(
+        ("medium", "high", "critical"), description="levels that become alerts"
+    )
+
+
+class ApiSettings(_Section):
+    """The REST API."""
+
+    host: str = Field("127.0.0.1", description="address to listen on; loopback unless told")
+    port: int = Field(8765, ge=0, le=65535, description="port; 0 picks a free one")
+    token: SecretStr | None = Field(
+        None, description="bearer token; none: one is made and kept in <lake>/../api.token"
+    )
+    statement_seconds: float = Field(30.0, gt=0, description="longest statement")
+    statement_rows: int = Field(10_000, gt=0, description="most rows of a statement's answer")
+    statement_bytes: int = Field(
+        16 * 1024 * 1024, gt=0, description="largest answer of a statement"
+    )
+    statement_memory: str = Field("1GB", description="memory of one statement")
+
+
+class Settings(BaseSettings):
+    """Everything that can be set."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="HEADGATE_", env_nested_delimiter="__"
+    )
+
+    home: Path = Field(Path(".headgate"), description="folder for all that is kept")
+    lake: Path | None = Field(None, description="root of the tables; none: <home>/lake")
+    checkpoints: Path | None = Field(None, description="job state; none: <home>/checkpoints")
+    sink: Literal["marker", "txn"] = Field(
+        "marker",
+        description="how a batch is written once: marker (one machine) or txn (several hosts)",
+    )
+    kafka: KafkaSettings = KafkaSettings()  # type: ignore[call-arg]  # pydantic fills defaults
+    spark: SparkSettings = SparkSettings()  # type: ignore[call-arg]
+    jobs: JobSettings = JobSettings()  # type: ignore[call-arg]
+    alerts: AlertSettings = AlertSettings()  # type: ignore[call-arg]
+    api: ApiSettings = ApiSettings()  # type: ignore[call-arg]
+    sources: dict[str, SourceSettings] = Field(
+        default_factory=dict, description="by source name, or by family: 'zeek' serves zeek:conn"
+    )
+    scopes: tuple[ScopeSettings, ...] = Field(
+        (
+            ScopeSettings(
+                name="default",
+                networks=("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"),
+                hosts=(),
+            ),
+        ),
+        description="sites with DHCP; the first one without hosts is the default",
+    )
+
+    @property
+    def lake_root(self) -> Path:
+        """Root folder of the tables."""
+        return (self.lake or self.home / "lake").absolute()
+
+    @property
+    def checkpoint_root(self) -> Path:
+        """Root folder of the jobs' checkpoints."""
+        return (self.checkpoints or self.home / "checkpoints").absolute()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment wins over the file, whose values arrive as init settings."""
+        return env_settings, init_settings
+
+
+def load(config: Path | None = None, /, **overrides: Any) -> Settings:
+    """Read the settings. `overrides` are nested dictionaries and win over the file.
+
+    Raises `Usage` that names the file, the key and what is wrong with it.
+    """
+    path = config or _default_file()
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = tomllib.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise Usage(f"{path}: cannot be read ({error.strerror})") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise Usage(f"{path}: not valid TOML: {error}") from error
+    try:
+        return Settings(**_merge(values, overrides))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise Usage(f"{path or 'settings'}: unknown key '{key}'; see docs/settings.md") from None
+        raise Usage(
+            f"{path or 'settings'}: {key} = {first.get('input')!r}: {first['msg']}"
+        ) from None
+
+
+def _default_file() -> Path | None:
+    named = os.environ.get("HEADGATE_CONFIG")
+    if named:
+        return Path(named)
+    here = Path("headgate.toml")
+    return here if here.exists() else None
+
+
+def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        merged[key] = (
+            _merge(merged[key], value)
+            if isinstance(value, dict) and isinstance(merged.get(key), dict)
+            else value
+        )
+    return merged

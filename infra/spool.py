@@ -1,0 +1,103 @@
+"""Rows that wait, as small files, for the one writer that folds them into a table.
+
+A ledger row a batch would cost a commit a batch, and the API has no Spark: both
+put a JSON file into `<home>/spool/<table>/`, and the driver folds what lies
+there every few seconds, each file once, through any crash.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infra.commits import newest_first
+from infra.tables import Table
+
+if TYPE_CHECKING:
+    from infra.lake import Lake
+
+
+def put(folder: Path, name: str, row: Mapping[str, Any]) -> None:
+    """Leave one row, whole or not at all; the same name again replaces it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{name}.{os.getpid()}"
+    temporary.write_text(json.dumps(row), "utf-8")
+    temporary.replace(folder / f"{name}.json")
+
+
+def fold(lake: Lake, table: Table, folder: Path) -> int:
+    """Append what waits in `folder` to `table`, once; returns how many rows.
+
+    The files of one round move into a folder named by the round before they are
+    written, and the commit carries that name: after a crash the round is looked
+    up in the table's log, and written only if it is not there.
+    """
+    if not folder.is_dir():
+        return 0
+    rows = 0
+    for unfinished in sorted(folder.glob("round-*")):
+        rows += _write(lake, table, unfinished, look_back=True)
+    waiting = sorted(folder.glob("*.json"))
+    if waiting:
+        fresh = folder / f"round-{uuid.uuid4().hex}"
+        fresh.mkdir()
+        for file in waiting:
+            file.replace(fresh / file.name)
+        rows += _write(lake, table, fresh, look_back=False)
+    return rows
+
+
+def _write(lake: Lake, table: Table, folder: Path, *, look_back: bool) -> int:
+    files = sorted(folder.glob("*.json"))
+    known = look_back and any(
+        commit.user_metadata == folder.name for commit in newest_first(lake.folder(table))
+    )
+    if files and not known:
+        lines = [" ".join(file.read_text("utf-8").splitlines()) for file in files]
+        frame = lake.spark.read.schema(table.schema).json(lake.spark.sparkContext.parallelize(lines, 1))
+        frame.coalesce(1).write.format("delta").mode("append").option(
+            "userMetadata", folder.name
+        ).save(lake.path(table))
+    shutil.rmtree(folder)
+    return 0 if known else len(files)
+
+
+class Folder:
+    """Folds the spool of some tables every few seconds while the driver lives."""
+
+    def __init__(self, lake: Lake, tables: Mapping[str, Table], seconds: float = 10.0) -> None:
+        self._lake = lake
+        self._tables = tables
+        self._seconds = seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
+        self.failure: str | None = None
+
+    def start(self) -> Folder:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Fold what is left and end."""
+        self._stop.set()
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._seconds):
+            self._fold()
+        self._fold()
+
+    def _fold(self) -> None:
+        try:
+            for name, table in self._tables.items():
+                fold(self._lake, table, self._lake.spool / name)
+            self.failure = None
+        except Exception as error:  # the files stay; the next round tries again
+            self.failure = f"{type(error).__name__}: {error}"[:300]
