@@ -1,0 +1,64 @@
+# Two commands matter: `make demo` and `make test`. Both set up what is missing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+ONLY ?=
+
+.PHONY: demo test lint setup setup-dev bench soak docs clean help
+
+help:
+	@echo "make demo    everything on this machine, with a story in the logs (ARGS=--once to end by itself)"
+	@echo "make test    set up and run all checks and tests"
+	@echo "make bench   all benchmarks, or one: ONLY=sink_cost"
+	@echo "make soak    the long fault runs"
+
+demo: setup
+	@$(BIN)/headgate demo $(ARGS)
+
+test: setup-dev lint
+	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+
+lint: setup-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup-dev
+	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
+
+soak: setup-dev
+	$(BIN)/python -m pytest -m soak $(ARGS)
+
+docs: setup
+	$(BIN)/headgate tables --output markdown > docs/tables.md
+
+setup: $(VENV)/.runtime
+	@$(BIN)/headgate doctor --jars
+
+setup-dev: $(VENV)/.dev
+	@$(BIN)/headgate doctor --jars
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Headgate needs Python 3.11 or newer; '$(PYTHON)' is older: make PYTHON=python3.11 ..."; exit 1; }
+	@command -v java >/dev/null || \
+	  { echo "Headgate needs Java 17 or 21 and found none; install it (Debian: apt-get install openjdk-17-jre-headless)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv"; exit 1; }
+	@touch $@
+
+$(VENV)/.runtime: requirements.lock pyproject.toml | $(VENV)/.python
+	@echo "installing the locked packages (once) ..."
+	@test -e $(VENV)/.dev || $(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock pyproject.toml | $(VENV)/.python
+	@echo "installing the locked packages for development (once) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/.runtime
+
+clean:
+	rm -rf .headgate build dist *.egg-info

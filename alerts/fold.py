@@ -1,0 +1,140 @@
+"""The alert state as Spark sees it: rows by bucket in, alerts and findings out.
+
+Everything a rule or a correlation must remember lies in the bucket of its id,
+so two stateful operators never have to follow each other in one query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from alerts.pack import PackStore
+from alerts.rows import decode, encode
+from alerts.state import BucketState
+from alerts.tables import ALERT_ACTION, FINDING
+from enrich.tables import HOLDER
+from infra.settings import Settings
+from infra.tables import struct
+
+OUTPUT = struct(out=T.StringType(), payload=T.StringType())
+STATE = struct(blob=T.BinaryType())
+ATTRIBUTED = T.StructType(
+    [
+        *[field for field in FINDING.schema if field.name != "holder"],
+        T.StructField("holder", HOLDER),
+        T.StructField("attr_rev", T.LongType()),
+        T.StructField("via", T.StringType()),
+        T.StructField("tick", T.TimestampType()),
+    ]
+)
+SAID_ELSEWHERE = ("correction", "late", "repair")
+"""Attributions that reach the state from gold.attribution and must not be written there again."""
+
+
+def fold(rows: DataFrame, settings: Settings, store: str) -> DataFrame:
+    """Rows `(kind, targets, payload)` -> rows `(out, payload)` with out: alert, finding, attribution.
+
+    `targets`: the rule and the correlations a row concerns; null: every bucket (a tick).
+    """
+    buckets = settings.jobs.alert_buckets
+    every = F.sequence(F.lit(0), F.lit(buckets - 1))
+    spread = rows.select(
+        "kind",
+        "payload",
+        F.current_timestamp().alias("now"),
+        F.explode(F.coalesce("targets", F.array(F.lit(None).cast("string")))).alias("target"),
+    ).select(
+        "kind",
+        "payload",
+        "now",
+        "target",
+        F.explode(
+            F.when(F.col("target").isNull(), every).otherwise(F.array(to_bucket("target", buckets)))
+        ).alias("bucket"),
+    )
+    return spread.groupBy("bucket").applyInPandasWithState(
+        stepper(settings, store),
+        OUTPUT,
+        STATE,
+        "append",
+        GroupStateTimeout.NoTimeout,
+    )
+
+
+def to_bucket(target: str, buckets: int) -> Any:
+    """Bucket of a rule or correlation id, as a column."""
+    return F.expr(f"CAST(pmod(xxhash64({target}), {buckets}) AS INT)")
+
+
+def stepper(
+    settings: Settings, store: str
+) -> Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+    """The function each bucket runs on its rows of a micro-batch."""
+    alerts = settings.alerts
+    schemas = {"finding": ATTRIBUTED, "tick": ATTRIBUTED, "action": ALERT_ACTION.schema}
+
+    def step(
+        key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        rows: list[dict[str, Any]] = []
+        now = None
+        for frame in frames:
+            for kind, payload, target, stamp in zip(
+                frame["kind"], frame["payload"], frame["target"], frame["now"], strict=True
+            ):
+                row = decode(payload, schemas[kind])
+                rows.append(row | {"row_kind": kind, "target": target, "payload": payload})
+                now = stamp if now is None else max(now, stamp)
+        # A shuffle delivers in any order; the same rows must give the same alerts on a retry.
+        rows.sort(key=lambda row: (row["row_kind"], row["target"] or "", row.pop("payload")))
+        detected = now.to_pydatetime()
+        detected = detected if detected.tzinfo else detected.replace(tzinfo=UTC)
+        bucket = BucketState.decode(state.get[0]) if state.exists else BucketState()
+        outputs = [
+            *bucket.step(rows, PackStore(Path(store)).get, alerts, int(detected.timestamp() * 1_000_000)),
+            *attributions(rows, detected),
+        ]
+        state.update((bucket.encode(),))
+        yield pd.DataFrame(
+            {
+                "out": [output["out"] for output in outputs],
+                "payload": [encode(output["row"]) for output in outputs],
+            },
+            dtype=object,
+        )
+
+    return step
+
+
+def attributions(rows: list[dict[str, Any]], said_at: Any) -> Iterator[dict[str, Any]]:
+    """What this job itself found out about whose address it was, for gold.attribution."""
+    best: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        own = row["row_kind"] == "finding" and row["target"] == row["rule_id"]
+        if not own or row["kind"] != "event" or row["via"] in SAID_ELSEWHERE:
+            continue
+        key = (row["finding_id"], row["role"])
+        if key not in best or row["attr_rev"] > best[key]["attr_rev"]:
+            best[key] = row
+    for row in best.values():
+        yield {
+            "out": "attribution",
+            "row": {
+                "finding_id": row["finding_id"],
+                "role": row["role"],
+                "rev": row["attr_rev"],
+                "event_time": row["event_time"],
+                "holder": row["holder"],
+                "via": row["via"],
+                "attributed_at": said_at,
+            },
+        }

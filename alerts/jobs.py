@@ -1,0 +1,208 @@
+"""Jobs `ingest` with detection, `alert` and `repair`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from alerts.fold import OUTPUT, fold
+from alerts.match import arrow_matcher
+from alerts.pack import PackStore
+from alerts.publish import Publisher
+from alerts.rows import from_payload, to_payload
+from alerts.store import rule_store
+from alerts.tables import ALERT, ALERT_ACTION, FINDING, HEARTBEAT
+from enrich.attribution import as_of, attribute, correct, split
+from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
+from infra.driver import say
+from infra.errors import Retryable
+from infra.jobs import Batch, Job
+from infra.lake import Lake
+from ingest.jobs import Step, ingest
+from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
+
+SWEEP_DAYS = 1
+"""How far back the sweep looks for findings without a row."""
+
+
+def ingest_and_detect(lake: Lake, *, once: bool = False) -> Job:
+    """Job `ingest` with detection handed over as a step of its batch."""
+    return ingest(lake, steps=[detect(lake, rule_store(lake.settings))], once=once)
+
+
+def detect(lake: Lake, store: PackStore) -> Step:
+    """A step that matches a batch's events against the rules in force when it first ran."""
+
+    def step(events: DataFrame, run: Batch) -> None:
+        pack = run.decide("pack", store.current)
+        lake.append(match(events, store.folder, pack), FINDING, run)
+
+    return step
+
+
+def match(events: DataFrame, store: Path, pack: str) -> DataFrame:
+    """Findings of a rule pack among events: the same for a stream's batch and for history.
+
+    A heartbeat among the events becomes a heartbeat among the findings.
+    """
+    found = events.mapInArrow(arrow_matcher(str(store), pack), FINDING.schema)  # type: ignore[arg-type]
+    beats = events.where(F.col("source") == EVENT_HEARTBEAT).select(
+        F.col("event_uid").alias("finding_id"),
+        F.lit(HEARTBEAT).alias("rule_id"),
+        F.col("time").alias("event_time"),
+        "received_at",
+        "mode",
+        F.lit(pack).alias("pack"),
+    )
+    return found.unionByName(beats, allowMissingColumns=True)
+
+
+def alert(lake: Lake, *, once: bool = False) -> Job:
+    """Findings and segments -> who it was -> alerts -> the topic.
+
+    One query: the stream-stream join's rows go straight into the state that
+    correlates and folds, and what the batch commits is published at once.
+    """
+    settings = lake.settings
+    store = rule_store(settings)
+    publisher = Publisher(settings)
+    outputs = fold(alert_input(lake), settings, str(store.folder))
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        kept = rows.persist()
+        try:
+            counts = {row["out"]: row["count"] for row in kept.groupBy("out").count().collect()}
+            for kind, table in (
+                ("attribution", ATTRIBUTION),
+                ("finding", FINDING),
+                ("alert", ALERT),
+            ):
+                if counts.get(kind):
+                    lake.append(from_payload(kept, kind, table), table, run)
+        finally:
+            kept.unpersist()
+        publish(publisher)
+
+    trigger = None if once else settings.jobs.alert_trigger_seconds
+    return lake.each_batch("alert", outputs, batch, trigger_seconds=trigger)
+
+
+def publish(publisher: Publisher) -> None:
+    """Publish what is committed; a broker that is away now is tried again at the next batch.
+
+    The alerts lie in the table and the publisher's place with the broker, so
+    waiting loses nothing, while failing the batch would hold up all later ones.
+    """
+    try:
+        publisher.publish()
+    except Retryable as error:
+        say(f"job alert: {error}; they stay in gold.alert and go out with the next batch")
+
+
+def alert_input(lake: Lake) -> DataFrame:
+    """All that the alert state must see, as rows `(kind, targets, payload)`."""
+    settings = lake.settings
+    findings = lake.stream(FINDING).where("mode <> 'import'")
+    waiting, passing = split(findings, settings.scopes)
+    attributed = attribute(waiting, lake.stream(DHCP_SEGMENT), settings.jobs)
+    told = lake.stream(ATTRIBUTION).where("finding IS NOT NULL")
+    asked = lake.stream(ALERT_ACTION)
+    return (
+        to_state(attributed)
+        .unionByName(to_state(passing))
+        .unionByName(retold(told))
+        .unionByName(
+            asked.select(
+                F.lit("action").alias("kind"),
+                F.array("rule_id").alias("targets"),
+                to_payload("*").alias("payload"),
+            )
+        )
+    )
+
+
+def to_state(findings: DataFrame) -> DataFrame:
+    """Attributed findings for the state; a heartbeat is a tick for every bucket."""
+    beat = F.col("rule_id") == HEARTBEAT
+    return findings.select(
+        F.when(beat, "tick").otherwise("finding").alias("kind"),
+        F.when(
+            ~beat, F.array_distinct(F.concat(F.array("rule_id"), F.coalesce("feeds", F.array())))
+        ).alias("targets"),
+        to_payload("*").alias("payload"),
+    )
+
+
+def retold(attributions: DataFrame) -> DataFrame:
+    """Findings that job `repair` attributed anew, in the shape of the state's own."""
+    finding = F.from_json("finding", FINDING.schema)
+    rows = attributions.select(
+        finding.alias("f"), F.col("holder").alias("h"), F.col("rev").alias("attr_rev"), "via"
+    )
+    columns = [name for name in FINDING.schema.fieldNames() if name != "holder"]
+    return rows.select(
+        *[F.col(f"f.{name}") for name in columns], F.col("h").alias("holder"), "attr_rev", "via"
+    ).transform(to_state)
+
+
+def repair(lake: Lake, *, once: bool = False) -> Job:
+    """Corrections of what the join said, and the sweep that leaves no finding without a row."""
+    settings = lake.settings
+    findings = lake.stream(FINDING).where("mode <> 'import'")
+    waiting, _ = split(findings, settings.scopes)
+    corrected = correct(waiting, lake.stream(DHCP_SEGMENT), settings.jobs)
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        at = run.decide("versions", lambda: _versions(lake))
+        swept = sweep(lake, at)
+        said = attribution_rows(rows).unionByName(attribution_rows(swept)).persist()
+        try:
+            run.counts["late"] = said.where("via = 'late'").count()
+            if run.counts["late"] or said.take(1):
+                lake.append(said, ATTRIBUTION, run)
+        finally:
+            said.unpersist()
+
+    trigger = None if once else settings.jobs.repair_trigger_seconds
+    return lake.each_batch("repair", corrected, batch, trigger_seconds=trigger)
+
+
+def sweep(lake: Lake, at: dict[str, int]) -> DataFrame:
+    """Findings that waited long enough and still have no row, attributed from the tables.
+
+    `at`: table versions, so that a retry sees what the first try saw.
+    """
+    jobs = lake.settings.jobs
+    findings = lake.read(FINDING, at[FINDING.name]).where("mode <> 'import'")
+    newest = findings.where(F.col("rule_id") == HEARTBEAT).agg(F.max("event_time").alias("now"))
+    patience = jobs.wait_seconds + 2 * jobs.watermark_seconds + 30
+    overdue = findings.crossJoin(F.broadcast(newest)).where(
+        f"received_at < now - INTERVAL {patience} SECONDS "
+        f"AND received_at > now - INTERVAL {SWEEP_DAYS} DAYS"
+    )
+    waiting, _ = split(overdue.drop("now"), lake.settings.scopes)
+    told = lake.read(ATTRIBUTION, at[ATTRIBUTION.name]).select("finding_id")
+    left = waiting.where(F.col("rule_id") != HEARTBEAT).join(told, "finding_id", "left_anti")
+    return as_of(left, lake.read(DHCP_SEGMENT, at[DHCP_SEGMENT.name]))
+
+
+def attribution_rows(attributed: DataFrame) -> DataFrame:
+    """Attributed findings as rows of gold.attribution that carry the finding itself."""
+    names = [name for name in FINDING.schema.fieldNames() if name != "holder"]
+    return attributed.select(
+        "finding_id",
+        "role",
+        F.col("attr_rev").alias("rev"),
+        "event_time",
+        "holder",
+        "via",
+        F.coalesce(F.col("holder.known_at"), F.col("received_at")).alias("attributed_at"),
+        to_payload(*names).alias("finding"),
+    )
+
+
+def _versions(lake: Lake) -> dict[str, int]:
+    tables = (FINDING, ATTRIBUTION, DHCP_SEGMENT)
+    return {table.name: lake.version(table) for table in tables}

@@ -1,0 +1,38 @@
+"""Job `sessions`: who holds which address, from DHCP events, as a stream."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from enrich.tables import DHCP_SEGMENT
+from enrich.tracker import track
+from infra.jobs import Batch, Job
+from infra.lake import Lake
+from ingest.tables import EVENT, HEARTBEAT
+
+DHCP_ACTIVITY = 4004
+
+
+def sessions(lake: Lake, *, once: bool = False) -> Job:
+    """silver.event -> silver.dhcp_segment, through state by bucket of addresses."""
+    events = lake.stream(EVENT).where(
+        (F.col("source") == HEARTBEAT)
+        | (
+            (F.col("class_uid") == DHCP_ACTIVITY)
+            & F.col("dead_letter_reason").isNull()
+            & F.col("mode").isin("live", "replay")
+        )
+    )
+
+    def batch(segments: DataFrame, run: Batch) -> None:
+        kept = segments.persist()
+        try:
+            lake.append(kept, DHCP_SEGMENT, run)
+            run.counts["late"] = kept.where("kind = 'too_late'").count()
+        finally:
+            kept.unpersist()
+
+    trigger = None if once else lake.settings.jobs.sessions_trigger_seconds
+    segments = track(events, lake.settings.jobs)
+    return lake.each_batch("sessions", segments, batch, trigger_seconds=trigger)

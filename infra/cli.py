@@ -1,0 +1,96 @@
+"""The command `headgate`. A folder's own `cli.py` is imported only when its command is used."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from infra.errors import HeadgateError, Usage
+from infra.settings import Settings, load
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "doctor": ("infra.operate", "say what is missing on this machine and how to get it"),
+    "demo": ("infra.demo", "everything on one machine, with a story in the logs"),
+    "up": ("infra.operate", "run all jobs in one driver"),
+    "run": ("infra.operate", "run one job"),
+    "tables": ("infra.operate", "the tables, and what their columns mean"),
+    "replay": ("ingest.cli", "send log files to Kafka as if they happened now"),
+    "parse": ("ingest.cli", "turn raw records into OCSF events, without Spark"),
+    "rules": ("alerts.cli", "list, test, switch rules on and off"),
+    "alerts": ("alerts.cli", "read alerts from the topic or the table"),
+    "lease": ("api.cli", "who held an address at an instant"),
+    "sql": ("api.cli", "ask the tables in Spark SQL"),
+    "api": ("api.cli", "serve the REST API"),
+    "report": ("reporting.cli", "write a report"),
+    "ledger": ("reporting.cli", "received, parsed, dead, unaccounted: by source"),
+}
+
+Run = Callable[[argparse.Namespace, Settings], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command: exit code 0, 1 (failed) or 2 (usage)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except HeadgateError as error:
+        print(f"headgate: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output (`| head`) has gone; that is no failure of ours.
+        sys.stderr.close()
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
+    first = argparse.ArgumentParser(prog="headgate", add_help=False)
+    first.add_argument("--config", type=Path)
+    first.add_argument("--home", type=Path)
+    known, rest = first.parse_known_args(_before_command(arguments))
+    command = arguments[len(_before_command(arguments)) :]
+    if not command or rest:
+        return _help(rest)
+    name = command[0]
+    if name not in COMMANDS:
+        raise Usage(f"no command '{name}'; 'headgate --help' lists them")
+    parser = argparse.ArgumentParser(prog="headgate")
+    import_module(COMMANDS[name][0]).build(parser.add_subparsers(dest="command", required=True))
+    parsed = parser.parse_args(command)
+    overrides: dict[str, Any] = {} if known.home is None else {"home": known.home}
+    run: Run = parsed.run
+    return run(parsed, load(known.config, **overrides))
+
+
+def _before_command(arguments: list[str]) -> list[str]:
+    """Global options: everything up to the first word that is neither an option nor its value."""
+    index = 0
+    while index < len(arguments) and arguments[index].startswith("-"):
+        index += 2 if arguments[index] in ("--config", "--home") else 1
+    return arguments[:index]
+
+
+def _help(rest: list[str]) -> int:
+    wrong = [word for word in rest if word not in ("-h", "--help", "--version")]
+    if wrong:
+        raise Usage(f"unknown option '{wrong[0]}'; 'headgate --help' lists what there is")
+    if "--version" in rest:
+        from importlib.metadata import version
+
+        print(f"headgate {version('headgate')}")
+        return 0
+    print("usage: headgate [--config FILE] [--home FOLDER] COMMAND ...\n")
+    print("Security log analytics: structured history, attribution and alerts.\n\ncommands:")
+    for name, (_, doc) in COMMANDS.items():
+        print(f"  {name:<8} {doc}")
+    print("\n'headgate COMMAND --help' says more.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""Commands of the operator: doctor, up, run, tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from infra import jars
+from infra.driver import JOBS, Driver
+from infra.errors import Fatal, HeadgateError
+from infra.kafka import require_broker, require_free
+from infra.settings import Settings
+from infra.spark import require_java
+from infra.tables import catalog, table, views
+
+LEAST_MEMORY_GB = 4.0
+LEAST_DISK_GB = 2.0
+
+Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
+
+
+def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
+    """Register the operator's commands."""
+    doctor = commands.add_parser("doctor", help="say what is missing and how to get it")
+    doctor.add_argument("--fix", action="store_true", help="fetch what can be fetched")
+    doctor.add_argument("--jars", action="store_true", help="only fetch missing Java archives")
+    doctor.set_defaults(run=_doctor)
+    up = commands.add_parser("up", help="run all jobs in one driver")
+    up.set_defaults(run=_up)
+    run = commands.add_parser("run", help="run one job")
+    run.add_argument("job", help=", ".join(JOBS))
+    run.add_argument("--once", action="store_true", help="work off what is there and end")
+    run.set_defaults(run=_one)
+    tables = commands.add_parser("tables", help="the tables and what their columns mean")
+    tables.add_argument("name", nargs="?", help="one table, with its columns")
+    tables.add_argument("--output", choices=("text", "json", "markdown"), default="text")
+    tables.set_defaults(run=_tables)
+
+
+def _up(arguments: argparse.Namespace, settings: Settings) -> int:
+    driver = Driver(settings, tuple(JOBS))
+    driver.stop_on_signals()
+    return driver.run()
+
+
+def _one(arguments: argparse.Namespace, settings: Settings) -> int:
+    driver = Driver(settings, (arguments.job,), once=arguments.once)
+    driver.stop_on_signals()
+    return driver.run()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing the doctor looked at; `remedy` is None when it is well."""
+
+    what: str
+    found: str
+    remedy: str | None = None
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Look at everything a run needs."""
+    try:
+        require_java()
+        yield Finding("java", "17 or newer")
+    except Fatal as error:
+        yield Finding("java", "not usable", str(error))
+    absent = jars.missing()
+    yield Finding(
+        "archives",
+        f"{len(jars.locked()) - len(absent)} of {len(jars.locked())} in {jars.folder()}",
+        "headgate doctor --fix fetches them" if absent else None,
+    )
+    yield memory()
+    yield disk(settings.home)
+    try:
+        require_broker(settings.kafka, 2.0)
+        yield Finding("kafka", f"answers at {settings.kafka.bootstrap}")
+    except HeadgateError as error:
+        yield Finding("kafka", "does not answer (the demo starts its own)", str(error))
+    try:
+        require_free(settings.api.port, "the API", "api.port")
+        yield Finding("api port", f"{settings.api.port} is free")
+    except Fatal as error:
+        yield Finding("api port", "taken", str(error))
+
+
+def memory() -> Finding:
+    """Whether there is memory enough for a driver and a broker."""
+    free = psutil.virtual_memory().available / 2**30
+    short = free < LEAST_MEMORY_GB
+    return Finding(
+        "memory",
+        f"{free:.1f} GB available",
+        f"{LEAST_MEMORY_GB:.0f} GB are needed for Spark and Kafka on one machine: close something, "
+        "or lower spark.driver_memory"
+        if short
+        else None,
+    )
+
+
+def disk(home: Path) -> Finding:
+    """Whether the disk under `home` has room."""
+    there = home.absolute()
+    while not there.exists():
+        there = there.parent
+    free = shutil.disk_usage(there).free / 2**30
+    return Finding(
+        "disk",
+        f"{free:.1f} GB free under {home}",
+        f"{LEAST_DISK_GB:.0f} GB are needed under {home}: free some, or set home to another disk"
+        if free < LEAST_DISK_GB
+        else None,
+    )
+
+
+def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
+    if arguments.fix or arguments.jars:
+        require_java()
+        if jars.missing():
+            print("fetching the Java archives (once) ...", file=sys.stderr)
+            print(f"{jars.resolve()} archives in {jars.folder()}", file=sys.stderr)
+    if arguments.jars:
+        return 0
+    ill = 0
+    for finding in examine(settings):
+        mark = "ok " if finding.remedy is None else "-- "
+        print(f"{mark} {finding.what:<9} {finding.found}")
+        if finding.remedy:
+            print(f"              {finding.remedy}")
+            ill += finding.what != "kafka"
+    return 1 if ill else 0
+
+
+def _tables(arguments: argparse.Namespace, settings: Settings) -> int:
+    if arguments.output == "json":
+        print(json.dumps(_catalogue(arguments.name), indent=1))
+    elif arguments.output == "markdown":
+        print("\n".join(_markdown()))
+    elif arguments.name:
+        print("\n".join(_described(arguments.name)))
+    else:
+        for name, one in catalog().items():
+            print(f"{name:<24} {one.doc}")
+        for name, view in views().items():
+            print(f"{name:<24} (view) {view.doc}")
+    return 0
+
+
+def _described(name: str) -> Iterator[str]:
+    if name in views():
+        yield f"{name}: {views()[name].doc}\n\n{views()[name].sql.strip()}"
+        return
+    one = table(name)
+    yield f"{name}: {one.doc}\n"
+    for column in one.columns:
+        yield f"  {column.name:<20} {column.type.simpleString()[:40]:<40}  {column.doc}"
+
+
+def _catalogue(name: str | None) -> list[dict[str, object]]:
+    wanted = [table(name)] if name else list(catalog().values())
+    return [
+        {
+            "name": one.name,
+            "doc": one.doc,
+            "columns": [
+                {"name": c.name, "type": c.type.simpleString(), "doc": c.doc} for c in one.columns
+            ],
+        }
+        for one in wanted
+    ]
+
+
+def _markdown() -> Iterator[str]:
+    yield "# Tables\n\nMade by `headgate tables --output markdown`; do not edit.\n"
+    for one in catalog().values():
+        yield f"## {one.name}\n\n{one.doc}\n\n| column | type | meaning |\n|---|---|---|"
+        for column in one.columns:
+            kind = column.type.simpleString().replace("|", "\\|")
+            yield f"| `{column.name}` | `{kind}` | {column.doc} |"
+        yield ""
+    yield "# Views\n"
+    for view in views().values():
+        yield f"- **{view.name}**: {view.doc}"
+
+
