@@ -208,10 +208,10 @@ def _replay(demo: Demo) -> dict[str, int]:
     demo.stage(f"replaying {STORY.name} at speed {demo.speed:g}")
     replayed = import_module("ingest.replay")  # above us: named only here, when it is asked for
     plan = replayed.load_plan(STORY / "plan.toml")
-    sent = replayed.send(plan, demo.settings, demo.speed)
+    sent = replayed.run(plan, demo.settings, speed=demo.speed)
     if sent.failed:
         raise Fatal(f"{len(sent.failed)} messages were not taken: {sent.failed[0]}")
-    return {"messages": sent.messages}
+    return {"messages": sent.total}
 
 
 def _settle(demo: Demo, sent: dict[str, int], listener: Listener) -> Tally:

@@ -1,0 +1,172 @@
+"""A batch is written once, through crashes, and what cannot be told is refused by name."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import types as T
+
+from infra.catalog import LEDGER
+from infra.errors import Fatal
+from infra.jobs import Batch, Job, Lock
+from infra.lake import Lake
+from infra.spool import fold, put
+from infra.tables import Column, Table
+
+NUMBER = Table("silver.number", "numbers that arrive", (Column("n", T.LongType(), "a number"),))
+SQUARE = Table("gold.square", "their squares", (Column("n", T.LongType(), "a square"),))
+
+
+@pytest.fixture
+def numbers(lake: Lake) -> Callable[[int], None]:
+    lake.ensure(NUMBER, SQUARE)
+
+    def arrive(*values: int) -> None:
+        rows = lake.spark.createDataFrame([Row(n=value) for value in values], NUMBER.schema)
+        rows.write.format("delta").mode("append").save(lake.path(NUMBER))
+
+    return arrive
+
+
+def squares(lake: Lake, after: Callable[[Batch], None] = lambda run: None) -> Job:
+    def batch(rows: DataFrame, run: Batch) -> None:
+        lake.append(rows.selectExpr("n * n AS n"), SQUARE, run)
+        after(run)
+
+    return lake.each_batch("squares", lake.stream(NUMBER), batch, trigger_seconds=None)
+
+
+def written(lake: Lake) -> list[int]:
+    return sorted(row["n"] for row in lake.read(SQUARE).collect())
+
+
+def test_rows_written_before_a_crash_are_not_written_again(lake, numbers):
+    numbers(1, 2, 3)
+
+    def crash(run: Batch) -> None:
+        raise RuntimeError("the driver dies between the table's commit and Spark's")
+
+    with pytest.raises(Exception, match="the driver dies"):
+        squares(lake, crash).wait()
+    seen: list[bool] = []
+    squares(lake, lambda run: seen.append(run.replayed)).wait()
+    numbers(4)
+    squares(lake).wait()
+
+    assert written(lake) == [1, 4, 9, 16]
+    assert seen == [True]
+
+
+def test_a_batch_that_runs_again_decides_the_same(lake, numbers):
+    numbers(1)
+    decided: list[int] = []
+
+    def decide(run: Batch) -> None:
+        decided.append(run.decide("choice", lambda: len(decided) + 7))
+        if len(decided) == 1:
+            raise RuntimeError("once")
+
+    with pytest.raises(Exception, match="once"):
+        squares(lake, decide).wait()
+    squares(lake, decide).wait()
+
+    assert decided == [7, 7]
+
+
+def test_a_second_driver_on_the_same_job_is_refused_in_one_sentence(lake, numbers):
+    numbers(1)
+    lock = Lock(lake.settings.checkpoint_root / "squares", "squares")
+    with pytest.raises(Fatal, match="job squares already runs"):
+        squares(lake)
+    lock.release()
+    squares(lake).wait()
+    assert written(lake) == [1]
+
+
+def test_a_new_checkpoint_on_old_tables_is_refused_by_name(lake, numbers):
+    numbers(1)
+    squares(lake).wait()
+    shutil.rmtree(lake.settings.checkpoint_root / "squares")
+    with pytest.raises(Exception, match="written under another checkpoint"):
+        squares(lake).wait()
+    assert written(lake) == [1]
+
+
+def _remove(name: str) -> Callable[[Path], None]:
+    return lambda checkpoint: (checkpoint / name).unlink()
+
+
+def _blank(name: str) -> Callable[[Path], None]:
+    return lambda checkpoint: (checkpoint / name).write_text("")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_remove("metadata"), "metadata is missing or damaged"),
+        (_blank("metadata"), "metadata is missing or damaged"),
+        (_blank("offsets/1"), "offsets/1 is damaged"),
+        (_remove("offsets/1"), "was already worked on"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_by_name(lake, numbers, damage, said):
+    for number in (1, 2):
+        numbers(number)
+        squares(lake).wait()
+    damage(lake.settings.checkpoint_root / "squares" / "spark")
+    with pytest.raises(Fatal, match=said):
+        squares(lake)
+    assert written(lake) == [1, 4]
+
+
+def test_a_checkpoint_older_than_the_table_is_refused(lake, numbers):
+    checkpoint = lake.settings.checkpoint_root / "squares"
+    numbers(1)
+    squares(lake).wait()
+    shutil.copytree(checkpoint, checkpoint.with_name("old"))
+    for number in (2, 3):
+        numbers(number)
+        squares(lake).wait()
+    shutil.rmtree(checkpoint)
+    shutil.move(checkpoint.with_name("old"), checkpoint)
+    with pytest.raises(Exception, match="older than the table"):
+        squares(lake).wait()
+    assert written(lake) == [1, 4, 9]
+
+
+def test_each_batch_leaves_one_row_in_the_ledger(lake, numbers):
+    for number in (1, 2):
+        numbers(number)
+        squares(lake).wait()
+    spool = lake.spool / "ledger"
+    assert fold(lake, LEDGER, spool) == 2
+    assert fold(lake, LEDGER, spool) == 0
+    rows = lake.read(LEDGER).orderBy("batch_id").collect()
+    assert [(row["job"], row["batch_id"], row["rows_written"]) for row in rows] == [
+        ("squares", 0, {"gold.square": 1}),
+        ("squares", 1, {"gold.square": 1}),
+    ]
+
+
+def test_a_fold_that_died_after_its_commit_is_not_repeated(lake):
+    spool = lake.spool / "ledger"
+    row = {"job": "a", "query_id": "q", "batch_id": 1}
+    put(spool, "a", row)
+    assert fold(lake, LEDGER, spool) == 1
+    commit = max((lake.folder(LEDGER) / "_delta_log").glob("*.json")).read_text()
+    name = commit.split('"userMetadata":"')[1].split('"')[0]
+    put(spool / name, "a", row)  # as if the crash came before the round's folder was removed
+
+    assert fold(lake, LEDGER, spool) == 0
+    assert lake.read(LEDGER).count() == 1
+
+
+def test_a_fold_that_died_before_its_commit_is_made_up_for(lake):
+    spool = lake.spool / "ledger"
+    put(spool / "round-lost", "a", {"job": "a", "query_id": "q", "batch_id": 1})
+    assert fold(lake, LEDGER, spool) == 1
+    assert lake.read(LEDGER).count() == 1
