@@ -7,7 +7,7 @@ from pyspark.sql import types as T
 from enrich.tables import HOLDER
 from infra.tables import Column, Table, View, struct
 
-S, I, L, B, TS = (
+S, N, L, B, TS = (
     T.StringType(),
     T.IntegerType(),
     T.LongType(),
@@ -33,7 +33,7 @@ FINDING = Table(
         Column("event_time", TS, "when that happened, UTC"),
         Column("received_at", TS, "when the newest line it rests on was received, UTC"),
         Column("window_start", TS, "correlation: first finding of the window, UTC", False),
-        Column("class_uid", I, "OCSF class of the event", False),
+        Column("class_uid", N, "OCSF class of the event", False),
         Column("source", S, "source of the event"),
         Column("mode", S, "live, replay or import"),
         Column("role", S, "which endpoint the rule is about: src_endpoint, device, ..."),
@@ -64,7 +64,7 @@ ALERT = Table(
     doc="One revision of an alert, as it went to the topic. Written by the job `alert` alone.",
     columns=(
         Column("alert_id", S, "hash of tenant, rule and first event; never changes"),
-        Column("revision", I, "1 for the first, then counting up"),
+        Column("revision", N, "1 for the first, then counting up"),
         Column("activity", S, "create, update or close"),
         Column("reason", S, "why this revision: first, count, attribution, closed", False),
         Column("tenant", S, "whose platform"),
@@ -72,8 +72,8 @@ ALERT = Table(
         Column("rule_id", S, "rule"),
         Column("rule_name", S, "its title"),
         Column("level", S, "its level"),
-        Column("severity_id", I, "OCSF severity"),
-        Column("risk_score", I, "0 to 100"),
+        Column("severity_id", N, "OCSF severity"),
+        Column("risk_score", N, "0 to 100"),
         Column("entity_type", S, "device, ip, user or host"),
         Column("entity_value", S, "MAC address, address, user name or host name"),
         Column("src_ip", S, "address the event came from", False),

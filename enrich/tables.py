@@ -6,7 +6,7 @@ from pyspark.sql import types as T
 
 from infra.tables import Column, Table, View, struct
 
-S, I, L, B, TS = (
+S, N, L, B, TS = (
     T.StringType(),
     T.IntegerType(),
     T.LongType(),

@@ -1,28 +1,94 @@
-"""Child processes that never outlive us."""
+"""Parts of the platform as processes of their own, which never outlive us."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from infra.settings import Settings
 
 _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """For `preexec_fn`: the kernel ends this child when its parent dies, even by kill -9 (Linux)."""
+    """For `preexec_fn`: Linux ends this child when its parent dies, even by kill -9."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def end(process: subprocess.Popen[Any], seconds: float) -> None:
-    """End a child in order, and by force when it does not go."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(10)
+class Part:
+    """`headgate COMMAND` as a process, its words kept in `<home>/NAME.log`."""
+
+    def __init__(
+        self,
+        name: str,
+        command: tuple[str, ...],
+        settings: Settings,
+        *,
+        config: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.name = name
+        self.log = settings.home.absolute() / f"{name}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        options = ["--home", str(settings.home.absolute())]
+        if config is not None:
+            options = ["--config", str(config.absolute()), *options]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "infra.cli", *options, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=os.environ
+            | {
+                "HEADGATE_KAFKA__BOOTSTRAP": settings.kafka.bootstrap,
+                "HEADGATE_API__PORT": str(settings.api.port),
+                **(environment or {}),
+            },
+            # A Ctrl-C in the terminal is ours to handle; the part is told to end in order.
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+        self._reader = threading.Thread(target=self._read, args=(on_line,), daemon=True)
+        self._reader.start()
+
+    @property
+    def ended(self) -> int | None:
+        """Its exit code, None while it runs."""
+        return self.process.poll()
+
+    def last_words(self, lines: int = 3) -> str:
+        """The end of its log."""
+        said = self.log.read_text("utf-8", "replace").splitlines() if self.log.exists() else []
+        return " ".join(said[-lines:])[:600]
+
+    def kill(self) -> None:
+        """End it as a power cut would, its JVM and workers with it."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(20)
+
+    def stop(self, seconds: float = 45.0) -> None:
+        """End it in order, and by force when it does not go."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._reader.join(5)
+
+    def _read(self, on_line: Callable[[str], None]) -> None:
+        with self.log.open("a", encoding="utf-8") as log:
+            for line in self.process.stdout or ():
+                log.write(line)
+                log.flush()
+                on_line(line.rstrip())

@@ -11,25 +11,22 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from infra.children import die_with_parent, end
+from infra.children import Part
 from infra.errors import Fatal
 from infra.kafka import Broker, ensure_topics, require_free
 from infra.operate import disk, memory
 from infra.settings import Settings, load
 from infra.spark import project_root, require_java
-from infra.topic import Heard, Listener
 from infra.tally import Tally, tally
+from infra.topic import Heard, Listener
 
 STORY = project_root() / "samples" / "demo"
 SETTLE_SECONDS = 300.0
@@ -41,7 +38,7 @@ QUIET_SECONDS = 8.0
 def build(commands: Any) -> None:
     """Register `demo`."""
     demo = commands.add_parser("demo", help="everything on one machine, with a story in the logs")
-    demo.add_argument("--once", action="store_true", help="end when all is through; JSON at the end")
+    demo.add_argument("--once", action="store_true", help="end when all is through; prints JSON")
     demo.add_argument("--speed", type=float, default=1.0, help="shorten the gaps by this factor")
     demo.add_argument("--keep", action="store_true", help="go on with the lake of the last run")
     demo.add_argument("--kafka-port", type=int, default=9092)
@@ -60,7 +57,7 @@ class Demo:
     began: float = field(default_factory=time.monotonic)
     first_alert: float | None = None
     heard: list[Heard] = field(default_factory=list)
-    running: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)
 
     def stage(self, text: str) -> None:
         """One line for a stage that has come up."""
@@ -131,57 +128,31 @@ def _run(demo: Demo, kafka_port: int) -> int:
         broker.start()
         demo.stage(f"Kafka broker at {broker.address}")
         ensure_topics(demo.settings)
-        stack.enter_context(_process(demo, "driver", "up"))
-        stack.enter_context(_process(demo, "api", "api"))
-        listener = stack.enter_context(Listener(demo.settings, demo.on_alert))
+        _part(demo, stack, "driver", "up")
+        _part(demo, stack, "api", "api")
+        stack.enter_context(Listener(demo.settings, demo.on_alert))
         _await_driver(demo)
         sent = _replay(demo)
         demo.stage(f"replay through: {sent['messages']} messages sent")
-        result = _settle(demo, sent, listener) if demo.once else _stay(demo)
-    if result is None:
-        return 0
+        if not demo.once:
+            _stay(demo)
+        result = _settle(demo, sent["messages"])
     print(json.dumps(result.numbers), flush=True)
     for complaint in result.complaints:
         print(f"headgate: {complaint}", file=sys.stderr)
     return 1 if result.complaints else 0
 
 
-@contextmanager
-def _process(demo: Demo, name: str, *command: str) -> Iterator[subprocess.Popen[str]]:
+def _part(demo: Demo, stack: ExitStack, name: str, command: str) -> None:
     """A part of the platform as a process of its own, whose words are shown."""
-    environment = os.environ | {
-        "HEADGATE_KAFKA__BOOTSTRAP": demo.settings.kafka.bootstrap,
-        "HEADGATE_API__PORT": str(demo.settings.api.port),
-    }
-    log = (demo.settings.home / f"{name}.log").open("a")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "infra.cli", "--config", str(demo.config)]
-        + ["--home", str(demo.settings.home), *command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=environment,
-        start_new_session=True,
-        preexec_fn=die_with_parent,
-        cwd=project_root(),
-    )
-    demo.running[name] = process
 
-    def show() -> None:
-        for line in process.stdout or ():
-            log.write(line)
-            log.flush()
-            if line.startswith(("spark:", "tables:", "job ", "api:", "headgate:")):
-                demo.stage(line.strip())
+    def show(line: str) -> None:
+        if line.startswith(("spark:", "tables:", "job ", "api:", "headgate:")):
+            demo.stage(line)
 
-    threading.Thread(target=show, daemon=True).start()
-    try:
-        yield process
-    finally:
-        end(process, 45)
-        log.close()
+    part = Part(name, (command,), demo.settings, config=demo.config, on_line=show)
+    demo.parts.append(part)
+    stack.callback(part.stop)
 
 
 def _await_driver(demo: Demo, seconds: float = 180.0) -> None:
@@ -191,16 +162,16 @@ def _await_driver(demo: Demo, seconds: float = 180.0) -> None:
     while not seen.is_dir():
         _alive(demo)
         if time.monotonic() > limit:
-            raise Fatal(f"the driver did not start within {seconds:.0f} s; see {demo.settings.home}")
+            raise Fatal(
+                f"the driver did not start within {seconds:.0f} s; see {demo.settings.home}"
+            )
         time.sleep(0.2)
 
 
 def _alive(demo: Demo) -> None:
-    for name in ("driver", "api"):
-        code = demo.running[name].poll()
-        if code is not None:
-            tail = (demo.settings.home / f"{name}.log").read_text(errors="replace").splitlines()
-            raise Fatal(f"the {name} ended ({code}): {' '.join(tail[-3:])[:600]}")
+    for part in demo.parts:
+        if part.ended is not None:
+            raise Fatal(f"the {part.name} ended ({part.ended}): {part.last_words()}")
 
 
 def _replay(demo: Demo) -> dict[str, int]:
@@ -214,7 +185,7 @@ def _replay(demo: Demo) -> dict[str, int]:
     return {"messages": sent.total}
 
 
-def _settle(demo: Demo, sent: dict[str, int], listener: Listener) -> Tally:
+def _settle(demo: Demo, sent: int) -> Tally:
     """Wait until all that was sent is through and the numbers rest; then count."""
     limit = time.monotonic() + SETTLE_SECONDS
     quiet_since = time.monotonic()
@@ -222,7 +193,7 @@ def _settle(demo: Demo, sent: dict[str, int], listener: Listener) -> Tally:
     sent_at = time.time()
     while True:
         _alive(demo)
-        now = tally(demo.settings, sent["messages"], demo.heard, demo.first_alert, sent_at)
+        now = tally(demo.settings, sent, demo.heard, demo.first_alert, sent_at)
         if now.moving != last:
             last, quiet_since = now.moving, time.monotonic()
         rested = time.monotonic() - quiet_since > QUIET_SECONDS
@@ -231,7 +202,7 @@ def _settle(demo: Demo, sent: dict[str, int], listener: Listener) -> Tally:
         time.sleep(1.0)
 
 
-def _stay(demo: Demo) -> None:
+def _stay(demo: Demo) -> NoReturn:
     """Say where to look next and wait for Ctrl-C."""
     url = f"http://{demo.settings.api.host}:{demo.settings.api.port}"
     home = f"--home {os.path.relpath(demo.settings.home)}"
@@ -239,7 +210,7 @@ def _stay(demo: Demo) -> None:
     print(
         f"""
 Where to look next (Ctrl-C ends everything):
-  API         {url}/docs   token: {token.read_text().strip() if token.exists() else '-'}
+  API         {url}/docs   token: {token.read_text().strip() if token.exists() else "-"}
   alerts      curl -s -H "Authorization: Bearer $(cat {os.path.relpath(token)})" {url}/api/v1/alerts
   who was it  .venv/bin/headgate {home} lease 10.20.30.102 --at now
   ask         .venv/bin/headgate {home} sql "SELECT source, count(*) FROM silver.events GROUP BY 1"
@@ -253,5 +224,3 @@ Where to look next (Ctrl-C ends everything):
     while True:
         _alive(demo)
         time.sleep(1.0)
-
-

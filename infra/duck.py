@@ -51,9 +51,7 @@ def definitions(lake_root: Path) -> tuple[Definition, ...]:
     return (*tables, *(Definition(v.name, _null_keeping(v.sql), None) for v in views().values()))
 
 
-def connect(
-    lake_root: Path, *, memory: str = "1GB", threads: int = 2
-) -> duckdb.DuckDBPyConnection:
+def connect(lake_root: Path, *, memory: str = "1GB", threads: int = 2) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection with all tables and views of the lake that exist.
 
     Raises `Fatal` when there is no lake. Tables that are not there yet have no
@@ -95,9 +93,7 @@ def extension_file() -> Path:
     return file
 
 
-def refresh(
-    connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition]
-) -> dict[str, str]:
+def refresh(connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition]) -> dict[str, str]:
     """Make the views that can be made; returns name and reason of those that cannot be yet.
 
     A table appears when its first job creates it, so a reader calls this again

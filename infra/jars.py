@@ -100,15 +100,20 @@ def _fetch(wanted: list[Jar], work: Path) -> None:
     (work / "settings.xml").write_text(_SETTINGS.format(cache=work / "cache"))
     (work / "ivy.xml").write_text("\n".join(_module(wanted)))
     done = subprocess.run(
-        ["java", "-cp", str(ivy), "org.apache.ivy.Main", "-settings", str(work / "settings.xml")]
-        + ["-ivy", str(work / "ivy.xml"), "-types", "jar", "bundle"]
-        + ["-retrieve", str(work / "out" / "[artifact]-[revision].[ext]")],
+        [
+            *("java", "-cp", str(ivy), "org.apache.ivy.Main"),
+            *("-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")),
+            *("-types", "jar", "bundle"),
+            *("-retrieve", str(work / "out" / "[artifact]-[revision].[ext]")),
+        ],
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0 or not all((work / "out" / jar.file).exists() for jar in wanted):
-        said = [line for line in done.stdout.splitlines() if "not found" in line or "FAILED" in line]
+        said = [
+            line for line in done.stdout.splitlines() if "not found" in line or "FAILED" in line
+        ]
         raise Retryable(
             f"{len(wanted)} Java archives could not be fetched; is the Maven repository reachable? "
             + "; ".join(line.strip(" \t:") for line in said[:3])

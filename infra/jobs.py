@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.errors import Fatal
 from infra.spool import put
@@ -276,7 +276,7 @@ def _is_json(path: Path) -> bool:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a small file so that a reader sees all of it or the old one, through a power cut too."""
+    """Write a small file so that a reader sees all of it or the old one, also after a power cut."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("w", encoding="utf-8") as file:

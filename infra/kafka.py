@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
 
 from infra import jars
 from infra.errors import Fatal, Retryable
@@ -74,9 +77,7 @@ def ensure_topics(settings: Settings, sources: Sequence[str] = ()) -> None:
     kafka = settings.kafka
     largest = {"max.message.bytes": str(kafka.max_message_bytes)}
     raw = {"message.timestamp.type": "LogAppendTime", **largest}
-    wanted = [
-        NewTopic(topic_of(source, kafka), num_partitions=1, config=raw) for source in sources
-    ]
+    wanted = [NewTopic(topic_of(source, kafka), num_partitions=1, config=raw) for source in sources]
     wanted.append(
         NewTopic(
             kafka.tick_topic,
@@ -163,7 +164,7 @@ class Broker:
         return self._process.pid if self._process else None
 
     def start(self, seconds: float = 60.0) -> Broker:
-        """Start and wait until it answers; raises `Fatal` for a taken port or a broker that dies."""
+        """Start and wait until it answers; raises `Fatal` for a taken port, or when it dies."""
         require_java()
         require_free(self.port, "Kafka", "--kafka-port")
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -189,5 +189,3 @@ def _markdown() -> Iterator[str]:
     yield "# Views\n"
     for view in views().values():
         yield f"- **{view.name}**: {view.doc}"
-
-

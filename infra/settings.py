@@ -28,9 +28,7 @@ def _zone(value: str) -> str:
     try:
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, ValueError) as error:
-        raise ValueError(
-            f"no time zone '{value}'; use a name like Europe/Berlin or UTC"
-        ) from error
+        raise ValueError(f"no time zone '{value}'; use a name like Europe/Berlin or UTC") from error
     return value
 
 
@@ -44,9 +42,7 @@ class SourceSettings(_Section):
     lease_seconds: int = Field(
         86400, gt=0, description="lease length where the log does not say (dhcpd, dnsmasq, Windows)"
     )
-    lateness_seconds: int = Field(
-        10, ge=0, description="how late this source's events usually are"
-    )
+    lateness_seconds: int = Field(10, ge=0, description="how late this source's events usually are")
 
     @field_validator("tz")
     @classmethod
@@ -188,11 +184,11 @@ class Settings(BaseSettings):
         "marker",
         description="how a batch is written once: marker (one machine) or txn (several hosts)",
     )
-    kafka: KafkaSettings = KafkaSettings()  # type: ignore[call-arg]  # pydantic fills defaults
-    spark: SparkSettings = SparkSettings()  # type: ignore[call-arg]
-    jobs: JobSettings = JobSettings()  # type: ignore[call-arg]
-    alerts: AlertSettings = AlertSettings()  # type: ignore[call-arg]
-    api: ApiSettings = ApiSettings()  # type: ignore[call-arg]
+    kafka: KafkaSettings = KafkaSettings()
+    spark: SparkSettings = SparkSettings()
+    jobs: JobSettings = JobSettings()
+    alerts: AlertSettings = AlertSettings()
+    api: ApiSettings = ApiSettings()
     sources: dict[str, SourceSettings] = Field(
         default_factory=dict, description="by source name, or by family: 'zeek' serves zeek:conn"
     )
@@ -250,7 +246,9 @@ def load(config: Path | None = None, /, **overrides: Any) -> Settings:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            raise Usage(f"{path or 'settings'}: unknown key '{key}'; see docs/settings.md") from None
+            raise Usage(
+                f"{path or 'settings'}: unknown key '{key}'; see docs/settings.md"
+            ) from None
         raise Usage(
             f"{path or 'settings'}: {key} = {first.get('input')!r}: {first['msg']}"
         ) from None

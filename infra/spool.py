@@ -60,7 +60,9 @@ def _write(lake: Lake, table: Table, folder: Path, *, look_back: bool) -> int:
     )
     if files and not known:
         lines = [" ".join(file.read_text("utf-8").splitlines()) for file in files]
-        frame = lake.spark.read.schema(table.schema).json(lake.spark.sparkContext.parallelize(lines, 1))
+        frame = lake.spark.read.schema(table.schema).json(
+            lake.spark.sparkContext.parallelize(lines, 1)
+        )
         frame.coalesce(1).write.format("delta").mode("append").option(
             "userMetadata", folder.name
         ).save(lake.path(table))

@@ -109,7 +109,9 @@ def _complaints(
     if missing:
         said.append(f"{len(missing)} revisions of gold.alert are not on the topic")
     if doubled or set(seen) - table:
-        said.append(f"{len(doubled)} revisions twice, {len(set(seen) - table)} unknown on the topic")
+        said.append(
+            f"{len(doubled)} revisions twice, {len(set(seen) - table)} unknown on the topic"
+        )
     return said
 
 

@@ -84,8 +84,8 @@ class Listener:
                 continue
             self._hear(
                 Heard(
-                    message.key().decode(),
-                    json.loads(message.value()),
+                    (message.key() or b"").decode(),
+                    json.loads(message.value() or b"{}"),
                     message.timestamp()[1] / 1000,
                 )
             )

@@ -6,7 +6,7 @@ from pyspark.sql import types as T
 
 from infra.tables import Column, Table, View, struct
 
-S, I, L, B, D, TS = (
+S, N, L, B, D, TS = (
     T.StringType(),
     T.IntegerType(),
     T.LongType(),
@@ -25,7 +25,7 @@ RECORD = Table(
         Column("mode", S, "live, replay (old events fed as new) or import (no live alerts)"),
         Column("received_at", TS, "when the broker took it (its append time), UTC"),
         Column("topic", S, "Kafka topic", False),
-        Column("partition", I, "Kafka partition", False),
+        Column("partition", N, "Kafka partition", False),
         Column("offset", L, "Kafka offset", False),
         Column("raw", T.BinaryType(), "the bytes as they came", False),
         Column(
@@ -42,22 +42,22 @@ RECORD = Table(
 )
 
 USER = struct(name=S, uid=S, domain=S, type=S, email_addr=S, account_uid=S, groups=STRINGS)
-ENDPOINT = struct(ip=S, port=I, mac=S, hostname=S, domain=S, svc_name=S, uid=S)
+ENDPOINT = struct(ip=S, port=N, mac=S, hostname=S, domain=S, svc_name=S, uid=S)
 HASHES = T.ArrayType(struct(algorithm=S, value=S))
 FILE = struct(name=S, path=S, size=L, mime_type=S, hashes=HASHES)
 PARENT = struct(name=S, pid=L, cmd_line=S, path=S, uid=S, user=USER)
 PROCESS = struct(name=S, pid=L, cmd_line=S, path=S, uid=S, cwd=S, user=USER, parent=PARENT)
 
 OCSF_COLUMNS = (
-    Column("activity_id", I, "OCSF activity in its class"),
+    Column("activity_id", N, "OCSF activity in its class"),
     Column("activity_name", S, "its name", False),
-    Column("category_uid", I, "OCSF category"),
-    Column("class_uid", I, "OCSF class: 3002 authentication, 4003 DNS, 4001 network, ..."),
+    Column("category_uid", N, "OCSF category"),
+    Column("class_uid", N, "OCSF class: 3002 authentication, 4003 DNS, 4001 network, ..."),
     Column("class_name", S, "its name"),
     Column("type_uid", L, "class_uid * 100 + activity_id"),
-    Column("severity_id", I, "OCSF severity: 1 informational ... 6 fatal, 0 unknown"),
+    Column("severity_id", N, "OCSF severity: 1 informational ... 6 fatal, 0 unknown"),
     Column("severity", S, "its name", False),
-    Column("status_id", I, "1 success, 2 failure, 0 unknown", False),
+    Column("status_id", N, "1 success, 2 failure, 0 unknown", False),
     Column("status", S, "its name", False),
     Column("status_code", S, "the product's own result code", False),
     Column("status_detail", S, "the product's own words for it", False),
@@ -88,7 +88,7 @@ OCSF_COLUMNS = (
     ),
     Column(
         "device",
-        struct(hostname=S, ip=S, mac=S, uid=S, name=S, type_id=I),
+        struct(hostname=S, ip=S, mac=S, uid=S, name=S, type_id=N),
         "the machine that logged it",
         False,
     ),
@@ -96,7 +96,7 @@ OCSF_COLUMNS = (
     Column("file", FILE, "the file it is about", False),
     Column("query", struct(hostname=S, type=S, **{"class": S}), "DNS question", False),
     Column("answers", T.ArrayType(struct(rdata=S, type=S, ttl=L)), "DNS answers", False),
-    Column("rcode_id", I, "DNS response code", False),
+    Column("rcode_id", N, "DNS response code", False),
     Column("rcode", S, "its name", False),
     Column(
         "http_request",
@@ -106,14 +106,14 @@ OCSF_COLUMNS = (
             user_agent=S,
             referrer=S,
             length=L,
-            url=struct(url_string=S, hostname=S, path=S, query_string=S, port=I, scheme=S),
+            url=struct(url_string=S, hostname=S, path=S, query_string=S, port=N, scheme=S),
         ),
         "HTTP request",
         False,
     ),
     Column(
         "http_response",
-        struct(code=I, message=S, length=L, content_type=S),
+        struct(code=N, message=S, length=L, content_type=S),
         "HTTP response",
         False,
     ),
@@ -124,7 +124,7 @@ OCSF_COLUMNS = (
             version=S,
             service=struct(name=S),
             request=struct(uid=S),
-            response=struct(code=I, error=S, error_message=S),
+            response=struct(code=N, error=S, error_message=S),
         ),
         "API call",
         False,
@@ -152,10 +152,10 @@ OCSF_COLUMNS = (
         struct(
             uid=S,
             protocol_name=S,
-            protocol_num=I,
-            protocol_ver_id=I,
+            protocol_num=N,
+            protocol_ver_id=N,
             direction=S,
-            direction_id=I,
+            direction_id=N,
             flag_history=S,
             community_uid=S,
         ),
@@ -168,7 +168,7 @@ OCSF_COLUMNS = (
     Column("end_time", TS, "end of the activity, UTC", False),
     Column("auth_protocol", S, "authentication protocol", False),
     Column("auth_method", S, "password, publickey, keyboard-interactive, ... (not OCSF)", False),
-    Column("logon_type_id", I, "OCSF logon type", False),
+    Column("logon_type_id", N, "OCSF logon type", False),
     Column("is_remote", B, "whether the login came over a network", False),
     Column("is_mfa", B, "whether a second factor was used", False),
     Column("service", struct(name=S, uid=S), "service logged in to", False),
@@ -202,7 +202,7 @@ EVENT = Table(
         *OCSF_COLUMNS,
         Column(
             "observables",
-            T.ArrayType(struct(name=S, type=S, type_id=I, value=S)),
+            T.ArrayType(struct(name=S, type=S, type_id=N, value=S)),
             "addresses, hosts, users and hashes worth searching",
             False,
         ),

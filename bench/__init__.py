@@ -1,0 +1,1 @@
+"""Benchmarks: each compares side by side in one run, checks equal outputs first, keeps losses."""

@@ -1,0 +1,24 @@
+"""`make bench`: run all benchmarks, or one by name."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+
+ALL = ("sink_cost", "raw_to_silver", "event_to_alert", "demo_start")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument("--only", choices=ALL, help="one benchmark")
+    parser.add_argument("--quick", action="store_true", help="smaller and rougher, for a look")
+    arguments = parser.parse_args()
+    for name in (arguments.only,) if arguments.only else ALL:
+        print(f"== {name}", file=sys.stderr, flush=True)
+        import_module(f"bench.{name}").run(quick=arguments.quick).finish()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""What a benchmark reports, and how CPU time is read."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+RESULTS = Path(__file__).with_name("results")
+
+
+@dataclass
+class Measure:
+    """One figure. `ratio` is value against `compared_with`'s; `met` says whether the bar held."""
+
+    name: str
+    value: float | None
+    unit: str
+    repetitions: list[float] = field(default_factory=list)
+    compared_with: str | None = None
+    ratio: float | None = None
+    bar: str | None = None
+    met: bool | None = None
+
+
+@dataclass
+class Report:
+    """A benchmark's outcome; `finish` prints it and keeps it under `bench/results/`."""
+
+    name: str
+    command: str
+    notes: list[str] = field(default_factory=list)
+    measures: list[Measure] = field(default_factory=list)
+
+    def add(self, name: str, repetitions: list[float], unit: str, **more: Any) -> Measure:
+        """A figure with all its repetitions; the value is their median."""
+        value = round(median(repetitions), 4) if repetitions else None
+        measure = Measure(name, value, unit, [round(r, 4) for r in repetitions], **more)
+        self.measures.append(measure)
+        return measure
+
+    def finish(self) -> None:
+        """Print the table, write the JSON."""
+        RESULTS.mkdir(exist_ok=True)
+        content = {
+            "name": self.name,
+            "command": self.command,
+            "machine": machine(),
+            "versions": versions(),
+            "notes": self.notes,
+            "measures": [asdict(measure) for measure in self.measures],
+        }
+        (RESULTS / f"{self.name}.json").write_text(json.dumps(content, indent=1) + "\n")
+        for m in self.measures:
+            met = {True: "met", False: "NOT met", None: ""}[m.met]
+            against = f"{m.ratio:.2f}x {m.compared_with}" if m.ratio is not None else ""
+            bar = f"bar {m.bar}: {met}" if m.bar else ""
+            print(f"{m.name:<44} {m.value!s:>10} {m.unit:<16} {against:<34} {bar}")
+        for note in self.notes:
+            print(f"  {note}")
+
+
+def machine() -> dict[str, Any]:
+    """What it ran on, without names."""
+    return {
+        "cores": psutil.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions that matter."""
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    found = {name: version(name) for name in ("pyspark", "delta-spark", "pyarrow", "duckdb")}
+    return {"python": sys.version.split()[0], "java": java.splitlines()[0], **found}
+
+
+def cpu_seconds(root: int | None = None) -> float:
+    """CPU time of a process (this one) and all its descendants, finished workers included."""
+    top = psutil.Process(root)
+    total = 0.0
+    for process in (top, *top.children(recursive=True)):
+        try:
+            used = process.cpu_times()
+        except psutil.Error:
+            continue
+        total += used.user + used.system + used.children_user + used.children_system
+    return total
