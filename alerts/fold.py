@@ -33,7 +33,6 @@ ATTRIBUTED = T.StructType(
         T.StructField("holder", HOLDER),
         T.StructField("attr_rev", T.LongType()),
         T.StructField("via", T.StringType()),
-        T.StructField("tick", T.TimestampType()),
     ]
 )
 SAID_ELSEWHERE = ("correction", "late", "repair")
@@ -41,7 +40,7 @@ SAID_ELSEWHERE = ("correction", "late", "repair")
 
 
 def fold(rows: DataFrame, settings: Settings, store: str) -> DataFrame:
-    """Rows `(kind, targets, payload)` -> rows `(out, payload)` with out: alert, finding, attribution.
+    """Rows `(kind, targets, payload)` -> rows `(out, payload)`, out one of those of `BucketState`.
 
     `targets`: the rule and the correlations a row concerns; null: every bucket (a tick).
     """
@@ -79,28 +78,28 @@ def stepper(
     settings: Settings, store: str
 ) -> Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
     """The function each bucket runs on its rows of a micro-batch."""
-    alerts = settings.alerts
+    alerts, packs = settings.alerts, PackStore(Path(store))
     schemas = {"finding": ATTRIBUTED, "tick": ATTRIBUTED, "action": ALERT_ACTION.schema}
 
     def step(
         key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        rows: list[dict[str, Any]] = []
-        now = None
+        arrived: list[tuple[str, str, str]] = []
+        stamps: list[pd.Timestamp] = []
         for frame in frames:
-            for kind, payload, target, stamp in zip(
-                frame["kind"], frame["payload"], frame["target"], frame["now"], strict=True
-            ):
-                row = decode(payload, schemas[kind])
-                rows.append(row | {"row_kind": kind, "target": target, "payload": payload})
-                now = stamp if now is None else max(now, stamp)
+            targets = frame["target"].fillna("")
+            arrived += zip(frame["kind"], targets, frame["payload"], strict=True)
+            stamps.append(frame["now"].max())
         # A shuffle delivers in any order; the same rows must give the same alerts on a retry.
-        rows.sort(key=lambda row: (row["row_kind"], row["target"] or "", row.pop("payload")))
-        detected = now.to_pydatetime()
-        detected = detected if detected.tzinfo else detected.replace(tzinfo=UTC)
+        arrived.sort()
+        rows = [
+            decode(payload, schemas[kind]) | {"row_kind": kind, "target": target or None}
+            for kind, target, payload in arrived
+        ]
+        detected = max(stamps).tz_localize(UTC).to_pydatetime()
         bucket = BucketState.decode(state.get[0]) if state.exists else BucketState()
         outputs = [
-            *bucket.step(rows, PackStore(Path(store)).get, alerts, int(detected.timestamp() * 1_000_000)),
+            *bucket.step(rows, packs.get, alerts, round(detected.timestamp() * 1_000_000)),
             *attributions(rows, detected),
         ]
         state.update((bucket.encode(),))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from alerts.fold import OUTPUT, fold
+from alerts.fold import fold
 from alerts.match import arrow_matcher
 from alerts.pack import PackStore
 from alerts.publish import Publisher
-from alerts.rows import from_payload, to_payload
+from alerts.rows import decode, from_payload, to_payload
 from alerts.store import rule_store
 from alerts.tables import ALERT, ALERT_ACTION, FINDING, HEARTBEAT
 from enrich.attribution import as_of, attribute, correct, split
@@ -20,11 +21,15 @@ from infra.driver import say
 from infra.errors import Retryable
 from infra.jobs import Batch, Job
 from infra.lake import Lake
+from infra.spool import put
 from ingest.jobs import Step, ingest
 from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
 
-SWEEP_DAYS = 1
+SWEEP_REACH = timedelta(days=1)
 """How far back the sweep looks for findings without a row."""
+
+SWEEP_SLACK = 30
+"""Seconds the sweep leaves job `alert` beyond what the join itself waits."""
 
 
 def ingest_and_detect(lake: Lake, *, once: bool = False) -> Job:
@@ -47,7 +52,7 @@ def match(events: DataFrame, store: Path, pack: str) -> DataFrame:
 
     A heartbeat among the events becomes a heartbeat among the findings.
     """
-    found = events.mapInArrow(arrow_matcher(str(store), pack), FINDING.schema)  # type: ignore[arg-type]
+    found = events.mapInArrow(arrow_matcher(str(store), pack), FINDING.schema)
     beats = events.where(F.col("source") == EVENT_HEARTBEAT).select(
         F.col("event_uid").alias("finding_id"),
         F.lit(HEARTBEAT).alias("rule_id"),
@@ -81,6 +86,8 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
             ):
                 if counts.get(kind):
                     lake.append(from_payload(kept, kind, table), table, run)
+            if counts.get("refused"):
+                note_refused(lake, kept)
         finally:
             kept.unpersist()
         publish(publisher)
@@ -99,6 +106,24 @@ def publish(publisher: Publisher) -> None:
         publisher.publish()
     except Retryable as error:
         say(f"job alert: {error}; they stay in gold.alert and go out with the next batch")
+
+
+def note_refused(lake: Lake, outputs: DataFrame) -> None:
+    """Put requests that came to nothing into ops.audit, each once under its own id."""
+    for row in outputs.where("out = 'refused'").select("payload").collect():
+        asked = decode(row["payload"], ALERT_ACTION.schema)
+        put(
+            lake.spool / "audit",
+            f"refused-{asked['action_id']}",
+            {
+                "at": asked["at"].isoformat(),
+                "who": asked["who"],
+                "act": f"alert.{asked['action']}",
+                "target": asked["alert_id"],
+                "detail": asked["reason"],
+                "outcome": "refused",
+            },
+        )
 
 
 def alert_input(lake: Lake) -> DataFrame:
@@ -156,11 +181,11 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
 
     def batch(rows: DataFrame, run: Batch) -> None:
         at = run.decide("versions", lambda: _versions(lake))
-        swept = sweep(lake, at)
-        said = attribution_rows(rows).unionByName(attribution_rows(swept)).persist()
+        said = rows.unionByName(sweep(lake, at)).persist()
         try:
-            run.counts["late"] = said.where("via = 'late'").count()
-            if run.counts["late"] or said.take(1):
+            counts = {row["via"]: row["count"] for row in said.groupBy("via").count().collect()}
+            run.counts["late"] = counts.get("late", 0)
+            if counts:
                 lake.append(said, ATTRIBUTION, run)
         finally:
             said.unpersist()
@@ -176,31 +201,20 @@ def sweep(lake: Lake, at: dict[str, int]) -> DataFrame:
     """
     jobs = lake.settings.jobs
     findings = lake.read(FINDING, at[FINDING.name]).where("mode <> 'import'")
-    newest = findings.where(F.col("rule_id") == HEARTBEAT).agg(F.max("event_time").alias("now"))
-    patience = jobs.wait_seconds + 2 * jobs.watermark_seconds + 30
-    overdue = findings.crossJoin(F.broadcast(newest)).where(
-        f"received_at < now - INTERVAL {patience} SECONDS "
-        f"AND received_at > now - INTERVAL {SWEEP_DAYS} DAYS"
+    finished = findings.where(F.col("rule_id") == HEARTBEAT).agg(F.max("event_time")).first()
+    newest = finished[0] if finished else None
+    patience = timedelta(seconds=jobs.wait_seconds + 2 * jobs.watermark_seconds + SWEEP_SLACK)
+    limit = newest - patience if newest else datetime.fromtimestamp(0, UTC)
+    overdue = findings.where(
+        (F.col("rule_id") != HEARTBEAT)
+        & (F.col("received_at") < F.lit(limit))
+        & (F.col("received_at") >= F.lit(limit - SWEEP_REACH))
     )
-    waiting, _ = split(overdue.drop("now"), lake.settings.scopes)
+    waiting, _ = split(overdue, lake.settings.scopes)
     told = lake.read(ATTRIBUTION, at[ATTRIBUTION.name]).select("finding_id")
-    left = waiting.where(F.col("rule_id") != HEARTBEAT).join(told, "finding_id", "left_anti")
-    return as_of(left, lake.read(DHCP_SEGMENT, at[DHCP_SEGMENT.name]))
-
-
-def attribution_rows(attributed: DataFrame) -> DataFrame:
-    """Attributed findings as rows of gold.attribution that carry the finding itself."""
-    names = [name for name in FINDING.schema.fieldNames() if name != "holder"]
-    return attributed.select(
-        "finding_id",
-        "role",
-        F.col("attr_rev").alias("rev"),
-        "event_time",
-        "holder",
-        "via",
-        F.coalesce(F.col("holder.known_at"), F.col("received_at")).alias("attributed_at"),
-        to_payload(*names).alias("finding"),
-    )
+    left = waiting.join(told, "finding_id", "left_anti")
+    segments = lake.read(DHCP_SEGMENT, at[DHCP_SEGMENT.name])
+    return as_of(left, segments, via="late", complete_up_to=limit)
 
 
 def _versions(lake: Lake) -> dict[str, int]:

@@ -75,13 +75,11 @@ class Publisher:
 
     def _open(self) -> Producer:
         """Fence the predecessor first, then read its place: nobody can move it any more."""
-        client = producer(
-            self._settings.kafka,
-            **{
-                "transactional.id": f"headgate-{self._settings.alerts.tenant}-alerts",
-                "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
-            },
-        )
+        options: dict[str, str | int | bool] = {
+            "transactional.id": f"headgate-{self._settings.alerts.tenant}-alerts",
+            "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
+        }
+        client = producer(self._settings.kafka, **options)
         client.init_transactions(TRANSACTION_SECONDS)
         self._published = self._place()
         self._client = client
@@ -91,8 +89,9 @@ class Publisher:
         """Newest version our predecessor published, -1 for none."""
         place = -1
         for message in read_all(self._settings, self._settings.kafka.progress_topic):
-            if message.key() == self._key and message.value() is not None:
-                place = int(json.loads(message.value())["version"])
+            value = message.value()
+            if message.key() == self._key and value is not None:
+                place = int(json.loads(value)["version"])
         return place
 
     @property
@@ -128,7 +127,7 @@ class Publisher:
 
     def _revisions(self, version: int) -> Iterator[Revision]:
         found = commit(self._table, version)
-        names = [field for field in Revision.__dataclass_fields__]
+        names = list(Revision.__dataclass_fields__)
         rows: list[dict[str, Any]] = []
         for name in found.adds if found.changes_data else ():
             rows += pq.read_table(self._table / name, columns=names).to_pylist()

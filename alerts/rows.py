@@ -36,7 +36,7 @@ def decode(payload: str, schema: T.StructType) -> dict[str, Any]:
 
     Fields that `schema` does not know are kept as they came.
     """
-    raw = msgspec.json.decode(payload)
+    raw: dict[str, Any] = msgspec.json.decode(payload)
     row = {field.name: _value(raw.pop(field.name, None), field.dataType) for field in schema}
     return row | raw
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 
 from infra.catalog import AUDIT, LEDGER
-from infra.errors import Fatal, HeadgateError, Usage
+from infra.errors import Fatal, Usage
 from infra.jobs import Job
 from infra.kafka import Ticker, ensure_topics, require_broker
 from infra.lake import Lake
@@ -138,8 +138,8 @@ class Driver:
         except Fatal as error:
             one.given_up = str(error)
             self.tell(f"job {one.name}: stopped for good: {error}")
-        except HeadgateError as error:
-            self._failed(one, str(error))
+        except Exception as error:  # one job that cannot start must not take the others along
+            self._failed(one, f"{type(error).__name__}: {error}")
 
     def _failed(self, one: Watched, why: str) -> None:
         if one.job:

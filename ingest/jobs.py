@@ -53,7 +53,7 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
             records = messages.where(F.col("topic") != tick).transform(to_records, ids, settings)
             if run.counts["read"]:
                 lake.append(records, RECORD, run)
-            events = records.mapInArrow(parse, EVENT.schema)  # type: ignore[arg-type]
+            events = records.mapInArrow(parse, EVENT.schema)
             events = with_heartbeat(events, finished).persist()
             try:
                 lake.append(events, EVENT, run)
@@ -139,8 +139,8 @@ class TopicIds:
         """Ids of the topics named, asked once each while the driver lives."""
         unknown = [name for name in topics if name not in self._known]
         if unknown:
-            asked = admin(self._kafka).describe_topics(TopicCollection(unknown))
-            for name, answer in asked.items():
+            client = admin(self._kafka)  # kept until the answers are in: they end with it
+            for name, answer in client.describe_topics(TopicCollection(unknown)).items():
                 self._known[name] = str(answer.result(20).topic_id)
         return {name: self._known[name] for name in sorted(topics)}
 

@@ -1,0 +1,1 @@
+"""One module a product; each lists its sources in `SOURCES`."""

@@ -1,0 +1,229 @@
+"""A revision as a row of gold.alert, with the JSON that goes to the topic (docs/alert.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from alerts.alert import About, Alert, Revised
+from alerts.attack import attack_entries
+from alerts.entity import Holder, moment
+from alerts.pack import Correlation, Rule, RulePack
+
+SCHEMA = "urn:headgate:alert:1"
+"""`$id` of the JSON Schema that bodies follow (`alert.schema.json`)."""
+
+SEVERITY = {
+    "informational": (1, "Informational", 10),
+    "low": (2, "Low", 25),
+    "medium": (3, "Medium", 50),
+    "high": (4, "High", 75),
+    "critical": (5, "Critical", 90),
+}
+"""Level -> OCSF severity_id, its name, risk score of a single finding."""
+
+ACTIVITY = {"create": 1, "update": 2, "close": 3}
+DETECTION_FINDING = 2004
+"""OCSF class_uid of an alert."""
+
+
+def alert_row(
+    revised: Revised,
+    pack: RulePack | None,
+    tenant: str,
+    detected_at: int,
+    lineage: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The revision as a row of gold.alert.
+
+    `pack` is the one that found the newest finding (None when it is lost: the
+    alert then tells what the finding knows). `detected_at`: microseconds.
+    """
+    alert, about = revised.alert, revised.alert.about
+    severity_id, _, _ = SEVERITY[about.level]
+    body = _body(revised, pack, tenant, detected_at, lineage)
+    return {
+        "alert_id": alert.alert_id,
+        "revision": alert.revision,
+        "activity": revised.activity,
+        "reason": revised.reason,
+        "tenant": tenant,
+        "mode": body["mode"],
+        "rule_id": alert.rule_id,
+        "rule_name": about.rule_title,
+        "level": about.level,
+        "severity_id": severity_id,
+        "risk_score": body["risk_score"],
+        "entity_type": alert.entity_type,
+        "entity_value": alert.entity_value,
+        "src_ip": about.ip,
+        "event_time": moment(alert.last),
+        "window_start": moment(alert.window_start),
+        "window_end": moment(alert.last),
+        "received_at": moment(alert.received),
+        "status": body["attribution"]["status"],
+        "count": alert.count,
+        "dedup_key": body["dedup_key"],
+        "title": body["title"],
+        "previous_entity": alert.previous_entity,
+        "body": msgspec.json.encode(body).decode(),
+        "pack": about.pack,
+    }
+
+
+def _body(
+    revised: Revised,
+    pack: RulePack | None,
+    tenant: str,
+    detected_at: int,
+    lineage: Mapping[str, Any],
+) -> dict[str, Any]:
+    alert, about = revised.alert, revised.alert.about
+    rule = pack.described(alert.rule_id) if pack else None
+    severity_id, severity, _ = SEVERITY[about.level]
+    return {
+        "schema": SCHEMA,
+        "class_uid": DETECTION_FINDING,
+        "type_uid": DETECTION_FINDING * 100 + ACTIVITY[revised.activity],
+        "alert_id": alert.alert_id,
+        "tenant": tenant,
+        "revision": alert.revision,
+        "activity": revised.activity,
+        "reason": revised.reason,
+        "mode": "backfill" if about.mode == "import" else "live",
+        "state": alert.state,
+        "assignee": alert.assignee,
+        "verdict": alert.verdict,
+        "comment": alert.comment,
+        "superseded_by": alert.superseded_by,
+        "rule": _rule(alert, rule),
+        "attack": attack_entries(rule.tactics, rule.techniques) if rule else [],
+        "severity": severity,
+        "severity_id": severity_id,
+        "risk_score": risk_score(about.level, alert.count),
+        "event_time": stamp(alert.last),
+        "window_start": stamp(alert.window_start),
+        "window_end": stamp(alert.last),
+        "received_at": stamp(alert.received),
+        "detected_at": stamp(detected_at),
+        "entity": {"type": alert.entity_type, "value": alert.entity_value},
+        "previous_entity": alert.previous_entity,
+        "entities": _entities(alert, about),
+        "attribution": _attribution(alert),
+        "title": _title(alert),
+        "summary": _summary(alert),
+        "count": alert.count,
+        "dedup_key": f"{alert.rule_id}|{alert.entity_key}",
+        "fields": about.fields,
+        "evidence": [
+            {"event_uid": e.event_uid, "time": stamp(e.time), "snippet": e.snippet}
+            for e in alert.evidence
+        ],
+        "evidence_total": alert.total,
+        "lineage": {"pack": about.pack, **lineage},
+    }
+
+
+def risk_score(level: str, count: int) -> int:
+    """0 to 100: the level's score, and one more for each doubling of the count, at most nine."""
+    return SEVERITY[level][2] + min(9, count.bit_length() - 1)
+
+
+def stamp(us: int | datetime) -> str:
+    """RFC 3339 in UTC with microseconds and a Z."""
+    time = moment(us) if isinstance(us, int) else us.astimezone(UTC)
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if time.year >= 1000 else time.isoformat()
+
+
+def _rule(alert: Alert, rule: Rule | Correlation | None) -> dict[str, Any]:
+    about = alert.about
+    return {
+        "id": alert.rule_id,
+        "version": about.rule_version,
+        "name": about.rule_title,
+        "level": about.level,
+        "kind": about.kind,
+        "tags": list(rule.tags) if rule else [],
+        "runbook": rule.runbook if rule else "",
+        "falsepositives": list(rule.falsepositives) if rule else [],
+    }
+
+
+def _entities(alert: Alert, about: About) -> list[dict[str, str]]:
+    """Everything the alert names, the entity it is about first."""
+    holder = alert.holder
+    named = [
+        (alert.entity_type, alert.entity_value),
+        ("ip", about.ip),
+        ("host", holder.hostname if holder and holder.status == "leased" else None),
+        ("host", about.host_name),
+        ("user", about.user_name),
+        ("ip", about.dst_ip),
+    ]
+    return [{"type": kind, "value": value} for kind, value in dict.fromkeys(named) if value]
+
+
+def _attribution(alert: Alert) -> dict[str, Any]:
+    told = _holder(alert.holder, alert.about.ip)
+    if alert.previous_entity is not None:
+        told["previous"] = _holder(alert.previous, alert.about.ip)
+    return told
+
+
+def _holder(holder: Holder | None, ip: str | None) -> dict[str, Any]:
+    known = holder or Holder(ip=ip, status="unknown")
+    names = ("lease_start", "lease_end", "known_at", "complete_up_to")
+    times = {name: getattr(known, name) for name in names}
+    return {
+        "ip": known.ip or ip,
+        "scope": known.scope,
+        "mac": known.mac,
+        "hostname": known.hostname,
+        "session_id": known.session_id,
+        **{name: time and stamp(time) for name, time in times.items()},
+        "status": known.status or "unknown",
+        "evidence": known.evidence or [],
+    }
+
+
+def _title(alert: Alert) -> str:
+    holder = alert.holder
+    who = alert.entity_value
+    if alert.entity_type == "device" and holder:
+        also = ", ".join(v for v in (who if holder.hostname else None, holder.ip) if v)
+        who = f"{holder.hostname or who} ({also})" if also else who
+    return f"{alert.about.rule_title}: {who}"
+
+
+def _summary(alert: Alert) -> str:
+    """One paragraph for a person: what was seen, and what the attribution rests on."""
+    times = "once" if alert.count == 1 else f"{alert.count} times"
+    span = f"between {stamp(alert.window_start)} and {stamp(alert.last)}"
+    parts = [f"Seen {times} {span}."]
+    if alert.about.snippet:
+        parts.append(f"Last: {alert.about.snippet}.")
+    parts.append(_basis(alert.holder, alert.about.ip))
+    if alert.superseded_by:
+        parts.append(f"Its findings belong to alert {alert.superseded_by} now.")
+    elif alert.previous_entity is not None:
+        parts.append(f"It named {alert.previous_entity} before.")
+    return " ".join(part for part in parts if part)
+
+
+def _basis(holder: Holder | None, ip: str | None) -> str:
+    if holder is None or not ip:
+        return ""
+    if holder.status == "leased":
+        until = f" to {stamp(holder.lease_end)}" if holder.lease_end else ""
+        since = f" from {stamp(holder.lease_start)}" if holder.lease_start else ""
+        return f"{ip} was leased to {holder.mac}{since}{until}."
+    if holder.status == "none":
+        known = holder.complete_up_to
+        upto = f"; the DHCP log is complete up to {stamp(known)}" if known else ""
+        return f"No lease covered {ip}{upto}."
+    if holder.status == "outside":
+        return f"{ip} lies outside every DHCP scope."
+    return ""

@@ -1,0 +1,392 @@
+"""Sigma files -> rule pack. A rule that cannot run is refused by itself, with reason and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from sigma.correlations import (
+    SigmaCorrelationCondition,
+    SigmaCorrelationRule,
+    SigmaCorrelationType,
+)
+from sigma.exceptions import SigmaError
+from sigma.rule import SigmaRule, SigmaRuleBase, SigmaYAMLLoader
+
+from alerts.attack import techniques_of
+from alerts.fields import LogSource, Unmapped, mapping
+from alerts.pack import Correlation, Rule, RulePack, content_version
+from alerts.predicate import literals_of
+from alerts.translate import Untranslatable, predicate_of
+from infra.errors import Fatal
+
+BUNDLED = Path(__file__).with_name("rules")
+"""Folder of the rules that come with Headgate; each of them must bring tests."""
+
+ROLES = ("src_endpoint", "dst_endpoint", "device")
+"""Endpoints a rule may be about."""
+
+DEVICE = "device"
+"""Group-by name that is no field: the device a finding was attributed to."""
+
+LEVELS = ("informational", "low", "medium", "high", "critical")
+
+MAX_FILE_BYTES = 1_000_000
+
+REFUSALS = (
+    Unmapped,
+    Untranslatable,
+    SigmaError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    KeyError,
+    RecursionError,
+)
+"""What a broken rule may raise, in our code or in pySigma's, without stopping the others."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A rule that does not run: which (id, else file), why, and what to do about it."""
+
+    rule: str
+    reason: str
+    remedy: str
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a compiled rule came from, with its own tests, and whether it is switched on."""
+
+    rule: Rule | Correlation
+    path: Path
+    enabled: bool
+    match: tuple[Any, ...] = ()
+    no_match: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What became of the folders: the pack, what was refused, and each rule's source by id."""
+
+    pack: RulePack
+    refused: tuple[Refused, ...]
+    sources: Mapping[str, Source] = field(default_factory=dict)
+
+
+class _Own(msgspec.Struct, forbid_unknown_fields=True):
+    """The keys under `headgate:` in a rule."""
+
+    role: str | tuple[str, ...] = ()
+    tests: dict[str, list[Any]] = {}
+    runbook: str = ""
+    generate: bool | None = None
+
+
+@dataclass
+class _Draft:
+    path: Path
+    parsed: SigmaRule | SigmaCorrelationRule
+    own: _Own
+    rule: Rule | Correlation | None = None
+
+
+def compile_rules(
+    folders: Sequence[Path],
+    *,
+    disabled: Collection[str] = (),
+    levels: Collection[str] = ("medium", "high", "critical"),
+) -> Compiled:
+    """Compile every `*.yml` and `*.yaml` below the folders.
+
+    `disabled` are rule ids to leave out of the pack, `levels` those that become
+    alerts. Raises `Fatal` when a folder cannot be read; a bad rule is only refused.
+    """
+    refused: list[Refused] = []
+    drafts: dict[str, _Draft] = {}
+    for path in _files(folders):
+        for document in _documents(path, refused):
+            try:
+                draft = _draft(path, document)
+                taken = drafts.setdefault(str(draft.parsed.id), draft)
+                if taken is not draft:
+                    raise Untranslatable(f"its id is taken by {taken.path}", "give it a new uuid")
+            except REFUSALS as error:
+                refused.append(_refusal(_name(path, document), error, path))
+    _translate(drafts, refused)
+    return _assemble(drafts, refused, set(disabled), set(levels))
+
+
+def _refusal(rule: str, error: Exception, path: Path) -> Refused:
+    remedy = getattr(error, "remedy", "see the Sigma specification")
+    return Refused(rule, " ".join(str(error).split()), remedy, str(path))
+
+
+def _files(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in folders:
+        if not folder.is_dir():
+            raise Fatal(
+                f"{folder}: no such rule folder; the rules in force stay as they are "
+                "(alerts.rules in the settings)"
+            )
+        yield from sorted(p for p in folder.rglob("*") if p.suffix in (".yml", ".yaml"))
+
+
+def _documents(path: Path, refused: list[Refused]) -> list[Any]:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise yaml.YAMLError(f"larger than {MAX_FILE_BYTES} bytes")
+        text = path.read_text("utf-8")
+        loaded = yaml.load_all(text, Loader=SigmaYAMLLoader)
+        return [document for document in loaded if document is not None]
+    except (yaml.YAMLError, OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        refused.append(Refused(path.stem, f"not YAML: {reason}", "correct the file", str(path)))
+        return []
+
+
+def _draft(path: Path, document: Any) -> _Draft:
+    """One document as pySigma reads it; raises one of `REFUSALS`."""
+    if not isinstance(document, dict):
+        raise Untranslatable("not a mapping", "a rule has keys such as title, id, detection")
+    try:
+        own = msgspec.convert(document.pop("headgate", {}), _Own)
+    except msgspec.ValidationError as error:
+        raise Untranslatable(
+            f"headgate: {error}", "its keys are role, tests, runbook, generate"
+        ) from None
+    for role in _roles(own):
+        if role not in ROLES:
+            raise Untranslatable(f"headgate.role: '{role}'", f"one of {', '.join(ROLES)}")
+    if not set(own.tests) <= {"match", "no_match"}:
+        raise Untranslatable(f"headgate.tests: {sorted(own.tests)}", "its keys: match, no_match")
+    if path.is_relative_to(BUNDLED) and not (own.tests.get("match") and own.tests.get("no_match")):
+        raise Untranslatable("it has no tests", "add headgate.tests: match and no_match events")
+    kind = SigmaCorrelationRule if "correlation" in document else SigmaRule
+    parsed: SigmaRule | SigmaCorrelationRule = kind.from_dict(document)
+    if parsed.id is None:
+        raise Untranslatable("it has no id", "add `id:` with a fresh uuid")
+    return _Draft(path, parsed, own)
+
+
+def _name(path: Path, document: Any) -> str:
+    named = document.get("id") or document.get("title") if isinstance(document, dict) else None
+    return str(named or path.stem)
+
+
+def _roles(own: _Own) -> tuple[str, ...]:
+    return (own.role,) if isinstance(own.role, str) else own.role
+
+
+def _translate(drafts: dict[str, _Draft], refused: list[Refused]) -> None:
+    """Fill in each draft's rule; drop and refuse those that cannot be translated."""
+    by_name = {str(d.parsed.name): rule_id for rule_id, d in drafts.items() if d.parsed.name}
+    for rule_id, draft in list(drafts.items()):
+        try:
+            if isinstance(draft.parsed, SigmaRule):
+                draft.rule = _rule(draft, draft.parsed)
+            else:
+                draft.rule = _correlation(draft, draft.parsed, by_name, drafts)
+        except REFUSALS as error:
+            refused.append(_refusal(rule_id, error, draft.path))
+            del drafts[rule_id]
+    _drop_orphans(drafts, refused)
+
+
+def _drop_orphans(drafts: dict[str, _Draft], refused: list[Refused]) -> None:
+    """Refuse correlations whose rules were refused, and those that count these, and so on."""
+    while True:
+        orphans = {
+            rule_id: missing
+            for rule_id, draft in drafts.items()
+            if isinstance(draft.rule, Correlation)
+            and (missing := [r for r in draft.rule.rules if r not in drafts])
+        }
+        if not orphans:
+            return
+        for rule_id, missing in orphans.items():
+            refused.append(
+                Refused(
+                    rule_id,
+                    f"it counts rules that do not run: {', '.join(missing)}",
+                    "correct those rules, or the names under correlation.rules",
+                    str(drafts.pop(rule_id).path),
+                )
+            )
+
+
+def _described(parsed: SigmaRuleBase, own: _Own) -> dict[str, Any]:
+    tags = tuple(str(tag) for tag in parsed.tags)
+    tactics, techniques = techniques_of(tags)
+    level = parsed.level.name.lower() if parsed.level else "medium"
+    return {
+        "id": str(parsed.id),
+        "title": parsed.title,
+        "name": parsed.name or "",
+        "level": level,
+        "description": parsed.description or "",
+        "author": parsed.author or "",
+        "tags": tags,
+        "tactics": tactics,
+        "techniques": techniques,
+        "references": tuple(parsed.references),
+        "falsepositives": tuple(parsed.falsepositives),
+        "runbook": own.runbook,
+    }
+
+
+def _rule(draft: _Draft, parsed: SigmaRule) -> Rule:
+    where = parsed.logsource
+    source: LogSource = mapping().logsource(where.category, where.product, where.service)
+    predicate = predicate_of(parsed, source, mapping().keywords)
+    return Rule(
+        **_described(parsed, draft.own),
+        classes=source.classes,
+        sources=source.sources,
+        roles=_roles(draft.own) or ("src_endpoint", "device"),
+        predicate=predicate,
+        literals=literals_of(predicate),
+    )
+
+
+_TYPES = {
+    SigmaCorrelationType.EVENT_COUNT,
+    SigmaCorrelationType.VALUE_COUNT,
+    SigmaCorrelationType.TEMPORAL,
+    SigmaCorrelationType.TEMPORAL_ORDERED,
+}
+
+
+def _correlation(
+    draft: _Draft,
+    parsed: SigmaCorrelationRule,
+    by_name: Mapping[str, str],
+    drafts: Mapping[str, _Draft],
+) -> Correlation:
+    if parsed.type not in _TYPES:
+        raise Untranslatable(
+            f"correlation type {parsed.type.name.lower()}",
+            f"use one of {', '.join(sorted(t.name.lower() for t in _TYPES))}",
+        )
+    condition = parsed.condition
+    if not isinstance(condition, SigmaCorrelationCondition):
+        raise Untranslatable("a condition that is an expression", "use `condition: {gte: N}`")
+    op = condition.op.name.lower()
+    if op not in ("gte", "gt"):
+        raise Untranslatable(
+            f"condition {op}: a stream cannot know that no more will come", "use gte or gt"
+        )
+    rules = [by_name.get(r.reference, r.reference) for r in parsed.rules or ()]
+    if str(parsed.id) in rules:
+        raise Untranslatable("it counts its own findings", "remove it from correlation.rules")
+    aliases = {
+        alias.alias: {
+            by_name.get(ref.reference, ref.reference): path for ref, path in alias.mapping.items()
+        }
+        for alias in parsed.aliases
+    }
+    counted = condition.fieldref[0] if isinstance(condition.fieldref, list) else condition.fieldref
+    correlation = Correlation(
+        **_described(parsed, draft.own),
+        type=parsed.type.name.lower(),
+        rules=tuple(dict.fromkeys(rules)),
+        group_by=tuple(parsed.group_by or ()),
+        timespan_seconds=parsed.timespan.seconds,
+        op=op,
+        count=int(condition.count),
+        field=counted,
+        aliases=aliases,
+        generate=parsed.generate if draft.own.generate is None else draft.own.generate,
+    )
+    return _with_paths(correlation, drafts)
+
+
+def _with_paths(correlation: Correlation, drafts: Mapping[str, _Draft]) -> Correlation:
+    """Check every field the correlation names, through the field names of the rules it counts."""
+    source = _event_source(correlation.rules, drafts)
+
+    def path(name: str) -> str:
+        return name if name == DEVICE or name in correlation.aliases else source.path(name)
+
+    return msgspec.structs.replace(
+        correlation,
+        group_by=tuple(path(name) for name in correlation.group_by),
+        field=None if correlation.field is None else path(correlation.field),
+        aliases={
+            alias: {
+                rule: _event_source((rule,), drafts).path(name) for rule, name in fields.items()
+            }
+            for alias, fields in correlation.aliases.items()
+        },
+    )
+
+
+def _event_source(rules: Sequence[str], drafts: Mapping[str, _Draft]) -> LogSource:
+    """Field names of the first Sigma rule among `rules`, for short names in a correlation."""
+    for rule_id in rules:
+        draft = drafts.get(rule_id)
+        if draft is not None and isinstance(draft.parsed, SigmaRule):
+            where = draft.parsed.logsource
+            return mapping().logsource(where.category, where.product, where.service)
+    return LogSource()
+
+
+def _assemble(
+    drafts: Mapping[str, _Draft], refused: list[Refused], disabled: set[str], levels: set[str]
+) -> Compiled:
+    made = {rule_id: draft.rule for rule_id, draft in drafts.items() if draft.rule is not None}
+    on = {rule_id: rule for rule_id, rule in made.items() if rule_id not in disabled}
+    correlations = [rule for rule in on.values() if isinstance(rule, Correlation)]
+    muted = {r for c in correlations if not c.generate for r in c.rules}
+
+    finished: dict[str, Rule | Correlation] = {}
+    for rule_id, rule in sorted(made.items()):
+        extra: dict[str, Any] = {
+            "alerting": rule.level in levels and rule_id not in muted,
+            "feeds": tuple(sorted(c.id for c in correlations if rule_id in c.rules)),
+        }
+        if isinstance(rule, Rule):
+            extra["carry"] = _carried(rule_id, correlations)
+        rule = msgspec.structs.replace(rule, version=content_version(rule))
+        finished[rule_id] = msgspec.structs.replace(rule, **extra)
+    pack = RulePack(
+        rules=tuple(r for i, r in finished.items() if i in on and isinstance(r, Rule)),
+        correlations=tuple(
+            r for i, r in finished.items() if i in on and isinstance(r, Correlation)
+        ),
+    )
+    sources = {
+        i: Source(
+            rule,
+            drafts[i].path,
+            i in on,
+            tuple(drafts[i].own.tests.get("match", ())),
+            tuple(drafts[i].own.tests.get("no_match", ())),
+        )
+        for i, rule in finished.items()
+    }
+    return Compiled(pack, tuple(refused), sources)
+
+
+def _carried(rule_id: str, correlations: Sequence[Correlation]) -> tuple[str, ...]:
+    """Fields of the event that a correlation above the rule, however far, groups by or counts."""
+    wanted: set[str] = set()
+    reached = {rule_id}
+    grew = True
+    while grew:
+        above = [c for c in correlations if reached & set(c.rules)]
+        grew = not {c.id for c in above} <= reached
+        reached |= {c.id for c in above}
+    for correlation in correlations:
+        if correlation.id not in reached:
+            continue
+        named = {*correlation.group_by, *([correlation.field] if correlation.field else [])}
+        wanted |= named - {DEVICE} - set(correlation.aliases)
+        wanted |= {fields[rule_id] for fields in correlation.aliases.values() if rule_id in fields}
+    return tuple(sorted(wanted))

@@ -1,0 +1,138 @@
+"""The REST API over the lake."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.openapi.utils import get_openapi
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api import models, problems
+from api.metrics import Meters
+from api.queries import Reader
+from api.routes import alerts, entities, health, leases, operate, statements
+from api.routes.access import Access, Services, require_token
+from api.statements import Statements
+from infra.settings import Settings
+
+MAX_BODY = 1 << 20
+"""Bytes of a request; a statement is at most 100,000 characters."""
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The API for one lake. Starts no job and needs no Spark; a missing lake is answered 503."""
+    services = Services(
+        settings=settings,
+        reader=Reader(settings),
+        statements=Statements(settings),
+        meters=Meters(),
+        access=Access(settings),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        services.close()
+
+    app = FastAPI(
+        title="Headgate",
+        version="1",
+        summary="Alerts, leases, timelines and bounded Spark SQL over the security lake.",
+        # The pages of Swagger and ReDoc load scripts from elsewhere; the description is enough.
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=lifespan,
+    )
+    app.state.services = services
+    app.include_router(health.router)
+    guarded = [Depends(require_token)]
+    for module in (alerts, leases, entities, statements, operate):
+        app.include_router(module.router, dependencies=guarded, responses=problems.responses(401))
+    problems.install(app)
+    app.add_middleware(BaseHTTPMiddleware, dispatch=_measured(services.meters))
+    app.add_middleware(_BoundedBody)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        schema = get_openapi(
+            title=app.title, version=app.version, summary=app.summary, routes=app.routes
+        )
+        known = schema["components"]["schemas"]
+        known["Problem"] = models.Problem.model_json_schema(
+            ref_template="#/components/schemas/{model}"
+        )
+        known.update(known["Problem"].pop("$defs"))
+        # FastAPI's own form of a 422 is never sent: every error is a problem.
+        for unused in ("HTTPValidationError", "ValidationError"):
+            known.pop(unused, None)
+        for path in schema["paths"].values():
+            for operation in path.values():
+                _problem_for_422(operation["responses"])
+        app.openapi_schema = schema
+    return app.openapi_schema
+
+
+def _problem_for_422(responses: dict[str, Any]) -> None:
+    if "422" in responses:
+        responses["422"] = problems.responses(422)[422]
+
+
+def _measured(meters: Meters) -> Any:
+    async def dispatch(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        began = time.monotonic()
+        status = 500
+        try:
+            response = await call_next(request)
+            status = response.status_code
+            return response
+        finally:
+            # The route's pattern, not the path: every alert id would be a series of its own.
+            route = getattr(request.scope.get("route"), "path", "unknown")
+            meters.request(request.method, route, status, time.monotonic() - began)
+
+    return dispatch
+
+
+class _BoundedBody:
+    """Refuses a body above `MAX_BODY` before it is held in memory."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        size = 0
+        too_large = False
+
+        async def bounded() -> Message:
+            nonlocal size, too_large
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > MAX_BODY:
+                too_large = True
+                return {"type": "http.disconnect"}
+            return message
+
+        told = dict(scope["headers"]).get(b"content-length", b"0")
+        if told.isdigit() and int(told) > MAX_BODY:
+            await _refuse(scope, receive, send)
+            return
+        await self._app(scope, bounded, send)
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    response = problems.problem(
+        Request(scope), 413, f"the request has more than {MAX_BODY} bytes", name="too-large"
+    )
+    await response(scope, receive, send)

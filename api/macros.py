@@ -1,0 +1,85 @@
+"""DuckDB macros with Spark's meaning where DuckDB's own function differs.
+
+They look at the type of their argument when the statement is bound, through its
+text form, because a branch for another type must still bind. What has no equal
+calls `error`, so the statement is refused instead of answered almost right.
+"""
+
+from __future__ import annotations
+
+_WHOLE = "('TINYINT','SMALLINT','INTEGER','BIGINT','HUGEINT','UBIGINT')"
+_REAL = "('DOUBLE','FLOAT')"
+_TIME = "'TIMESTAMP WITH TIME ZONE'"
+_TEXT_NUMBER = r"'\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*'"
+_TEXT_DATE = r"'\d{4}-\d\d-\d\d'"
+_TEXT_TIME = r"'\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|[+-]\d\d:\d\d)?'"
+
+
+def _refuse(what: str) -> str:
+    return f"error('refused: {what}')"
+
+
+def _long(otherwise: str, cast: str) -> str:
+    return f"""CASE
+      WHEN x IS NULL THEN NULL
+      WHEN typeof(x) IN {_WHOLE} THEN {cast}(CAST(x AS VARCHAR) AS BIGINT)
+      WHEN typeof(x) IN {_REAL} THEN {cast}(trunc(TRY_CAST(CAST(x AS VARCHAR) AS DOUBLE)) AS BIGINT)
+      WHEN typeof(x) = 'VARCHAR' AND regexp_full_match(CAST(x AS VARCHAR), '\\s*[+-]?\\d+\\s*')
+        THEN {cast}(trim(CAST(x AS VARCHAR)) AS BIGINT)
+      ELSE {otherwise} END"""
+
+
+MACROS = (
+    "hg_kind(t) AS CASE WHEN t = '\"NULL\"' THEN NULL "
+    f"WHEN t IN {_WHOLE} OR t IN {_REAL} THEN 'number' ELSE t END",
+    "hg_alike(kinds, x) AS CASE WHEN len(list_distinct(kinds)) > 1 THEN "
+    + _refuse("values of different types meet in one expression; cast them to one type")
+    + " ELSE x END",
+    "hg_div(a, b) AS CASE WHEN a IS NULL OR b IS NULL THEN NULL "
+    "WHEN typeof(a) LIKE 'DECIMAL%' OR typeof(b) LIKE 'DECIMAL%' THEN "
+    + _refuse("division of decimals; write 1.5D for a double")
+    + " WHEN b = 0 THEN error('division by zero') ELSE a / b END",
+    f"hg_mod(a, b) AS CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN typeof(a) NOT IN {_WHOLE} "
+    f"OR typeof(b) NOT IN {_WHOLE} THEN {_refuse('% of other than whole numbers')} "
+    "WHEN b = 0 THEN error('division by zero') ELSE a % b END",
+    f"hg_idiv(a, b) AS CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN typeof(a) NOT IN {_WHOLE} "
+    f"OR typeof(b) NOT IN {_WHOLE} THEN {_refuse('div of other than whole numbers')} "
+    "WHEN b = 0 THEN error('division by zero') ELSE CAST(a // b AS BIGINT) END",
+    f"hg_long(x) AS {_long(_refuse('the value is not a whole number; use try_cast'), 'CAST')}",
+    f"hg_try_long(x) AS {_long('NULL', 'TRY_CAST')}",
+    f"""hg_double(x) AS CASE WHEN x IS NULL THEN NULL
+      WHEN typeof(x) IN {_WHOLE} OR typeof(x) IN {_REAL} OR typeof(x) LIKE 'DECIMAL%'
+        OR (typeof(x) = 'VARCHAR' AND regexp_full_match(CAST(x AS VARCHAR), {_TEXT_NUMBER}))
+      THEN CAST(trim(CAST(x AS VARCHAR)) AS DOUBLE)
+      ELSE {_refuse("the value is not a number")} END""",
+    f"""hg_string(x) AS CASE WHEN x IS NULL THEN NULL
+      WHEN typeof(x) IN {_WHOLE} OR typeof(x) IN ('VARCHAR','BOOLEAN','DATE')
+      THEN CAST(x AS VARCHAR)
+      WHEN typeof(x) = {_TIME} THEN regexp_replace(CAST(x AS VARCHAR), '\\+00$', '')
+      ELSE {_refuse("this type has another text form in Spark")} END""",
+    f"""hg_timestamp(x) AS CASE WHEN x IS NULL THEN NULL
+      WHEN typeof(x) IN ({_TIME}, 'DATE')
+        OR (typeof(x) = 'VARCHAR' AND regexp_full_match(CAST(x AS VARCHAR), {_TEXT_TIME}))
+      THEN CAST(CAST(x AS VARCHAR) AS TIMESTAMPTZ)
+      ELSE {_refuse("the value is no time; write YYYY-MM-DD hh:mm:ss")} END""",
+    f"""hg_date(x) AS CASE WHEN x IS NULL THEN NULL
+      WHEN typeof(x) IN ({_TIME}, 'DATE')
+        OR (typeof(x) = 'VARCHAR' AND regexp_full_match(CAST(x AS VARCHAR), {_TEXT_DATE}))
+      THEN CAST(CAST(CAST(x AS VARCHAR) AS TIMESTAMPTZ) AS DATE)
+      ELSE {_refuse("the value is no date; write YYYY-MM-DD")} END""",
+    f"""hg_unix(x) AS CASE WHEN x IS NULL THEN NULL WHEN typeof(x) = {_TIME}
+      THEN CAST(floor(epoch(TRY_CAST(CAST(x AS VARCHAR) AS TIMESTAMPTZ))) AS BIGINT)
+      ELSE {_refuse("unix_timestamp of other than a timestamp")} END""",
+    "hg_contains(a, v) AS CASE WHEN a IS NULL OR v IS NULL THEN NULL "
+    "WHEN list_contains(a, v) THEN TRUE WHEN len(a) <> list_count(a) THEN NULL ELSE FALSE END",
+    f"""hg_json(j, p) AS CASE WHEN j IS NULL OR NOT json_valid(j) THEN NULL
+      WHEN json_type(j, p) IS NULL OR json_type(j, p) = 'NULL' THEN NULL
+      WHEN json_type(j, p) IN ('VARCHAR','BOOLEAN','BIGINT','UBIGINT')
+      THEN json_extract_string(j, p)
+      ELSE {_refuse("get_json_object of other than text, whole numbers and booleans")} END""",
+)
+
+
+def statements() -> tuple[str, ...]:
+    """What makes the macros in a fresh DuckDB."""
+    return tuple(f"CREATE MACRO {macro}" for macro in MACROS)

@@ -1,0 +1,99 @@
+"""Counters of the process and gauges of the lake, as Prometheus text."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from api.queries import Reader, Row
+from infra.errors import HeadgateError
+
+KEPT_SECONDS = 10.0
+"""The ledger is folded every ten seconds; asking the lake more often tells nothing new."""
+
+_ALERTS = "SELECT level, count(*) AS n FROM gold.alert_current GROUP BY level"
+_LEDGER = """
+SELECT job, count(*) AS batches, sum(coalesce(rows_read, 0)) AS rows_read,
+       sum(coalesce(rows_dead, 0)) AS rows_dead, sum(coalesce(rows_late, 0)) AS rows_late,
+       sum(list_sum(map_values(rows_written))) AS rows_written, max(finished_at) AS finished_at
+FROM ops.ledger GROUP BY job
+"""
+LEDGER_GAUGES = {
+    "batches": "Batches in the ledger.",
+    "rows_read": "Rows the job's batches read.",
+    "rows_written": "Rows the job's batches wrote, over all tables.",
+    "rows_dead": "Rows written as dead letters.",
+    "rows_late": "Rows that came later than the watermark.",
+}
+
+
+class Meters:
+    """What `/metrics` shows. A registry of its own, so that two apps in one process agree."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "headgate_http_requests_total",
+            "Requests answered.",
+            ("method", "route", "status"),
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "headgate_http_request_seconds",
+            "Time from request to answer.",
+            ("method", "route"),
+            buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30),
+            registry=self._registry,
+        )
+        self._lake_up = self._gauge("lake_up", "Whether the lake could be read.")
+        self._alerts = self._gauge("alerts", "Alerts in their newest revision.", "level")
+        self._age = self._gauge("job_batch_age_seconds", "Age of the newest batch.", "job")
+        self._jobs = {
+            name: self._gauge(f"job_{name}", doc, "job") for name, doc in LEDGER_GAUGES.items()
+        }
+        self._dead = self._gauge("dead_letters", "Records that no parser could read.")
+        self._lock = threading.Lock()
+        self._asked = -KEPT_SECONDS
+
+    def _gauge(self, name: str, doc: str, *labels: str) -> Gauge:
+        return Gauge(f"headgate_{name}", doc, labels, registry=self._registry)
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+    def text(self, reader: Reader) -> bytes:
+        """The exposition. A lake that cannot be read is `headgate_lake_up 0`, not an error."""
+        with self._lock:
+            if time.monotonic() - self._asked >= KEPT_SECONDS:
+                self._refresh(reader)
+                self._asked = time.monotonic()
+            return generate_latest(self._registry)
+
+    def _refresh(self, reader: Reader) -> None:
+        try:
+            alerts = reader.rows(_ALERTS, needs=("gold.alert_current",))
+            jobs = reader.rows(_LEDGER, needs=("ops.ledger",))
+        except HeadgateError:
+            self._lake_up.set(0)
+            return
+        self._lake_up.set(1)
+        self._alerts.clear()
+        for row in alerts:
+            self._alerts.labels(row["level"]).set(row["n"])
+        self._show_jobs(jobs)
+
+    def _show_jobs(self, jobs: Iterable[Row]) -> None:
+        dead = 0
+        for row in jobs:
+            for name, gauge in self._jobs.items():
+                gauge.labels(row["job"]).set(row[name] or 0)
+            age = (datetime.now(UTC) - row["finished_at"]).total_seconds()
+            self._age.labels(row["job"]).set(max(0.0, age))
+            dead += int(row["rows_dead"] or 0)
+        self._dead.set(dead)

@@ -1,0 +1,112 @@
+"""Every error of the API as problem+json (RFC 9457)."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from api import models
+from api.statements import Busy, Failed, Limit, Refused
+from infra.errors import HeadgateError, Retryable, Usage
+
+MEDIA_TYPE = "application/problem+json"
+log = logging.getLogger("headgate.api")
+
+_KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
+    (Refused, 422, "statement-refused"),
+    (Failed, 422, "statement-failed"),
+    (Limit, 422, "statement-limit"),
+    (Busy, 503, "busy"),
+    (Usage, 422, "invalid-request"),
+    (Retryable, 503, "unavailable"),
+    (HeadgateError, 500, "internal-error"),
+)
+"""Status and name of a problem by the error behind it, the first that fits."""
+
+
+def problem(
+    request: Request,
+    status: int,
+    detail: str,
+    *,
+    name: str | None = None,
+    errors: list[models.FieldProblem] | None = None,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """A problem as a response."""
+    title = HTTPStatus(status).phrase
+    body = models.Problem(
+        type=f"urn:headgate:problem:{name or title.lower().replace(' ', '-')}",
+        title=title,
+        status=status,
+        detail=detail,
+        instance=request.url.path,
+        errors=errors,
+    )
+    return JSONResponse(
+        body.model_dump(exclude_none=True), status, media_type=MEDIA_TYPE, headers=headers
+    )
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The OpenAPI description of these errors, for a route."""
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in statuses
+    }
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of `app` with a problem; none shows a stack trace."""
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(HeadgateError, _ours)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    detail = str(error.detail)
+    if error.status_code == 404 and detail == "Not Found":
+        detail = f"there is no {request.url.path}; see /api/v1/openapi.json"
+    elif error.status_code == 405:
+        detail = f"{request.method} is not for {request.url.path}; see /api/v1/openapi.json"
+    return problem(request, error.status_code, detail, headers=dict(error.headers or {}))
+
+
+async def _validation(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    wrong = [
+        models.FieldProblem(
+            where=".".join(str(part) for part in found["loc"]), message=str(found["msg"])
+        )
+        for found in error.errors()
+    ]
+    detail = "; ".join(f"{field.where}: {field.message}" for field in wrong)
+    return problem(request, 422, detail, name="invalid-request", errors=wrong)
+
+
+async def _ours(request: Request, error: Exception) -> Response:
+    for kind, status, name in _KINDS:
+        if isinstance(error, kind):
+            headers = {"Retry-After": "5"} if status == 503 else None
+            return problem(request, status, str(error), name=name, headers=headers)
+    raise error
+
+
+async def _unforeseen(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return problem(
+        request, 500, "this is a fault of the server; its log says more", name="internal-error"
+    )

@@ -1,0 +1,145 @@
+"""The API's own questions: an in-process DuckDB over the lake, a new snapshot each time."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+
+from infra.duck import definitions, missing_sentence, open_engine, refresh
+from infra.errors import Retryable, Usage
+from infra.settings import Settings
+
+SECONDS = 15.0
+"""Longest question of an endpoint; longer ones belong into a report or a statement."""
+
+Row = dict[str, Any]
+
+
+class Reader:
+    """Answers SQL over the tables and views by name; safe to share between threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._root = settings.lake_root
+        self._memory = settings.api.statement_memory
+        self._wanted = definitions(settings.lake_root)
+        self._left = {found.name: "" for found in self._wanted}
+        self._engine: duckdb.DuckDBPyConnection | None = None
+        self._lock = threading.Lock()
+
+    def rows(
+        self,
+        sql: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        needs: Sequence[str],
+        seconds: float = SECONDS,
+    ) -> list[Row]:
+        """The rows of a query as dictionaries, times aware in UTC.
+
+        `needs`: tables and views it reads. Raises `Retryable` when one is not
+        there yet or the time is up.
+        """
+        cursor = self._cursor(needs)
+        timer = threading.Timer(seconds, cursor.interrupt)
+        timer.start()
+        try:
+            result = cursor.execute(sql, dict(params or {}))
+            names = [str(column[0]) for column in result.description or []]
+            return [dict(zip(names, map(_aware, row), strict=True)) for row in result.fetchall()]
+        except duckdb.InterruptException:
+            raise Retryable(
+                f"the lake did not answer within {seconds:g} s; narrow the question by time"
+            ) from None
+        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+            raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
+        finally:
+            timer.cancel()
+            cursor.close()
+
+    def missing(self) -> dict[str, str]:
+        """Tables and views that cannot be read yet, with the reason; empty when all can."""
+        with self._lock:
+            self._open()
+            return dict(self._left)
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        with self._lock:
+            if self._engine is not None:
+                self._engine.close()
+                self._engine = None
+
+    def _cursor(self, needs: Sequence[str]) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            engine = self._open()
+            lacking = {name: self._left[name] for name in needs if name in self._left}
+            if lacking:
+                raise Retryable(missing_sentence(lacking))
+            return engine.cursor()
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        if not self._root.is_dir():
+            raise Retryable(f"{self._root}: there is no lake here; start the jobs or set 'lake'")
+        if self._engine is None:
+            self._engine = open_engine(memory=self._memory, threads=2)
+        if self._left:
+            self._left = refresh(
+                self._engine, [found for found in self._wanted if found.name in self._left]
+            )
+        return self._engine
+
+
+def _aware(value: Any) -> Any:
+    """Times in plain UTC, also inside structs and lists."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    if isinstance(value, dict):
+        return {key: _aware(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_aware(item) for item in value]
+    return value
+
+
+def cursor_of(question: Mapping[str, Any], *place: str) -> str:
+    """An opaque cursor: the place of the last row, and which question it belongs to."""
+    text = json.dumps([_digest(question), *place])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def place_of(cursor: str, question: Mapping[str, Any], parts: int) -> list[str]:
+    """The place in a cursor; raises `Usage` when it is not one of this question."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError):
+        found = None
+    if (
+        not isinstance(found, list)
+        or len(found) != parts + 1
+        or not all(isinstance(part, str) for part in found)
+    ):
+        raise Usage("cursor: not one of ours; take 'next' of the page before as it is")
+    if found[0] != _digest(question):
+        raise Usage("cursor: belongs to another question; start again without it")
+    return [str(part) for part in found[1:]]
+
+
+def _digest(question: Mapping[str, Any]) -> str:
+    text = json.dumps(question, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def instant(text: str) -> datetime:
+    """A time in a cursor; raises `Usage` when it is none."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        raise Usage("cursor: not one of ours; take 'next' of the page before as it is") from None

@@ -1,0 +1,31 @@
+"""Who held an address at an instant."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, IPvAnyAddress
+
+from api import lookups, models
+from api.problems import responses
+from api.routes.access import Here
+
+router = APIRouter(prefix="/api/v1/leases", tags=["leases"])
+
+
+@router.get("", summary="Who held this address then?", responses=responses(422, 503))
+def lease(
+    services: Here,
+    ip: Annotated[IPvAnyAddress, Query(description="address", examples=["10.0.0.7"])],
+    at: Annotated[
+        AwareDatetime,
+        Query(description="instant, with a zone", examples=["2026-11-20T14:05:07Z"]),
+    ],
+    scope: Annotated[
+        str | None, Query(description="site; needed where several use the same address")
+    ] = None,
+) -> models.Holder:
+    """The holder with the lease that proves it, or 'none' and how far the DHCP log is known."""
+    return lookups.holder(services.reader, str(ip_address(str(ip))), at, scope)

@@ -1,0 +1,38 @@
+"""Metrics for Prometheus, and the description of the API itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from api.problems import responses
+from api.routes.access import Here
+
+router = APIRouter(tags=["operate"])
+
+
+@router.get(
+    "/metrics",
+    summary="Metrics",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Prometheus text",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
+        **responses(503),
+    },
+)
+def metrics(services: Here) -> Response:
+    """Requests and their latency, alerts by level, the ledger's totals by job."""
+    return Response(services.meters.text(services.reader), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/api/v1/openapi.json", summary="This description")
+def openapi(request: Request) -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    described: dict[str, Any] = request.app.openapi()
+    return described

@@ -1,0 +1,70 @@
+"""Bounded Spark SQL, and the tables it may read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from api import models
+from api.audit import note
+from api.problems import responses
+from api.routes.access import Here
+from api.statements import Refused
+from infra.errors import HeadgateError
+from infra.tables import catalog, views
+
+router = APIRouter(prefix="/api/v1", tags=["statements"])
+
+
+@router.post("/statements", summary="Ask in Spark SQL", responses=responses(413, 422, 503))
+def statement(services: Here, asked: models.Statement) -> models.StatementAnswer:
+    """One SELECT over the tables, bounded in rows, bytes, time and memory.
+
+    What this engine cannot answer exactly as Spark would is refused with a
+    sentence. Every statement is noted in ops.audit.
+    """
+    detail: dict[str, Any] = {"sql": asked.sql, "params": asked.params}
+    try:
+        found = services.statements.run(asked.sql, asked.params, asked.max_rows)
+    except HeadgateError as error:
+        outcome = "refused" if isinstance(error, Refused) else "failed"
+        note(services.settings, "statement", outcome, detail=detail | {"said": str(error)})
+        raise
+    note(services.settings, "statement", "ok", detail=detail | {"rows": len(found.rows)})
+    return models.StatementAnswer(
+        columns=[models.ResultColumn(**column) for column in found.columns],
+        rows=found.rows,
+        truncated=found.truncated,
+        truncated_by=found.truncated_by,
+        elapsed_ms=found.elapsed_ms,
+        engine=found.engine,
+    )
+
+
+@router.get("/tables", summary="List tables and views")
+def tables() -> models.Catalog:
+    """Every table and view a statement may read, with its columns and their meaning."""
+    found = [
+        models.CatalogTable(
+            name=table.name,
+            kind="table",
+            doc=table.doc,
+            event_time=table.event_time,
+            key=list(table.key),
+            columns=[
+                models.TableColumn(
+                    name=column.name,
+                    type=column.type.simpleString(),
+                    doc=column.doc,
+                    required=column.required,
+                )
+                for column in table.columns
+            ],
+        )
+        for table in catalog().values()
+    ]
+    found += [
+        models.CatalogTable(name=view.name, kind="view", doc=view.doc) for view in views().values()
+    ]
+    return models.Catalog(tables=sorted(found, key=lambda table: table.name))

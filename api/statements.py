@@ -1,0 +1,235 @@
+"""Bounded Spark SQL: check, translate, run in a process that can be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from queue import Empty, LifoQueue
+from typing import Any
+
+from sqlglot import exp
+
+from api.dialect import Scalar, parse
+from api.translate import to_duckdb
+from infra.duck import definitions
+from infra.errors import Fatal, Retryable, Usage
+from infra.settings import ApiSettings, Settings
+
+WORKERS = 2
+"""Statements that run at the same time; more would take the cores from the stream."""
+
+_START_SECONDS = 30.0
+_QUEUE_SECONDS = 5.0
+
+
+class Refused(Usage):
+    """The statement is not one this engine answers; the text says why."""
+
+
+class Failed(Fatal):
+    """The statement was run and failed on the data (a division by zero, a bad cast)."""
+
+
+class Limit(Fatal):
+    """The statement used up its time or memory and was stopped."""
+
+
+class Busy(Retryable):
+    """All workers are at work."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a statement gave. `truncated_by`: rows, bytes or None when it is whole."""
+
+    columns: list[dict[str, str]]
+    rows: list[list[Any]]
+    truncated_by: str | None
+    elapsed_ms: float
+    engine: str = "duckdb"
+
+    @property
+    def truncated(self) -> bool:
+        """Whether rows are missing at the end."""
+        return self.truncated_by is not None
+
+
+class Statements:
+    """Runs statements over one lake; `close` ends its processes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._limits = settings.api
+        self._workers: LifoQueue[Worker] = LifoQueue()
+        known = definitions(settings.lake_root)
+        self._names = frozenset(found.name for found in known)
+        self._all = [
+            Worker(
+                {
+                    "lake_root": str(settings.lake_root),
+                    "definitions": [asdict(found) for found in known],
+                    "memory": settings.api.statement_memory,
+                }
+            )
+            for _ in range(WORKERS)
+        ]
+        for worker in self._all:
+            self._workers.put(worker)
+
+    def run(
+        self, sql: str, params: Mapping[str, Scalar] | None = None, max_rows: int | None = None
+    ) -> Answer:
+        """Answer one statement.
+
+        Raises `Refused`, `Failed`, `Limit` or `Busy`, each with a sentence for
+        the user. `max_rows` may lower the limit of the settings, not raise it.
+        """
+        most = min(max_rows or self._limits.statement_rows, self._limits.statement_rows)
+        try:
+            tree = parse(sql, self._names, params or {})
+            tables = sorted({f"{t.db}.{t.name}".lower() for t in tree.find_all(exp.Table) if t.db})
+            written = to_duckdb(tree, most)
+        except Usage as error:
+            raise Refused(str(error)) from None
+        except RecursionError:
+            raise Refused("the statement is nested too deeply") from None
+        asked = {
+            "sql": written,
+            "tables": tables,
+            "max_rows": most,
+            "max_bytes": self._limits.statement_bytes,
+        }
+        with self._worker() as worker:
+            return _answer(worker.ask(asked, self._limits.statement_seconds), self._limits)
+
+    @contextmanager
+    def _worker(self) -> Iterator[Worker]:
+        try:
+            worker = self._workers.get(timeout=_QUEUE_SECONDS)
+        except Empty:
+            raise Busy(f"{WORKERS} statements are running already; try again shortly") from None
+        try:
+            yield worker
+        finally:
+            self._workers.put(worker)
+
+    def close(self) -> None:
+        """End the worker processes."""
+        for worker in self._all:
+            worker.stop()
+
+
+def _answer(found: dict[str, Any] | None, limits: ApiSettings) -> Answer:
+    if found is None:
+        raise Limit(
+            f"the statement was stopped after {limits.statement_seconds:g} s; "
+            "narrow it by time or address"
+        )
+    if found.get("limit") == "memory":
+        raise Limit(
+            f"the statement needed more than {limits.statement_memory} of memory; "
+            "narrow it by time or address"
+        )
+    if "refused" in found:
+        raise Refused(found["refused"])
+    if "failed" in found:
+        raise Failed(found["failed"])
+    return Answer(found["columns"], found["rows"], found["truncated_by"], found["elapsed_ms"])
+
+
+class Worker:
+    """One `api.worker` process, started when first needed and again after a kill."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        self._setup = setup
+        self._process: subprocess.Popen[bytes] | None = None
+        self._home: tempfile.TemporaryDirectory[str] | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        """The worker's answer; None when the time was up and it was killed."""
+        with self._lock:
+            process = self._running()
+            try:
+                found = _exchange(process, request, seconds)
+            except (BrokenPipeError, EOFError, OSError):
+                # A worker that dies in the middle was ended by its memory bound.
+                self._kill()
+                return {"limit": "memory"}
+            if found is None:
+                self._kill()
+            return found
+
+    def stop(self) -> None:
+        """End the process; a statement that runs in it ends with it."""
+        self._kill()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self._kill()
+        self._home = tempfile.TemporaryDirectory(prefix="headgate-sql-")
+        root = Path(__file__).resolve().parent.parent
+        process = subprocess.Popen(
+            [sys.executable, "-m", "api.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=self._home.name,
+            # No token, no password, no proxy: what is not there cannot leak.
+            env={"PYTHONPATH": str(root), "HOME": self._home.name, "LC_ALL": "C.UTF-8"},
+            start_new_session=True,
+        )
+        self._process = process
+        try:
+            ready = _exchange(process, self._setup, _START_SECONDS)
+        except (BrokenPipeError, EOFError, OSError):
+            ready = None
+        if ready is None:
+            self._kill()
+            raise Fatal("the statement engine did not start; see headgate doctor")
+        return process
+
+    def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        if self._home is not None:
+            self._home.cleanup()
+            self._home = None
+
+
+def _exchange(
+    process: subprocess.Popen[bytes], request: dict[str, Any], seconds: float
+) -> dict[str, Any] | None:
+    """Send one line and wait for one; None when it does not come in time."""
+    if process.stdin is None or process.stdout is None:
+        raise EOFError
+    process.stdin.write(json.dumps(request).encode() + b"\n")
+    process.stdin.flush()
+    until = time.monotonic() + seconds
+    pieces: list[bytes] = []
+    output = process.stdout.fileno()
+    while not (pieces and pieces[-1].endswith(b"\n")):
+        ready, _, _ = select.select([output], [], [], max(0.0, until - time.monotonic()))
+        if not ready:
+            return None
+        piece = os.read(output, 1 << 20)
+        if not piece:
+            raise EOFError
+        pieces.append(piece)
+    found: dict[str, Any] = json.loads(b"".join(pieces))
+    return found

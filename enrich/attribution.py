@@ -1,0 +1,341 @@
+"""Who held a finding's address when its event happened.
+
+As a stream (`attribute`, then `correct` for what became known later) and over history
+(`as_of`). All three give the same answer: of the segments that cover the instant, the one with
+the highest `rev`; none, or one that says the address was free, means status `none`.
+
+**Two clocks.** Whether a lease covers an event is asked in event time. How long to wait, and how
+far the DHCP log is known, is asked in arrival time (`received_at` of the finding, `known_at` of
+the segment): so a source that delivers a quarter of an hour late is not late for the join, and a
+clock that is ahead cannot move its watermark.
+
+**Watermarks** take the slower of both inputs, and segments never run ahead of what ingest has
+finished, so no finding is older than the watermark when it arrives. Rows without an address or a
+span must still reach the watermark: Spark infers `IS NOT NULL` from a join's condition and pushes
+it below `withWatermark`, which would throw heartbeats away and stall both streams. Hence keys
+that are never null before it, and, after it, filters that name the watermark's column, which
+Spark leaves where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from ipaddress import IPv4Network, ip_network
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from enrich.asof import newest_cover
+from enrich.tables import ATTRIBUTION, HOLDER
+from infra.settings import JobSettings, ScopeSettings
+from ingest.tables import HEARTBEAT
+
+SLACK_SECONDS = 1
+"""How much longer the segments' watermark waits than the findings'."""
+
+_OCTET = "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+_DOTTED_QUAD = rf"^({_OCTET}[.]){{3}}{_OCTET}$"
+_NO_KEY = ""  # equal to no address and no site; a finding's heartbeat has another (below)
+
+
+def split(findings: DataFrame, scopes: Sequence[ScopeSettings]) -> tuple[DataFrame, DataFrame]:
+    """Findings that need the join, and those that wait for nobody.
+
+    The first has those whose address lies in a DHCP network of its scope, and heartbeats. The
+    second has `holder`, `attr_rev` -1 and `via` filled: status `outside` for an address in none
+    of these networks (IPv6 counts as outside for now), `unknown` for no address, or the holder
+    the finding brought along (a correlation's).
+    """
+    beat = F.col("rule_id") == HEARTBEAT
+    inside = F.coalesce(in_networks(F.col("scope"), F.col("ip"), scopes), F.lit(False))
+    joins = beat | (inside & F.col("holder").isNull())
+    status = F.when(F.col("ip").isNull(), "unknown").otherwise("outside")
+    past = findings.where(~joins).withColumns(
+        {
+            "holder": F.coalesce("holder", _holder(status=status)),
+            "attr_rev": F.lit(-1).cast("long"),
+            "via": F.lit("outside"),
+        }
+    )
+    return findings.where(joins), past
+
+
+def in_networks(scope: Column, ip: Column, scopes: Sequence[ScopeSettings]) -> Column:
+    """Whether an address lies in one of its scope's IPv4 networks; null or false if not."""
+    number = ipv4_number(ip)
+    answer = F.lit(False)
+    for site in scopes:
+        networks = [ip_network(text) for text in site.networks]
+        for network in networks:
+            if isinstance(network, IPv4Network):
+                low, high = int(network.network_address), int(network.broadcast_address)
+                answer = answer | ((scope == site.name) & number.between(low, high))
+    return answer
+
+
+def ipv4_number(ip: Column) -> Column:
+    """A dotted quad as a number; null for anything else."""
+    parts = F.split(ip, "[.]")
+    number = F.lit(0).cast("long")
+    for place in range(4):
+        octet = F.try_element_at(parts, F.lit(place + 1)).try_cast("int").cast("long")
+        number = number + octet * F.lit(256 ** (3 - place))
+    return F.when(ip.rlike(_DOTTED_QUAD), number)
+
+
+def attribute(findings: DataFrame, segments: DataFrame, jobs: JobSettings) -> DataFrame:
+    """Streams of gold.finding and silver.dhcp_segment joined: who held the address then.
+
+    All columns of the finding, with `holder` filled, `attr_rev` (the segment's `rev`, -1 when
+    none covered it) and `via` join. A finding comes at once for each segment known so far that
+    covers it, again for each that becomes known within `wait_seconds`, and once with status
+    `none` if there was no segment by then: readers take the highest `attr_rev`. Heartbeats of
+    findings come out as well, `via` heartbeat and without a holder, once all before is out.
+
+    The holder's `complete_up_to` is in arrival time. For `none` it is the finding's plus
+    `wait_seconds`: a row without a match leaves the join only when the watermark, which no
+    line that ingest still has to finish can be behind, has passed that.
+    """
+    left = _findings(findings, jobs)
+    right = _segments(segments, jobs)
+    wait = F.expr(f"INTERVAL {jobs.wait_seconds} SECONDS")
+    kept = F.expr(f"INTERVAL {_kept_seconds(jobs)} SECONDS")
+    near = (F.col("_arrived") >= F.col("s_known_at") - wait) & (
+        F.col("_arrived") < F.col("s_known_at") + kept
+    )
+    joined = left.join(right, _covers() & near, "leftOuter")
+    beat = F.col("rule_id") == HEARTBEAT
+    none = _holder(
+        scope=F.col("scope"),
+        ip=F.col("ip"),
+        status=F.lit("none"),
+        complete_up_to=F.col("_arrived") + wait,
+    )
+    holder = F.when(F.col("s_rev").isNotNull(), _segment_holder()).otherwise(none)
+    filled = joined.withColumns(
+        {
+            "holder": F.when(~beat, holder),
+            "attr_rev": F.coalesce("s_rev", F.lit(-1).cast("long")),
+            "via": F.when(beat, "heartbeat").otherwise("join"),
+        }
+    )
+    return filled.select(*findings.columns, "attr_rev", "via")
+
+
+def correct(findings: DataFrame, segments: DataFrame, jobs: JobSettings) -> DataFrame:
+    """Streams of gold.finding and silver.dhcp_segment joined: what became known too late.
+
+    Rows of gold.attribution, `via` correction, with the finding as JSON: for findings and
+    segments that `attribute` did not bring together since the segment was known after its wait,
+    up to `correct_seconds`. Give it the findings that `attribute` gets.
+    """
+    unaware = (F.col("rule_id") != HEARTBEAT) | F.col("_arrived").isNull()
+    left = _findings(findings, jobs).where(unaware)
+    right = _segments(segments, jobs)
+    wait = F.expr(f"INTERVAL {jobs.wait_seconds} SECONDS")
+    kept = F.expr(f"INTERVAL {jobs.correct_seconds} SECONDS")
+    after = (F.col("_arrived") < F.col("s_known_at") - wait) & (
+        F.col("_arrived") >= F.col("s_known_at") - kept
+    )
+    joined = left.join(right, _covers() & after, "inner").withColumn(
+        "finding", as_json(findings.columns)
+    )
+    return joined.select(*_attribution(_segment_holder(), "correction", F.col("s_known_at")))
+
+
+def as_of(
+    findings: DataFrame,
+    segments: DataFrame,
+    at: datetime | None = None,
+    *,
+    via: str = "late",
+    complete_up_to: datetime | None = None,
+    buckets: int = 16,
+) -> DataFrame:
+    """Findings with an address, attributed from history: rows of gold.attribution. Batch only.
+
+    With the finding as JSON, since job `alert` does not know these rows.
+
+    `at`: as it was known then (segments both learned and known by that time); none: as it is
+    known now. `complete_up_to`: how far the DHCP log is known, for `none`; `at` unless given.
+    `attributed_at` is `at`, else when the segment was known, else the finding's arrival.
+    """
+    known = segments.where("kind <> 'heartbeat' AND seg_end > seg_start")
+    if at is not None:
+        known = known.where((F.col("known_at") <= F.lit(at)) & (F.col("learned_at") <= F.lit(at)))
+    wanted = findings.where((F.col("rule_id") != HEARTBEAT) & F.col("ip").isNotNull()).select(
+        "finding_id",
+        "role",
+        "scope",
+        "ip",
+        "event_time",
+        "received_at",
+        as_json(findings.columns).alias("finding"),
+    )
+    joined = newest_cover(wanted, known, buckets)
+    none = _holder(
+        scope=F.col("scope"),
+        ip=F.col("ip"),
+        status=F.lit("none"),
+        complete_up_to=F.lit(complete_up_to or at).cast("timestamp"),
+    )
+    holder = F.when(F.col("s_rev").isNotNull(), _segment_holder()).otherwise(none)
+    said = F.coalesce(F.lit(at).cast("timestamp"), F.col("s_known_at"), F.col("received_at"))
+    return joined.select(*_attribution(holder, via, said))
+
+
+def attribution_rows(attributed: DataFrame) -> DataFrame:
+    """Rows of `attribute`, or of the second part of `split`, as rows of gold.attribution.
+
+    For a job that says so itself: their `finding` stays empty.
+    """
+    said = F.coalesce("holder.known_at", "holder.complete_up_to", "received_at")
+    return attributed.select(
+        "finding_id",
+        "role",
+        F.col("attr_rev").alias("rev"),
+        "event_time",
+        "holder",
+        "via",
+        said.alias("attributed_at"),
+        F.lit(None).cast("string").alias("finding"),
+    )
+
+
+def as_json(columns: Sequence[str]) -> Column:
+    """A row as JSON that `from_json` reads back; times keep their microseconds."""
+    micros = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+    return F.to_json(F.struct(*columns), micros)
+
+
+def _kept_seconds(jobs: JobSettings) -> int:
+    """How long a segment is kept for findings: its span reaches at most `max_lease_seconds` and
+    `late_seconds` beyond `known_at` (see `enrich.bucket`), and a finding may arrive late."""
+    return jobs.max_lease_seconds + jobs.late_seconds + jobs.correct_seconds
+
+
+def _findings(findings: DataFrame, jobs: JobSettings) -> DataFrame:
+    """The join's left side: keys that are never null, and the arrival time as watermark.
+
+    A heartbeat's key is one that no segment has, so it is compared with nothing.
+    """
+    beat = F.col("rule_id") == HEARTBEAT
+    return findings.withColumns(
+        {
+            "_scope": F.when(beat, HEARTBEAT).otherwise(F.coalesce("scope", F.lit(_NO_KEY))),
+            "_ip": F.coalesce("ip", F.lit(_NO_KEY)),
+            "_happened": F.coalesce("event_time", "received_at"),
+            "_arrived": F.when(beat, F.col("event_time")).otherwise(
+                F.coalesce("received_at", "event_time")
+            ),
+        }
+    ).withWatermark("_arrived", f"{jobs.watermark_seconds} seconds")
+
+
+def _segments(segments: DataFrame, jobs: JobSettings) -> DataFrame:
+    """The join's right side, columns prefixed; rows that cover nothing only move its watermark."""
+    at = F.col("known_at")
+    named = segments.select(
+        F.coalesce("scope", F.lit(_NO_KEY)).alias("s_scope"),
+        F.coalesce("ip", F.lit(_NO_KEY)).alias("s_ip"),
+        F.coalesce(F.col("seg_start"), at).alias("s_start"),
+        F.coalesce(F.col("seg_end"), at).alias("s_end"),
+        *[F.col(name).alias(f"s_{name}") for name in _CARRIED],
+    ).withWatermark("s_known_at", f"{jobs.watermark_seconds + SLACK_SECONDS} seconds")
+    return named.where((F.col("s_end") > F.col("s_start")) | F.col("s_known_at").isNull())
+
+
+_CARRIED = (
+    "mac",
+    "hostname",
+    "session_id",
+    "session_start",
+    "session_end",
+    "known_at",
+    "rev",
+    "evidence",
+)
+
+
+def _covers() -> Column:
+    return (
+        (F.col("_scope") == F.col("s_scope"))
+        & (F.col("_ip") == F.col("s_ip"))
+        & (F.col("_happened") >= F.col("s_start"))
+        & (F.col("_happened") < F.col("s_end"))
+    )
+
+
+def _segment_holder() -> Column:
+    """The holder a segment names; a segment without a MAC says that nobody held the address."""
+    leased = F.col("s_mac").isNotNull()
+    return _holder(
+        scope=F.col("scope"),
+        ip=F.col("ip"),
+        mac=F.col("s_mac"),
+        hostname=F.when(leased, F.col("s_hostname")),
+        session_id=F.when(leased, F.col("s_session_id")),
+        lease_start=F.when(leased, F.col("s_session_start")),
+        lease_end=F.when(leased, F.col("s_session_end")),
+        known_at=F.col("s_known_at"),
+        status=F.when(leased, "leased").otherwise("none"),
+        complete_up_to=F.col("s_known_at"),
+        evidence=F.col("s_evidence.event_uids"),
+    )
+
+
+def _holder(**known: Column) -> Column:
+    fields = [
+        (known[field.name] if field.name in known else F.lit(None))
+        .cast(field.dataType)
+        .alias(field.name)
+        for field in HOLDER.fields
+    ]
+    return F.struct(*fields)
+
+
+def _attribution(holder: Column, via: str, said: Column) -> list[Column]:
+    columns = {
+        "rev": F.coalesce("s_rev", F.lit(-1).cast(T.LongType())),
+        "holder": holder,
+        "via": F.lit(via),
+        "attributed_at": said,
+    }
+    return [
+        columns.get(column.name, F.col(column.name)).alias(column.name)
+        for column in ATTRIBUTION.columns
+    ]
+
+
+LEASE_AT_SQL = """
+WITH known AS (
+    SELECT * FROM silver.dhcp_segment
+    WHERE ip = :ip AND kind <> 'heartbeat'
+      AND (:scope IS NULL OR scope = :scope)
+      AND (:known_by IS NULL OR (known_at <= :known_by AND learned_at <= :known_by))
+),
+covering AS (
+    SELECT *, row_number() OVER (PARTITION BY scope ORDER BY rev DESC) AS nth
+    FROM known WHERE seg_start <= :at AND seg_end > :at
+),
+leases AS (
+    SELECT scope, session_id, max_by(session_start, rev) AS lease_start,
+           max_by(session_end, rev) AS lease_end, max_by(evidence, rev) AS evidence
+    FROM known WHERE session_id IS NOT NULL GROUP BY scope, session_id
+)
+SELECT covering.scope, covering.ip,
+       CASE WHEN covering.mac IS NULL THEN 'none' ELSE 'leased' END AS status,
+       covering.mac, covering.hostname, covering.session_id,
+       leases.lease_start, leases.lease_end, leases.evidence,
+       covering.known_at, covering.learned_at, covering.rev
+FROM covering LEFT JOIN leases
+  ON leases.scope = covering.scope AND leases.session_id = covering.session_id
+WHERE covering.nth = 1 ORDER BY covering.scope
+"""
+"""Who held `:ip` at `:at`, in one scope or (`:scope` null) in each, as known by `:known_by` or
+(null) now. No row: no segment covers the instant. Spark SQL; for DuckDB see LEASE_AT_DUCKDB."""
+
+LEASE_AT_DUCKDB = LEASE_AT_SQL.replace(":", "$")
+"""The same question with DuckDB's named parameters ($ip, $at, $scope, $known_by)."""

@@ -1,0 +1,353 @@
+"""Who held an address, from the lines a DHCP server wrote. Plain Python, no Spark.
+
+The rules, for one address in one scope:
+
+- An ACK grants: the client holds the address from the ACK until the ACK's time plus its lease.
+- An ACK to the holder while the lease runs (its last instant included) renews: the end becomes
+  that ACK's time plus its lease. Only a server that hands out a shorter lease shortens it.
+- An ACK to another client takes the address over: the old session ends at that instant.
+- An ACK without a hardware address takes over, too, but names nobody: no session follows.
+- An ACK with no lease (the answer to an INFORM) is not a lease.
+- RELEASE and DECLINE by the holder end its session; by anybody else they are ignored, as
+  servers do, or one host could end another's lease in our books.
+- A NAK to the holder for its address ends its session: the server has taken the address back,
+  and the client must stop using it (RFC 2131, 3.1 and 4.3.2). A NAK to anybody else is about an
+  address that client wished for.
+- An EXPIRE by the server ends the session of the client it names, or of whoever holds the
+  address when it names none.
+- DISCOVER, OFFER, REQUEST and INFORM are talk, not leases.
+
+A client that roams to another address keeps its old lease until these rules end it: the server
+still reserves that address for it, and nobody else can have used it. The key of the state is the
+address, so the new lease is not seen from here; nothing is attributed wrongly by it.
+
+Two lines of one instant (RFC 3164 has whole seconds, and even with milliseconds a renewal and a
+release can share one) are taken in the order of the server's log, as far as it can be known: by
+arrival at the broker, then by record id, whose offset counts up. Both belong to the line and
+stay the same however often and in whatever order it is handed in. No order by kind would do:
+"release, then lease again" and "renew, then release" both happen within a second, and only the
+log tells which it was. Between two clients the order hardly matters: whoever was granted the
+address last holds it, and the other's release is ignored.
+
+All times are microseconds since 1970 in UTC.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+
+DECLINE, ACK, NAK, RELEASE, EXPIRE = 4, 5, 6, 7, 9
+"""OCSF `activity_id` of DHCP Activity (class 4004) that the rules look at."""
+LEASE_ACTIVITIES = (DECLINE, ACK, NAK, RELEASE, EXPIRE)
+
+EXPIRED, TAKEN_OVER = "expired", "taken over"
+_ENDED = {DECLINE: "declined", NAK: "refused", RELEASE: "released", EXPIRE: EXPIRED}
+
+SECOND_US = 1_000_000
+FOREVER_US = 253_402_300_799 * SECOND_US  # the last second of the year 9999
+LONGEST_LEASE_SECONDS = 2**32 - 1  # RFC 2131 writes a lease without end like this
+RENEWALS_KEPT = 3
+
+
+class LeaseEvent(msgspec.Struct, frozen=True, array_like=True):
+    """A line of a DHCP server about one address. `mac` is lower case with colons."""
+
+    event_uid: str
+    scope: str
+    ip: str
+    mac: str | None
+    hostname: str | None
+    activity: int
+    time_us: int
+    received_us: int
+    lease_seconds: int
+
+
+class Session(msgspec.Struct, frozen=True, array_like=True):
+    """A client held the address in `[start_us, end_us)`.
+
+    `ended` says why it ends there: expired (the lease ran out, or will if nothing else
+    comes), released, taken over, declined or refused. `evidence` are event uids: the grant,
+    at most `RENEWALS_KEPT` newest renewals, and the line that ended it.
+    """
+
+    session_id: str
+    mac: str
+    hostname: str | None
+    start_us: int
+    end_us: int
+    evidence: tuple[str, ...]
+    ended: str = EXPIRED
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """Sessions of one address, in order, never two at a time.
+
+    `painted_us`: how far they have been said in segments; what lies beyond is said later.
+    """
+
+    scope: str
+    ip: str
+    sessions: tuple[Session, ...] = ()
+    painted_us: int = FOREVER_US
+
+    def at(self, time_us: int) -> Session | None:
+        """The session that covers an instant, if any."""
+        return next((s for s in self.sessions if s.start_us <= time_us < s.end_us), None)
+
+
+def session_id(scope: str, ip: str, mac: str, start_us: int) -> str:
+    """Identity of a lease: the same wherever and whenever it is computed."""
+    text = "\x1f".join((scope, ip, mac, str(start_us)))
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def order(event: LeaseEvent) -> tuple[int, int, int, str]:
+    """Sort key of lines of one address. It does not depend on the order they are handed in.
+
+    Of two ids that differ in an offset only, the longer one is the later.
+    """
+    return (event.time_us, event.received_us, len(event.event_uid), event.event_uid)
+
+
+def replay(
+    events: Iterable[LeaseEvent], base: Session | None = None, *, scope: str = "", ip: str = ""
+) -> Timeline:
+    """The timeline of one address: `base`, the session that ran before, and what followed.
+
+    The order of `events` does not matter; all must be of one address. `scope` and `ip` name
+    it where there may be no event. Sessions of no length are left out.
+    """
+    done: list[Session] = []
+    held = base
+    for line in sorted(events, key=order):
+        scope, ip = line.scope, line.ip
+        if line.activity == ACK:
+            held = _grant(held, line, done)
+        elif held is not None and line.activity in _ENDED and _ends(held, line):
+            done.append(_closed(held, line, _ENDED[line.activity]))
+            held = None
+    if held is not None:
+        done.append(held)
+    return Timeline(scope, ip, tuple(s for s in done if s.end_us > s.start_us))
+
+
+def _ends(held: Session, line: LeaseEvent) -> bool:
+    if line.time_us >= held.end_us:
+        return False
+    return held.mac == line.mac or (line.mac is None and line.activity == EXPIRE)
+
+
+def _closed(held: Session, line: LeaseEvent, reason: str) -> Session:
+    return msgspec.structs.replace(
+        held, end_us=line.time_us, ended=reason, evidence=(*held.evidence, line.event_uid)
+    )
+
+
+def _grant(held: Session | None, ack: LeaseEvent, done: list[Session]) -> Session | None:
+    if ack.lease_seconds <= 0:
+        return held
+    end_us = ack.time_us + min(ack.lease_seconds, LONGEST_LEASE_SECONDS) * SECOND_US
+    if held is not None and held.mac == ack.mac and ack.time_us <= held.end_us:
+        renewals = (*held.evidence[1:], ack.event_uid)[-RENEWALS_KEPT:]
+        return msgspec.structs.replace(
+            held,
+            end_us=end_us,
+            hostname=ack.hostname or held.hostname,
+            evidence=(held.evidence[0], *renewals),
+        )
+    if held is not None:
+        running = ack.time_us < held.end_us
+        done.append(_closed(held, ack, TAKEN_OVER) if running else held)
+    if ack.mac is None:
+        return None
+    return Session(
+        session_id=session_id(ack.scope, ack.ip, ack.mac, ack.time_us),
+        mac=ack.mac,
+        hostname=ack.hostname,
+        start_us=ack.time_us,
+        end_us=end_us,
+        evidence=(ack.event_uid,),
+    )
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A row of silver.dhcp_segment, times in microseconds. The highest `rev` is true."""
+
+    scope: str | None
+    ip: str | None
+    seg_start: int | None
+    seg_end: int | None
+    mac: str | None
+    hostname: str | None
+    session_id: str | None
+    session_start: int | None
+    session_end: int | None
+    known_at: int
+    learned_at: int
+    rev: int
+    kind: str
+    event_uids: tuple[str, ...] | None = None
+    ended: str | None = None
+
+
+LEASE, EXTEND, FREE, TOO_LATE, HEARTBEAT = "lease", "extend", "free", "too_late", "heartbeat"
+
+
+def heartbeat(time_us: int) -> Segment:
+    """The row that says how far the sessions are known."""
+    nothing = (None,) * 9
+    return Segment(*nothing, known_at=time_us, learned_at=time_us, rev=time_us, kind=HEARTBEAT)
+
+
+def too_late(event: LeaseEvent, known_at_us: int, rev: int) -> Segment:
+    """The row that names a line which came after its time was settled. It covers nothing."""
+    return Segment(
+        scope=event.scope,
+        ip=event.ip,
+        seg_start=event.time_us,
+        seg_end=event.time_us,
+        mac=event.mac,
+        hostname=event.hostname,
+        session_id=None,
+        session_start=None,
+        session_end=None,
+        known_at=known_at_us,
+        learned_at=event.received_us,
+        rev=rev,
+        kind=TOO_LATE,
+        event_uids=(event.event_uid,),
+    )
+
+
+class _Change(msgspec.Struct):
+    """A span whose holder differs between two timelines."""
+
+    start_us: int
+    end_us: int
+    was: Session | None
+    now: Session | None
+
+
+def diff(
+    old: Timeline,
+    new: Timeline,
+    known_at_us: int,
+    next_rev: int,
+    *,
+    learned_at_us: int | None = None,
+    max_span_us: int = FOREVER_US,
+) -> list[Segment]:
+    """The segments that, painted over those of `old`, give `new`; none if they are equal.
+
+    Rows have revs `next_rev`, `next_rev` + 1, ... Each session that differs in anything has at
+    least one row with its new start and end, of no length if its span stays; a session that is
+    gone has one that ends where it starts. No row is longer than `max_span_us`.
+    """
+    before = {s.session_id: s for s in old.sessions}
+    after = {s.session_id: s for s in new.sessions}
+    painted = {s.session_id for _, _, s in _spans(old)}
+    rows: list[tuple[str, int, int, Session]] = []
+    for change in _changes(old, new):
+        if change.now is not None:
+            kind = EXTEND if change.now.session_id in painted else LEASE
+            about = change.now
+        elif change.was is not None:
+            kind = FREE
+            about = after.get(change.was.session_id) or _gone(change.was)
+        else:
+            continue
+        for start_us in range(change.start_us, change.end_us, max_span_us):
+            rows.append((kind, start_us, min(start_us + max_span_us, change.end_us), about))
+    told = {about.session_id for *_, about in rows}
+    rows.extend(_notes(before, after, painted, told))
+    learned = known_at_us if learned_at_us is None else learned_at_us
+    return [
+        _segment(new, kind, start, end, about, (known_at_us, learned, next_rev + n))
+        for n, (kind, start, end, about) in enumerate(rows)
+    ]
+
+
+def _notes(
+    before: dict[str, Session], after: dict[str, Session], painted: set[str], told: set[str]
+) -> Iterator[tuple[str, int, int, Session]]:
+    """Rows of no length for sessions that changed without a change of what is painted."""
+    for uid, was in before.items():
+        now = after.get(uid)
+        if uid in told or now == was or uid not in painted:
+            continue
+        about = now or _gone(was)
+        kind = FREE if about.end_us < was.end_us else EXTEND
+        yield kind, about.end_us, about.end_us, about
+
+
+def _gone(session: Session) -> Session:
+    return msgspec.structs.replace(session, end_us=session.start_us, ended="withdrawn")
+
+
+def _spans(timeline: Timeline) -> list[tuple[int, int, Session]]:
+    limit = timeline.painted_us
+    return [(s.start_us, min(s.end_us, limit), s) for s in timeline.sessions if s.start_us < limit]
+
+
+def _changes(old: Timeline, new: Timeline) -> list[_Change]:
+    """Spans that another session holds now, neighbours with the same answer joined."""
+    was, now = _spans(old), _spans(new)
+    cuts = sorted({edge for start, end, _ in (*was, *now) for edge in (start, end)})
+    found: list[_Change] = []
+    for start_us, end_us in pairwise(cuts):
+        change = _Change(start_us, end_us, _holder(was, start_us), _holder(now, start_us))
+        if _uid(change.was) == _uid(change.now):
+            continue
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last.end_us == start_us
+            and _uid(last.now) == _uid(change.now)
+            and (change.now is not None or _uid(last.was) == _uid(change.was))
+        ):
+            last.end_us = end_us
+        else:
+            found.append(change)
+    return found
+
+
+def _holder(spans: Sequence[tuple[int, int, Session]], time_us: int) -> Session | None:
+    return next((s for start, end, s in spans if start <= time_us < end), None)
+
+
+def _uid(session: Session | None) -> str | None:
+    return session.session_id if session is not None else None
+
+
+def _segment(
+    address: Timeline,
+    kind: str,
+    start_us: int,
+    end_us: int,
+    about: Session,
+    said: tuple[int, int, int],
+) -> Segment:
+    free = kind == FREE
+    known_at, learned_at, rev = said
+    return Segment(
+        scope=address.scope,
+        ip=address.ip,
+        seg_start=start_us,
+        seg_end=end_us,
+        mac=None if free else about.mac,
+        hostname=None if free else about.hostname,
+        session_id=about.session_id,
+        session_start=about.start_us,
+        session_end=about.end_us,
+        known_at=known_at,
+        learned_at=learned_at,
+        rev=rev,
+        kind=kind,
+        event_uids=about.evidence,
+        ended=about.ended,
+    )

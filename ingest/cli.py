@@ -1,0 +1,166 @@
+"""The commands of ingest: `headgate parse` and `headgate replay`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from infra.errors import Usage
+from ingest.present import ocsf_object
+from ingest.rows import no_collection, rows_of
+from ingest.source import ParseSettings, Record, lookup
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
+
+GZIP = b"\x1f\x8b"
+BATCH_LINES = 10_000
+
+Parser = Callable[..., list[dict[str, Any]]]
+
+
+def parser_of(
+    source: str,
+    tz: str | None = None,
+    header: bytes | None = None,
+    settings: ParseSettings | None = None,
+) -> Parser:
+    """A function `(raw, now=None, record_id=...)` to the OCSF objects of a record of `source`.
+
+    `tz` wins over what `settings` say of the source. Raises `Usage` for a source
+    or zone that does not exist.
+    """
+    lookup(source)
+    known = settings or ParseSettings()
+    if tz is not None:
+        try:
+            ZoneInfo(tz)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise Usage(f"no time zone '{tz}'; use a name like Europe/Berlin or UTC") from None
+        known = replace(known, zones={source: tz}, host_zones={})
+    headers = {} if header is None else {"header": header}
+
+    def parse(
+        raw: bytes, now: datetime | None = None, record_id: str = "record"
+    ) -> list[dict[str, Any]]:
+        received_at = datetime.now(UTC) if now is None else now
+        record = Record(record_id, source, "import", received_at, raw, headers)
+        return [ocsf_object(row) for row in rows_of(record, known)]
+
+    return parse
+
+
+def build(subparsers: Any) -> None:
+    """Register the commands of this folder with the command line's subparsers."""
+    from ingest.replay import build as build_replay
+
+    build_replay(subparsers)
+    command = subparsers.add_parser(
+        "parse", help="show what records become, one OCSF object a line"
+    )
+    command.add_argument("--source", required=True, help="which parser reads them: zeek:conn, ...")
+    command.add_argument("--tz", help="zone of times that name none; else that of the settings")
+    command.add_argument("--now", help="when the records arrived, ISO 8601 (this moment)")
+    command.add_argument("--header", help="file with the header of formats that need one")
+    command.add_argument("file", metavar="FILE", help="file to read, or - for standard input")
+    command.set_defaults(run=parse_command)
+
+
+def parse_command(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate parse`: the file's records as OCSF objects on standard output."""
+    now = _moment(args.now)
+    header = _bytes(args.header) if args.header else None
+    parse = parser_of(args.source, args.tz, header, ParseSettings.of(settings))
+    whole = lookup(args.source).whole_file
+    write, encode = sys.stdout.buffer.write, msgspec.json.Encoder().encode
+    with suppress(BrokenPipeError), _opened(args.file) as stream:
+        for batch in _batches(_records(stream, whole)):
+            with no_collection():
+                found = [one for at, raw in batch for one in parse(raw, now, f"{args.file}:{at}")]
+                write(b"".join(encode(one) + b"\n" for one in found))
+        sys.stdout.flush()
+    return 0
+
+
+def _moment(text: str | None) -> datetime:
+    if text is None:
+        return datetime.now(UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise Usage(f"--now {text}: not a time; write it like 2026-01-01T00:00:10Z") from None
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise Usage(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _opened(path: str) -> BinaryIO:
+    if path == "-":
+        return sys.stdin.buffer
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise Usage(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _records(stream: BinaryIO, whole: bool) -> Iterator[tuple[int, bytes]]:
+    """Number and bytes of each record: a line, or all of a file that is one record.
+
+    The latter is a gzip file, or one whose first line is no complete object.
+    """
+    first = stream.readline()
+    if whole and (first[:2] == GZIP or _is_file(first)):
+        yield 1, first + stream.read()
+        return
+    at = 1
+    if first:
+        yield at, first.rstrip(b"\r\n") or first
+    for at, line in enumerate(stream, 2):
+        yield at, line.rstrip(b"\r\n") or line
+
+
+def _is_file(first: bytes) -> bool:
+    """Whether a JSON text that starts so goes on behind its first line, or is a file of records."""
+    if not first.strip():
+        return False
+    try:
+        value = msgspec.json.decode(first)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return first.strip() in (b"{", b'{"Records":[', b'{"Records": [')
+    return isinstance(value, dict) and "Records" in value
+
+
+def _batches(records: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+    batch: list[tuple[int, bytes]] = []
+    for record in records:
+        batch.append(record)
+        if len(batch) == BATCH_LINES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def main(argv: list[str]) -> int:
+    """Run a command of this folder; raises `Usage` where it was called wrongly."""
+    from infra.settings import load
+
+    parser = argparse.ArgumentParser(prog="headgate")
+    build(parser.add_subparsers(required=True, metavar="COMMAND"))
+    args = parser.parse_args(argv)
+    run: Callable[[argparse.Namespace, Settings], int] = args.run
+    return run(args, load())

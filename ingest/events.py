@@ -1,0 +1,98 @@
+"""Parsing as Spark calls it: Arrow batches of bronze.record in, of silver.event out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from ingest.rows import dead_letter, event_rows, no_collection, rows_of
+from ingest.source import ParseSettings, Record, sources
+from ingest.tables import EVENT
+
+__all__ = ["EVENT_ARROW", "arrow_parser", "event_rows"]
+
+EVENT_ARROW: pa.Schema = pa.schema(
+    [pa.field(f.name, f.type, nullable=True) for f in to_arrow_schema(EVENT.schema, timezone="UTC")]
+)
+"""silver.event as Arrow: times in microseconds UTC, plain strings and lists."""
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def arrow_parser(settings: ParseSettings) -> Callable[[Batches], Batches]:
+    """What `mapInArrow` takes: rows of bronze.record to rows of silver.event.
+
+    Pickles by reference; parsers are looked up by name where it runs. A parser
+    module that cannot be imported raises here, not in a worker.
+    """
+    sources()
+    return partial(_parse, settings)
+
+
+def _parse(settings: ParseSettings, batches: Batches) -> Batches:
+    for batch in batches:
+        with no_collection():
+            records = records_of(batch)
+            pieces = [rows_of(record, settings) for record in records]
+            parsed = list(_batches(records, pieces))
+        yield from parsed
+
+
+def records_of(batch: pa.RecordBatch) -> list[Record]:
+    """The records of a batch of bronze.record."""
+    times = batch.column("received_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    return [
+        Record(
+            record_id=record_id,
+            source=source,
+            mode=mode,
+            received_at=datetime.fromtimestamp(at // 1_000_000, UTC).replace(
+                microsecond=at % 1_000_000
+            ),
+            raw=raw or b"",
+            headers={h["key"]: h["value"] for h in headers if h["value"]} if headers else {},
+        )
+        for record_id, source, mode, at, raw, headers in zip(
+            batch.column("record_id").to_pylist(),
+            batch.column("source").to_pylist(),
+            batch.column("mode").to_pylist(),
+            times.to_pylist(),
+            batch.column("raw").to_pylist(),
+            batch.column("headers").to_pylist(),
+            strict=True,
+        )
+    ]
+
+
+def _batches(records: list[Record], pieces: list[list[dict[str, Any]]]) -> Batches:
+    """The rows as Arrow. Where they do not fit its types, halved down to the record at fault."""
+    try:
+        yield to_arrow([row for piece in pieces for row in piece])
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if len(records) == 1:
+            reason = f"parser {records[0].source} made a row that fits no column: {error}"[:500]
+            yield to_arrow([dead_letter(records[0], reason)])
+            return
+        half = len(records) // 2
+        yield from _batches(records[:half], pieces[:half])
+        yield from _batches(records[half:], pieces[half:])
+
+
+def to_arrow(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Rows as one batch of `EVENT_ARROW`; raises where a value fits no column."""
+    present: set[str] = set().union(*rows) if rows else set()
+    unknown = present.difference(EVENT_ARROW.names)
+    if unknown:
+        raise ValueError(f"no column {sorted(unknown)} in silver.event")
+    columns = [
+        pa.array([row.get(field.name) for row in rows], field.type)
+        if field.name in present
+        else pa.nulls(len(rows), field.type)
+        for field in EVENT_ARROW
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=EVENT_ARROW)

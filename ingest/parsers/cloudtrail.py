@@ -1,0 +1,379 @@
+"""AWS CloudTrail: one record a message, or a whole file `{"Records": [...]}`, plain or gzip.
+
+Format: https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-event-reference-record-contents.html
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from ingest.json_time import restamp_json
+from ingest.ocsf import (
+    A_CREDENTIAL,
+    A_RESOURCE,
+    A_USER,
+    AN_AGENT,
+    AN_IP,
+    API,
+    AUTHENTICATION,
+    BASE,
+    FAILURE,
+    LOW,
+    OTHER,
+    SUCCESS,
+    address,
+    event,
+    kept,
+    metadata,
+    observables,
+    unmapped,
+)
+from ingest.source import Context, Event, Record, Source, Unreadable
+from ingest.strict import FILE_BYTES, child, decode_object, kind, text
+from ingest.time import Stamp, like_iso, of_iso, stamp_iso
+
+PRODUCT: Mapping[str, str] = {"name": "CloudTrail", "vendor_name": "AWS"}
+GZIP = b"\x1f\x8b"
+UTC = ZoneInfo("UTC")
+CREATE, READ, UPDATE, DELETE = 1, 2, 3, 4
+VERBS = MappingProxyType(
+    {
+        "Create": CREATE,
+        "Run": CREATE,
+        "Register": CREATE,
+        "Allocate": CREATE,
+        "Import": CREATE,
+        "Get": READ,
+        "List": READ,
+        "Describe": READ,
+        "Lookup": READ,
+        "Head": READ,
+        "Search": READ,
+        "Query": READ,
+        "Scan": READ,
+        "Select": READ,
+        "Decrypt": READ,
+        "Update": UPDATE,
+        "Modify": UPDATE,
+        "Put": UPDATE,
+        "Set": UPDATE,
+        "Attach": UPDATE,
+        "Detach": UPDATE,
+        "Associate": UPDATE,
+        "Disassociate": UPDATE,
+        "Add": UPDATE,
+        "Change": UPDATE,
+        "Enable": UPDATE,
+        "Disable": UPDATE,
+        "Start": UPDATE,
+        "Stop": UPDATE,
+        "Tag": UPDATE,
+        "Untag": UPDATE,
+        "Authorize": UPDATE,
+        "Revoke": UPDATE,
+        "Delete": DELETE,
+        "Terminate": DELETE,
+        "Remove": DELETE,
+        "Deregister": DELETE,
+        "Release": DELETE,
+    }
+)
+VERB = re.compile(r"[A-Z][a-z]+")
+HIDDEN = "HIDDEN_DUE_TO_SECURITY_REASONS"
+"""What CloudTrail writes for a user name that may be a password typed in the wrong field."""
+
+
+def gunzip(raw: bytes) -> bytes:
+    """The one gzip member that `raw` is, at most `FILE_BYTES` of it. Raises `Unreadable`."""
+    inflate = zlib.decompressobj(wbits=31)
+    try:
+        data = inflate.decompress(raw, FILE_BYTES + 1)
+    except zlib.error as error:
+        raise Unreadable(f"not valid gzip: {error}") from None
+    if len(data) > FILE_BYTES:
+        raise Unreadable(f"more than {FILE_BYTES} bytes once unpacked")
+    if not inflate.eof:
+        raise Unreadable(f"the gzip data ends early, at byte {len(raw)}")
+    if inflate.unused_data:
+        end = len(raw) - len(inflate.unused_data)
+        raise Unreadable(f"trailing bytes after the gzip data, at byte {end} of {len(raw)}")
+    return data
+
+
+def _activity(operation: str, read_only: object) -> int:
+    verb = VERB.match(operation)
+    if verb and verb[0] in VERBS:
+        return VERBS[verb[0]]
+    return READ if read_only is True else OTHER
+
+
+def _user(identity: dict[str, Any]) -> dict[str, Any] | None:
+    """Who called; what is used goes out of `identity`."""
+    of = text(identity, "type")
+    name = text(identity, "userName")
+    if name == HIDDEN:
+        identity["userName"], name = name, None
+    issuer = child(child(identity, "sessionContext"), "sessionIssuer")
+    if name is None and type(issuer.get("userName")) is str:
+        name = issuer["userName"]
+    if name is None and of == "Root":
+        name = "root"
+    uid, account = text(identity, "principalId"), text(identity, "accountId")
+    if name is uid is account is None:
+        if of is not None:
+            identity["type"] = of
+        return None
+    return {"name": name, "uid": uid, "type": of, "account_uid": account}
+
+
+def _actor(identity: dict[str, Any], operation_by: str) -> dict[str, Any]:
+    user = _user(identity)
+    attributes = child(child(identity, "sessionContext"), "attributes")
+    mfa = attributes.get("mfaAuthenticated")
+    invoked_by = text(identity, "invokedBy")
+    if user is None and invoked_by is None:
+        # Events of a service itself name nobody; the service is who did it.
+        invoked_by = operation_by
+    return {
+        "user": user,
+        "invoked_by": invoked_by,
+        "session": {"is_mfa": mfa == "true"} if type(mfa) is str else None,
+    }
+
+
+def _source(address_or_service: str | None) -> dict[str, Any] | None:
+    """An address, or the AWS service that called on somebody's behalf."""
+    if not address_or_service:
+        return None
+    ip = address(address_or_service)
+    return {"ip": ip} if ip else {"svc_name": address_or_service}
+
+
+def _resources(entry: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The ARNs touched; `entry` keeps what they have besides."""
+    found = entry.pop("resources", None)
+    if found is None:
+        return None
+    if type(found) is not list or not all(type(one) is dict for one in found):
+        raise Unreadable("resources: expected an array of objects")
+    taken = [{"uid": text(one, "ARN"), "type": text(one, "type")} for one in found]
+    rest = [one for one in found if one]
+    if rest:
+        entry["resources"] = rest
+    named = [one for one in taken if one["uid"]]
+    return named or None
+
+
+def _event(entry: dict[str, Any], context: Context) -> Event:
+    """The event of one record. What it uses goes out of `entry`."""
+    operation, service = text(entry, "eventName"), text(entry, "eventSource")
+    received_at = context.record.received_at
+    stamp = stamp_iso(text(entry, "eventTime"), UTC, received_at)
+    if not operation or not service:
+        return _nameless(entry, operation, service, stamp)
+    identity = child(entry, "userIdentity")
+    actor = _actor(identity, service)
+    if not identity:
+        entry.pop("userIdentity", None)
+    account, region = text(entry, "recipientAccountId"), text(entry, "awsRegion")
+    agent = text(entry, "userAgent")
+    source = _source(text(entry, "sourceIPAddress"))
+    user = actor["user"]
+    common = {
+        "metadata": metadata(
+            PRODUCT,
+            stamp,
+            log_name=text(entry, "eventCategory"),
+            event_code=operation,
+            uid=text(entry, "eventID"),
+        ),
+        "src_endpoint": source,
+        "cloud": {
+            "provider": "AWS",
+            "region": region,
+            "account": {"uid": account} if account else None,
+        },
+        "http_request": {"user_agent": agent} if agent else None,
+        "user_name": user and user["name"],
+    }
+    resources = _resources(entry)
+    access_key = identity.get("accessKeyId")
+    common["observables"] = observables(
+        ("src_endpoint.ip", AN_IP, source and source.get("ip")),
+        ("actor.user.name", A_USER, user and user["name"]),
+        ("http_request.user_agent", AN_AGENT, agent),
+        (
+            "actor.user.credential_uid",
+            A_CREDENTIAL,
+            access_key if type(access_key) is str else None,
+        ),
+        *(("resources[].uid", A_RESOURCE, one["uid"]) for one in resources or ()),
+    )
+    if operation == "ConsoleLogin":
+        return _console_login(entry, service, stamp, actor, resources, common)
+    return _api_call(entry, operation, service, stamp, actor, resources, common)
+
+
+def _nameless(
+    entry: dict[str, Any], operation: str | None, service: str | None, stamp: Stamp
+) -> Event:
+    """Insights and the like, which are no calls; all else without a name is unreadable."""
+    if "eventCategory" not in entry or "eventType" not in entry:
+        missing = "eventSource" if operation else "eventName"
+        raise Unreadable(f"no '{missing}' in the record")
+    return event(
+        BASE,
+        0,
+        stamp,
+        message=f"CloudTrail {entry['eventType']}",
+        metadata=metadata(
+            PRODUCT,
+            stamp,
+            uid=text(entry, "eventID"),
+        ),
+        unmapped=unmapped(entry | kept(eventName=operation, eventSource=service)),
+    )
+
+
+def _api_call(
+    entry: dict[str, Any],
+    operation: str,
+    service: str,
+    stamp: Stamp,
+    actor: dict[str, Any],
+    resources: list[dict[str, Any]] | None,
+    common: dict[str, Any],
+) -> Event:
+    error, words = text(entry, "errorCode"), text(entry, "errorMessage")
+    failed = error is not None or words is not None
+    request = text(entry, "requestID")
+    response = {"error": error, "error_message": words} if failed else None
+    return event(
+        API,
+        _activity(operation, entry.get("readOnly")),
+        stamp,
+        status_id=FAILURE if failed else SUCCESS,
+        status_code=error,
+        status_detail=words,
+        actor=actor,
+        api={
+            "operation": operation,
+            "version": text(entry, "apiVersion"),
+            "service": {"name": service},
+            "request": {"uid": request} if request else None,
+            "response": response,
+        },
+        resources=resources,
+        **common,
+        unmapped=unmapped(entry),
+    )
+
+
+def _console_login(
+    entry: dict[str, Any],
+    service: str,
+    stamp: Stamp,
+    actor: dict[str, Any],
+    resources: list[dict[str, Any]] | None,
+    common: dict[str, Any],
+) -> Event:
+    """A login to the console, good or bad."""
+    more = child(entry, "additionalEventData")
+    mfa = more.get("MFAUsed")
+    failed = child(entry, "responseElements").get("ConsoleLogin") == "Failure"
+    if resources is not None:
+        entry["resources"] = [*resources, *entry.get("resources", [])]
+    error = text(entry, "errorCode")
+    words = text(entry, "errorMessage")
+    return event(
+        AUTHENTICATION,
+        1,
+        stamp,
+        status_id=FAILURE if failed or error or words else SUCCESS,
+        severity_id=LOW if failed or error or words else 1,
+        status_code=error,
+        status_detail=words,
+        user=actor["user"],
+        actor=actor,
+        service={"name": service},
+        is_remote=True,
+        is_mfa=mfa == "Yes" if type(mfa) is str else None,
+        **common,
+        unmapped=unmapped(entry),
+    )
+
+
+@dataclass(frozen=True)
+class CloudTrail(Source):
+    """CloudTrail, however it was shipped."""
+
+    name: str = "aws_cloudtrail"
+    whole_file: ClassVar[bool] = True
+
+    def parse(self, record: Record, context: Context) -> list[Event]:
+        packed = record.raw[:2] == GZIP
+        value = decode_object(gunzip(record.raw) if packed else record.raw, FILE_BYTES)
+        if "Records" not in value:
+            return [_event(value, context)]
+        entries = value.pop("Records")
+        if type(entries) is not list:
+            raise Unreadable(f"Records: expected an array, found {kind(entries)}")
+        found = [_one_of(entry, at, context) for at, entry in enumerate(entries)]
+        if value or not found:
+            # A file says nothing but its records; should one, its words are kept too.
+            stamp = Stamp.missing(record.received_at, None)
+            about = metadata(PRODUCT, stamp)
+            words = f"CloudTrail file with {len(entries)} records"
+            found.append(
+                event(BASE, 0, stamp, message=words, metadata=about, unmapped=unmapped(value))
+            )
+        return found
+
+    def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+        """As in `Source`. Of a whole file the earliest record gets `when`, the others follow.
+
+        A gzip file is packed anew.
+        """
+        if raw[:2] == GZIP:
+            return gzip.compress(self.restamp(gunzip(raw), when, zone), mtime=0)
+        value = decode_object(raw, FILE_BYTES)
+        if "Records" not in value:
+            return restamp_json(raw, "eventTime", when, UTC)
+        return _restamp_file(raw, value, when)
+
+
+def _one_of(entry: object, at: int, context: Context) -> Event:
+    """The event of one of a file's records; a dead letter where that one cannot be read."""
+    if type(entry) is not dict:
+        return {"dead_letter_reason": f"Records[{at}]: expected an object, found {kind(entry)}"}
+    try:
+        return _event(entry, context)
+    except Unreadable as why:
+        return {"dead_letter_reason": f"Records[{at}]: {why}"}
+
+
+def _restamp_file(raw: bytes, value: dict[str, Any], when: datetime) -> bytes:
+    old = [one.get("eventTime") for one in value["Records"] if type(one) is dict]
+    times = [of_iso(one, UTC) if type(one) is str else None for one in old]
+    known = [one[0] for one in times if one]
+    spans = list(re.finditer(rb'"eventTime"\s*:\s*"([^"\\]*)"', raw))
+    if not known or len(spans) != len(old) or [m[1].decode() for m in spans] != old:
+        raise Unreadable("the 'eventTime' of the records cannot be replaced one by one")
+    by = when - min(known)
+    parts, end = [], 0
+    for match, one in zip(spans, times, strict=True):
+        new = like_iso(match[1].decode(), one[0] + by, UTC) if one else None
+        parts += [raw[end : match.start(1)], new.encode() if new else match[1]]
+        end = match.end(1)
+    return b"".join([*parts, raw[end:]])
+
+
+SOURCES = (CloudTrail(),)

@@ -1,0 +1,100 @@
+"""ISC dhcpd, as it writes to syslog (`server/dhcp.c` of ISC DHCP 4.4; dhcpd.conf(5)).
+
+The client chooses its host name, so each pattern takes the address and the
+hardware address from before it, and the interface from the very end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ingest.dhcp import (
+    ACK,
+    DECLINE,
+    DISCOVER,
+    EXPIRE,
+    INFORM,
+    NAK,
+    OFFER,
+    RELEASE,
+    REQUEST,
+    dhcp_event,
+)
+from ingest.ocsf import OTHER, address, kept
+from ingest.source import Context, Event
+from ingest.syslog import Line, SyslogSource
+
+PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
+
+_CLIENT = r"(?P<client>\S+)(?: \((?P<hostname>.*)\))?"
+_VIA = r" via (?P<via>[^\s:]+(?::[^\s:]+)*)"
+_DETAIL = r"(?:: (?P<detail>.*))?"
+_IP = r"(?P<ip>[0-9.]+)"
+PATTERNS = (
+    ("DHCPDISCOVER", DISCOVER, re.compile(rf"from {_CLIENT}{_VIA}{_DETAIL}")),
+    ("DHCPOFFER", OFFER, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}")),
+    (
+        "DHCPREQUEST",
+        REQUEST,
+        re.compile(rf"for {_IP}(?: \((?P<server>[0-9.]+)\))? from {_CLIENT}{_VIA}{_DETAIL}"),
+    ),
+    ("DHCPACK", ACK, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}")),
+    # The answer to an INFORM: the client has its address from elsewhere, nothing is leased.
+    ("DHCPACK", OTHER, re.compile(rf"to {_IP} \((?P<client>[^\s()]+)\){_VIA}")),
+    ("DHCPNAK", NAK, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}")),
+    (
+        "DHCPRELEASE",
+        RELEASE,
+        re.compile(rf"of {_IP} from {_CLIENT}{_VIA} \((?P<found>found|not found)\)"),
+    ),
+    ("DHCPDECLINE", DECLINE, re.compile(rf"of {_IP} from {_CLIENT}{_VIA}{_DETAIL}")),
+    ("DHCPINFORM", INFORM, re.compile(rf"from {_IP}{_VIA}{_DETAIL}")),
+    ("DHCPEXPIRE", EXPIRE, re.compile(rf"(?:on|of|for) {_IP} (?:to|from) {_CLIENT}{_VIA}")),
+)
+
+
+def read(line: Line, context: Context) -> Event | None:
+    """A DHCP message; None for what else the server says."""
+    word, _, rest = line.text.partition(" ")
+    for name, activity, pattern in PATTERNS:
+        if word == name and (match := pattern.fullmatch(rest)):
+            return _event(activity, match.groupdict(), line, context)
+    return None
+
+
+def _event(activity: int, part: dict[str, str | None], line: Line, context: Context) -> Event:
+    via = part["via"] or ""
+    relay = address(via)
+    client = part.get("client")
+    by_uid = client is not None and ":" not in client
+    detail = part.get("detail")
+    refused = part["found"] if part.get("found") == "not found" else detail
+    return dhcp_event(
+        activity,
+        context,
+        line.stamp,
+        PRODUCT,
+        activity_name="Inform Ack" if activity == OTHER else None,
+        ip=part.get("ip"),
+        mac=None if by_uid else client,
+        client_uid=client if by_uid else None,
+        hostname=part.get("hostname") or None,
+        host=line.host,
+        server_ip=part.get("server"),
+        refused=refused if activity != DECLINE else None,
+        message=line.text,
+        relay_ip=relay,
+        rest=line.rest
+        | kept(
+            pid=line.pid,
+            interface=None if relay else via,
+            detail=detail if activity == DECLINE else None,
+        ),
+        fields={"log_provider": line.program},
+    )
+
+
+SOURCES = (
+    SyslogSource(name="isc_dhcpd", programs=frozenset({"dhcpd"}), product=PRODUCT, reader=read),
+)

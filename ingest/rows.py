@@ -1,0 +1,104 @@
+"""From records to rows of silver.event, whatever the records hold.
+
+Needs neither Spark nor Arrow, so that the command line starts at once.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from infra.errors import Usage
+from ingest.source import Context, Event, ParseSettings, Record, Unreadable, lookup
+
+NO_LONGER = 300
+"""Characters kept of an unexpected error's text."""
+
+
+def event_rows(records: Iterable[Record], settings: ParseSettings) -> list[dict[str, Any]]:
+    """The rows of all records, in order: one or more for each, none of them lost.
+
+    Never raises for what a record holds. What cannot be read becomes a row with
+    `dead_letter_reason`; a parser that fails costs only the record it failed on.
+    """
+    with no_collection():
+        return [row for record in records for row in rows_of(record, settings)]
+
+
+def rows_of(record: Record, settings: ParseSettings) -> list[dict[str, Any]]:
+    """The rows of one record: its events, or one dead letter."""
+    try:
+        source = lookup(record.source)
+        events = source.parse(record, Context(record, settings))
+        if not events:
+            raise Unreadable("the parser found no event in it")
+        return [_row(event, record, at, settings) for at, event in enumerate(events)]
+    except (Unreadable, Usage) as why:
+        return [dead_letter(record, str(why))]
+    except Exception as error:
+        # Whatever a record makes a parser do must not take its whole batch along.
+        what = f"{type(error).__name__}: {error}"[:NO_LONGER]
+        return [dead_letter(record, f"parser {record.source} failed: {what}")]
+
+
+def dead_letter(record: Record, reason: str, at: int = 0) -> dict[str, Any]:
+    """The row of a record that cannot be read."""
+    return {
+        "event_uid": f"{record.record_id}#{at}",
+        "record_ids": [record.record_id],
+        "dead_letter_reason": reason,
+        "source": record.source,
+        "mode": record.mode,
+        "time": record.received_at,
+        "received_at": record.received_at,
+        "time_quality": "received",
+        "activity_id": 0,
+        "category_uid": 0,
+        "class_uid": 0,
+        "class_name": "Base Event",
+        "type_uid": 0,
+        "severity_id": 0,
+    }
+
+
+def _row(event: Event, record: Record, at: int, settings: ParseSettings) -> dict[str, Any]:
+    reason = event.get("dead_letter_reason")
+    if reason is not None:
+        return dead_letter(record, reason, at)
+    get = event.get
+    source, target, device = get("src_endpoint"), get("dst_endpoint"), get("device")
+    host = device["hostname"] if device else None
+    event["event_uid"] = f"{record.record_id}#{at}"
+    event["record_ids"] = [record.record_id]
+    event["source"] = record.source
+    event["mode"] = record.mode
+    event["received_at"] = record.received_at
+    event["scope"] = settings.scope(host, record.source)
+    event["host_name"] = host
+    if source:
+        event["src_ip"] = source.get("ip")
+        event["mac"] = source.get("mac")
+    if target:
+        event["dst_ip"] = target.get("ip")
+    if get("user_name") is None:
+        event["user_name"] = _user_name(event)
+    return event
+
+
+def _user_name(event: Event) -> str | None:
+    user = event.get("user") or (event.get("actor") or {}).get("user")
+    return user.get("name") if user else None
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Without the cyclic garbage collector: rows have no cycles, and it costs up to 40 %."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

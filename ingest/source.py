@@ -1,0 +1,168 @@
+"""What a source is: one kind of raw record and how it becomes events.
+
+A source lives in its own module in `ingest/parsers/`, which lists it in a tuple
+`SOURCES`; nothing else has to know of it. Sources know nothing of Spark.
+
+A source gives its events one record at a time. Should one be worth it, it may
+later offer a method `columns(records, settings)` for a whole batch at once:
+`ingest.events` is the only caller, and would ask for it there.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from infra.errors import Usage
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
+
+Event = dict[str, Any]
+"""A row of silver.event: column name to value, absent columns left out. Structs are
+dictionaries, times are aware and UTC. A row with `dead_letter_reason` needs no more."""
+
+DEFAULT_LEASE_SECONDS = 86400
+
+
+class Unreadable(Exception):
+    """The record cannot be read; its text says why, in one sentence that names the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A row of bronze.record, as far as parsers need it. `received_at` is aware, UTC.
+
+    Of the headers, `host` names the sender where the line does not, and `tz`
+    the zone of its naive times.
+    """
+
+    record_id: str
+    source: str
+    mode: str
+    received_at: datetime
+    raw: bytes
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ParseSettings:
+    """The part of the settings that parsing depends on. Pickles, so it can go to workers."""
+
+    zones: Mapping[str, str] = field(default_factory=dict)
+    host_zones: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    leases: Mapping[str, int] = field(default_factory=dict)
+    scopes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> ParseSettings:
+        """What `settings` say about sources and scopes."""
+        sources = settings.sources
+        return cls(
+            zones={name: source.tz for name, source in sources.items()},
+            host_zones={name: dict(source.hosts) for name, source in sources.items()},
+            leases={name: source.lease_seconds for name, source in sources.items()},
+            scopes=tuple((scope.name, scope.hosts) for scope in settings.scopes),
+        )
+
+    def zone(self, source: str, host: str | None = None) -> ZoneInfo:
+        """Zone of times that name none: by source, else by its family, else UTC.
+
+        `zeek:conn` is of the family `zeek`. Where the entry names `host`, that wins.
+        """
+        key = self._key(source)
+        if key is None:
+            return ZoneInfo("UTC")
+        by_host = self.host_zones.get(key, {})
+        return ZoneInfo(by_host.get(host or "", self.zones[key]))
+
+    def lease_seconds(self, source: str) -> int:
+        """Length of a lease where the log does not say it."""
+        return self.leases.get(source) or self.leases.get(
+            source.partition(":")[0], DEFAULT_LEASE_SECONDS
+        )
+
+    def scope(self, host: str | None, source: str) -> str | None:
+        """Site whose addresses a log speaks of: the one that lists the host or the source.
+
+        Else the first site that lists none, the default.
+        """
+        for name, hosts in self.scopes:
+            if host in hosts or source in hosts:
+                return name
+        return next((name for name, hosts in self.scopes if not hosts), None)
+
+    def _key(self, source: str) -> str | None:
+        family = source.partition(":")[0]
+        return next((key for key in (source, family) if key in self.zones), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a parser may know besides the bytes: the record, and the settings."""
+
+    record: Record
+    settings: ParseSettings
+
+    @property
+    def host(self) -> str | None:
+        """The sender, where a header names it."""
+        value = self.record.headers.get("host")
+        return value.decode("utf-8", "replace") if value else None
+
+    def zone(self, host: str | None) -> ZoneInfo:
+        """Zone of naive times: the record's own header, else the settings."""
+        named = self.record.headers.get("tz")
+        if named:
+            try:
+                return ZoneInfo(named.decode())
+            except (ValueError, OSError, KeyError):
+                pass  # a sender's mistake; what the operator configured holds
+        return self.settings.zone(self.record.source, host)
+
+
+class Source(ABC):
+    """One kind of raw record."""
+
+    name: str
+    whole_file: ClassVar[bool] = False
+    """Whether a file of this source may be one record, rather than one a line."""
+
+    @abstractmethod
+    def parse(self, record: Record, context: Context) -> list[Event]:
+        """The record's events, at least one. Raises `Unreadable`."""
+
+    @abstractmethod
+    def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+        """The record with its time replaced by `when`, in its own format and resolution.
+
+        `zone` is the zone of formats that name none. All other bytes stay as
+        they are. Raises `Unreadable` where there is no time to replace.
+        """
+
+
+@cache
+def sources() -> Mapping[str, Source]:
+    """Every source there is, by name."""
+    package = import_module("ingest.parsers")
+    found: dict[str, Source] = {}
+    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+        for source in import_module(f"ingest.parsers.{module}").SOURCES:
+            found[source.name] = source
+    return MappingProxyType(found)
+
+
+def lookup(name: str) -> Source:
+    """The source called `name`; raises `Usage` with the names there are."""
+    known = sources()
+    if name not in known:
+        raise Usage(f"no source '{name}'; there are {', '.join(sorted(known))}")
+    return known[name]

@@ -1,0 +1,152 @@
+"""Reading and rewriting times as logs write them.
+
+A time from 1900 to 9999 is kept as it is, however absurd; all else counts as
+unreadable, and the event then carries its arrival time (`Stamp.missing`).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+CLOCK_AHEAD = timedelta(days=1)
+"""How far a sender's clock or zone may run ahead before its year must be the one before."""
+
+ISO = re.compile(
+    r"(\d{4}-\d\d-\d\d)([T ])(\d\d:\d\d:\d\d)(?:([.,])(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?", re.ASCII
+)
+
+
+class Stamp(NamedTuple):
+    """When something happened, how sure that is, and how the log wrote it.
+
+    `quality` is exact, assumed_zone, assumed_year or received (no readable
+    time). `original` is None for exact times, which need no explanation.
+    """
+
+    time: datetime
+    quality: str
+    original: str | None
+
+    @classmethod
+    def missing(cls, received_at: datetime, original: object) -> Stamp:
+        """The arrival time stands in for one that cannot be read."""
+        text = None if original is None else str(original)[:64]
+        return cls(received_at, "received", text)
+
+
+def of_epoch(seconds: float) -> datetime | None:
+    """Seconds since 1970 as a time, to the microsecond; None outside the years kept."""
+    try:
+        time = datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+    return time if time >= EARLIEST else None
+
+
+@lru_cache(maxsize=4096)
+def of_iso(text: str, zone: ZoneInfo) -> tuple[datetime, str] | None:
+    """An ISO 8601 time and its quality; a naive one is in `zone`. None if it is not one."""
+    match = ISO.fullmatch(text)
+    if match is None:
+        return None
+    day, _, clock, _, fraction, offset = match.groups()
+    try:
+        time = datetime.fromisoformat(
+            f"{day}T{clock}.{(fraction or '0')[:6]:0<6}{offset or ''}".replace("Z", "+00:00")
+        )
+        naive = time.tzinfo is None
+        time = (time.replace(tzinfo=zone) if naive else time).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return (time, "assumed_zone" if naive else "exact") if time >= EARLIEST else None
+
+
+def stamp_iso(text: str | None, zone: ZoneInfo, received_at: datetime) -> Stamp:
+    """An ISO time as a stamp; the arrival time where it cannot be read."""
+    read = of_iso(text, zone) if text is not None and len(text) < 64 else None
+    if read is None:
+        return Stamp.missing(received_at, text)
+    time, quality = read
+    if quality != "exact":
+        time = nearest_fold(time, zone, received_at)
+    return Stamp(time, quality, None if quality == "exact" else text)
+
+
+def stamp_rfc3164(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
+    """`Nov  1 02:40:21` as a stamp: its year is the latest that does not lie ahead of arrival."""
+    hour = received_at.replace(minute=0, second=0, microsecond=0)
+    time = _of_rfc3164(text, zone, hour)
+    if time is None:
+        return Stamp.missing(received_at, text)
+    return Stamp(nearest_fold(time, zone, received_at), "assumed_year", text)
+
+
+@lru_cache(maxsize=8192)
+def _of_rfc3164(text: str, zone: ZoneInfo, arrival: datetime) -> datetime | None:
+    month, day, clock = text[:3], text[4:6], text[7:]
+    if month not in MONTHS:
+        return None
+    hour, minute, second = map(int, clock.split(":"))
+    moment = MONTHS.index(month) + 1, int(day), hour, minute, second
+    newest = arrival + CLOCK_AHEAD if arrival.year < 9999 else arrival
+    # Nine years back, for 29 February: 1900 was no leap year, nor will 2100 be.
+    for year in range(newest.year + 1, newest.year - 9, -1):
+        try:
+            time = datetime(year, *moment, tzinfo=zone).astimezone(UTC)
+        except (ValueError, OverflowError):
+            continue
+        if EARLIEST <= time <= newest:
+            return time
+    return None
+
+
+def nearest_fold(time: datetime, zone: ZoneInfo, received_at: datetime) -> datetime:
+    """In the hour that a clock going back shows twice: the one in which the line came.
+
+    Other times, and lines that came later than that hour, are given back as they are.
+    """
+    local = time.astimezone(zone)
+    second = local.replace(tzinfo=zone, fold=1)
+    if local.fold == 1 or second.utcoffset() == local.utcoffset():
+        return time
+    later = second.astimezone(UTC)
+    return (
+        later
+        if later > time
+        and abs(received_at - later) < abs(received_at - time)
+        and (received_at - later < timedelta(hours=1))
+        else time
+    )
+
+
+def as_rfc3164(when: datetime, zone: ZoneInfo) -> str:
+    """`when` as syslog writes it, without year and zone."""
+    local = when.astimezone(zone)
+    return f"{MONTHS[local.month - 1]} {local.day:2d} {local:%H:%M:%S}"
+
+
+def like_iso(text: str, when: datetime, zone: ZoneInfo) -> str | None:
+    """`when` written as `text` is: same separator, digits and offset. None if not ISO."""
+    match = ISO.fullmatch(text)
+    if match is None:
+        return None
+    _, between, _, point, fraction, offset = match.groups()
+    local = when.astimezone(_offset(offset) if offset else zone)
+    digits = f"{local.microsecond:06d}000"[: len(fraction)] if fraction else ""
+    return (
+        f"{local.year:04d}-{local:%m-%d}{between}{local:%H:%M:%S}"
+        f"{point or ''}{digits}{offset or ''}"
+    )
+
+
+def _offset(offset: str) -> tzinfo:
+    if offset == "Z":
+        return UTC
+    return datetime.fromisoformat(f"2000-01-01T00:00:00{offset}").tzinfo or UTC
