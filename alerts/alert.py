@@ -134,6 +134,9 @@ class Fold:
         self.state = state
         self.settings = settings
         self._of = {ref: alert for alert in state.alerts.values() for ref in alert.refs}
+        self._by_key: dict[str, list[Alert]] = {}
+        for alert in state.alerts.values():
+            self._by_key.setdefault(alert.entity_key, []).append(alert)
 
     def apply(
         self,
@@ -200,9 +203,8 @@ class Fold:
         span = self.settings.dedup_seconds * 1_000_000
         fitting = [
             a
-            for a in self.state.alerts.values()
-            if a.entity_key == key
-            and a.alert_id != but
+            for a in self._by_key.get(key, ())
+            if a.alert_id != but
             and (a.closed_at is None or (time <= a.closed_at and a.superseded_by is None))
             and max(a.last, time) - min(a.first, time) <= span
         ]
@@ -230,6 +232,7 @@ class Fold:
             evidence=[],
         )
         self.state.alerts[alert_id] = alert
+        self._by_key.setdefault(entity.key, []).append(alert)
         return alert
 
     def _add(
@@ -267,6 +270,7 @@ class Fold:
         for row in rows:
             self._of.pop(row["finding_id"], None)
             target = self._fold(row, batch)
+            batch.note(target, "attribution")
         if not alert.refs:
             alert.state, alert.closed_at, alert.superseded_by = (
                 "closed",
@@ -285,6 +289,8 @@ class Fold:
     ) -> None:
         """The whole alert is another entity's: same id, old and new holder side by side."""
         alert.previous, alert.previous_entity = alert.holder, alert.entity_value
+        self._by_key[alert.entity_key].remove(alert)
+        self._by_key.setdefault(entity.key, []).append(alert)
         alert.entity_type, alert.entity_value, alert.entity_key = entity
         alert.holder = holder
         for row in rows:

@@ -200,8 +200,10 @@ def _title(alert: Alert) -> str:
 
 def _summary(alert: Alert) -> str:
     """One paragraph for a person: what was seen, and what the attribution rests on."""
+    span = f"at {stamp(alert.last)}"
+    if alert.window_start != alert.last:
+        span = f"between {stamp(alert.window_start)} and {stamp(alert.last)}"
     times = "once" if alert.count == 1 else f"{alert.count} times"
-    span = f"between {stamp(alert.window_start)} and {stamp(alert.last)}"
     parts = [f"Seen {times} {span}."]
     if alert.about.snippet:
         parts.append(f"Last: {alert.about.snippet}.")

@@ -71,7 +71,9 @@ def _matches(rule: Rule, test: Mapping[str, Any]) -> bool:
     return bool(matched)
 
 
-def _fires(compiled: Compiled, correlation: Correlation, steps: Sequence[Mapping[str, Any]]) -> bool:
+def _fires(
+    compiled: Compiled, correlation: Correlation, steps: Sequence[Mapping[str, Any]]
+) -> bool:
     """Feed the steps through all rules; a finding of a correlation may feed the next one."""
     every = [source.rule for source in compiled.sources.values()]
     pack = RulePack(

@@ -90,7 +90,6 @@ def test_rules(args: argparse.Namespace, settings: Settings) -> int:
     return 1 if failed else refused
 
 
-
 def enable_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules enable RULE`."""
     rule_id = _id_of(_compiled(settings), args.rule)
@@ -115,9 +114,7 @@ def _put_in_force(settings: Settings) -> int:
 
 def _compiled(settings: Settings) -> Compiled:
     disabled = PackStore(store_folder(settings)).disabled()
-    return compile_rules(
-        rule_folders(settings), disabled=disabled, levels=settings.alerts.levels
-    )
+    return compile_rules(rule_folders(settings), disabled=disabled, levels=settings.alerts.levels)
 
 
 def _id_of(compiled: Compiled, rule: str) -> str:

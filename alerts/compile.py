@@ -14,14 +14,14 @@ from sigma.correlations import (
     SigmaCorrelationRule,
     SigmaCorrelationType,
 )
-from sigma.exceptions import SigmaError
+from sigma.exceptions import SigmaError, SigmaRegularExpressionError
 from sigma.rule import SigmaRule, SigmaRuleBase, SigmaYAMLLoader
 
 from alerts.attack import techniques_of
 from alerts.fields import LogSource, Unmapped, mapping
 from alerts.pack import Correlation, Rule, RulePack, content_version
 from alerts.predicate import literals_of
-from alerts.translate import Untranslatable, predicate_of
+from alerts.translate import NO_LOOK_AROUND, Untranslatable, predicate_of
 from infra.errors import Fatal
 
 BUNDLED = Path(__file__).with_name("rules")
@@ -124,7 +124,10 @@ def compile_rules(
 
 
 def _refusal(rule: str, error: Exception, path: Path) -> Refused:
-    remedy = getattr(error, "remedy", "see the Sigma specification")
+    fallback = "see the Sigma specification"
+    if isinstance(error, SigmaRegularExpressionError):
+        fallback = NO_LOOK_AROUND
+    remedy = getattr(error, "remedy", fallback)
     return Refused(rule, " ".join(str(error).split()), remedy, str(path))
 
 

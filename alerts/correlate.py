@@ -219,7 +219,7 @@ def _first_window(
         last = entries[end]
         if last.time > since + span:
             break
-        if any(f.start <= last.time <= f.end + span for f in group.fired):
+        if any(f.start - span <= last.time <= f.end + span for f in group.fired):
             continue
         low = bisect_left(entries, (last.time - span, ""), key=_order)
         within = [e for e in entries[low : end + 1] if not e.used]

@@ -30,8 +30,16 @@ def main(bootstrap: str, topic: str) -> None:
             if message.error():
                 raise KafkaException(message.error())
             alert = json.loads(message.value() or b"{}")
-            print(alert["severity"], alert["activity"], alert["alert_id"], alert["revision"],
-                  alert["title"], alert["attribution"]["status"], sep="  ", flush=True)
+            print(
+                alert["severity"],
+                alert["activity"],
+                alert["alert_id"],
+                alert["revision"],
+                alert["title"],
+                alert["attribution"]["status"],
+                sep="  ",
+                flush=True,
+            )
     except KeyboardInterrupt:
         consumer.close()
 

@@ -22,7 +22,7 @@ from infra.errors import Retryable
 from infra.jobs import Batch, Job
 from infra.lake import Lake
 from infra.spool import put
-from ingest.jobs import Step, ingest
+from ingest.jobs import Step, ingest, tasks_for
 from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
 
 SWEEP_REACH = timedelta(days=1)
@@ -42,17 +42,22 @@ def detect(lake: Lake, store: PackStore) -> Step:
 
     def step(events: DataFrame, run: Batch) -> None:
         pack = run.decide("pack", store.current)
-        lake.append(match(events, store.folder, pack), FINDING, run)
+        findings = heartbeats(events, pack)
+        if run.counts["read"]:
+            findings = match(events, store.folder, pack).unionByName(findings)
+        tasks = tasks_for(lake.spark, run.counts["read"])
+        lake.append(findings.coalesce(tasks), FINDING, run)
 
     return step
 
 
 def match(events: DataFrame, store: Path, pack: str) -> DataFrame:
-    """Findings of a rule pack among events: the same for a stream's batch and for history.
+    """Findings of a rule pack among events: the same for a stream's batch and for history."""
+    return events.mapInArrow(arrow_matcher(str(store), pack), FINDING.schema)
 
-    A heartbeat among the events becomes a heartbeat among the findings.
-    """
-    found = events.mapInArrow(arrow_matcher(str(store), pack), FINDING.schema)
+
+def heartbeats(events: DataFrame, pack: str) -> DataFrame:
+    """Ingest's heartbeats among the events as heartbeats of detection."""
     beats = events.where(F.col("source") == EVENT_HEARTBEAT).select(
         F.col("event_uid").alias("finding_id"),
         F.lit(HEARTBEAT).alias("rule_id"),
@@ -61,7 +66,8 @@ def match(events: DataFrame, store: Path, pack: str) -> DataFrame:
         "mode",
         F.lit(pack).alias("pack"),
     )
-    return found.unionByName(beats, allowMissingColumns=True)
+    nothing = events.sparkSession.createDataFrame([], FINDING.schema)
+    return nothing.unionByName(beats, allowMissingColumns=True)
 
 
 def alert(lake: Lake, *, once: bool = False) -> Job:

@@ -37,6 +37,8 @@ from infra.errors import Fatal
 MAX_TESTS = 5_000
 """A rule with more tests than this is refused: it would slow down every event of its source."""
 
+NO_LOOK_AROUND = "RE2 has no backreferences or look-around; use `and not` with another selection"
+
 _FLAGS = {
     SigmaRegularExpressionFlag.IGNORECASE: "i",
     SigmaRegularExpressionFlag.MULTILINE: "m",
@@ -85,9 +87,7 @@ def _check(tree: Node) -> None:
         except ValueError as error:
             raise Untranslatable(
                 f"{test.field}: '{test.value}': {error}",
-                "RE2 has no backreferences or look-around; use `and not` with another selection"
-                if test.op == "re"
-                else "correct the value",
+                NO_LOOK_AROUND if test.op == "re" else "correct the value",
             ) from None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -109,30 +110,24 @@ class _BoundedBody:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         size = 0
-        too_large = False
 
         async def bounded() -> Message:
-            nonlocal size, too_large
+            nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
             if size > MAX_BODY:
-                too_large = True
-                return {"type": "http.disconnect"}
+                raise _too_large()
             return message
 
-        told = dict(scope["headers"]).get(b"content-length", b"0")
-        if told.isdigit() and int(told) > MAX_BODY:
-            await _refuse(scope, receive, send)
-            return
+        if scope["type"] == "http":
+            told = dict(scope["headers"]).get(b"content-length", b"0")
+            if told.isdigit() and int(told) > MAX_BODY:
+                said = problems.problem(Request(scope), 413, _too_large().detail)
+                await said(scope, receive, send)
+                return
         await self._app(scope, bounded, send)
 
 
-async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
-    response = problems.problem(
-        Request(scope), 413, f"the request has more than {MAX_BODY} bytes", name="too-large"
-    )
-    await response(scope, receive, send)
+def _too_large() -> HTTPException:
+    return HTTPException(413, f"the request has more than {MAX_BODY} bytes")

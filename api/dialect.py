@@ -89,11 +89,13 @@ def _one_question(sql: str) -> exp.Query:
     if len(sql) > MAX_CHARS:
         raise Usage(f"the statement has {len(sql)} characters; {MAX_CHARS} are the most")
     try:
-        parsed = [tree for tree in sqlglot.parse(sql, dialect="spark") if tree is not None]
+        found = sqlglot.parse(sql, dialect="spark")
     except SqlglotError as error:
         raise Usage(f"not Spark SQL: {_first_line(error)}") from None
     except RecursionError:
         raise Usage("the statement is nested too deeply") from None
+    # A semicolon before a comment alone is a node of its own, and no statement.
+    parsed = [tree for tree in found if tree is not None and not isinstance(tree, exp.Semicolon)]
     if len(parsed) != 1:
         raise Usage(f"one statement at a time; this holds {len(parsed)}")
     tree = parsed[0]

@@ -122,6 +122,11 @@ class Statements:
         finally:
             self._workers.put(worker)
 
+    @property
+    def processes(self) -> list[int]:
+        """Process ids of the workers that run."""
+        return [worker.pid for worker in self._all if worker.pid is not None]
+
     def close(self) -> None:
         """End the worker processes."""
         for worker in self._all:
@@ -154,6 +159,12 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._home: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id while it runs."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
         """The worker's answer; None when the time was up and it was killed."""

@@ -30,7 +30,7 @@ def newest_cover(findings: DataFrame, segments: DataFrame, buckets: int) -> Data
     that of the largest of `buckets`.
     """
     bucket = F.pmod(F.hash("scope", "ip"), F.lit(buckets)).alias("bucket")
-    left = findings.select(bucket, "finding_id", "role", "scope", "ip", "event_time", "received_at")
+    left = findings.select(bucket, "*")
     right = segments.select(
         bucket,
         "scope",
@@ -41,7 +41,9 @@ def newest_cover(findings: DataFrame, segments: DataFrame, buckets: int) -> Data
         F.col("evidence").alias("s_evidence"),
     )
     carried = [f"s_{name}" for name in (*_SEGMENT, "evidence")]
-    fields = [*left.drop("bucket").schema.fields, *right.select(*carried).schema.fields]
+    given = [*left.drop("bucket").schema.fields, *right.select(*carried).schema.fields]
+    # What a finding without a segment lacks is null, also where segments never have a null.
+    fields = [T.StructField(field.name, field.dataType, True) for field in given]
 
     def search(found: pa.Table, known: pa.Table) -> pa.Table:
         return _search(found.drop_columns(["bucket"]), known, carried)

@@ -335,7 +335,9 @@ FROM covering LEFT JOIN leases
 WHERE covering.nth = 1 ORDER BY covering.scope
 """
 """Who held `:ip` at `:at`, in one scope or (`:scope` null) in each, as known by `:known_by` or
-(null) now. No row: no segment covers the instant. Spark SQL; for DuckDB see LEASE_AT_DUCKDB."""
+(null) now. No row: no segment covers the instant. Spark SQL (beside Delta's parser, Spark 4.2
+binds parameters only with `spark.sql.legacy.parameterSubstitution.constantsOnly`); for DuckDB see
+LEASE_AT_DUCKDB."""
 
 LEASE_AT_DUCKDB = LEASE_AT_SQL.replace(":", "$")
 """The same question with DuckDB's named parameters ($ip, $at, $scope, $known_by)."""

@@ -26,12 +26,8 @@ def sessions(lake: Lake, *, once: bool = False) -> Job:
     )
 
     def batch(segments: DataFrame, run: Batch) -> None:
-        kept = segments.persist()
-        try:
-            lake.append(kept, DHCP_SEGMENT, run)
-            run.counts["late"] = kept.where("kind = 'too_late'").count()
-        finally:
-            kept.unpersist()
+        late = F.count_if(F.col("kind") == "too_late")
+        lake.append(segments, DHCP_SEGMENT, run, counts={"late": late})
 
     trigger = None if once else lake.settings.jobs.sessions_trigger_seconds
     segments = track(events, lake.settings.jobs)

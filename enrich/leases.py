@@ -27,7 +27,8 @@ arrival at the broker, then by record id, whose offset counts up. Both belong to
 stay the same however often and in whatever order it is handed in. No order by kind would do:
 "release, then lease again" and "renew, then release" both happen within a second, and only the
 log tells which it was. Between two clients the order hardly matters: whoever was granted the
-address last holds it, and the other's release is ignored.
+address last holds it, and the other's release is ignored. Only an EXPIRE comes before all else
+of its instant: no lease runs out in the instant in which it is granted.
 
 All times are microseconds since 1970 in UTC.
 """
@@ -106,12 +107,13 @@ def session_id(scope: str, ip: str, mac: str, start_us: int) -> str:
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def order(event: LeaseEvent) -> tuple[int, int, int, str]:
+def order(event: LeaseEvent) -> tuple[int, bool, int, int, str]:
     """Sort key of lines of one address. It does not depend on the order they are handed in.
 
     Of two ids that differ in an offset only, the longer one is the later.
     """
-    return (event.time_us, event.received_us, len(event.event_uid), event.event_uid)
+    uid = event.event_uid
+    return (event.time_us, event.activity != EXPIRE, event.received_us, len(uid), uid)
 
 
 def replay(

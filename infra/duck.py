@@ -8,13 +8,13 @@ from the file in its wheel; nothing is fetched from a network.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
-from infra.errors import Fatal
+from infra.errors import Fatal, Retryable
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -51,16 +51,21 @@ def definitions(lake_root: Path) -> tuple[Definition, ...]:
     return (*tables, *(Definition(v.name, _null_keeping(v.sql), None) for v in views().values()))
 
 
-def connect(lake_root: Path, *, memory: str = "1GB", threads: int = 2) -> duckdb.DuckDBPyConnection:
+def connect(
+    lake_root: Path, *, needs: Sequence[str] = (), memory: str = "1GB", threads: int = 2
+) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection with all tables and views of the lake that exist.
 
-    Raises `Fatal` when there is no lake. Tables that are not there yet have no
-    view; see `refresh`.
+    Raises `Fatal` when there is no lake, `Retryable` when one of `needs` cannot
+    be read yet.
     """
     if not lake_root.is_dir():
         raise Fatal(f"{lake_root}: there is no lake here; start the jobs or set 'lake'")
     connection = open_engine(memory=memory, threads=threads)
-    refresh(connection, definitions(lake_root))
+    left = refresh(connection, definitions(lake_root))
+    lacking = {name: left[name] for name in needs if name in left}
+    if lacking:
+        raise Retryable(missing_sentence(lacking))
     return connection
 
 

@@ -11,8 +11,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from infra.errors import Fatal
+from infra.errors import Fatal, Retryable
 from infra.spool import put
 
 KEPT_BATCHES = 200
@@ -104,13 +106,15 @@ Work = Callable[[DataFrame, Batch], None]
 class Job:
     """A running job; `stop` ends it and gives its lock back."""
 
-    def __init__(self, name: str, query: StreamingQuery, lock: Lock) -> None:
+    def __init__(self, name: str, query: StreamingQuery, lock: Lock, gate: Gate) -> None:
         self.name = name
         self.query = query
         self._lock = lock
+        self._gate = gate
 
-    def stop(self) -> None:
+    def stop(self, seconds: float = 20.0) -> None:
         """End the query after the batch it is in, or at once if that takes too long."""
+        self._gate.shut(seconds if self.query.isActive else 0)
         with suppress(Exception):
             self.query.stop()
         self._lock.release()
@@ -130,6 +134,30 @@ class Job:
         """Why it ended, None while it runs or after a stop."""
         error = None if self.query.isActive else self.query.exception()
         return None if error is None else str(error)
+
+
+class Gate:
+    """Lets batches in until it is shut; the one that then waits is done at the next start."""
+
+    def __init__(self) -> None:
+        self._shut = threading.Event()
+        self._free = threading.Lock()
+
+    def shut(self, seconds: float) -> None:
+        """Let no further batch in, and wait for the one inside."""
+        self._shut.set()
+        if self._free.acquire(timeout=seconds):
+            self._free.release()
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """A batch's stay; raises `Retryable` when the gate is shut."""
+        if self._shut.is_set():
+            # The query is being stopped: its thread is interrupted while we wait.
+            time.sleep(5)
+            raise Retryable("the job is being stopped")
+        with self._free:
+            yield
 
 
 class Lock:
@@ -175,7 +203,8 @@ def start(
     lock = Lock(folder, name)
     try:
         check(name, folder)
-        runner = _Runner(name, folder, spool, work)
+        gate = Gate()
+        runner = _Runner(name, folder, spool, work, gate)
         writer = (
             rows.writeStream.queryName(name)
             .foreachBatch(runner)
@@ -186,7 +215,7 @@ def start(
             if trigger_seconds is None
             else writer.trigger(processingTime=f"{int(trigger_seconds * 1000)} milliseconds")
         )
-        return Job(name, timed.start(), lock)
+        return Job(name, timed.start(), lock, gate)
     except BaseException:
         lock.release()
         raise
@@ -195,7 +224,8 @@ def start(
 class _Runner:
     """The foreachBatch callback: gives each batch its identity, keeps its ledger row."""
 
-    def __init__(self, name: str, folder: Path, spool: Path, work: Work) -> None:
+    def __init__(self, name: str, folder: Path, spool: Path, work: Work, gate: Gate) -> None:
+        self._gate = gate
         self._name = name
         self._folder = folder
         self._spool = spool
@@ -203,6 +233,10 @@ class _Runner:
         self._look_back = True
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        with self._gate.inside():
+            self._one(rows, batch_id)
+
+    def _one(self, rows: DataFrame, batch_id: int) -> None:
         run = self._batch(batch_id)
         self._work(rows, run)
         if not run.decisions.get("in_ledger"):

@@ -75,7 +75,8 @@ def require_broker(kafka: KafkaSettings, seconds: float = 5.0) -> None:
 def ensure_topics(settings: Settings, sources: Sequence[str] = ()) -> None:
     """Make the topics of `sources` and our own where they are missing."""
     kafka = settings.kafka
-    largest = {"max.message.bytes": str(kafka.max_message_bytes)}
+    # A record batch wraps the message; 64 KB leave room for that and for headers.
+    largest = {"max.message.bytes": str(kafka.max_message_bytes + 65536)}
     raw = {"message.timestamp.type": "LogAppendTime", **largest}
     wanted = [NewTopic(topic_of(source, kafka), num_partitions=1, config=raw) for source in sources]
     wanted.append(

@@ -8,10 +8,11 @@ marker of ours; see docs/decisions/0001-own-marker.md.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 
 from infra.commits import commit, newest_first, newest_version, versions
 from infra.errors import Fatal
@@ -115,16 +116,28 @@ class Lake:
             trigger_seconds=trigger_seconds,
         )
 
-    def append(self, rows: DataFrame, table: Table, run: Batch) -> bool:
+    def append(
+        self,
+        rows: DataFrame,
+        table: Table,
+        run: Batch,
+        counts: Mapping[str, Column] | None = None,
+    ) -> bool:
         """Append a batch's rows to a table, once; False when the table has them already.
 
-        Raises `Fatal` when the table's log contradicts the checkpoint or is too
-        short to tell.
+        `counts`: aggregates over the rows, measured while they are written and
+        kept in the batch's ledger row. Raises `Fatal` when the table's log
+        contradicts the checkpoint or is too short to tell.
         """
+        wanted = [how.alias(name) for name, how in (counts or {}).items()]
         if run.look_back and self._has(table, run):
             run.replayed = True
+            if wanted:
+                run.counts |= _whole(rows.agg(*wanted).first())
             return False
-        ordered = rows.select(*[column.name for column in table.columns])
+        watch = Observation()
+        watched = rows.observe(watch, *wanted) if wanted else rows
+        ordered = watched.select(*[column.name for column in table.columns])
         writer = (
             ordered.write.format("delta")
             .mode("append")
@@ -136,6 +149,8 @@ class Lake:
             )
         writer.save(self.path(table))
         self._note(table, run)
+        if wanted:
+            run.counts |= _whole(watch.get)
         return True
 
     def _note(self, table: Table, run: Batch) -> None:
@@ -190,3 +205,9 @@ class Lake:
         """Data files that one commit added (none for a rewrite without changed data)."""
         found = commit(self.folder(table), version)
         return [self.folder(table) / name for name in found.adds] if found.changes_data else []
+
+
+def _whole(values: Mapping[str, int] | Row | None) -> dict[str, int]:
+    """Aggregates as plain numbers; none over no rows is 0."""
+    found = values.asDict() if isinstance(values, Row) else dict(values or {})
+    return {name: int(value or 0) for name, value in found.items()}

@@ -40,7 +40,8 @@ def session(settings: Settings, app: str = "headgate") -> SparkSession:
 
 def _conf(settings: Settings) -> dict[str, str]:
     work = settings.home.absolute() / "spark"
-    options = f"-Dderby.system.home={work} -Djava.net.preferIPv4Stack=true"
+    log = Path(__file__).with_name("log4j2.properties")
+    options = f"-Dlog4j2.configurationFile={log} -Djava.net.preferIPv4Stack=true"
     if settings.spark.small:
         options = f"{_SMALL_JVM} {options}"
     conf = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from confluent_kafka import TopicCollection
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from confluent_kafka import Consumer, TopicCollection, TopicPartition
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -36,34 +36,30 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
     """
     settings = lake.settings
     parse = arrow_parser(ParseSettings.of(settings))
-    topic_ids = TopicIds(settings.kafka)
+    topics = Topics(settings.kafka)
 
     def batch(arrived: DataFrame, run: Batch) -> None:
         taken = _taken(run)
-        ids = run.decide("topic_ids", lambda: topic_ids.of(taken))
-        messages = arrived.coalesce(_tasks(lake.spark, sum(taken.values()))).persist()
+        ids = run.decide("topic_ids", lambda: topics.ids(taken))
+        finished = run.decide("finished", lambda: _finished(arrived, taken, topics, settings))
+        rows = sum(count for (topic, _), (_, count) in taken.items() if topic in ids)
+        run.counts["read"] = rows
+        tasks = tasks_for(lake.spark, rows)
+        logs = arrived.where(F.col("topic") != settings.kafka.tick_topic).coalesce(tasks)
+        records = to_records(logs, ids, settings)
+        if rows:
+            lake.append(records, RECORD, run)
+            parsed = records.mapInArrow(parse, EVENT.schema)
+        else:  # only ticks: no reason to wake a Python worker
+            parsed = lake.spark.createDataFrame([], EVENT.schema)
+        events = with_heartbeat(parsed, finished).coalesce(tasks)
+        events = events.persist() if rows and steps else events
         try:
-            heard = messages.groupBy("topic", "partition").agg(
-                F.count("*").alias("rows"), F.max("timestamp").alias("newest")
-            )
-            seen = heard.collect()
-            tick = settings.kafka.tick_topic
-            run.counts["read"] = sum(row["rows"] for row in seen if row["topic"] != tick)
-            finished = run.decide("finished", lambda: _finished(seen, settings))
-            records = messages.where(F.col("topic") != tick).transform(to_records, ids, settings)
-            if run.counts["read"]:
-                lake.append(records, RECORD, run)
-            events = records.mapInArrow(parse, EVENT.schema)
-            events = with_heartbeat(events, finished).persist()
-            try:
-                lake.append(events, EVENT, run)
-                run.counts["dead"] = events.where("dead_letter_reason IS NOT NULL").count()
-                for step in steps:
-                    step(events, run)
-            finally:
-                events.unpersist()
+            lake.append(events, EVENT, run, counts={"dead": F.count("dead_letter_reason")})
+            for step in steps:
+                step(events, run)
         finally:
-            messages.unpersist()
+            events.unpersist()
 
     trigger = None if once else settings.jobs.ingest_trigger_seconds
     return lake.each_batch("ingest", messages(lake.spark, settings), batch, trigger_seconds=trigger)
@@ -114,48 +110,70 @@ def with_heartbeat(events: DataFrame, finished: str | None) -> DataFrame:
     """The events and, where it is known, a row that says how far the input is finished."""
     if finished is None:
         return events
-    at = datetime.fromisoformat(finished)
-    row = {name: None for name in EVENT.schema.fieldNames()} | {
-        "event_uid": f"heartbeat:{finished}",
-        "source": HEARTBEAT,
-        "mode": "live",
-        "time": at,
-        "received_at": at,
-        "class_uid": 0,
-        "record_ids": [],
-    }
-    beat = events.sparkSession.createDataFrame([Row(**row)], EVENT.schema)
-    return events.unionByName(beat)
+    at = F.lit(datetime.fromisoformat(finished))
+    beat = events.sparkSession.range(1).select(
+        F.lit(f"heartbeat:{finished}").alias("event_uid"),
+        F.array().cast("array<string>").alias("record_ids"),
+        F.lit(HEARTBEAT).alias("source"),
+        F.lit("live").alias("mode"),
+        at.alias("time"),
+        at.alias("received_at"),
+        F.lit(0).alias("class_uid"),
+    )
+    return events.unionByName(beat, allowMissingColumns=True)
 
 
-class TopicIds:
-    """Kafka's own ids of topics: one made anew under an old name is another topic."""
+class Topics:
+    """What the broker says of topics: their own ids, and the time of a message.
+
+    A topic made anew under an old name has another id, so its records have other ids too.
+    """
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka
         self._known: dict[str, str] = {}
+        self._reader: Consumer | None = None
 
-    def of(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Ids of the topics named, asked once each while the driver lives."""
-        unknown = [name for name in topics if name not in self._known]
+    def ids(self, taken: Taken) -> dict[str, str]:
+        """Ids of the topics that hold logs, asked once each while the driver lives."""
+        wanted = sorted({topic for topic, _ in taken} - {self._kafka.tick_topic})
+        unknown = [name for name in wanted if name not in self._known]
         if unknown:
             client = admin(self._kafka)  # kept until the answers are in: they end with it
             for name, answer in client.describe_topics(TopicCollection(unknown)).items():
                 self._known[name] = str(answer.result(20).topic_id)
-        return {name: self._known[name] for name in sorted(topics)}
+        return {name: self._known[name] for name in wanted}
+
+    def time_of(self, topic: str, partition: int, offset: int) -> datetime | None:
+        """When the broker took a message; None when it does not say within seconds."""
+        reader = self._reader = self._reader or Consumer(
+            {
+                **client_options(self._kafka),
+                "group.id": "headgate-ticks",
+                "enable.auto.commit": False,
+                "log_level": 3,
+            }
+        )
+        reader.assign([TopicPartition(topic, partition, offset)])
+        message = reader.poll(5.0)
+        reader.unassign()
+        if message is None or message.error() is not None or message.offset() != offset:
+            return None
+        return datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
 
 
-def _taken(run: Batch) -> dict[str, int]:
-    """Messages of the batch by topic, from the checkpoint's offsets."""
+Taken = dict[tuple[str, str], tuple[int, int]]
+"""By topic and partition: the offset after the batch's last message, and how many it took."""
+
+
+def _taken(run: Batch) -> Taken:
+    """What the batch takes from each partition, from the checkpoint's offsets."""
     spark = run.folder / "spark" / "offsets"
     now = _offsets((spark / str(run.batch_id)).read_text("utf-8"))
     before: dict[tuple[str, str], int] = {}
-    if run.batch_id > 0 and (spark / str(run.batch_id - 1)).exists():
+    if run.batch_id > 0:
         before = _offsets((spark / str(run.batch_id - 1)).read_text("utf-8"))
-    taken: dict[str, int] = {}
-    for (topic, partition), end in now.items():
-        taken[topic] = taken.get(topic, 0) + end - before.get((topic, partition), 0)
-    return taken
+    return {place: (end, end - before.get(place, 0)) for place, end in now.items()}
 
 
 def _offsets(text: str) -> dict[tuple[str, str], int]:
@@ -168,23 +186,26 @@ def _offsets(text: str) -> dict[tuple[str, str], int]:
     }
 
 
-def _finished(seen: Sequence[Row], settings: Settings) -> str | None:
+def _finished(arrived: DataFrame, taken: Taken, topics: Topics, settings: Settings) -> str | None:
     """Instant up to which all that was received is in, as ISO text; None when it cannot be told.
 
-    A batch below the cap took all there was when it was planned, so the newest
-    tick in it vouches for everything before. A capped batch vouches only for
-    what each of its partitions has reached. The half second covers that Spark
-    asks for the ends of partitions one after the other.
+    A batch below the cap took all there was when it was planned, so its newest
+    tick vouches for everything before. A capped batch vouches only for what
+    each of its partitions has reached. The half second covers that Spark asks
+    for the ends of partitions one after the other.
     """
-    total = sum(row["rows"] for row in seen)
-    capped = total >= settings.jobs.max_offsets_per_batch - len(seen) - 1
-    ticks = [row["newest"] for row in seen if row["topic"] == settings.kafka.tick_topic]
-    others = [row["newest"] for row in seen if row["topic"] != settings.kafka.tick_topic]
-    newest: datetime | None = min(others, default=None) if capped else max(ticks, default=None)
-    if newest is None:
-        return None
-    instant = newest.astimezone(UTC).timestamp() - 0.5
-    return datetime.fromtimestamp(instant, UTC).isoformat()
+    tick = settings.kafka.tick_topic
+    total = sum(count for _, count in taken.values())
+    newest: datetime | None = None
+    if total >= settings.jobs.max_offsets_per_batch - len(taken) - 1:
+        reached = arrived.where(F.col("topic") != tick).groupBy("topic", "partition")
+        rows = reached.agg(F.max("timestamp").alias("newest")).collect()
+        newest = min((row["newest"].astimezone(UTC) for row in rows), default=None)
+    else:
+        for (topic, partition), (end, count) in taken.items():
+            if topic == tick and count:
+                newest = topics.time_of(topic, int(partition), end - 1)
+    return None if newest is None else (newest - timedelta(seconds=0.5)).isoformat()
 
 
 def _lookup(values: Mapping[str, Any], key: Column) -> Column:
@@ -193,5 +214,6 @@ def _lookup(values: Mapping[str, Any], key: Column) -> Column:
     return F.try_element_at(F.create_map(*pairs), key) if pairs else empty
 
 
-def _tasks(spark: SparkSession, rows: int) -> int:
+def tasks_for(spark: SparkSession, rows: int) -> int:
+    """How many tasks, and so files, a batch of so many rows is worth."""
     return max(1, min(spark.sparkContext.defaultParallelism, rows // ROWS_PER_TASK))

@@ -87,6 +87,8 @@ VERBS = MappingProxyType(
     }
 )
 VERB = re.compile(r"[A-Z][a-z]+")
+LOGSTASH_TIME = "@timestamp"
+"""Where Logstash's codec for CloudTrail puts `eventTime`, which it then leaves out."""
 HIDDEN = "HIDDEN_DUE_TO_SECURITY_REASONS"
 """What CloudTrail writes for a user name that may be a password typed in the wrong field."""
 
@@ -176,7 +178,10 @@ def _event(entry: dict[str, Any], context: Context) -> Event:
     """The event of one record. What it uses goes out of `entry`."""
     operation, service = text(entry, "eventName"), text(entry, "eventSource")
     received_at = context.record.received_at
-    stamp = stamp_iso(text(entry, "eventTime"), UTC, received_at)
+    written = text(entry, "eventTime")
+    if written is None and type(entry.get(LOGSTASH_TIME)) is str:
+        written = entry[LOGSTASH_TIME]
+    stamp = stamp_iso(written, UTC, received_at)
     if not operation or not service:
         return _nameless(entry, operation, service, stamp)
     identity = child(entry, "userIdentity")
@@ -346,7 +351,8 @@ class CloudTrail(Source):
             return gzip.compress(self.restamp(gunzip(raw), when, zone), mtime=0)
         value = decode_object(raw, FILE_BYTES)
         if "Records" not in value:
-            return restamp_json(raw, "eventTime", when, UTC)
+            key = "eventTime" if "eventTime" in value else LOGSTASH_TIME
+            return restamp_json(raw, key, when, UTC)
         return _restamp_file(raw, value, when)
 
 

@@ -178,11 +178,15 @@ def test_a_log_source_limits_classes_and_programs(compiled: Any) -> None:
 
 
 REFUSED = [
-    (rule(1, {"s": {"src_endpoint.ipp": "x"}, "condition": "s"}), "src_endpoint.ipp", "src_endpoint.ip"),
+    (
+        rule(1, {"s": {"src_endpoint.ipp": "x"}, "condition": "s"}),
+        "src_endpoint.ipp",
+        "src_endpoint.ip",
+    ),
     (rule(1, {"s": {"Imagee": "x"}, "condition": "s"}), "Imagee", ""),
     (rule(1, logsource={"product": "windows", "category": "process_creation"}), "log source", ""),
-    (rule(1, {"s": {"message|re": r"(a)\1"}, "condition": "s"}), "message", "RE2"),
-    (rule(1, {"s": {"message|re": "(?=a)b"}, "condition": "s"}), "message", "RE2"),
+    (rule(1, {"s": {"message|re": r"(a)\1"}, "condition": "s"}), "(a)", "RE2"),
+    (rule(1, {"s": {"message|re": "(?=a)b"}, "condition": "s"}), "(?=a)b", "RE2"),
     (rule(1, {"s": {"message|nonsense": "a"}, "condition": "s"}), "nonsense", ""),
     (rule(1, {"s": {"message|expand": "%admins%"}, "condition": "s"}), "admins", "write"),
     (rule(1, {"s": {"time|hour": 3}, "condition": "s"}), "time", ""),
@@ -232,14 +236,14 @@ def test_a_folder_that_is_missing_is_an_error(tmp_path: Path) -> None:
         compile_rules([tmp_path / "nowhere"])
 
 
-def correlation(number: int, rules: list[str], **keys: Any) -> dict[str, Any]:
+def correlation(number: int, counted: list[str], **keys: Any) -> dict[str, Any]:
     return {
         "title": f"Correlation {number}",
         "id": ID.format(number),
         "level": "high",
         "correlation": {
             "type": "event_count",
-            "rules": rules,
+            "rules": counted,
             "group-by": ["device"],
             "timespan": "1m",
             "condition": {"gte": 3},

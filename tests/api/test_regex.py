@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import re2
 from hypothesis import given
@@ -59,12 +57,7 @@ def test_escaped_text_finds_itself_and_stays_one_literal(text: str) -> None:
 def test_any_pattern_is_translated_or_refused_never_a_crash(pattern: str) -> None:
     try:
         written = to_re2(pattern)
-    except Usage as error:
-        assert pattern in str(error)
-    else:
-        assert isinstance(written, str)
-        try:
-            re.compile(pattern)
-        except re.error:
-            return
-        assert written.count("\\z") <= pattern.count("$")
+    except Usage:
+        return
+    assert written.count(r"\z") <= pattern.count("$")
+    assert len(written) >= len(pattern)

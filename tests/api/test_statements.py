@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from api.statements import Failed, Limit, Refused, Statements
@@ -18,6 +20,8 @@ from infra.duck import definitions
 from infra.errors import Usage
 from infra.lake import Lake
 from infra.settings import load
+from ingest.tables import EVENT
+from tests.api.story import EVENTS, insert
 
 FOUR = (
     "WITH d AS (SELECT 1 AS x UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4), "
@@ -178,7 +182,7 @@ def test_a_bomb_of_time_is_stopped_and_the_next_statement_answered(statements: S
 def test_a_bomb_of_memory_is_stopped_and_the_next_statement_answered(
     statements: Statements,
 ) -> None:
-    with pytest.raises(Limit, match="memory|stopped after"):
+    with pytest.raises(Limit, match=r"memory|stopped after"):
         statements.run(
             f"{FOUR} f AS (SELECT concat(a.x, '-', b.x) AS k, row_number() OVER "
             "(PARTITION BY a.x ORDER BY b.x) AS n FROM e a, e b) "
@@ -192,10 +196,10 @@ def test_a_worker_that_was_killed_is_replaced(day: Lake) -> None:
     try:
         for _ in range(3):
             running.run("SELECT 1")
-            for worker in running._all:
-                if worker._process is not None:
-                    worker._process.kill()
-                    worker._process.wait()
+            for process in running.processes:
+                os.kill(process, signal.SIGKILL)
+            while running.processes:
+                time.sleep(0.01)
         assert running.run("SELECT 2").rows == [[2]]
     finally:
         running.close()
@@ -205,7 +209,7 @@ def test_closing_leaves_no_process_behind(day: Lake) -> None:
     running = Statements(day.settings)
     with ThreadPoolExecutor(2) as both:
         list(both.map(running.run, ["SELECT 1", "SELECT 2"]))
-    started = [worker._process.pid for worker in running._all if worker._process is not None]
+    started = running.processes
     running.close()
     assert started
     for pid in started:
@@ -232,10 +236,6 @@ def test_a_table_that_is_not_there_yet_is_named_and_found_once_it_is(
 def test_a_new_commit_is_seen_by_the_next_statement(lake: Lake) -> None:
     running = Statements(lake.settings)
     try:
-        from tests.api.story import EVENTS, insert
-
-        from ingest.tables import EVENT
-
         sql = "SELECT count(*) AS n FROM silver.event"
         assert running.run(sql).rows == [[0]]
         insert(lake, EVENT, EVENTS[:2])
@@ -259,15 +259,13 @@ def test_a_new_commit_is_seen_by_the_next_statement(lake: Lake) -> None:
         "LOAD httpfs",
         "SELECT 1; SELECT 2",
         "CREATE TABLE x AS SELECT 1",
-        "PRAGMA database_list",
     ],
 )
 def test_the_engine_itself_is_shut_in_behind_the_list(sql: str, day: Lake) -> None:
     root = day.settings.lake_root
     connection, _ = engine(str(root), definitions(root), "300MB")
-    with pytest.raises((WorkerRefused, Exception)) as caught:
+    with pytest.raises((WorkerRefused, duckdb.Error)):
         answer(connection, sql, 10, 10_000)
-    assert not isinstance(caught.value, AssertionError)
     assert answer(connection, "SELECT count(*) FROM silver.event", 10, 10_000)["rows"] == [[8]]
 
 
@@ -285,8 +283,7 @@ def test_the_worker_knows_no_secret(day: Lake, monkeypatch: pytest.MonkeyPatch) 
     running = Statements(day.settings)
     try:
         running.run("SELECT 1")
-        processes = [w._process for w in running._all if w._process is not None]
-        environment = Path(f"/proc/{processes[0].pid}/environ").read_bytes()
+        environment = Path(f"/proc/{running.processes[0]}/environ").read_bytes()
     finally:
         running.close()
     assert b"very-secret" not in environment

@@ -126,7 +126,7 @@ CASES = {
         [],
     ),
     "an expiry of the old lease in the second of the new one": (
-        [line(0, A, lease=4), line(4, None, EXPIRE, uid="8"), line(4, B, uid="9")],
+        [line(0, A, lease=4), line(4, None, EXPIRE, uid="9"), line(4, B, uid="8")],
         "AAAABBBBBBBBBB",
         ["expired", "expired"],
     ),

@@ -1,0 +1,197 @@
+"""Commands `api`, `sql` and `lease`."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from ipaddress import ip_address
+from typing import Any, TextIO
+
+from infra.errors import HeadgateError, Usage
+from infra.settings import Settings
+
+FORMATS = ("table", "json", "ndjson", "csv")
+
+
+def build(subparsers: Any) -> None:
+    """Add the commands; each sets `run`, called with the arguments and the settings."""
+    api = subparsers.add_parser("api", help="serve the REST API until interrupted")
+    api.add_argument("--host", help="address to listen on (default: api.host of the settings)")
+    api.add_argument("--port", type=int, help="port (default: api.port); 0 picks a free one")
+    api.set_defaults(run=run_api)
+
+    sql = subparsers.add_parser("sql", help="ask the tables in Spark SQL, bounded")
+    sql.add_argument("statement", help="one SELECT; - reads it from standard input")
+    sql.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="value for :NAME"
+    )
+    sql.add_argument("--max-rows", type=int, help="most rows of the answer")
+    sql.add_argument("--output", choices=FORMATS, default="table")
+    sql.set_defaults(run=run_sql)
+
+    lease = subparsers.add_parser("lease", help="who held an address at an instant")
+    lease.add_argument("ip", help="address")
+    lease.add_argument("--at", required=True, help="instant, such as 2026-11-20T14:05:07Z")
+    lease.add_argument("--scope", help="site, where several use the same address")
+    lease.add_argument("--output", choices=("table", "json"), default="table")
+    lease.set_defaults(run=run_lease)
+
+
+def run_api(args: argparse.Namespace, settings: Settings) -> int:
+    """Serve until interrupted. Prints the address and where the token is."""
+    import uvicorn
+
+    from api.app import create_app
+    from api.auth import token_file, token_of
+
+    host = args.host or settings.api.host
+    port = settings.api.port if args.port is None else args.port
+    listening = listen(host, port)
+    token_of(settings)
+    where = "api.token of the settings" if settings.api.token else str(token_file(settings))
+    bound = listening.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    print(f"API on http://{shown}:{bound}  token: {where}", flush=True)
+    config = uvicorn.Config(create_app(settings), log_level="warning", access_log=False)
+    uvicorn.Server(config).run(sockets=[listening])
+    return 0
+
+
+def listen(host: str, port: int) -> Any:
+    """A listening socket; raises `Usage` in one sentence when the port or address cannot be had."""
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen(128)
+    except (OSError, OverflowError) as error:
+        made.close()
+        why = error.strerror if isinstance(error, OSError) else "no such port"
+        raise Usage(
+            f"cannot listen on {host}:{port} ({why}); stop what listens there or choose "
+            "another with --port"
+        ) from None
+    return made
+
+
+def run_sql(args: argparse.Namespace, settings: Settings) -> int:
+    """Answer one statement; what is missing at the end is said on stderr."""
+    from api.audit import note
+    from api.statements import Refused, Statements
+
+    sql = sys.stdin.read() if args.statement == "-" else args.statement
+    running = Statements(settings)
+    try:
+        found = running.run(sql, _params(args.param), args.max_rows)
+    except HeadgateError as error:
+        outcome = "refused" if isinstance(error, Refused) else "failed"
+        note(settings, "statement", outcome, who="cli", detail={"sql": sql, "said": str(error)})
+        raise
+    finally:
+        running.close()
+    note(settings, "statement", "ok", who="cli", detail={"sql": sql, "rows": len(found.rows)})
+    show(sys.stdout, [column["name"] for column in found.columns], found.rows, args.output)
+    if found.truncated:
+        print(
+            f"cut after {len(found.rows)} rows (limit: {found.truncated_by}); "
+            "there are more",
+            file=sys.stderr,
+        )  # fmt: skip
+    return 0
+
+
+def run_lease(args: argparse.Namespace, settings: Settings) -> int:
+    """Say who held an address, with the lease that proves it."""
+    from api.lookups import holder
+    from api.queries import Reader
+
+    try:
+        address = str(ip_address(args.ip))
+    except ValueError:
+        raise Usage(f"'{args.ip}' is not an IP address") from None
+    reader = Reader(settings)
+    try:
+        found = holder(reader, address, _instant(args.at), args.scope)
+    finally:
+        reader.close()
+    if args.output == "json":
+        print(found.model_dump_json())
+        return 0
+    told = found.model_dump(mode="json", exclude={"lease"})
+    told |= found.lease.model_dump(mode="json") if found.lease else {}
+    show(sys.stdout, ["", "value"], [[name, value] for name, value in told.items()], "table")
+    return 0
+
+
+def show(out: TextIO, columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str) -> None:
+    """Write rows as a table, one JSON array, JSON lines or CSV (its text cells made harmless)."""
+    if form == "json":
+        named = [dict(zip(columns, row, strict=True)) for row in rows]
+        print(json.dumps(named, ensure_ascii=False), file=out)
+    elif form == "ndjson":
+        for row in rows:
+            print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False), file=out)
+    elif form == "csv":
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([[_harmless(cell) for cell in row] for row in rows])
+    else:
+        _table(out, columns, rows)
+
+
+def _table(out: TextIO, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(Text(_printable(column)), overflow="fold")
+    for row in rows:
+        table.add_row(*[Text(_printable(_cell(cell))) for cell in row])
+    # Piped, a line is a row: nothing is folded to the width of a screen that is not there.
+    Console(file=out, width=None if out.isatty() else 100_000).print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _printable(text: str) -> str:
+    """Control characters written out: a host name must not steer the terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _harmless(value: Any) -> str:
+    """A spreadsheet runs a cell that begins like a formula; a quote in front stops it."""
+    text = _cell(value)
+    return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@", "\t") else text
+
+
+def _params(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Usage(f"--param {text}: write NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _instant(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise Usage(f"--at {text}: write an instant such as 2026-11-20T14:05:07Z") from None
+    if at.tzinfo is None:
+        raise Usage(f"--at {text}: name the zone, such as {text}Z")
+    return at

@@ -1,0 +1,134 @@
+"""Completeness by source: what was received, what became of it, and what is unaccounted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+import duckdb
+
+TABLES = ("bronze.record", "silver.event", "gold.finding", "gold.attribution")
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """One source's records in a span of arrival times. All numbers but `events` are of records
+    or findings; `parsed` + `dead` + `unfinished` + `unaccounted` is `received`."""
+
+    source: str
+    received: int
+    parsed: int
+    dead: int
+    late: int
+    findings: int
+    pending: int
+    unfinished: int
+    unaccounted: int
+    events: int
+    duplicated: int
+
+
+COLUMNS = {
+    "source": "which parser reads it",
+    "received": "records in bronze",
+    "parsed": "of these, records with at least one event",
+    "dead": "of these, records that only gave dead letters",
+    "late": "findings that came too late for the join and were attributed from the tables",
+    "findings": "findings in events of these records",
+    "pending": "of these, findings with an address that has no attribution yet",
+    "unfinished": "records whose batch is still being written",
+    "unaccounted": "records that no row names although their batch is done; must be 0",
+    "events": "events read from these records",
+    "duplicated": "event ids that stand on more than one row; must be 0",
+}
+"""What each number means, for the command and the report."""
+
+_SQL = """
+WITH received AS (
+  SELECT record_id, source, received_at FROM bronze.record
+  WHERE received_at >= $since AND received_at < $until AND ($source IS NULL OR source = $source)
+),
+finished AS (
+  -- Up to here the ingest job has said that all it received is in.
+  SELECT coalesce(max(time), 'infinity'::TIMESTAMPTZ) AS at
+  FROM silver.event WHERE source = '_heartbeat'
+),
+event AS (
+  -- A row stands within a day of its records: an event of several lines carries one arrival time.
+  SELECT event_uid, record_ids, dead_letter_reason FROM silver.event
+  WHERE source <> '_heartbeat' AND received_at >= $since - INTERVAL 1 DAY
+    AND received_at < $until + INTERVAL 1 DAY
+),
+named AS (
+  SELECT record_id, bool_or(dead_letter_reason IS NULL) AS parsed
+  FROM (SELECT unnest(record_ids) AS record_id, dead_letter_reason FROM event)
+  GROUP BY record_id
+),
+record AS (
+  SELECT source, count(*) AS received,
+         count(*) FILTER (WHERE parsed) AS parsed,
+         count(*) FILTER (WHERE NOT parsed) AS dead,
+         count(*) FILTER (WHERE parsed IS NULL AND received_at > finished.at) AS unfinished,
+         count(*) FILTER (WHERE parsed IS NULL AND received_at <= finished.at) AS unaccounted
+  FROM received LEFT JOIN named USING (record_id) CROSS JOIN finished
+  GROUP BY source
+),
+row_of AS (
+  SELECT r.source, e.event_uid, count(*) AS times, bool_or(e.dead_letter_reason IS NULL) AS is_event
+  FROM event e JOIN received r ON r.record_id = e.record_ids[1]
+  GROUP BY r.source, e.event_uid
+),
+rows_by_source AS (
+  SELECT source, count(*) FILTER (WHERE is_event) AS events,
+         count(*) FILTER (WHERE times > 1) AS duplicated
+  FROM row_of GROUP BY source
+),
+attributed AS (
+  SELECT finding_id, bool_or(via = 'late') AS late
+  FROM gold.attribution WHERE via <> 'heartbeat' GROUP BY finding_id
+),
+finding AS (
+  SELECT f.source, count(*) AS findings,
+         count(*) FILTER (WHERE f.ip IS NOT NULL AND a.finding_id IS NULL) AS pending,
+         count(*) FILTER (WHERE a.late) AS late
+  FROM gold.finding f LEFT JOIN attributed a USING (finding_id)
+  WHERE f.rule_id <> '_heartbeat' AND f.kind = 'event'
+    AND f.received_at >= $since AND f.received_at < $until
+    AND ($source IS NULL OR f.source = $source)
+  GROUP BY f.source
+)
+SELECT coalesce(record.source, finding.source) AS source,
+       coalesce(received, 0) AS received, coalesce(parsed, 0) AS parsed, coalesce(dead, 0) AS dead,
+       coalesce(late, 0) AS late, coalesce(findings, 0) AS findings,
+       coalesce(pending, 0) AS pending, coalesce(unfinished, 0) AS unfinished,
+       coalesce(unaccounted, 0) AS unaccounted, coalesce(events, 0) AS events,
+       coalesce(duplicated, 0) AS duplicated
+FROM record LEFT JOIN rows_by_source USING (source) FULL JOIN finding USING (source)
+ORDER BY source
+"""
+
+
+def completeness(
+    connection: duckdb.DuckDBPyConnection,
+    since: datetime,
+    until: datetime,
+    source: str | None = None,
+) -> list[Completeness]:
+    """One row a source for records received in [since, until), by an exact anti-join.
+
+    `connection`: from `infra.duck.connect`, with the tables of `TABLES`.
+    """
+    names = [field.name for field in fields(Completeness)]
+    result = connection.execute(_SQL, {"since": since, "until": until, "source": source})
+    return [Completeness(**dict(zip(names, row, strict=True))) for row in result.fetchall()]
+
+
+def total(rows: Sequence[Completeness]) -> Completeness:
+    """All sources in one row, called `all`."""
+    sums = {
+        field.name: sum(getattr(row, field.name) for row in rows)
+        for field in fields(Completeness)
+        if field.name != "source"
+    }
+    return Completeness(source="all", **sums)

@@ -1,0 +1,184 @@
+"""The numbers of the daily report, asked from the tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import duckdb
+
+from reporting.interval import Interval
+from reporting.ledger import Completeness, completeness, total
+
+LEVELS = ("critical", "high", "medium", "low", "informational")
+TOP = 10
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Alerts of one day (or hour) by level."""
+
+    start: datetime
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Everything the page shows."""
+
+    interval: Interval
+    step: timedelta
+    buckets: list[Bucket]
+    by_level: dict[str, int]
+    revisions: int
+    devices: list[Row]
+    device_count: int
+    rules: list[Row]
+    sources: list[Row]
+    reasons: list[Row]
+    coverage: dict[str, int]
+    delays: list[Row]
+    ledger: list[Completeness]
+    ledger_total: Completeness
+
+    @property
+    def alerts(self) -> int:
+        """Alerts that began in the interval."""
+        return sum(self.by_level.values())
+
+
+def figures(connection: duckdb.DuckDBPyConnection, interval: Interval) -> Figures:
+    """Ask for all of it. An empty lake gives zeros and empty lists."""
+    ask = _Asker(connection, interval)
+    step = timedelta(hours=1) if interval.days <= 2 else timedelta(days=1)
+    ledger = completeness(connection, interval.start, interval.end)
+    return Figures(
+        interval=interval,
+        step=step,
+        buckets=_buckets(ask, step),
+        by_level={row["level"]: row["n"] for row in ask(_BY_LEVEL)},
+        revisions=ask(_REVISIONS)[0]["n"],
+        devices=ask(_DEVICES),
+        device_count=ask(_DEVICE_COUNT)[0]["n"],
+        rules=ask(_RULES),
+        sources=ask(_SOURCES),
+        reasons=ask(_REASONS),
+        coverage={row["status"]: row["n"] for row in ask(_COVERAGE)},
+        delays=ask(_DELAYS),
+        ledger=ledger,
+        ledger_total=total(ledger),
+    )
+
+
+class _Asker:
+    """Runs a question with the interval as its parameters."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, interval: Interval) -> None:
+        self._connection = connection
+        self.interval = interval
+
+    def __call__(self, sql: str) -> list[Row]:
+        params = {"since": self.interval.start, "until": self.interval.end}
+        result = self._connection.execute(sql, params)
+        names = [str(column[0]) for column in result.description or []]
+        return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+# An alert belongs to the interval its first revision's event is in; what it says is its newest.
+_ALERTS = """
+WITH alert AS (
+  SELECT a.*, f.began FROM gold.alert_current a
+  JOIN (SELECT alert_id, min_by(event_time, revision) AS began FROM gold.alert GROUP BY alert_id) f
+  USING (alert_id)
+  WHERE f.began >= $since AND f.began < $until
+)
+"""
+_BY_LEVEL = _ALERTS + "SELECT level, count(*) AS n FROM alert GROUP BY level"
+_BUCKETS = (
+    _ALERTS + "SELECT date_trunc('{unit}', began) AS start, level, count(*) AS n FROM alert "
+    "GROUP BY 1, 2"
+)
+_REVISIONS = """
+SELECT count(*) AS n FROM gold.alert WHERE event_time >= $since AND event_time < $until
+"""
+_DEVICES = (
+    _ALERTS
+    + f"""
+SELECT entity_type, entity_value,
+       any_value(json_extract_string(body, '$.attribution.hostname')) AS hostname,
+       count(*) AS alerts, sum("count")::BIGINT AS findings, max(risk_score) AS risk,
+       list_sort(list(DISTINCT rule_name)) AS rules, max(event_time) AS newest
+FROM alert GROUP BY ALL ORDER BY alerts DESC, risk DESC, entity_value LIMIT {TOP}
+"""
+)
+_DEVICE_COUNT = (
+    _ALERTS + "SELECT count(DISTINCT entity_value) AS n FROM alert WHERE entity_type = 'device'"
+)
+_RULES = f"""
+WITH shown AS ({_ALERTS} SELECT rule_id, count(*) AS alerts FROM alert GROUP BY rule_id)
+SELECT f.rule_id, any_value(rule_title) AS title, any_value(level) AS level,
+       count(*) AS findings, coalesce(any_value(s.alerts), 0) AS alerts
+FROM gold.findings f LEFT JOIN shown s USING (rule_id)
+WHERE event_time >= $since AND event_time < $until
+GROUP BY f.rule_id ORDER BY alerts DESC, findings DESC, f.rule_id LIMIT {TOP}
+"""
+_SOURCES = """
+SELECT source, count(*) FILTER (WHERE dead_letter_reason IS NULL) AS events,
+       count(*) FILTER (WHERE dead_letter_reason IS NOT NULL) AS dead,
+       count(*) FILTER (WHERE duplicate_of IS NOT NULL) AS repeated,
+       max(received_at) AS newest
+FROM silver.event
+WHERE source <> '_heartbeat' AND received_at >= $since AND received_at < $until
+GROUP BY source ORDER BY events DESC, source
+"""
+_REASONS = f"""
+SELECT source, dead_letter_reason AS reason, count(*) AS n, min(event_uid) AS example
+FROM silver.event
+WHERE dead_letter_reason IS NOT NULL AND received_at >= $since AND received_at < $until
+GROUP BY source, reason ORDER BY n DESC, source, reason LIMIT {TOP}
+"""
+_COVERAGE = """
+SELECT coalesce(CASE WHEN f.ip IS NULL THEN 'unknown' ELSE a.holder.status END, 'pending')
+         AS status, count(*) AS n
+FROM gold.findings f LEFT JOIN gold.attribution_current a
+  ON a.finding_id = f.finding_id AND a.role = f.role
+WHERE f.kind = 'event' AND f.event_time >= $since AND f.event_time < $until
+GROUP BY 1
+"""
+_DELAYS = """
+WITH first AS (
+  SELECT event_time, received_at,
+         TRY_CAST(json_extract_string(body, '$.detected_at') AS TIMESTAMPTZ) AS detected_at
+  FROM gold.alert
+  WHERE revision = 1 AND mode = 'live' AND event_time >= $since AND event_time < $until
+),
+span AS (
+  SELECT 1 AS nth, 'event to arrival' AS span, epoch(received_at) - epoch(event_time) AS s
+  FROM first
+  UNION ALL
+  SELECT 2, 'arrival to alert', epoch(detected_at) - epoch(received_at) FROM first
+  UNION ALL
+  SELECT 3, 'event to alert', epoch(detected_at) - epoch(event_time) FROM first
+)
+SELECT span, count(s) AS n, quantile_cont(s, 0.5) AS p50, quantile_cont(s, 0.95) AS p95,
+       max(s) AS worst
+FROM span GROUP BY nth, span ORDER BY nth
+"""
+
+
+def _buckets(ask: _Asker, step: timedelta) -> list[Bucket]:
+    """One bucket a day or hour, also where nothing happened."""
+    unit = "hour" if step == timedelta(hours=1) else "day"
+    found: dict[datetime, dict[str, int]] = {}
+    for row in ask(_BUCKETS.format(unit=unit)):
+        found.setdefault(row["start"], {})[row["level"]] = row["n"]
+    at = ask.interval.start.replace(minute=0, second=0, microsecond=0)
+    if unit == "day":
+        at = at.replace(hour=0)
+    buckets = []
+    while at < ask.interval.end:
+        buckets.append(Bucket(at, found.get(at, {})))
+        at += step
+    return buckets

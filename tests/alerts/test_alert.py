@@ -1,0 +1,480 @@
+"""The fold: findings into alerts, corrections into revisions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+import alerts
+from alerts.finding import RULE_FAILED, identity
+from alerts.pack import Correlation, Rule, RulePack
+from alerts.predicate import Test
+from alerts.state import HEADER, BucketState
+from alerts.tables import ALERT, FINDING
+from infra.errors import Fatal
+from infra.settings import AlertSettings
+
+NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
+DETECTED = 1_740_830_500_000_000
+SCHEMA = json.loads((Path(alerts.__file__).parent / "alert.schema.json").read_text("utf-8"))
+VALIDATOR = Draft202012Validator(SCHEMA)
+RULE = Rule(
+    id="r",
+    title="Guessing",
+    level="high",
+    tags=("attack.t1110",),
+    tactics=("credential-access",),
+    techniques=("T1110",),
+    predicate=Test("message", "eq", "x"),
+    alerting=True,
+    feeds=("c",),
+)
+COUNT = Correlation(
+    id="c",
+    title="Many",
+    type="event_count",
+    rules=("r",),
+    group_by=("device",),
+    timespan_seconds=60,
+    count=3,
+    level="critical",
+    alerting=True,
+)
+PACK = RulePack(rules=(RULE,), correlations=(COUNT,))
+
+
+def leased(mac: str, ip: str = "10.0.0.5", **keys: Any) -> dict[str, Any]:
+    return {
+        "ip": ip,
+        "scope": "default",
+        "mac": mac,
+        "hostname": f"host-{mac}",
+        "session_id": f"s-{mac}",
+        "lease_start": NOON - timedelta(hours=1),
+        "lease_end": NOON + timedelta(hours=1),
+        "known_at": NOON,
+        "status": "leased",
+        "evidence": ["dhcp-1"],
+    } | keys
+
+
+NONE = {"ip": "10.0.0.5", "status": "none", "complete_up_to": NOON, "evidence": []}
+
+
+def finding(second: float, holder: Any = None, rev: int = 1, **keys: Any) -> dict[str, Any]:
+    uid = keys.pop("uid", f"e{second}")
+    at = NOON + timedelta(seconds=second)
+    return {
+        "row_kind": "finding",
+        "target": "r",
+        "finding_id": identity("r", uid),
+        "rule_id": "r",
+        "rule_version": "v",
+        "rule_title": "Guessing",
+        "level": "high",
+        "kind": "event",
+        "pack": PACK.hash,
+        "feeds": ["c"],
+        "alerting": True,
+        "event_uid": uid,
+        "event_time": at,
+        "received_at": at + timedelta(seconds=1),
+        "source": "sshd",
+        "mode": "live",
+        "role": "src_endpoint",
+        "scope": "default",
+        "ip": "10.0.0.5",
+        "host_name": "server",
+        "user_name": "root",
+        "dst_ip": None,
+        "fields": {"user.name": "root"},
+        "snippet": f"line {uid}",
+        "holder": leased("aa") if holder is None else holder,
+        "attr_rev": rev,
+        "via": "join",
+    } | keys
+
+
+def tick(second: float) -> dict[str, Any]:
+    time = NOON + timedelta(seconds=second)
+    return {"row_kind": "tick", "target": None, "event_time": time}
+
+
+def action(alert_id: str, what: str, second: float = 100, **keys: Any) -> dict[str, Any]:
+    return {
+        "row_kind": "action",
+        "target": "r",
+        "action_id": f"{what}@{second}",
+        "alert_id": alert_id,
+        "rule_id": "r",
+        "action": what,
+        "value": None,
+        "comment": None,
+        "who": "ann",
+        "at": NOON + timedelta(seconds=second),
+    } | keys
+
+
+def load(pack_hash: str) -> RulePack:
+    if pack_hash != PACK.hash:
+        raise Fatal(f"no pack {pack_hash}")
+    return PACK
+
+
+class Bucket:
+    """A bucket whose state goes through bytes between batches; every body is checked."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = AlertSettings(**settings)
+        self.blob = BucketState().encode()
+        self.revisions: dict[str, int] = {}
+
+    def step(self, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+        state = BucketState.decode(self.blob)
+        outputs = state.step(rows, load, self.settings, DETECTED)
+        self.blob = state.encode()
+        for output in outputs:
+            if output["out"] == "alert":
+                self._check(output["row"])
+        return outputs
+
+    def alerts(self, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+        return [o["row"] for o in self.step(*rows) if o["out"] == "alert"]
+
+    def _check(self, row: dict[str, Any]) -> None:
+        VALIDATOR.validate(json.loads(row["body"]))
+        assert set(row) == {column.name for column in ALERT.columns}
+        expected = self.revisions.get(row["alert_id"], 0) + 1
+        assert row["revision"] == expected, "revisions count up without a gap"
+        self.revisions[row["alert_id"]] = expected
+
+
+def body(row: dict[str, Any]) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(row["body"])
+    return loaded
+
+
+def test_the_schema_is_valid_and_its_fields_are_those_of_the_design() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    (row,) = Bucket().alerts(finding(0))
+    designed = """alert_id tenant revision activity mode rule attack severity severity_id risk_score
+        event_time window_start window_end detected_at entity entities attribution title summary
+        count dedup_key evidence evidence_total lineage class_uid"""
+    assert set(designed.split()) <= set(body(row))
+
+
+def test_the_first_finding_makes_an_alert_with_the_lease_that_proves_it() -> None:
+    (row,) = Bucket(tenant="acme").alerts(finding(0))
+    assert row["alert_id"] == identity("acme", "r", "e0")
+    assert (row["revision"], row["activity"], row["reason"]) == (1, "create", "first")
+    assert (row["entity_type"], row["entity_value"], row["status"]) == ("device", "aa", "leased")
+    told = body(row)
+    assert told["attribution"]["session_id"] == "s-aa"
+    assert told["attribution"]["lease_start"] == "2025-03-01T11:00:00.000000Z"
+    assert told["attack"][0]["technique"] == {"uid": "T1110"}
+    assert told["class_uid"] == 2004 and told["severity_id"] == 4
+    assert told["detected_at"] == "2025-03-01T12:01:40.000000Z"
+    assert told["evidence"][0]["event_uid"] == "e0"
+    assert "10.0.0.5 was leased to aa" in told["summary"]
+    assert {"type": "user", "value": "root"} in told["entities"]
+
+
+@pytest.mark.parametrize(
+    ("holder", "columns", "expected", "status"),
+    [
+        (NONE, {}, ("ip", "10.0.0.5"), "none"),
+        ({"status": "outside"}, {}, ("ip", "10.0.0.5"), "outside"),
+        ({"status": "unknown"}, {"ip": None}, ("host", "server"), "unknown"),
+        ({"status": "unknown"}, {"ip": None, "host_name": None}, ("user", "root"), "unknown"),
+        (
+            {"status": "unknown"},
+            {"ip": None, "host_name": None, "user_name": None},
+            ("event", "e0"),
+            "unknown",
+        ),
+    ],
+)
+def test_without_a_lease_the_alert_says_so_and_names_what_is_known(
+    holder: Any, columns: dict[str, Any], expected: tuple[str, str], status: str
+) -> None:
+    (row,) = Bucket().alerts(finding(0, holder, **columns))
+    assert (row["entity_type"], row["entity_value"]) == expected
+    assert row["status"] == status
+    if status == "none":
+        assert "complete up to 2025-03-01T12:00:00.000000Z" in body(row)["summary"]
+
+
+def test_repeats_inside_the_window_count_and_are_told_seldom() -> None:
+    bucket = Bucket(count_every_seconds=300)
+    assert len(bucket.alerts(finding(0))) == 1
+    assert bucket.alerts(finding(10), finding(20)) == []
+    assert bucket.alerts(tick(290)) == []
+    (row,) = bucket.alerts(tick(302))
+    assert (row["activity"], row["reason"], row["count"]) == ("update", "count", 3)
+    assert body(row)["evidence_total"] == 3
+    assert bucket.alerts(tick(900)) == [], "nothing new, nothing told"
+
+
+def test_a_batch_gives_one_revision_an_alert() -> None:
+    (row,) = Bucket().alerts(*[finding(s) for s in range(30)])
+    assert row["count"] == 30 and len(body(row)["evidence"]) == 10
+    assert body(row)["evidence_total"] == 30
+    assert row["risk_score"] > 75
+
+
+def test_after_the_window_a_repeat_is_a_new_alert() -> None:
+    bucket = Bucket(dedup_seconds=60)
+    (first,) = bucket.alerts(finding(0))
+    assert bucket.alerts(finding(60)) == []
+    (second,) = bucket.alerts(finding(61))
+    assert second["alert_id"] != first["alert_id"]
+
+
+def test_devices_users_and_sites_do_not_mix() -> None:
+    rows = [
+        finding(0),
+        finding(1, leased("bb")),
+        finding(2, NONE, scope="a"),
+        finding(3, NONE, scope="b"),
+    ]
+    assert len(Bucket().alerts(*rows)) == 4
+
+
+def test_the_same_finding_again_changes_nothing() -> None:
+    bucket = Bucket(count_every_seconds=1)
+    bucket.step(finding(0))
+    assert bucket.alerts(finding(0), finding(0, leased("bb"), rev=1), tick(1000)) == []
+
+
+def test_a_finding_that_does_not_alert_is_not_remembered() -> None:
+    bucket = Bucket()
+    empty = bucket.blob
+    assert bucket.alerts(finding(0, alerting=False)) == []
+    state = BucketState.decode(bucket.blob)
+    assert len(state.encode()) < len(empty) + 40
+
+
+#   rev 1: device aa        rev 2, late DHCP line: it was bb
+def test_a_correction_keeps_the_id_and_names_the_old_and_the_new_holder() -> None:
+    bucket = Bucket()
+    (first,) = bucket.alerts(finding(0))
+    (second,) = bucket.alerts(finding(0, leased("bb"), rev=2, via="correction"))
+    assert second["alert_id"] == first["alert_id"] and second["revision"] == 2
+    assert (second["activity"], second["reason"]) == ("update", "attribution")
+    assert (second["entity_value"], second["previous_entity"]) == ("bb", "aa")
+    told = body(second)["attribution"]
+    assert told["mac"] == "bb" and told["previous"]["mac"] == "aa"
+    assert told["previous"]["session_id"] == "s-aa"
+    assert "It named aa before" in body(second)["summary"]
+    assert bucket.alerts(finding(0, leased("bb"), rev=2)) == []
+
+
+def test_a_lease_that_becomes_known_replaces_none() -> None:
+    bucket = Bucket()
+    (first,) = bucket.alerts(finding(0, NONE, rev=-1))
+    (second,) = bucket.alerts(finding(0, leased("aa"), rev=7, via="late"))
+    assert (first["status"], second["status"]) == ("none", "leased")
+    assert second["previous_entity"] == "10.0.0.5"
+
+
+def test_a_correction_and_its_finding_in_one_batch_give_the_truth_at_once() -> None:
+    (row,) = Bucket().alerts(finding(0), finding(0, leased("bb"), rev=2))
+    assert row["revision"] == 1 and row["entity_value"] == "bb"
+    assert row["previous_entity"] is None
+
+
+def test_a_correction_that_comes_before_its_finding_wins() -> None:
+    bucket = Bucket()
+    (row,) = bucket.alerts(finding(0, leased("bb"), rev=2, via="correction"))
+    assert bucket.alerts(finding(0, leased("aa"), rev=1)) == []
+    assert row["entity_value"] == "bb"
+
+
+def test_a_newer_statement_about_the_same_device_is_silent() -> None:
+    bucket = Bucket()
+    bucket.step(finding(0))
+    assert bucket.alerts(finding(0, leased("aa", session_id="s2"), rev=2)) == []
+
+
+def test_when_some_findings_move_the_alert_lets_them_go() -> None:
+    bucket = Bucket()
+    (first,) = bucket.alerts(*[finding(s) for s in (0, 1, 2)])
+    moved = bucket.alerts(finding(0, leased("bb"), rev=2))
+    assert len(moved) == 2
+    old, new = sorted(moved, key=lambda row: row["entity_value"])
+    assert old["alert_id"] == first["alert_id"] and old["count"] == 2
+    assert old["entity_value"] == "aa" and old["reason"] == "attribution"
+    assert "e0" not in {e["event_uid"] for e in body(old)["evidence"]}
+    assert new["entity_value"] == "bb" and new["activity"] == "create"
+    assert new["alert_id"] != first["alert_id"]
+
+
+def test_when_the_device_has_an_alert_already_the_moved_one_closes_in_its_favour() -> None:
+    bucket = Bucket()
+    first, second = bucket.alerts(finding(0), finding(1, leased("bb")))
+    rows = {row["alert_id"]: row for row in bucket.alerts(finding(0, leased("bb"), rev=2))}
+    closed, kept = rows[first["alert_id"]], rows[second["alert_id"]]
+    assert closed["activity"] == "close" and closed["reason"] == "superseded"
+    assert closed["previous_entity"] == "aa" and closed["count"] == 1
+    assert body(closed)["superseded_by"] == second["alert_id"]
+    assert kept["count"] == 2 and kept["reason"] == "attribution"
+
+
+def test_close_assign_verdict_and_reopen_are_revisions() -> None:
+    bucket = Bucket()
+    (row,) = bucket.alerts(finding(0))
+    name = row["alert_id"]
+    (assigned,) = bucket.alerts(action(name, "assign", value="bob"))
+    assert (assigned["activity"], assigned["reason"]) == ("update", "assigned")
+    assert body(assigned)["assignee"] == "bob"
+    (judged,) = bucket.alerts(action(name, "verdict", 101, value="true_positive"))
+    assert body(judged)["verdict"] == "true_positive"
+    (closed,) = bucket.alerts(action(name, "close", 102, comment="done"))
+    assert (closed["activity"], body(closed)["state"]) == ("close", "closed")
+    assert body(closed)["comment"] == "done"
+    (opened,) = bucket.alerts(action(name, "reopen", 103))
+    assert (opened["activity"], body(opened)["state"]) == ("update", "open")
+
+
+def test_after_a_close_what_happens_next_is_a_new_alert_and_what_was_before_is_not() -> None:
+    bucket = Bucket()
+    (row,) = bucket.alerts(finding(0))
+    bucket.step(action(row["alert_id"], "close", 100))
+    assert bucket.alerts(finding(50)) == []
+    (other,) = bucket.alerts(finding(150))
+    assert other["alert_id"] != row["alert_id"]
+
+
+def test_an_action_on_an_alert_nobody_knows_is_handed_back() -> None:
+    (out,) = Bucket().step(action("0" * 32, "close"))
+    assert out["out"] == "refused" and "no longer" in out["row"]["reason"]
+
+
+def test_an_alert_expires_a_day_after_its_last_activity() -> None:
+    bucket = Bucket()
+    (row,) = bucket.alerts(finding(0))
+    bucket.step(tick(86_000))
+    assert bucket.alerts(action(row["alert_id"], "assign", 86_001, value="bob"))
+    bucket.step(tick(86_001 + 86_300))
+    assert bucket.alerts(action(row["alert_id"], "close", 86_001 + 86_301))
+    bucket.step(tick(400_000))
+    (out,) = bucket.step(action(row["alert_id"], "close", 400_001))
+    assert out["out"] == "refused"
+
+
+def test_a_correlation_in_the_same_bucket_gives_a_finding_that_makes_its_own_alert() -> None:
+    bucket = Bucket()
+    outputs = bucket.step(*[finding(s, target="c") for s in (0, 1, 2)])
+    (row,) = [o["row"] for o in outputs if o["out"] == "finding"]
+    assert set(row) <= {column.name for column in FINDING.columns}
+    back = row | {"row_kind": "finding", "target": "c", "attr_rev": None, "via": "join"}
+    (alert,) = bucket.alerts(back)
+    assert alert["level"] == "critical" and alert["entity_value"] == "aa"
+    assert alert["window_start"] == NOON and body(alert)["evidence_total"] == 3
+    (out,) = bucket.step(finding(2, leased("bb"), rev=4, target="c", via="correction"))
+    told = json.loads(out["row"]["finding"])
+    times = ("event_time", "received_at", "window_start")
+    told |= {name: datetime.fromisoformat(told[name]) for name in times}
+    told["evidence"] = [e | {"time": datetime.fromisoformat(e["time"])} for e in told["evidence"]]
+    corrected = told | {
+        "row_kind": "finding",
+        "target": "c",
+        "holder": out["row"]["holder"],
+        "attr_rev": out["row"]["rev"],
+        "via": "correction",
+    }
+    (second,) = bucket.alerts(corrected)
+    assert second["alert_id"] == alert["alert_id"] and second["revision"] == 2
+    assert (second["previous_entity"], second["entity_value"]) == ("aa", "bb")
+
+
+def test_a_failing_rule_makes_one_alert_about_itself() -> None:
+    rows = [
+        finding(
+            s,
+            {"status": "unknown"},
+            target=RULE_FAILED,
+            rule_id=RULE_FAILED,
+            role="rule",
+            ip=None,
+            host_name=None,
+            user_name=None,
+            fields={"rule_id": "bad"},
+        )
+        for s in (0, 1)
+    ]
+    (row,) = Bucket().alerts(*rows)
+    assert (row["entity_type"], row["entity_value"], row["count"]) == ("rule", "bad", 2)
+
+
+def test_an_alert_is_still_told_when_its_pack_is_lost() -> None:
+    (row,) = Bucket().alerts(finding(0, pack="f" * 32))
+    assert row["rule_name"] == "Guessing" and body(row)["rule"]["tags"] == []
+
+
+def test_a_state_of_another_version_is_refused() -> None:
+    with pytest.raises(Fatal, match="another version"):
+        BucketState.decode(b"HGALERT\x07" + BucketState().encode()[len(HEADER) :])
+
+
+ROWS = st.lists(
+    st.builds(
+        lambda s, mac, rev, target: finding(
+            s, NONE if mac is None else leased(mac), rev, target=target
+        ),
+        st.integers(0, 8),
+        st.sampled_from(["aa", "bb", None]),
+        st.integers(0, 4),
+        st.sampled_from(["r", "r", "c"]),
+    ),
+    max_size=12,
+)
+
+
+@examples(max_examples=80, deadline=None)
+@given(st.lists(ROWS, max_size=4), st.randoms(use_true_random=False))
+def test_a_batch_gives_the_same_in_any_order_and_on_a_retry(
+    batches: list[list[dict[str, Any]]], shuffle: Any
+) -> None:
+    one, other = Bucket(), Bucket()
+    for batch in batches:
+        unlike = {(r["finding_id"], r["attr_rev"], r["target"]): r for r in batch}
+        rows: Sequence[dict[str, Any]] = list(unlike.values())
+        mixed = list(rows)
+        shuffle.shuffle(mixed)
+        assert one.step(*rows) == other.step(*mixed)
+        assert one.blob == other.blob
+
+
+@examples(max_examples=80, deadline=None)
+@given(st.lists(ROWS, max_size=5))
+def test_every_finding_counts_on_one_alert_of_its_newest_holder(
+    batches: list[list[dict[str, Any]]],
+) -> None:
+    bucket = Bucket(count_every_seconds=1)
+    newest: dict[str, dict[str, Any]] = {}
+    told: dict[str, dict[str, Any]] = {}
+    for batch in [*batches, [tick(5_000)]]:
+        own = [row for row in batch if row["target"] in ("r", None)]
+        for row in own:
+            if row["row_kind"] == "finding":
+                known = newest.get(row["finding_id"])
+                if known is None or row["attr_rev"] > known["attr_rev"]:
+                    newest[row["finding_id"]] = row
+                elif row["attr_rev"] == known["attr_rev"]:
+                    return  # two statements under one rev: either may count
+        for alert in bucket.alerts(*own):
+            told[alert["alert_id"]] = alert
+    alive = [a for a in told.values() if a["reason"] != "superseded"]
+    assert sum(a["count"] for a in alive) == len(newest)
+    expected = {row["holder"].get("mac") or row["ip"] for row in newest.values()}
+    assert {a["entity_value"] for a in alive} == expected

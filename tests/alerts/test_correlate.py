@@ -1,0 +1,278 @@
+"""Correlations: windows in event time, in any order of arrival."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alerts.correlate import LATENESS, CorrelationState, Correlator, forget_findings
+from alerts.entity import micros
+from alerts.finding import identity
+from alerts.pack import Correlation
+
+NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
+
+
+def correlation(**keys: Any) -> Correlation:
+    plain = Correlation(
+        id="c",
+        title="Guessing",
+        type="event_count",
+        rules=("r",),
+        group_by=("device",),
+        timespan_seconds=60,
+        count=3,
+        level="high",
+        alerting=True,
+        feeds=("d",),
+    )
+    return msgspec.structs.replace(plain, **keys)
+
+
+def leased(mac: str, **keys: Any) -> dict[str, Any]:
+    return {"status": "leased", "mac": mac, "ip": "10.0.0.5", "session_id": f"s-{mac}"} | keys
+
+
+def finding(second: float, rule: str = "r", rev: int = 1, **keys: Any) -> dict[str, Any]:
+    uid = keys.pop("uid", f"{rule}@{second}")
+    at = NOON + timedelta(seconds=second)
+    return {
+        "finding_id": identity(rule, uid),
+        "rule_id": rule,
+        "event_uid": uid,
+        "event_time": at,
+        "received_at": at + timedelta(seconds=1),
+        "pack": "p",
+        "source": "sshd",
+        "mode": "live",
+        "role": "src_endpoint",
+        "scope": "default",
+        "ip": "10.0.0.5",
+        "holder": leased("aa"),
+        "attr_rev": rev,
+        "fields": {},
+        "snippet": uid,
+    } | keys
+
+
+class Run:
+    """A correlation fed row by row, its state through bytes after each."""
+
+    def __init__(self, definition: Correlation) -> None:
+        self.definition = definition
+        self.state = CorrelationState()
+
+    def __call__(self, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+        out: list[dict[str, Any]] = []
+        for row in rows:
+            out += Correlator(self.state).feed(self.definition, row)
+            blob = msgspec.msgpack.encode(self.state)
+            self.state = msgspec.msgpack.decode(blob, type=CorrelationState)
+        return out
+
+    def findings(self, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+        return [out["row"] for out in self(*rows) if out["out"] == "finding"]
+
+
+#   seconds  0 ....10....20            three inside a minute
+def test_the_count_fires_with_the_finding_that_completes_it() -> None:
+    run = Run(correlation())
+    assert run.findings(finding(0), finding(10)) == []
+    (row,) = run.findings(finding(20))
+    assert row["kind"] == "correlation" and row["rule_id"] == "c"
+    assert row["event_time"] == NOON + timedelta(seconds=20)
+    assert row["window_start"] == NOON
+    assert row["received_at"] == NOON + timedelta(seconds=21)
+    assert row["holder"]["mac"] == "aa" and row["fields"]["count"] == "3"
+    assert row["evidence_total"] == 3 and len(row["evidence"]) == 3
+    assert row["feeds"] == ["d"] and row["alerting"] and row["pack"] == "p"
+
+
+#   seconds  0 .......30.......60      the bound is inclusive
+#   seconds  0 .......30.......60.1    and a tenth later is outside
+def test_a_window_is_as_long_as_the_timespan_and_no_longer() -> None:
+    assert len(Run(correlation()).findings(finding(0), finding(30), finding(60))) == 1
+    assert Run(correlation()).findings(finding(0), finding(30), finding(60.1)) == []
+
+
+#   arrives  20, 0, then 10            order of arrival does not matter
+def test_late_findings_are_put_in_their_place() -> None:
+    (row,) = Run(correlation()).findings(finding(20), finding(0), finding(10))
+    assert row["window_start"] == NOON and row["event_time"] == NOON + timedelta(seconds=20)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 50), min_size=3, max_size=12, unique=True), st.randoms())
+def test_any_order_of_arrival_fires_once_with_at_least_the_threshold(
+    seconds: list[int], shuffle: random.Random
+) -> None:
+    rows = [finding(s) for s in seconds]
+    shuffle.shuffle(rows)
+    fired = Run(correlation()).findings(*rows)
+    assert len(fired) == 1 and fired[0]["evidence_total"] >= 3
+
+
+def test_the_same_finding_counts_once() -> None:
+    run = Run(correlation())
+    assert run.findings(*[finding(0)] * 5, finding(10), finding(10)) == []
+    assert len(run.findings(finding(20))) == 1
+
+
+#   0 10 20 | quiet until 80 | 81 82 83
+def test_a_group_is_quiet_for_a_timespan_after_it_fired() -> None:
+    run = Run(correlation())
+    assert len(run.findings(*[finding(s) for s in (0, 10, 20, 30, 40, 50, 60, 70, 80)])) == 1
+    assert len(run.findings(finding(81))) == 1
+
+
+def test_what_counted_in_one_window_does_not_count_in_the_next() -> None:
+    run = Run(correlation(timespan_seconds=100))
+    assert len(run.findings(finding(0), finding(80), finding(100))) == 1
+    assert run.findings(finding(201), finding(202)) == []
+    assert len(run.findings(finding(203))) == 1
+
+
+def test_gt_needs_one_more() -> None:
+    run = Run(correlation(op="gt"))
+    assert run.findings(finding(0), finding(1), finding(2)) == []
+    assert len(run.findings(finding(3))) == 1
+
+
+def test_devices_are_counted_apart_and_followed_over_addresses() -> None:
+    run = Run(correlation())
+    others = [finding(s, holder=leased("bb")) for s in (1, 2)]
+    moved = finding(3, ip="10.0.0.9", holder=leased("aa", ip="10.0.0.9"))
+    assert run.findings(finding(0), *others, finding(2.5)) == []
+    (row,) = run.findings(moved)
+    assert row["holder"]["mac"] == "aa" and row["ip"] == "10.0.0.9"
+
+
+def test_an_address_without_a_lease_is_its_own_group_in_each_scope() -> None:
+    run = Run(correlation())
+    none = {"status": "none"}
+    rows = [finding(s, holder=none, scope="a") for s in (0, 1)]
+    rows += [finding(s, holder=none, scope="b") for s in (2, 3)]
+    assert run.findings(*rows) == []
+    assert len(run.findings(finding(4, holder=none, scope="a"))) == 1
+
+
+def test_grouping_by_fields_columns_and_aliases() -> None:
+    by_user = correlation(group_by=("user.name",))
+    rows = [finding(s, user_name="bob") for s in (0, 1)] + [finding(2, fields={"user.name": "bob"})]
+    assert len(Run(by_user).findings(*rows)) == 1
+    assert Run(by_user).findings(*[finding(s) for s in (0, 1, 2)]) == []
+
+    aliased = correlation(
+        rules=("r", "q"),
+        group_by=("who",),
+        aliases={"who": {"r": "user.name", "q": "actor.user.name"}},
+    )
+    rows = [
+        finding(0, fields={"user.name": "bob"}),
+        finding(1, "q", fields={"actor.user.name": "bob"}),
+        finding(2, "q", fields={"actor.user.name": "eve"}),
+        finding(3, "q", fields={"actor.user.name": "bob"}),
+    ]
+    (row,) = Run(aliased).findings(*rows)
+    assert row["fields"]["who"] == "bob"
+
+
+def test_values_are_counted_not_findings() -> None:
+    run = Run(correlation(type="value_count", field="dst_endpoint.ip"))
+    same = [finding(s, dst_ip="10.0.1.1") for s in range(10)]
+    assert run.findings(*same, finding(11, dst_ip="10.0.1.2"), finding(12)) == []
+    (row,) = run.findings(finding(13, dst_ip="10.0.1.3"))
+    assert "3 values" in row["snippet"]
+
+
+def test_temporal_needs_all_rules_in_any_order() -> None:
+    run = Run(correlation(type="temporal", rules=("r", "q"), count=2))
+    assert run.findings(finding(0, "q"), finding(1, "q")) == []
+    (row,) = run.findings(finding(2, "r"))
+    assert [e["event_uid"] for e in row["evidence"]] == ["q@1", "r@2"]
+
+
+def test_temporal_ordered_needs_their_order_in_event_time() -> None:
+    ordered = correlation(type="temporal_ordered", rules=("a", "b", "c"), count=3)
+    assert Run(ordered).findings(finding(0, "b"), finding(1, "a"), finding(2, "c")) == []
+    (row,) = Run(ordered).findings(finding(2, "c"), finding(0, "a"), finding(1, "b"))
+    assert [e["event_uid"] for e in row["evidence"]] == ["a@0", "b@1", "c@2"]
+    assert len(Run(ordered).findings(*[finding(5, r) for r in "abc"])) == 1
+
+
+def test_evidence_holds_ten_at_most_and_says_how_many_there_were() -> None:
+    (row,) = Run(correlation(count=25)).findings(*[finding(s) for s in range(25)])
+    assert len(row["evidence"]) == 10 and row["evidence_total"] == 25
+
+
+def test_a_corrected_finding_moves_to_its_device_and_completes_the_window_there() -> None:
+    run = Run(correlation())
+    rows = [finding(0), finding(10), finding(20, holder=leased("bb"))]
+    assert run.findings(*rows) == []
+    assert run.findings(finding(20, rev=1, holder=leased("aa"))) == [], "no newer, no change"
+    (row,) = run.findings(finding(20, rev=2, holder=leased("aa")))
+    assert row["holder"]["mac"] == "aa"
+    assert run.findings(finding(21, holder=leased("bb")), finding(22, holder=leased("bb"))) == []
+
+
+def test_what_fired_is_corrected_with_its_newest_finding() -> None:
+    run = Run(correlation())
+    (fired,) = run.findings(finding(0), finding(10), finding(20))
+    corrections = [finding(s, rev=5, holder=leased("bb", known_at=NOON)) for s in (0, 10, 20)]
+    (out,) = run(*corrections)
+    assert out["out"] == "attribution"
+    row = out["row"]
+    assert row["finding_id"] == fired["finding_id"] and row["rev"] == 5
+    assert row["holder"]["mac"] == "bb" and row["via"] == "correction"
+    told = msgspec.json.decode(row["finding"])
+    assert told["rule_id"] == "c" and told["event_uid"] == fired["event_uid"]
+    assert run(*corrections) == [], "the same once more says nothing"
+
+
+def test_the_correction_reaches_what_fired_even_after_its_findings_are_forgotten() -> None:
+    run = Run(correlation())
+    run(finding(0), finding(10), finding(20))
+    forget_findings(run.state, micros(NOON) + LATENESS + 90_000_000)
+    assert not any(group.entries for group in run.state.groups.values())
+    (out,) = run(finding(20, rev=9, holder=leased("bb")))
+    assert out["out"] == "attribution"
+
+
+def test_what_nothing_can_concern_any_more_is_forgotten() -> None:
+    run = Run(correlation())
+    run(finding(0), finding(10), finding(20))
+    forget_findings(run.state, micros(NOON) + 100_000_000)
+    assert run.state.groups
+    forget_findings(run.state, micros(NOON) + 10 * 3600 * 1_000_000)
+    assert not run.state.groups
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 200), st.sampled_from("rq"), st.sampled_from(["aa", "bb"])),
+        max_size=30,
+    )
+)
+def test_counting_agrees_with_a_plain_scan_on_the_first_firing(
+    drawn: list[tuple[int, str, str]],
+) -> None:
+    """In order, the first firing of a device is at the first instant a plain scan finds."""
+    timeline = sorted(drawn)
+    rows = [
+        finding(second, rule, holder=leased(mac), uid=f"e{n}")
+        for n, (second, rule, mac) in enumerate(timeline)
+    ]
+    fired = Run(correlation(rules=("r", "q"))).findings(*rows)
+    for mac in ("aa", "bb"):
+        seconds = [second for second, _, of in timeline if of == mac]
+        full = [s for n, s in enumerate(seconds) if n >= 2 and s - seconds[n - 2] <= 60]
+        times = [row["event_time"] for row in fired if row["holder"]["mac"] == mac]
+        assert bool(times) is bool(full)
+        if full:
+            assert times[0] == NOON + timedelta(seconds=full[0])

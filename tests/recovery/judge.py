@@ -1,0 +1,146 @@
+"""An independent judge: DuckDB over the files and a plain consumer, nothing of ours.
+
+It knows the layout of the tables and the alert contract, and what was put into Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import duckdb_extension_delta
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+Place = tuple[str, int, int]
+
+
+def open_lake() -> duckdb.DuckDBPyConnection:
+    """DuckDB with its Delta extension, from the wheel."""
+    folder = Path(duckdb_extension_delta.__file__).parent / "extensions"
+    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    connection.execute(f"LOAD '{next(folder.glob('*/delta.duckdb_extension'))}'")
+    return connection
+
+
+def topic(bootstrap: str, name: str) -> list[dict[str, Any]]:
+    """All messages of a topic as a `read_committed` consumer gets them, in partition order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "judge",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    partitions = set(consumer.list_topics(name, timeout=20).topics[name].partitions)
+    consumer.assign([TopicPartition(name, p, OFFSET_BEGINNING) for p in partitions])
+    found = []
+    while partitions:
+        message = consumer.poll(30)
+        assert message is not None, "the topic could not be read to its end"
+        if message.error() is not None:
+            assert message.error().code() == KafkaError._PARTITION_EOF
+            partitions.discard(message.partition())
+        else:
+            body = json.loads(message.value())
+            assert message.key().decode() == body["alert_id"]
+            found.append(body)
+    consumer.close()
+    return found
+
+
+def lost_or_doubled_records(lake: Path, accepted: dict[Place, bytes]) -> list[str]:
+    """I1: each accepted message lies in bronze once, bytes unchanged."""
+    rows = open_lake().execute(
+        f"""SELECT topic, "partition", "offset", raw FROM delta_scan('{lake}/bronze/record')"""
+    )
+    seen: Counter[Place] = Counter()
+    wrong = []
+    for name, partition, offset, raw in rows.fetchall():
+        place = (name, partition, offset)
+        seen[place] += 1
+        if place not in accepted:
+            wrong.append(f"{place} was never sent")
+        elif bytes(raw) != accepted[place]:
+            wrong.append(f"{place} has other bytes")
+    wrong += [f"{place} is missing" for place in accepted if place not in seen]
+    wrong += [f"{place} is there {count} times" for place, count in seen.items() if count > 1]
+    return wrong
+
+
+def nameless_records(lake: Path) -> list[str]:
+    """I2: each bronze record is named by a row of silver, and no event is there twice."""
+    connection = open_lake()
+    nameless = connection.execute(
+        f"""SELECT record_id FROM delta_scan('{lake}/bronze/record') WHERE record_id NOT IN
+            (SELECT unnest(record_ids) FROM delta_scan('{lake}/silver/event'))"""
+    ).fetchall()
+    doubled = connection.execute(
+        f"""SELECT event_uid, count(*) FROM delta_scan('{lake}/silver/event')
+            WHERE source <> '_heartbeat' GROUP BY 1 HAVING count(*) > 1"""
+    ).fetchall()
+    return [f"{name} has no row" for (name,) in nameless] + [
+        f"{uid} is there {count} times" for uid, count in doubled
+    ]
+
+
+def doubled_findings(lake: Path) -> list[str]:
+    """Each finding is there once."""
+    rows = open_lake().execute(
+        f"""SELECT finding_id, count(*) FROM delta_scan('{lake}/gold/finding')
+            WHERE rule_id <> '_heartbeat' GROUP BY 1 HAVING count(*) > 1"""
+    )
+    return [f"finding {name} is there {count} times" for name, count in rows.fetchall()]
+
+
+def unattributed_findings(lake: Path) -> list[str]:
+    """Each finding about an event has a row in gold.attribution."""
+    rows = open_lake().execute(
+        f"""SELECT finding_id FROM delta_scan('{lake}/gold/finding')
+            WHERE rule_id <> '_heartbeat' AND kind = 'event' AND finding_id NOT IN
+            (SELECT finding_id FROM delta_scan('{lake}/gold/attribution'))"""
+    )
+    return [name for (name,) in rows.fetchall()]
+
+
+def wrong_on_topic(lake: Path, messages: list[dict[str, Any]]) -> list[str]:
+    """I3: each revision of gold.alert is on the topic once, in order for an alert."""
+    table = {
+        (alert, revision): json.loads(body)
+        for alert, revision, body in open_lake()
+        .execute(f"SELECT alert_id, revision, body FROM delta_scan('{lake}/gold/alert')")
+        .fetchall()
+    }
+    wrong = []
+    newest: dict[str, int] = {}
+    for body in messages:
+        key = (body["alert_id"], body["revision"])
+        if body["revision"] != newest.get(body["alert_id"], 0) + 1:
+            wrong.append(f"{key} came after revision {newest.get(body['alert_id'], 0)}")
+        newest[body["alert_id"]] = body["revision"]
+        expected = table.pop(key, None)
+        if expected is None:
+            wrong.append(f"{key} is not in the table, or came twice")
+        elif {k: v for k, v in body.items() if k != "published_at"} != expected:
+            wrong.append(f"{key} differs from the table")
+    return wrong + [f"{key} never came" for key in table]
+
+
+def final_alerts(messages: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """What each alert came to: rule, entity, how it was attributed, how many findings."""
+    newest: dict[str, dict[str, Any]] = {}
+    for body in messages:
+        newest[body["alert_id"]] = body
+    return {
+        name: (
+            body["rule"]["name"],
+            body["entity"]["value"],
+            body["attribution"]["status"],
+            body["count"],
+        )
+        for name, body in newest.items()
+    }
