@@ -6,6 +6,7 @@ from pathlib import Path
 
 from alerts.compile import Compiled, compile_rules
 from alerts.pack import PackStore
+from infra.errors import Fatal
 from infra.settings import Settings
 
 BUNDLED = Path(__file__).with_name("rules")
@@ -22,11 +23,20 @@ def rule_folders(settings: Settings) -> tuple[Path, ...]:
 
 
 def recompile(settings: Settings) -> Compiled:
-    """Compile the rules as they are now and put the pack in force at the next micro-batch."""
+    """Compile the rules as they are now and put the pack in force at the next micro-batch.
+
+    Raises `Fatal`, and leaves the pack in force alone, when no rule at all can be read.
+    """
     store = PackStore(store_folder(settings))
     compiled = compile_rules(
         rule_folders(settings), disabled=store.disabled(), levels=settings.alerts.levels
     )
+    if not compiled.sources:
+        folders = ", ".join(str(folder) for folder in rule_folders(settings))
+        raise Fatal(
+            f"no rule could be read in {folders or 'any folder'}; the rules in force stay: "
+            + "; ".join(f"{refused.rule}: {refused.reason}" for refused in compiled.refused[:3])
+        )
     store.set_current(store.put(compiled.pack))
     return compiled
 

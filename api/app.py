@@ -9,7 +9,6 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
-from starlette.exceptions import HTTPException
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -110,24 +109,36 @@ class _BoundedBody:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        size = 0
-
-        async def bounded() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size > MAX_BODY:
-                raise _too_large()
-            return message
-
-        if scope["type"] == "http":
-            told = dict(scope["headers"]).get(b"content-length", b"0")
-            if told.isdigit() and int(told) > MAX_BODY:
-                said = problems.problem(Request(scope), 413, _too_large().detail)
-                await said(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        told = dict(scope["headers"]).get(b"content-length", b"0")
+        body = _Counted(receive, send)
+        if not (told.isdigit() and int(told) > MAX_BODY):
+            await self._app(scope, body.receive, body.send)
+            if body.size <= MAX_BODY:
                 return
-        await self._app(scope, bounded, send)
+        detail = f"the request has more than {MAX_BODY} bytes"
+        await problems.problem(Request(scope), 413, detail)(scope, receive, send)
 
 
-def _too_large() -> HTTPException:
-    return HTTPException(413, f"the request has more than {MAX_BODY} bytes")
+class _Counted:
+    """A body that ends where it becomes too large; what the app then answers is not sent."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self.size = 0
+        self._receive = receive
+        self._send = send
+
+    async def receive(self) -> Message:
+        if self.size > MAX_BODY:
+            return {"type": "http.disconnect"}
+        message = await self._receive()
+        self.size += len(message.get("body", b""))
+        if self.size > MAX_BODY:
+            return {"type": "http.request", "body": b"", "more_body": False}
+        return message
+
+    async def send(self, message: Message) -> None:
+        if self.size <= MAX_BODY:
+            await self._send(message)

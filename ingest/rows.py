@@ -75,7 +75,7 @@ def _row(event: Event, record: Record, at: int, settings: ParseSettings) -> dict
     event["source"] = record.source
     event["mode"] = record.mode
     event["received_at"] = record.received_at
-    event["scope"] = settings.scope(host, record.source)
+    event["scope"] = settings.scope(host or _sender(record), record.source)
     event["host_name"] = host
     if source:
         event["src_ip"] = source.get("ip")
@@ -85,6 +85,11 @@ def _row(event: Event, record: Record, at: int, settings: ParseSettings) -> dict
     if get("user_name") is None:
         event["user_name"] = _user_name(event)
     return event
+
+
+def _sender(record: Record) -> str | None:
+    sender = record.headers.get("host")
+    return sender.decode("utf-8", "replace") if sender else None
 
 
 def _user_name(event: Event) -> str | None:

@@ -10,7 +10,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
@@ -367,19 +367,28 @@ def _one_of(entry: object, at: int, context: Context) -> Event:
 
 
 def _restamp_file(raw: bytes, value: dict[str, Any], when: datetime) -> bytes:
-    old = [one.get("eventTime") for one in value["Records"] if type(one) is dict]
+    entries = value["Records"] if type(value["Records"]) is list else []
+    old = [one.get("eventTime") for one in entries if type(one) is dict]
     times = [of_iso(one, UTC) if type(one) is str else None for one in old]
     known = [one[0] for one in times if one]
     spans = list(re.finditer(rb'"eventTime"\s*:\s*"([^"\\]*)"', raw))
-    if not known or len(spans) != len(old) or [m[1].decode() for m in spans] != old:
+    if not known or [m[1].decode() for m in spans] != old:
         raise Unreadable("the 'eventTime' of the records cannot be replaced one by one")
     by = when - min(known)
     parts, end = [], 0
     for match, one in zip(spans, times, strict=True):
-        new = like_iso(match[1].decode(), one[0] + by, UTC) if one else None
-        parts += [raw[end : match.start(1)], new.encode() if new else match[1]]
+        parts += [raw[end : match.start(1)], _moved(match[1], one and one[0], by)]
         end = match.end(1)
     return b"".join([*parts, raw[end:]])
+
+
+def _moved(written: bytes, time: datetime | None, by: timedelta) -> bytes:
+    """The time moved; one that cannot be read, or would leave the calendar, as it was."""
+    try:
+        new = like_iso(written.decode(), time + by, UTC) if time else None
+    except OverflowError:
+        new = None
+    return new.encode() if new else written
 
 
 SOURCES = (CloudTrail(),)

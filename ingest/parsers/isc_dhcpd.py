@@ -29,17 +29,23 @@ PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
 
 _CLIENT = r"(?P<client>\S+)(?: \((?P<hostname>.*)\))?"
 _VIA = r" via (?P<via>[^\s:]+(?::[^\s:]+)*)"
+# Infoblox' dhcpd says more at the end of a grant.
+_LEASE = (
+    r"(?: relay (?P<relay>\S+))?(?: lease-duration (?P<lease>\d{1,10})"
+    r"(?: offered-duration (?P<offered>\d{1,10}))?(?: \((?P<state>[A-Z]+)\))?"
+    r"(?: uid (?P<uid>\S+))?)?"
+)
 _DETAIL = r"(?:: (?P<detail>.*))?"
 _IP = r"(?P<ip>[0-9.]+)"
 PATTERNS = (
     ("DHCPDISCOVER", DISCOVER, re.compile(rf"from {_CLIENT}{_VIA}{_DETAIL}")),
-    ("DHCPOFFER", OFFER, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}")),
+    ("DHCPOFFER", OFFER, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}{_LEASE}")),
     (
         "DHCPREQUEST",
         REQUEST,
         re.compile(rf"for {_IP}(?: \((?P<server>[0-9.]+)\))? from {_CLIENT}{_VIA}{_DETAIL}"),
     ),
-    ("DHCPACK", ACK, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}")),
+    ("DHCPACK", ACK, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}{_LEASE}")),
     # The answer to an INFORM: the client has its address from elsewhere, nothing is leased.
     ("DHCPACK", OTHER, re.compile(rf"to {_IP} \((?P<client>[^\s()]+)\){_VIA}")),
     ("DHCPNAK", NAK, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}")),
@@ -65,7 +71,8 @@ def read(line: Line, context: Context) -> Event | None:
 
 def _event(activity: int, part: dict[str, str | None], line: Line, context: Context) -> Event:
     via = part["via"] or ""
-    relay = address(via)
+    relay = address(via) or address(part.get("relay") or "")
+    lease, state = part.get("lease"), part.get("state")
     client = part.get("client")
     by_uid = client is not None and ":" not in client
     detail = part.get("detail")
@@ -85,10 +92,15 @@ def _event(activity: int, part: dict[str, str | None], line: Line, context: Cont
         refused=refused if activity != DECLINE else None,
         message=line.text,
         relay_ip=relay,
+        lease_seconds=int(lease) if lease else None,
+        is_renewal=state == "RENEW" if lease else None,
         rest=line.rest
         | kept(
             pid=line.pid,
-            interface=None if relay else via,
+            interface=None if address(via) else via,
+            offered_duration=part.get("offered"),
+            client_id=part.get("uid"),
+            state=state,
             detail=detail if activity == DECLINE else None,
         ),
         fields={"log_provider": line.program},

@@ -35,7 +35,12 @@ CLIENT = re.compile(
     re.ASCII,
 )
 ADDRESS = re.compile(r"\b(?:lease|address|addr|for) (\d+\.\d+\.\d+\.\d+)\b", re.ASCII)
-LEASED = re.compile(r"has been (?:allocated|reused|renewed) for (\d{1,10}) second", re.ASCII)
+LEASED = re.compile(
+    r"has been (?:allocated|reused|renewed) for (\d{1,10}|infinity) second", re.ASCII
+)
+
+INFINITE = 2**32 - 1
+"""Seconds of a lease without end (RFC 2131, section 3.3)."""
 
 ACTIVITY: Mapping[str, int] = MappingProxyType(
     {
@@ -96,13 +101,17 @@ def read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: Co
         ip=found[1] if found else None,
         mac=client["mac"] or None,
         host=host,
-        lease_seconds=int(leased[1]) if leased else None,
+        lease_seconds=_seconds(leased[1]) if leased else None,
         refused=text if code in REFUSED else None,
         transaction_uid=client["tid"],
         message=text,
         rest=rest | kept(cid=client["cid"]),
         fields={"event_code": code},
     )
+
+
+def _seconds(written: str) -> int:
+    return INFINITE if written == "infinity" else int(written)
 
 
 def _base(

@@ -1,7 +1,8 @@
 """OpenSSH's sshd, as it writes to syslog.
 
 User names come from whoever knocks and may hold anything, such as
-`a from 6.6.6.6`. So a pattern finds the address from the very end of the line.
+`a from 6.6.6.6`. So a pattern finds the address from the very end of the line,
+and what may follow it is bounded, or a long name could cost quadratic time.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ PATTERNS = (
         re.compile(
             r"(?P<detail>Disconnected from|Connection (?:closed|reset) by) "
             rf"(?:(?P<invalid>invalid)|authenticating) user (?P<user>.*) {_PEER}"
-            r"(?:: .*)? \[preauth\]"
+            r"(?:: .{1,200})? \[preauth\]"
         ),
     ),
     (

@@ -75,6 +75,15 @@ def test_a_host_name_cannot_forge_the_rest_of_the_line() -> None:
     assert row["relay_ip"] == "10.9.0.1"
 
 
+def test_an_infoblox_grant_says_how_long_it_lasts() -> None:
+    row = dhcpd(
+        f"DHCPACK on 10.7.0.1 to {MAC} (lt-1) via eth1 relay 10.9.0.1 lease-duration 600 "
+        f"(RENEW) uid 01:{MAC}"
+    )
+    assert client(row) == (5, "10.7.0.1", MAC, "lt-1")
+    assert (row["lease_dur"], row["is_renewal"], row["relay_ip"]) == (600, True, "10.9.0.1")
+
+
 def test_the_length_of_a_lease_comes_from_the_settings_where_the_log_has_none() -> None:
     ack = f"DHCPACK on 10.7.0.1 to {MAC} via br0"
     known = ParseSettings(leases={"isc_dhcpd": 45})
@@ -130,6 +139,13 @@ def test_kea_through_syslog_says_the_same_as_its_own_log() -> None:
     ("text", "activity", "ip", "status", "lease"),
     [
         ("DHCP4_LEASE_REUSE [{c}: lease 10.7.0.1 has been reused for 30 seconds", 5, 1, 1, 30),
+        (
+            "DHCP4_LEASE_ALLOC [{c}: lease 10.7.0.1 has been allocated for infinity seconds",
+            5,
+            1,
+            1,
+            2**32 - 1,
+        ),
         ("DHCP4_LEASE_OFFER [{c}: lease 10.7.0.1 will be offered", 2, 1, 1, None),
         ("DHCP4_RELEASE_EXPIRED [{c}: address 10.7.0.1 expired on release", 7, 1, 1, None),
         (

@@ -134,6 +134,8 @@ def test_a_line_of_five_megabytes_is_read(source: str, raw: bytes) -> None:
 def test_lines_made_to_make_a_pattern_search_for_long_do_not() -> None:
     long = b"Failed password for " + b" from 1.1.1.1 port 1 ssh2" * 100_000 + b"!"
     assert good("sshd", SSHD + long)["class_uid"] == 0
+    long = b"Connection closed by invalid user " + b" 1.1.1.1 port 1: " * 100_000 + b"!"
+    assert good("sshd", SSHD + long)["class_uid"] == 0
     data = b'[x a="' * 300_000
     assert "no syslog header" in reason("sshd", SSHD[:-2] + data + b" x")
 

@@ -89,6 +89,7 @@ def test_the_earliest_record_of_a_file_gets_the_time_the_others_follow() -> None
         ("zeek:conn", b"{"),
         ("windows_dhcp", b"ID,Date,Time,Description"),
         ("aws_cloudtrail", b'{"Records":[{"eventName":"x"}]}'),
+        ("aws_cloudtrail", b'{"Records":5}'),
         ("kea_dhcp4", b""),
     ],
 )

@@ -95,6 +95,9 @@ def test_the_scope_comes_from_the_host_else_it_is_the_first_without_hosts() -> N
     assert settings.scope(None, "kea_dhcp4") == "branch"
     assert settings.scope("vm", "dnsmasq") == "main"
     assert ParseSettings().scope("vm", "dnsmasq") is None
+    trail = '{"eventName":"GetX","eventSource":"x"}'
+    row = good("aws_cloudtrail", trail, settings=settings, headers={"host": b"gw"})
+    assert row["scope"] == "branch"
     row = good("dnsmasq", "Mar  2 09:00:00 gw dnsmasq-dhcp[1]: x", settings=settings)
     assert row["scope"] == "branch"
 
