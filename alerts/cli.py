@@ -1,4 +1,4 @@
-"""The commands of alerts: `headgate rules`."""
+"""The commands of alerts: `headgate rules` and `headgate alerts`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import getpass
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from alerts.check import check
@@ -18,6 +19,8 @@ from infra.errors import HeadgateError, Usage
 from infra.settings import Settings, load
 
 FORMATS = ("table", "json", "ndjson", "csv")
+LEVELS = ("informational", "low", "medium", "high", "critical")
+SPANS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 def build(subparsers: Any) -> None:
@@ -42,6 +45,111 @@ def build(subparsers: Any) -> None:
     disabled.add_argument("rule", metavar="RULE", help="id or name")
     disabled.add_argument("--reason", default="", help="why, for those who wonder later")
     disabled.set_defaults(run=disable_rule)
+    _build_alerts(subparsers)
+
+
+def _build_alerts(subparsers: Any) -> None:
+    alerts = subparsers.add_parser("alerts", help="read alerts from the topic or the table")
+    verbs = alerts.add_subparsers(dest="verb", required=True)
+
+    tailed = verbs.add_parser("tail", help="alerts as they come on the topic, until Ctrl-C")
+    tailed.add_argument(
+        "--from", dest="begin", choices=("beginning", "now"), default="now", help="where to begin"
+    )
+    tailed.add_argument("--output", choices=("line", "json"), default="line")
+    tailed.set_defaults(run=tail_alerts)
+
+    listed = verbs.add_parser("list", help="alerts in their newest revision, newest event first")
+    listed.add_argument("--level", action="append", choices=LEVELS, help="one, or several times")
+    listed.add_argument("--since", help="newest event since: 2026-11-20T00:00:00Z, or 90m, 24h, 7d")
+    listed.add_argument("--entity", help="MAC address, address, host or user it is about")
+    listed.add_argument("--limit", type=int, default=50, help="most alerts (default: 50)")
+    listed.add_argument("--output", choices=FORMATS, default="table")
+    listed.set_defaults(run=list_alerts)
+
+    shown = verbs.add_parser("show", help="one alert whole, and all its revisions")
+    shown.add_argument("id", metavar="ID", help="alert_id, or its first characters")
+    shown.add_argument("--output", choices=("text", "json"), default="text")
+    shown.set_defaults(run=show_alert)
+
+    closed = verbs.add_parser("close", help="ask that an alert be closed")
+    closed.add_argument("id", metavar="ID", help="alert_id, or its first characters")
+    closed.add_argument("--verdict", help="what it was: true_positive, false_positive, benign, ...")
+    closed.add_argument("--comment", help="why, for those who read it later")
+    closed.set_defaults(run=close_alert)
+
+
+def tail_alerts(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate alerts tail`: one revision a line; Ctrl-C is its ordinary end."""
+    from alerts.read import tail
+    from infra.topic import Heard
+
+    def hear(heard: Heard) -> None:
+        print(json.dumps(heard.body) if args.output == "json" else heard.line(), flush=True)
+
+    try:
+        tail(settings, hear, args.begin)
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def list_alerts(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate alerts list`: what a limit leaves out is said on stderr."""
+    from alerts.read import Wanted, newest
+
+    if args.limit < 1:
+        raise Usage(f"--limit {args.limit}: must be at least 1")
+    since = since_when(args.since, datetime.now(UTC)) if args.since else None
+    wanted = Wanted(tuple(args.level or ()), since, args.entity, args.limit)
+    rows, more = newest(settings, wanted)
+    _print(rows, args.output)
+    if more:
+        print(f"the newest {len(rows)}; there are more (--limit)", file=sys.stderr)
+    return 0
+
+
+def show_alert(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate alerts show ID`."""
+    from alerts.read import detail
+
+    found = detail(settings, args.id)
+    if args.output == "json":
+        print(json.dumps({"alert": found.body, "revisions": found.revisions}, indent=2))
+        return 0
+    # JSON escapes what could steer a terminal.
+    print(json.dumps(found.body, indent=2))
+    print()
+    _print(found.revisions, "table")
+    return 0
+
+
+def close_alert(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate alerts close ID`: leaves a request that job `alert` makes a revision."""
+    from alerts.read import close
+
+    request = close(settings, args.id, args.verdict, args.comment)
+    print(
+        f"asked to close alert {request['alert_id']}; "
+        "the running driver takes it within seconds, else at its next start",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def since_when(text: str, now: datetime) -> datetime:
+    """An instant with its zone, or a span before `now` such as 90m, 24h or 7d; else `Usage`."""
+    try:
+        if text[-1:] in SPANS and text[:-1].isdecimal():
+            return now - timedelta(**{SPANS[text[-1]]: int(text[:-1])})
+        at = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise Usage(
+            f"--since {text}: write an instant such as 2026-11-20T00:00:00Z, or a span such as 24h"
+        ) from None
+    if at.tzinfo is None:
+        raise Usage(f"--since {text}: name the zone, such as {text}Z")
+    return at
 
 
 def list_rules(args: argparse.Namespace, settings: Settings) -> int:
@@ -146,7 +254,7 @@ def _print(rows: Sequence[Mapping[str, Any]], output: str) -> None:
     elif output == "csv":
         writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [])
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: _harmless(cell) for name, cell in row.items()} for row in rows)
     else:
         _print_table(rows)
 
@@ -155,13 +263,25 @@ def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
         return
     names = list(rows[0])
-    widths = {n: max(len(n), *(len(str(row[n])) for row in rows)) for n in names}
-    for row in [dict(zip(names, names, strict=True)), *rows]:
-        print("  ".join(str(row[name]).ljust(widths[name]) for name in names).rstrip())
+    lines = [{name: _cell(row[name]) for name in names} for row in rows]
+    widths = {n: max(len(n), *(len(line[n]) for line in lines)) for n in names}
+    for line in [dict(zip(names, names, strict=True)), *lines]:
+        print("  ".join(line[name].ljust(widths[name]) for name in names).rstrip())
+
+
+def _cell(value: Any) -> str:
+    """Control characters written out: what a log says must not steer the terminal."""
+    text = "" if value is None else str(value)
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _harmless(value: Any) -> Any:
+    """A spreadsheet runs a cell that begins like a formula; a quote in front stops it."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `rules ...` by itself, with the settings of this folder."""
+    """Run `rules ...` or `alerts ...` by itself, with the settings of this folder."""
     parser = argparse.ArgumentParser(prog="headgate")
     build(parser.add_subparsers(dest="command", required=True))
     args = parser.parse_args(argv)

@@ -23,6 +23,7 @@ from infra.lake import Lake
 from infra.settings import Settings
 from infra.spark import session
 from infra.spool import Folder
+from infra.tables import table
 
 JOBS = {
     "ingest": "alerts.jobs:ingest_and_detect",
@@ -82,7 +83,8 @@ class Driver:
         self.tell(f"tables: ready in {self.settings.lake_root}")
         # Ticks feed only a job that will read them: with `once` there is no next batch to move.
         ticker = Ticker(self.settings.kafka).start() if not self.once else None
-        folder = Folder(lake, {"ledger": LEDGER, "audit": AUDIT}).start()
+        spooled = {"ledger": LEDGER, "audit": AUDIT, "alert_action": table("gold.alert_action")}
+        folder = Folder(lake, spooled).start()
         watched = [Watched(name) for name in self.names]
         try:
             return self._through(lake, watched) if self.once else self._watch(lake, watched)

@@ -70,6 +70,8 @@ def _conf(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.stopTimeout": "30s",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.metricsEnabled": "false",
+        # Named parameters beside Delta's parser fail without it (UNBOUND_SQL_PARAMETER).
+        "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     }
     return conf | settings.spark.conf
 

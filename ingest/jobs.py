@@ -84,6 +84,9 @@ def messages(spark: SparkSession, settings: Settings) -> DataFrame:
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", settings.jobs.max_offsets_per_batch)
         .option("kafka.max.partition.fetch.bytes", kafka.max_message_bytes)
+        # A consumer that has read to the end asks ahead and must hear back before it may read the
+        # next range: at the default of 500 ms that is most of a small batch's time.
+        .option("kafka.fetch.max.wait.ms", "10")
         .load()
     )
 
