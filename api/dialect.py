@@ -65,6 +65,13 @@ ANONYMOUS = frozenset({"now", "isnull", "isnotnull"})
 """Functions that the parser has no class for."""
 
 _ALLOWED = STRUCTURE | frozenset(FUNCTIONS.values()) | {exp.Anonymous}
+_NO_COLUMNS = frozenset(
+    {
+        "current_catalog", "current_date", "current_role", "current_schema", "current_time",
+        "current_user", "localtime", "localtimestamp", "session_user",
+    }
+)  # fmt: skip
+"""Names that DuckDB takes for functions where no column has them, even in quotes."""
 _PARAMETER = re.compile(r"[A-Za-z_]\w{0,63}")
 
 Scalar = str | int | float | bool | None
@@ -114,6 +121,8 @@ def _allowed(node: exp.Expr) -> None:
         if isinstance(node, exp.Func):
             raise _no_function(node.sql_name())
         raise Usage(f"{_words(node)} is not allowed in a statement")
+    if isinstance(node, exp.Column) and not node.table and node.name.lower() in _NO_COLUMNS:
+        raise Usage(f"there is no column {node.name}")
     if isinstance(node, exp.With) and node.args.get("recursive"):
         raise Usage("WITH RECURSIVE is not allowed in a statement")
     if isinstance(node, exp.Lateral) and (

@@ -36,13 +36,13 @@ def to_duckdb(tree: exp.Query, max_rows: int) -> str:
         if written is not node:
             node.replace(written)
     try:
-        return str(
-            tree.sql(
-                "duckdb",
-                comments=False,
-                unsupported_level=ErrorLevel.RAISE,
-                normalize_functions=False,
-            )
+        # Every name in quotes, so that none can be one of DuckDB's words.
+        return tree.sql(
+            "duckdb",
+            comments=False,
+            identify=True,
+            unsupported_level=ErrorLevel.RAISE,
+            normalize_functions=False,
         )
     except UnsupportedError as error:
         raise Usage(f"this cannot be answered here: {error}") from None

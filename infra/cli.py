@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tables": ("infra.operate", "the tables, and what their columns mean"),
     "replay": ("ingest.cli", "send log files to Kafka as if they happened now"),
     "parse": ("ingest.cli", "turn raw records into OCSF events, without Spark"),
+    "quality": ("ingest.cli", "check what ingest wrote against expectations"),
     "rules": ("alerts.cli", "list, test, switch rules on and off"),
     "alerts": ("alerts.cli", "read alerts from the topic or the table"),
     "lease": ("api.cli", "who held an address at an instant"),

@@ -20,8 +20,9 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
 }
-"""No extension but ours, and none by itself."""
+"""No extension but ours, none by itself, and no Python variable read as a table."""
 
 
 @dataclass(frozen=True)

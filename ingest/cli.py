@@ -1,4 +1,4 @@
-"""The commands of ingest: `headgate parse` and `headgate replay`."""
+"""The commands of ingest: `headgate parse`, `headgate replay` and `headgate quality`."""
 
 from __future__ import annotations
 
@@ -61,9 +61,11 @@ def parser_of(
 
 def build(subparsers: Any) -> None:
     """Register the commands of this folder with the command line's subparsers."""
+    from ingest.quality import build as build_quality
     from ingest.replay import build as build_replay
 
     build_replay(subparsers)
+    build_quality(subparsers)
     command = subparsers.add_parser(
         "parse", help="show what records become, one OCSF object a line"
     )

@@ -1,0 +1,109 @@
+"""One platform for the end-to-end tests: a broker, a driver with all jobs, a listener."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.children import Part
+from infra.duck import connect
+from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
+from infra.settings import Settings, load
+from infra.topic import Heard, Listener
+
+SOURCES = ("zeek:http", "zeek:dns", "aws_cloudtrail", "sshd", "isc_dhcpd", "nobody_knows_it")
+PACE = {
+    "HEADGATE_JOBS__WAIT_SECONDS": "5",
+    "HEADGATE_JOBS__WATERMARK_SECONDS": "2",
+    "HEADGATE_JOBS__REPAIR_TRIGGER_SECONDS": "10",
+}
+
+
+@dataclass
+class Plant:
+    """What the tests work on."""
+
+    settings: Settings
+    broker: Broker
+    driver: Part
+    heard: list[Heard] = field(default_factory=list)
+
+    def send(self, source: str, *lines: bytes) -> None:
+        """Put lines into a source's topic, acknowledged."""
+        client = producer(self.settings.kafka)
+        refused: list[object] = []
+        for line in lines:
+            client.produce(
+                topic_of(source, self.settings.kafka),
+                line,
+                on_delivery=lambda error, _: refused.append(error) if error else None,
+            )
+        assert client.flush(60) == 0
+        assert refused == []
+
+    def attack(self, address: str, uri: str = "/../../etc/passwd") -> None:
+        """One HTTP request that the path traversal rule alerts on."""
+        self.send("zeek:http", http(address, uri))
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a question to the lake."""
+        connection = connect(self.settings.lake_root)
+        try:
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
+    def until(self, true: Callable[[], Any], what: str, seconds: float = 120) -> Any:
+        """Wait until something holds; returns it."""
+        end = time.monotonic() + seconds
+        while not (found := true()):
+            assert self.driver.ended is None, self.driver.last_words(20)
+            assert time.monotonic() < end, f"{what}: not within {seconds:.0f} s"
+            time.sleep(0.3)
+        return found
+
+    def alerts_on(self, entity: str) -> list[Heard]:
+        """Revisions heard about an entity."""
+        return [one for one in list(self.heard) if one.body["entity"]["value"] == entity]
+
+
+def http(address: str, uri: str) -> bytes:
+    """A line of Zeek's http.log, as of now."""
+    record = {
+        "ts": datetime.now(UTC).timestamp(),
+        "uid": "C1",
+        "id.orig_h": address,
+        "id.orig_p": 40000,
+        "id.resp_h": "10.9.1.1",
+        "id.resp_p": 80,
+        "method": "GET",
+        "host": "web",
+        "uri": uri,
+        "status_code": 404,
+    }
+    return json.dumps(record).encode()
+
+
+@pytest.fixture(scope="package")
+def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
+    folder: Path = tmp_path_factory.mktemp("plant")
+    broker = Broker(folder / "kafka", free_port()).start()
+    settings = load(home=folder / "home", kafka={"bootstrap": broker.address})
+    ensure_topics(settings, SOURCES)
+    part = Part("driver", ("up",), settings, environment=PACE)
+    running = Plant(settings, broker, part)
+    try:
+        with Listener(settings, running.heard.append):
+            offsets = settings.checkpoint_root / "ingest" / "spark" / "offsets"
+            running.until(offsets.is_dir, "the driver comes up")
+            yield running
+    finally:
+        part.stop()
+        broker.stop()
