@@ -30,6 +30,7 @@ from confluent_kafka import (
 from alerts.tables import ALERT
 from infra.commits import commit, versions
 from infra.errors import Fatal, Retryable
+from infra.jobs import write_whole
 from infra.kafka import client_options, producer
 from infra.settings import Settings
 
@@ -100,6 +101,11 @@ class Publisher:
 
     def _pending(self) -> list[int]:
         there = versions(self._table)
+        if there and there[-1] < self._published:
+            raise Fatal(
+                f"gold.alert is at version {there[-1]}, but was published up to {self._published}: "
+                "an older lake was restored; restore the newest one"
+            )
         pending = [version for version in there if version > self._published]
         if pending and pending[0] != self._published + 1:
             raise Fatal(
@@ -159,12 +165,20 @@ class Publisher:
 
 
 def table_id(table: Path) -> str:
-    """Identity of a Delta table, so that a lake made anew is not taken for the old one."""
+    """Identity of a Delta table, so that a lake made anew is not taken for the old one.
+
+    Kept beside the data: log clean-up takes the commit that says it.
+    """
+    kept = table / "_identity"
+    if kept.exists():
+        return kept.read_text("utf-8").strip()
     first = table / "_delta_log" / f"{0:020d}.json"
     for line in first.read_text("utf-8").splitlines() if first.exists() else ():
         action = json.loads(line)
         if "metaData" in action:
-            return str(action["metaData"]["id"])
+            identity = str(action["metaData"]["id"])
+            write_whole(kept, identity)
+            return identity
     raise Fatal(f"{table}: version 0 of its log is gone; its identity cannot be told")
 
 

@@ -15,6 +15,7 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -207,15 +208,17 @@ def _stay(demo: Demo) -> NoReturn:
     url = f"http://{demo.settings.api.host}:{demo.settings.api.port}"
     home = f"--home {os.path.relpath(demo.settings.home)}"
     token = demo.settings.home / "api.token"
+    moment = datetime.now(UTC)
+    now, day = moment.isoformat(timespec="seconds"), f"{moment:%Y-%m-%d}"
     print(
         f"""
 Where to look next (Ctrl-C ends everything):
-  API         {url}/docs   token: {token.read_text().strip() if token.exists() else "-"}
+  API         {url}/api/v1/openapi.json   token: {token.read_text().strip() if token.exists() else "-"}
   alerts      curl -s -H "Authorization: Bearer $(cat {os.path.relpath(token)})" {url}/api/v1/alerts
-  who was it  .venv/bin/headgate {home} lease 10.20.30.102 --at now
+  who was it  .venv/bin/headgate {home} lease 10.20.30.117 --at {now}
   ask         .venv/bin/headgate {home} sql "SELECT source, count(*) FROM silver.events GROUP BY 1"
   completeness  .venv/bin/headgate {home} ledger
-  report      .venv/bin/headgate {home} report run daily
+  report      .venv/bin/headgate {home} report run daily --interval {day}
   notebook    notebooks/hunting.ipynb
 """,
         file=sys.stderr,

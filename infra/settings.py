@@ -42,7 +42,6 @@ class SourceSettings(_Section):
     lease_seconds: int = Field(
         86400, gt=0, description="lease length where the log does not say (dhcpd, dnsmasq, Windows)"
     )
-    lateness_seconds: int = Field(10, ge=0, description="how late this source's events usually are")
 
     @field_validator("tz")
     @classmethod
@@ -104,6 +103,9 @@ class SparkSettings(_Section):
     small: bool = Field(
         True, description="C1 compiler and serial GC: quick to start on a small machine"
     )
+    wheel: Path | None = Field(
+        None, description="wheel of headgate sent to executors; none: they have it installed"
+    )
     ui: bool = Field(False, description="serve Spark's own pages on loopback")
     conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
 
@@ -160,7 +162,7 @@ class ApiSettings(_Section):
     host: str = Field("127.0.0.1", description="address to listen on; loopback unless told")
     port: int = Field(8765, ge=0, le=65535, description="port; 0 picks a free one")
     token: SecretStr | None = Field(
-        None, description="bearer token; none: one is made and kept in <lake>/../api.token"
+        None, description="bearer token; none: one is made and kept in <home>/api.token"
     )
     statement_seconds: float = Field(30.0, gt=0, description="longest statement")
     statement_rows: int = Field(10_000, gt=0, description="most rows of a statement's answer")
@@ -227,7 +229,8 @@ class Settings(BaseSettings):
 
 
 def load(config: Path | None = None, /, **overrides: Any) -> Settings:
-    """Read the settings. `overrides` are nested dictionaries and win over the file.
+    """Read the settings. `overrides` are nested dictionaries: they win over the file, and the
+    environment wins over both.
 
     Raises `Usage` that names the file, the key and what is wrong with it.
     """

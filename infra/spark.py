@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -26,8 +27,6 @@ def session(settings: Settings, app: str = "headgate") -> SparkSession:
     Raises `Fatal` when Java or an archive is missing.
     """
     require_java()
-    import os
-
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app).master(settings.spark.master)
@@ -35,7 +34,19 @@ def session(settings: Settings, app: str = "headgate") -> SparkSession:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if settings.spark.wheel is not None:
+        _ship(spark, settings.spark.wheel, settings.home)
     return spark
+
+
+def _ship(spark: SparkSession, wheel: Path, home: Path) -> None:
+    """Send our code to the executors. Spark puts only .zip files on a worker's path."""
+    if not wheel.exists():
+        raise Fatal(f"spark.wheel = {wheel}: no such file; build it with 'python -m build --wheel'")
+    packed = home.absolute() / "spark" / f"{wheel.stem}.zip"
+    packed.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(wheel, packed)
+    spark.sparkContext.addPyFile(str(packed))
 
 
 def _conf(settings: Settings) -> dict[str, str]:
