@@ -103,13 +103,14 @@ def stepper(
             *attributions(rows, detected),
         ]
         state.update((bucket.encode(),))
-        yield pd.DataFrame(
-            {
-                "out": [output["out"] for output in outputs],
-                "payload": [encode(output["row"]) for output in outputs],
-            },
-            dtype=object,
-        )
+        if outputs:
+            yield pd.DataFrame(
+                {
+                    "out": [output["out"] for output in outputs],
+                    "payload": [encode(output["row"]) for output in outputs],
+                },
+                dtype=object,
+            )
 
     return step
 

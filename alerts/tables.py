@@ -66,7 +66,12 @@ ALERT = Table(
         Column("alert_id", S, "hash of tenant, rule and first event; never changes"),
         Column("revision", N, "1 for the first, then counting up"),
         Column("activity", S, "create, update or close"),
-        Column("reason", S, "why this revision: first, count, attribution, superseded, closed, ...", False),
+        Column(
+            "reason",
+            S,
+            "why this revision: first, count, attribution, superseded, closed, ...",
+            False,
+        ),
         Column("tenant", S, "whose platform"),
         Column("mode", S, "live or backfill"),
         Column("rule_id", S, "rule"),

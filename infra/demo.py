@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -198,8 +198,11 @@ def _settle(demo: Demo, sent: int) -> Tally:
         if now.moving != last:
             last, quiet_since = now.moving, time.monotonic()
         rested = time.monotonic() - quiet_since > QUIET_SECONDS
-        if (rested and now.through and not now.complaints) or time.monotonic() > limit:
+        if rested and now.through and not now.complaints:
             return now
+        if time.monotonic() > limit:
+            slow = f"not all was through {SETTLE_SECONDS:.0f} s after the last message was sent"
+            return replace(now, complaints=(*now.complaints, slow))
         time.sleep(1.0)
 
 
@@ -213,7 +216,8 @@ def _stay(demo: Demo) -> NoReturn:
     print(
         f"""
 Where to look next (Ctrl-C ends everything):
-  API         {url}/api/v1/openapi.json   token: {token.read_text().strip() if token.exists() else "-"}
+  API         {url}/api/v1/openapi.json
+  token       {token.read_text("utf-8").strip() if token.exists() else "none yet"}
   alerts      curl -s -H "Authorization: Bearer $(cat {os.path.relpath(token)})" {url}/api/v1/alerts
   who was it  .venv/bin/headgate {home} lease 10.20.30.117 --at {now}
   ask         .venv/bin/headgate {home} sql "SELECT source, count(*) FROM silver.events GROUP BY 1"

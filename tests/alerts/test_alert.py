@@ -181,7 +181,8 @@ def test_the_first_finding_makes_an_alert_with_the_lease_that_proves_it() -> Non
     assert told["attribution"]["session_id"] == "s-aa"
     assert told["attribution"]["lease_start"] == "2025-03-01T11:00:00.000000Z"
     assert told["attack"][0]["technique"] == {"uid": "T1110"}
-    assert told["class_uid"] == 2004 and told["severity_id"] == 4
+    assert told["class_uid"] == 2004
+    assert told["severity_id"] == 4
     assert told["detected_at"] == "2025-03-01T12:01:40.000000Z"
     assert told["evidence"][0]["event_uid"] == "e0"
     assert "10.0.0.5 was leased to aa" in told["summary"]
@@ -226,7 +227,8 @@ def test_repeats_inside_the_window_count_and_are_told_seldom() -> None:
 
 def test_a_batch_gives_one_revision_an_alert() -> None:
     (row,) = Bucket().alerts(*[finding(s) for s in range(30)])
-    assert row["count"] == 30 and len(body(row)["evidence"]) == 10
+    assert row["count"] == 30
+    assert len(body(row)["evidence"]) == 10
     assert body(row)["evidence_total"] == 30
     assert row["risk_score"] > 75
 
@@ -268,11 +270,13 @@ def test_a_correction_keeps_the_id_and_names_the_old_and_the_new_holder() -> Non
     bucket = Bucket()
     (first,) = bucket.alerts(finding(0))
     (second,) = bucket.alerts(finding(0, leased("bb"), rev=2, via="correction"))
-    assert second["alert_id"] == first["alert_id"] and second["revision"] == 2
+    assert second["alert_id"] == first["alert_id"]
+    assert second["revision"] == 2
     assert (second["activity"], second["reason"]) == ("update", "attribution")
     assert (second["entity_value"], second["previous_entity"]) == ("bb", "aa")
     told = body(second)["attribution"]
-    assert told["mac"] == "bb" and told["previous"]["mac"] == "aa"
+    assert told["mac"] == "bb"
+    assert told["previous"]["mac"] == "aa"
     assert told["previous"]["session_id"] == "s-aa"
     assert "It named aa before" in body(second)["summary"]
     assert bucket.alerts(finding(0, leased("bb"), rev=2)) == []
@@ -288,7 +292,8 @@ def test_a_lease_that_becomes_known_replaces_none() -> None:
 
 def test_a_correction_and_its_finding_in_one_batch_give_the_truth_at_once() -> None:
     (row,) = Bucket().alerts(finding(0), finding(0, leased("bb"), rev=2))
-    assert row["revision"] == 1 and row["entity_value"] == "bb"
+    assert row["revision"] == 1
+    assert row["entity_value"] == "bb"
     assert row["previous_entity"] is None
 
 
@@ -311,10 +316,13 @@ def test_when_some_findings_move_the_alert_lets_them_go() -> None:
     moved = bucket.alerts(finding(0, leased("bb"), rev=2))
     assert len(moved) == 2
     old, new = sorted(moved, key=lambda row: row["entity_value"])
-    assert old["alert_id"] == first["alert_id"] and old["count"] == 2
-    assert old["entity_value"] == "aa" and old["reason"] == "attribution"
+    assert old["alert_id"] == first["alert_id"]
+    assert old["count"] == 2
+    assert old["entity_value"] == "aa"
+    assert old["reason"] == "attribution"
     assert "e0" not in {e["event_uid"] for e in body(old)["evidence"]}
-    assert new["entity_value"] == "bb" and new["activity"] == "create"
+    assert new["entity_value"] == "bb"
+    assert new["activity"] == "create"
     assert new["alert_id"] != first["alert_id"]
 
 
@@ -323,10 +331,13 @@ def test_when_the_device_has_an_alert_already_the_moved_one_closes_in_its_favour
     first, second = bucket.alerts(finding(0), finding(1, leased("bb")))
     rows = {row["alert_id"]: row for row in bucket.alerts(finding(0, leased("bb"), rev=2))}
     closed, kept = rows[first["alert_id"]], rows[second["alert_id"]]
-    assert closed["activity"] == "close" and closed["reason"] == "superseded"
-    assert closed["previous_entity"] == "aa" and closed["count"] == 1
+    assert closed["activity"] == "close"
+    assert closed["reason"] == "superseded"
+    assert closed["previous_entity"] == "aa"
+    assert closed["count"] == 1
     assert body(closed)["superseded_by"] == second["alert_id"]
-    assert kept["count"] == 2 and kept["reason"] == "attribution"
+    assert kept["count"] == 2
+    assert kept["reason"] == "attribution"
 
 
 def test_close_assign_verdict_and_reopen_are_revisions() -> None:
@@ -356,7 +367,8 @@ def test_after_a_close_what_happens_next_is_a_new_alert_and_what_was_before_is_n
 
 def test_an_action_on_an_alert_nobody_knows_is_handed_back() -> None:
     (out,) = Bucket().step(action("0" * 32, "close"))
-    assert out["out"] == "refused" and "no longer" in out["row"]["reason"]
+    assert out["out"] == "refused"
+    assert "no longer" in out["row"]["reason"]
 
 
 def test_an_alert_expires_a_day_after_its_last_activity() -> None:
@@ -378,8 +390,10 @@ def test_a_correlation_in_the_same_bucket_gives_a_finding_that_makes_its_own_ale
     assert set(row) <= {column.name for column in FINDING.columns}
     back = row | {"row_kind": "finding", "target": "c", "attr_rev": None, "via": "join"}
     (alert,) = bucket.alerts(back)
-    assert alert["level"] == "critical" and alert["entity_value"] == "aa"
-    assert alert["window_start"] == NOON and body(alert)["evidence_total"] == 3
+    assert alert["level"] == "critical"
+    assert alert["entity_value"] == "aa"
+    assert alert["window_start"] == NOON
+    assert body(alert)["evidence_total"] == 3
     (out,) = bucket.step(finding(2, leased("bb"), rev=4, target="c", via="correction"))
     told = json.loads(out["row"]["finding"])
     times = ("event_time", "received_at", "window_start")
@@ -393,7 +407,8 @@ def test_a_correlation_in_the_same_bucket_gives_a_finding_that_makes_its_own_ale
         "via": "correction",
     }
     (second,) = bucket.alerts(corrected)
-    assert second["alert_id"] == alert["alert_id"] and second["revision"] == 2
+    assert second["alert_id"] == alert["alert_id"]
+    assert second["revision"] == 2
     assert (second["previous_entity"], second["entity_value"]) == ("aa", "bb")
 
 
@@ -418,7 +433,8 @@ def test_a_failing_rule_makes_one_alert_about_itself() -> None:
 
 def test_an_alert_is_still_told_when_its_pack_is_lost() -> None:
     (row,) = Bucket().alerts(finding(0, pack="f" * 32))
-    assert row["rule_name"] == "Guessing" and body(row)["rule"]["tags"] == []
+    assert row["rule_name"] == "Guessing"
+    assert body(row)["rule"]["tags"] == []
 
 
 def test_a_state_of_another_version_is_refused() -> None:

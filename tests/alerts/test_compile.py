@@ -211,8 +211,10 @@ def test_a_broken_rule_is_refused_alone_with_reason_and_remedy(
     result = compiled(broken, rule(2))
     assert [r.id for r in result.pack.rules] == [ID.format(2)]
     (refused,) = result.refused
-    assert named in refused.reason and refused.reason
-    assert remedy in refused.remedy and refused.remedy
+    assert named in refused.reason
+    assert refused.reason
+    assert remedy in refused.remedy
+    assert refused.remedy
     assert refused.path.endswith("0.yml")
 
 
@@ -269,7 +271,8 @@ def test_a_correlation_we_cannot_run_is_refused(
     compiled: Any, keys: dict[str, Any], named: str
 ) -> None:
     result = compiled(rule(1, name="first"), correlation(2, ["first"], **keys))
-    assert not result.pack.correlations and len(result.pack.rules) == 1
+    assert not result.pack.correlations
+    assert len(result.pack.rules) == 1
     assert named in result.refused[0].reason
 
 
@@ -299,8 +302,10 @@ def test_a_rule_switched_off_leaves_the_pack_but_stays_known(compiled: Any) -> N
     result = compiled(
         rule(1, name="first"), correlation(2, ["first"]), disabled=(ID.format(1), "unknown")
     )
-    assert not result.pack.rules and len(result.pack.correlations) == 1
-    assert not result.sources[ID.format(1)].enabled and not result.refused
+    assert not result.pack.rules
+    assert len(result.pack.correlations) == 1
+    assert not result.sources[ID.format(1)].enabled
+    assert not result.refused
 
 
 def test_a_correlation_carries_the_fields_it_needs(compiled: Any) -> None:
@@ -318,12 +323,17 @@ def test_a_correlation_carries_the_fields_it_needs(compiled: Any) -> None:
 def test_every_bundled_rule_compiles_with_tags_tests_and_words() -> None:
     result = compile_rules([BUNDLED])
     assert not result.refused
-    assert len(result.pack.rules) >= 17 and len(result.pack.correlations) >= 2
+    assert len(result.pack.rules) >= 17
+    assert len(result.pack.correlations) >= 2
     for source in result.sources.values():
         described = source.rule
-        assert described.techniques and described.tactics, described.title
-        assert described.falsepositives and described.description and described.name
-        assert source.match and source.no_match
+        assert described.techniques, described.title
+        assert described.tactics, described.title
+        assert described.falsepositives
+        assert described.description
+        assert described.name
+        assert source.match
+        assert source.no_match
 
 
 def test_every_bundled_rule_passes_its_own_tests() -> None:

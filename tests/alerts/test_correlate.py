@@ -84,13 +84,18 @@ def test_the_count_fires_with_the_finding_that_completes_it() -> None:
     run = Run(correlation())
     assert run.findings(finding(0), finding(10)) == []
     (row,) = run.findings(finding(20))
-    assert row["kind"] == "correlation" and row["rule_id"] == "c"
+    assert row["kind"] == "correlation"
+    assert row["rule_id"] == "c"
     assert row["event_time"] == NOON + timedelta(seconds=20)
     assert row["window_start"] == NOON
     assert row["received_at"] == NOON + timedelta(seconds=21)
-    assert row["holder"]["mac"] == "aa" and row["fields"]["count"] == "3"
-    assert row["evidence_total"] == 3 and len(row["evidence"]) == 3
-    assert row["feeds"] == ["d"] and row["alerting"] and row["pack"] == "p"
+    assert row["holder"]["mac"] == "aa"
+    assert row["fields"]["count"] == "3"
+    assert row["evidence_total"] == 3
+    assert len(row["evidence"]) == 3
+    assert row["feeds"] == ["d"]
+    assert row["alerting"]
+    assert row["pack"] == "p"
 
 
 #   seconds  0 .......30.......60      the bound is inclusive
@@ -103,7 +108,8 @@ def test_a_window_is_as_long_as_the_timespan_and_no_longer() -> None:
 #   arrives  20, 0, then 10            order of arrival does not matter
 def test_late_findings_are_put_in_their_place() -> None:
     (row,) = Run(correlation()).findings(finding(20), finding(0), finding(10))
-    assert row["window_start"] == NOON and row["event_time"] == NOON + timedelta(seconds=20)
+    assert row["window_start"] == NOON
+    assert row["event_time"] == NOON + timedelta(seconds=20)
 
 
 @settings(max_examples=60, deadline=None)
@@ -114,7 +120,8 @@ def test_any_order_of_arrival_fires_once_with_at_least_the_threshold(
     rows = [finding(s) for s in seconds]
     shuffle.shuffle(rows)
     fired = Run(correlation()).findings(*rows)
-    assert len(fired) == 1 and fired[0]["evidence_total"] >= 3
+    assert len(fired) == 1
+    assert fired[0]["evidence_total"] >= 3
 
 
 def test_the_same_finding_counts_once() -> None:
@@ -149,7 +156,8 @@ def test_devices_are_counted_apart_and_followed_over_addresses() -> None:
     moved = finding(3, ip="10.0.0.9", holder=leased("aa", ip="10.0.0.9"))
     assert run.findings(finding(0), *others, finding(2.5)) == []
     (row,) = run.findings(moved)
-    assert row["holder"]["mac"] == "aa" and row["ip"] == "10.0.0.9"
+    assert row["holder"]["mac"] == "aa"
+    assert row["ip"] == "10.0.0.9"
 
 
 def test_an_address_without_a_lease_is_its_own_group_in_each_scope() -> None:
@@ -207,7 +215,8 @@ def test_temporal_ordered_needs_their_order_in_event_time() -> None:
 
 def test_evidence_holds_ten_at_most_and_says_how_many_there_were() -> None:
     (row,) = Run(correlation(count=25)).findings(*[finding(s) for s in range(25)])
-    assert len(row["evidence"]) == 10 and row["evidence_total"] == 25
+    assert len(row["evidence"]) == 10
+    assert row["evidence_total"] == 25
 
 
 def test_a_corrected_finding_moves_to_its_device_and_completes_the_window_there() -> None:
@@ -227,10 +236,13 @@ def test_what_fired_is_corrected_with_its_newest_finding() -> None:
     (out,) = run(*corrections)
     assert out["out"] == "attribution"
     row = out["row"]
-    assert row["finding_id"] == fired["finding_id"] and row["rev"] == 5
-    assert row["holder"]["mac"] == "bb" and row["via"] == "correction"
+    assert row["finding_id"] == fired["finding_id"]
+    assert row["rev"] == 5
+    assert row["holder"]["mac"] == "bb"
+    assert row["via"] == "correction"
     told = msgspec.json.decode(row["finding"])
-    assert told["rule_id"] == "c" and told["event_uid"] == fired["event_uid"]
+    assert told["rule_id"] == "c"
+    assert told["event_uid"] == fired["event_uid"]
     assert run(*corrections) == [], "the same once more says nothing"
 
 

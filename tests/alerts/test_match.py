@@ -178,9 +178,13 @@ def test_a_finding_names_rule_event_endpoint_and_what_matched() -> None:
     assert (found["role"], found["ip"], found["scope"]) == ("src_endpoint", "10.0.0.5", "site")
     assert dict(found["fields"]) == {"user.name": "Bob", "dst_endpoint.ip": "10.0.0.9"}
     assert found["snippet"] == "line one\\nline \\x1b[31mtwo"
-    assert found["pack"] == pack.hash and found["feeds"] == ["c"] and found["alerting"]
-    assert found["kind"] == "event" and found["event_time"] == NOON
-    assert found["user_name"] == "Bob" and found["dst_ip"] == "10.0.0.9"
+    assert found["pack"] == pack.hash
+    assert found["feeds"] == ["c"]
+    assert found["alerting"]
+    assert found["kind"] == "event"
+    assert found["event_time"] == NOON
+    assert found["user_name"] == "Bob"
+    assert found["dst_ip"] == "10.0.0.9"
 
 
 def test_the_role_falls_back_to_the_next_endpoint_with_an_address() -> None:
@@ -213,8 +217,10 @@ def test_a_rule_that_throws_is_named_by_a_finding_and_the_others_run_on(broken: 
     found = matcher.match(event_batch(rows)).to_pylist()
     assert [f["rule_id"] for f in found] == ["good"] * 3 + [RULE_FAILED]
     failure = found[-1]
-    assert "Bad" in failure["rule_title"] and dict(failure["fields"])["rule_id"] == "bad"
-    assert failure["alerting"] and failure["ip"] is None
+    assert "Bad" in failure["rule_title"]
+    assert dict(failure["fields"])["rule_id"] == "bad"
+    assert failure["alerting"]
+    assert failure["ip"] is None
     assert matcher.match(event_batch(rows)).to_pylist() == found
 
 
@@ -248,7 +254,8 @@ def test_an_unknown_name_in_an_event_is_refused() -> None:
 @given(st.text())
 def test_a_snippet_is_one_printable_line(text: str) -> None:
     line = one_line(text)
-    assert len(line) <= 300 and (line.isprintable() or not line)
+    assert len(line) <= 300
+    assert line.isprintable() or not line
 
 
 @given(st.lists(st.text(max_size=3), max_size=3), st.lists(st.text(max_size=3), max_size=3))

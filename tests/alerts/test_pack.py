@@ -90,8 +90,10 @@ def test_switching_a_rule_off_and_on_restores_the_pack(tmp_path: Path) -> None:
     store = PackStore(tmp_path)
     rule = bundled().rules[0].id
     store.disable(rule, "ann", "noisy", NOON)
-    assert store.disabled()[rule].who == "ann" and store.disabled()[rule].at == NOON
+    assert store.disabled()[rule].who == "ann"
+    assert store.disabled()[rule].at == NOON
     without = compile_rules([BUNDLED], disabled=store.disabled()).pack
     assert rule not in {r.id for r in without.rules}
-    assert store.enable(rule) and not store.enable(rule)
+    assert store.enable(rule)
+    assert not store.enable(rule)
     assert compile_rules([BUNDLED], disabled=store.disabled()).pack.hash == bundled().hash

@@ -76,8 +76,10 @@ def registered(log: Path, workers: int, seconds: float = 60) -> None:
 def wheel(tmp_path: Path) -> Path:
     """The project's wheel, built from the checkout."""
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path)]
-        + [str(project_root())],
+        [
+            *(sys.executable, "-m", "build", "--wheel", "--no-isolation"),
+            *("--outdir", str(tmp_path), str(project_root())),
+        ],
         check=True,
         capture_output=True,
     )

@@ -1,10 +1,10 @@
 """kill -9 in every phase while logs flow: nothing lost, nothing doubled, the alerts the same.
 
-             offsets  bronze  silver  findings  done  segments  attribution  alerts  topic
-    ingest  ────┴───────┴───────┴────────┴───────┘       │           │          │       │
-    sessions                                      ───────┘           │          │       │
-    alert                                                 ───────────┴──────────┴───────┘
-    killed      ✗       ✗       ✗        ✗       ✗       ✗           ✗          ✗       ✗
+         offsets  bronze  silver  findings  done  segments  attribution  alerts  topic
+ingest  ────┴───────┴───────┴────────┴───────┘       │           │          │       │
+sessions                                      ───────┘           │          │       │
+alert                                                 ───────────┴──────────┴───────┘
+killed      ✗       ✗       ✗        ✗       ✗       ✗           ✗          ✗       ✗
 """
 
 from __future__ import annotations
