@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -28,9 +27,8 @@ from confluent_kafka import (
 )
 
 from alerts.tables import ALERT
-from infra.commits import commit, versions
+from infra.commits import commit, table_id, versions
 from infra.errors import Fatal, Retryable
-from infra.jobs import write_whole
 from infra.kafka import client_options, producer
 from infra.settings import Settings
 
@@ -162,24 +160,6 @@ class Publisher:
     def _mark(self, client: Producer, version: int) -> None:
         place = json.dumps({"version": version}).encode()
         client.produce(self._settings.kafka.progress_topic, key=self._key, value=place)
-
-
-def table_id(table: Path) -> str:
-    """Identity of a Delta table, so that a lake made anew is not taken for the old one.
-
-    Kept beside the data: log clean-up takes the commit that says it.
-    """
-    kept = table / "_identity"
-    if kept.exists():
-        return kept.read_text("utf-8").strip()
-    first = table / "_delta_log" / f"{0:020d}.json"
-    for line in first.read_text("utf-8").splitlines() if first.exists() else ():
-        action = json.loads(line)
-        if "metaData" in action:
-            identity = str(action["metaData"]["id"])
-            write_whole(kept, identity)
-            return identity
-    raise Fatal(f"{table}: version 0 of its log is gone; its identity cannot be told")
 
 
 def read_all(settings: Settings, topic: str, seconds: float = 20.0) -> Iterator[Message]:

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from infra.errors import Fatal
+from infra.files import write_whole
+
 
 @dataclass(frozen=True)
 class Commit:
@@ -79,3 +82,21 @@ def newest_first(table: Path) -> Iterator[Commit]:
 def newest_version(table: Path) -> int:
     """Newest version, -1 when there is no table."""
     return max(versions(table), default=-1)
+
+
+def table_id(table: Path) -> str:
+    """Identity of a Delta table, so that a lake made anew is not taken for the old one.
+
+    Kept beside the data: log clean-up takes the commit that says it.
+    """
+    kept = table / "_identity"
+    if kept.exists():
+        return kept.read_text("utf-8").strip()
+    first = table / "_delta_log" / f"{0:020d}.json"
+    for line in first.read_text("utf-8").splitlines() if first.exists() else ():
+        action = json.loads(line)
+        if "metaData" in action:
+            identity = str(action["metaData"]["id"])
+            write_whole(kept, identity)
+            return identity
+    raise Fatal(f"{table}: version 0 of its log is gone; its identity cannot be told")

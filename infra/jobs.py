@@ -10,7 +10,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.errors import Fatal, Retryable
+from infra.files import write_whole
 from infra.spool import put
 
 KEPT_BATCHES = 200
@@ -307,19 +307,3 @@ def _is_json(path: Path) -> bool:
         return "id" in json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return False
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a small file so that a reader sees all of it or the old one, also after a power cut."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
-def clear(checkpoints: Path) -> None:
-    """Remove all checkpoints (a fresh start of the demo)."""
-    shutil.rmtree(checkpoints, ignore_errors=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
+from infra.commits import newest_first, table_id
 from infra.duck import connect
 from infra.settings import Settings
 from infra.topic import Heard
@@ -89,8 +93,34 @@ def tally(
     return Tally(
         numbers=numbers,
         complaints=tuple(_complaints(numbers, table, seen, pending)),
-        through=finished is not None and finished > settled,
+        through=finished is not None and finished > settled and not loops(settings),
     )
+
+
+def loops(settings: Settings) -> list[str]:
+    """Tables whose newest rows job `alert` still has to read: its own correlations, and repairs."""
+    checkpoint = settings.checkpoint_root / "alert" / "spark"
+    done = [int(p.name) for p in checkpoint.glob("commits/*") if p.name.isdigit()]
+    if not done:
+        return ["everything"]
+    read: dict[str, int] = {}
+    lines = (checkpoint / "offsets" / str(max(done))).read_text("utf-8").splitlines()
+    for line in lines[2:]:
+        offset = json.loads(line) if line.startswith("{") else {}
+        if "reservoirId" in offset:
+            name, version = offset["reservoirId"], int(offset["reservoirVersion"])
+            read[name] = min(version, read.get(name, version))
+    return [
+        path
+        for path, job in (("gold/finding", "alert"), ("gold/attribution", "repair"))
+        if _newest(settings.lake_root / path, job)
+        >= read.get(table_id(settings.lake_root / path), 0)
+    ]
+
+
+def _newest(table: Path, job: str) -> int:
+    """Newest version of a table that a job wrote, -1 for none."""
+    return next((c.version for c in newest_first(table) if (c.marker or {}).get("job") == job), -1)
 
 
 def _complaints(
@@ -117,8 +147,6 @@ def _complaints(
 
 def delays(heard: Sequence[Heard], first_alert: float | None) -> dict[str, float | None]:
     """Seconds from the newest event to its alert on the topic, over first revisions."""
-    from datetime import datetime
-
     waits = sorted(
         one.appended_at - datetime.fromisoformat(one.body["event_time"]).timestamp()
         for one in heard

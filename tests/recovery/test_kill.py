@@ -187,5 +187,5 @@ def settle(settings: Settings, part: Part, sent: int, seconds: float = 240) -> N
         now = tally(settings, sent, [], None, done_at)
         if now.moving != last:
             last, quiet = now.moving, time.monotonic()
-        if now.through and time.monotonic() - quiet > 12 and last["records"] >= sent:
+        if now.through and time.monotonic() - quiet > 8 and last["records"] >= sent:
             return
