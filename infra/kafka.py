@@ -8,9 +8,10 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -105,12 +106,24 @@ def ensure_topics(settings: Settings, sources: Sequence[str] = ()) -> None:
 def _stamp_on_arrival(client: AdminClient, kafka: KafkaSettings) -> None:
     """Refuse a tick topic whose times are the sender's: completeness is claimed from them."""
     resource = ConfigResource(ResourceType.TOPIC, kafka.tick_topic)
-    config = client.describe_configs([resource])[resource].result(20)
+    config = _patiently(lambda: client.describe_configs([resource])[resource].result(20))
     if config["message.timestamp.type"].value != "LogAppendTime":
         raise Fatal(
             f"topic {kafka.tick_topic} carries the sender's time; set its "
             "message.timestamp.type to LogAppendTime"
         )
+
+
+def _patiently(ask: Callable[[], Any], seconds: float = 15.0) -> Any:
+    """What the broker answers; one that has just made a topic may not know it for a moment."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if time.monotonic() > end:
+                raise Retryable(f"the broker does not answer: {error.args[0].str()}") from None
+            time.sleep(0.2)
 
 
 class Ticker:

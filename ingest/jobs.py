@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from confluent_kafka import Consumer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from infra.errors import Retryable
 from infra.jobs import Batch, Job
 from infra.kafka import admin, client_options, source_of
 from infra.lake import Lake
@@ -143,8 +144,12 @@ class Topics:
         unknown = [name for name in wanted if name not in self._known]
         if unknown:
             client = admin(self._kafka)  # kept until the answers are in: they end with it
-            for name, answer in client.describe_topics(TopicCollection(unknown)).items():
-                self._known[name] = str(answer.result(20).topic_id)
+            try:
+                for name, answer in client.describe_topics(TopicCollection(unknown)).items():
+                    self._known[name] = str(answer.result(20).topic_id)
+            except KafkaException as error:
+                said = error.args[0].str()
+                raise Retryable(f"the broker does not say which topics these are: {said}") from None
         return {name: self._known[name] for name in wanted}
 
     def time_of(self, topic: str, partition: int, offset: int) -> datetime | None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyspark
@@ -93,11 +94,12 @@ def fed(tmp_path: Path) -> Iterator[Settings]:
     settings = load(home=tmp_path / "home", kafka={"bootstrap": broker.address})
     ensure_topics(settings, ["isc_dhcpd"])
     client = producer(settings.kafka)
-    for minute in (0, 1):
+    for ago in (60, 5):
+        stamp = (datetime.now(UTC) - timedelta(seconds=ago)).isoformat(timespec="seconds")
         for device in range(DEVICES):
             mac = f"02:00:00:00:07:{device:02x}"
             line = (
-                f"<30>1 2026-11-20T10:0{minute}:00+00:00 gate dhcpd 7 - - "
+                f"<30>1 {stamp} gate dhcpd 7 - - "
                 f"DHCPACK on 10.7.0.{device + 1} to {mac} (pc-{device}) via br0"
             )
             client.produce(topic_of("isc_dhcpd", settings.kafka), line.encode())
