@@ -7,8 +7,10 @@ marker of ours; see docs/decisions/0001-own-marker.md.
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from delta.tables import DeltaTable
@@ -147,11 +149,28 @@ class Lake:
             writer = writer.option("txnAppId", f"{run.job}/{run.query_id}/{table.name}").option(
                 "txnVersion", run.batch_id
             )
-        writer.save(self.path(table))
+        with self.alone(table):
+            writer.save(self.path(table))
         self._note(table, run)
         if wanted:
             run.counts |= _whole(watch.get)
         return True
+
+    @contextmanager
+    def alone(self, table: Table) -> Iterator[None]:
+        """The only writer of a table on this machine, other processes included.
+
+        A rename on a local file system replaces what is there, so two commits of
+        one version, made at the same instant by two processes, would leave one.
+        """
+        if self.settings.sink == "txn":
+            yield
+            return
+        locks = self.settings.lake_root / "_locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with (locks / table.name).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _note(self, table: Table, run: Batch) -> None:
         """Put the commit just made into the batch's ledger row."""

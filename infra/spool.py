@@ -63,9 +63,9 @@ def _write(lake: Lake, table: Table, folder: Path, *, look_back: bool) -> int:
         frame = lake.spark.read.schema(table.schema).json(
             lake.spark.sparkContext.parallelize(lines, 1)
         )
-        frame.coalesce(1).write.format("delta").mode("append").option(
-            "userMetadata", folder.name
-        ).save(lake.path(table))
+        writer = frame.coalesce(1).write.format("delta").mode("append")
+        with lake.alone(table):
+            writer.option("userMetadata", folder.name).save(lake.path(table))
     shutil.rmtree(folder)
     return 0 if known else len(files)
 
