@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,12 +22,16 @@ from infra.driver import say
 from infra.errors import Retryable
 from infra.jobs import Batch, Job
 from infra.lake import Lake
+from infra.settings import Settings
 from infra.spool import put
 from ingest.jobs import Step, ingest, tasks_for
 from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
 
 SWEEP_REACH = timedelta(days=1)
 """How far back the sweep looks for findings without a row."""
+
+SWEEP_EVERY = 60.0
+"""Seconds between two sweeps; the first batch of a run always sweeps."""
 
 SWEEP_SLACK = 30
 """Seconds the sweep leaves job `alert` beyond what the join itself waits."""
@@ -185,9 +190,17 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
     waiting, _ = split(findings, settings.scopes)
     corrected = correct(waiting, lake.stream(DHCP_SEGMENT), settings.jobs)
 
+    swept = -SWEEP_EVERY
+
     def batch(rows: DataFrame, run: Batch) -> None:
-        at = run.decide("versions", lambda: _versions(lake))
-        said = rows.unionByName(sweep(lake, at)).persist()
+        # One table only: a retry finds all of it there or none, so what it reads may be newer.
+        nonlocal swept
+        said = rows
+        if once or time.monotonic() - swept >= SWEEP_EVERY:
+            left = overdue(lake)
+            said = rows.unionByName(sweep(lake, left)) if left.take(1) else rows
+            swept = time.monotonic()
+        said = said.persist()
         try:
             counts = {row["via"]: row["count"] for row in said.groupBy("via").count().collect()}
             run.counts["late"] = counts.get("late", 0)
@@ -200,29 +213,34 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
     return lake.each_batch("repair", corrected, batch, trigger_seconds=trigger)
 
 
-def sweep(lake: Lake, at: dict[str, int]) -> DataFrame:
-    """Findings that waited long enough and still have no row, attributed from the tables.
-
-    `at`: table versions, so that a retry sees what the first try saw.
-    """
-    jobs = lake.settings.jobs
-    findings = lake.read(FINDING, at[FINDING.name]).where("mode <> 'import'")
-    finished = findings.where(F.col("rule_id") == HEARTBEAT).agg(F.max("event_time")).first()
-    newest = finished[0] if finished else None
-    patience = timedelta(seconds=jobs.wait_seconds + 2 * jobs.watermark_seconds + SWEEP_SLACK)
-    limit = newest - patience if newest else datetime.fromtimestamp(0, UTC)
-    overdue = findings.where(
+def overdue(lake: Lake) -> DataFrame:
+    """Findings about an address of ours that waited long enough and still have no attribution."""
+    limit = finished(lake) - timedelta(seconds=patience(lake.settings))
+    old = lake.read(FINDING).where(
         (F.col("rule_id") != HEARTBEAT)
+        & (F.col("mode") != "import")
         & (F.col("received_at") < F.lit(limit))
         & (F.col("received_at") >= F.lit(limit - SWEEP_REACH))
     )
-    waiting, _ = split(overdue, lake.settings.scopes)
-    told = lake.read(ATTRIBUTION, at[ATTRIBUTION.name]).select("finding_id")
-    left = waiting.join(told, "finding_id", "left_anti")
-    segments = lake.read(DHCP_SEGMENT, at[DHCP_SEGMENT.name])
-    return as_of(left, segments, via="late", complete_up_to=limit)
+    waiting, _ = split(old, lake.settings.scopes)
+    told = lake.read(ATTRIBUTION).select("finding_id")
+    return waiting.join(told, "finding_id", "left_anti")
 
 
-def _versions(lake: Lake) -> dict[str, int]:
-    tables = (FINDING, ATTRIBUTION, DHCP_SEGMENT)
-    return {table.name: lake.version(table) for table in tables}
+def sweep(lake: Lake, left: DataFrame) -> DataFrame:
+    """What the join left over, attributed from the tables."""
+    limit = finished(lake) - timedelta(seconds=patience(lake.settings))
+    return as_of(left, lake.read(DHCP_SEGMENT), via="late", complete_up_to=limit)
+
+
+def finished(lake: Lake) -> datetime:
+    """How far detection has finished its input: its newest heartbeat."""
+    beats = lake.read(FINDING).where(F.col("rule_id") == HEARTBEAT)
+    newest = beats.agg(F.max("event_time")).first()
+    return newest[0] if newest and newest[0] else datetime.fromtimestamp(0, UTC)
+
+
+def patience(settings: Settings) -> int:
+    """Seconds after its arrival when a finding must have its row."""
+    jobs = settings.jobs
+    return jobs.wait_seconds + 2 * jobs.watermark_seconds + SWEEP_SLACK
