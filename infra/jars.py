@@ -75,8 +75,14 @@ def missing() -> list[Jar]:
 def resolve() -> int:
     """Fetch what is missing and check it; returns how many were fetched."""
     wanted = missing()
-    if not wanted:
-        return 0
+    # One at a time: Spark and the broker need the same archive in two versions, of which a
+    # single resolution would keep the newer one only.
+    for used_by in sorted({jar.used_by for jar in wanted}):
+        _resolve([jar for jar in wanted if jar.used_by == used_by])
+    return len(wanted)
+
+
+def _resolve(wanted: list[Jar]) -> None:
     with tempfile.TemporaryDirectory(prefix="headgate-ivy-") as name:
         work = Path(name)
         _fetch(wanted, work)
@@ -90,7 +96,6 @@ def resolve() -> int:
             target = folder() / jar.used_by / jar.file
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(fetched, target)
-    return len(wanted)
 
 
 def _fetch(wanted: list[Jar], work: Path) -> None:
@@ -99,7 +104,7 @@ def _fetch(wanted: list[Jar], work: Path) -> None:
     ivy = next(Path(pyspark.__file__).parent.joinpath("jars").glob("ivy-*.jar"))
     (work / "settings.xml").write_text(_SETTINGS.format(cache=work / "cache"))
     (work / "ivy.xml").write_text("\n".join(_module(wanted)))
-    done = subprocess.run(
+    subprocess.run(
         [
             *("java", "-cp", str(ivy), "org.apache.ivy.Main"),
             *("-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")),
@@ -110,13 +115,11 @@ def _fetch(wanted: list[Jar], work: Path) -> None:
         text=True,
         check=False,
     )
-    if done.returncode != 0 or not all((work / "out" / jar.file).exists() for jar in wanted):
-        said = [
-            line for line in done.stdout.splitlines() if "not found" in line or "FAILED" in line
-        ]
+    absent = [jar.file for jar in wanted if not (work / "out" / jar.file).exists()]
+    if absent:
         raise Retryable(
-            f"{len(wanted)} Java archives could not be fetched; is the Maven repository reachable? "
-            + "; ".join(line.strip(" \t:") for line in said[:3])
+            f"{len(absent)} of {len(wanted)} Java archives could not be fetched, such as "
+            f"{absent[0]}; is the Maven repository reachable?"
         )
 
 
