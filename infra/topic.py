@@ -32,14 +32,13 @@ class Heard:
         """The alert in one line for a terminal, control characters made harmless."""
         body = self.body
         attribution = body.get("attribution") or {}
-        who = attribution.get("hostname") or attribution.get("mac") or "-"
         previous = attribution.get("previous") or {}
-        changed = f", was {previous.get('hostname') or previous.get('mac')}" if previous else ""
+        was = previous.get("hostname") or previous.get("mac") or previous.get("ip")
+        changed = f", was {was or 'unknown'}" if previous else ""
         text = (
             f"ALERT {body['alert_id'][:8]} r{body['revision']} "
-            f"{(body.get('rule') or {}).get('level', ''):<8} {body['title']} | "
-            f"{(body.get('entity') or {}).get('value', '')} | {who}{changed} "
-            f"({attribution.get('status', 'unknown')})"
+            f"{(body.get('rule') or {}).get('level', ''):<8} {body['title']}{changed} "
+            f"[{attribution.get('status', 'unknown')}]"
         )
         return "".join(c if c.isprintable() else "?" for c in text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -75,7 +76,8 @@ def registered(log: Path, workers: int, seconds: float = 60) -> None:
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
-    """The project's wheel, built from the checkout."""
+    """The project's wheel, built from the checkout and from nothing an earlier build left."""
+    shutil.rmtree(project_root() / "build", ignore_errors=True)
     subprocess.run(
         [
             *(sys.executable, "-m", "build", "--wheel", "--no-isolation"),
