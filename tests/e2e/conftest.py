@@ -91,7 +91,7 @@ def http(address: str, uri: str) -> bytes:
     return json.dumps(record).encode()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
     folder: Path = tmp_path_factory.mktemp("plant")
     broker = Broker(folder / "kafka", free_port()).start()

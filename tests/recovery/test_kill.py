@@ -76,6 +76,7 @@ def plant(tmp_path: Path) -> Iterator[Settings]:
     broker.stop()
 
 
+@pytest.mark.timeout(3000)
 def test_alerts_survive_kill_9_in_every_phase(plant: Settings, tmp_path: Path) -> None:
     chance = random.Random(SEED)
     phases = PHASES.copy()
