@@ -15,14 +15,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from infra.errors import Usage
+from ingest.lines import Piece, pieces
 from ingest.present import ocsf_object
-from ingest.rows import no_collection, rows_of
+from ingest.rows import event_rows, no_collection
 from ingest.source import ParseSettings, Record, lookup
 
 if TYPE_CHECKING:
     from infra.settings import Settings
 
-GZIP = b"\x1f\x8b"
 BATCH_LINES = 10_000
 
 Parser = Callable[..., list[dict[str, Any]]]
@@ -40,13 +40,7 @@ def parser_of(
     or zone that does not exist.
     """
     lookup(source)
-    known = settings or ParseSettings()
-    if tz is not None:
-        try:
-            ZoneInfo(tz)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise Usage(f"no time zone '{tz}'; use a name like Europe/Berlin or UTC") from None
-        known = replace(known, zones={source: tz}, host_zones={})
+    known = _with_zone(settings or ParseSettings(), source, tz)
     headers = {} if header is None else {"header": header}
 
     def parse(
@@ -54,7 +48,7 @@ def parser_of(
     ) -> list[dict[str, Any]]:
         received_at = datetime.now(UTC) if now is None else now
         record = Record(record_id, source, "import", received_at, raw, headers)
-        return [ocsf_object(row) for row in rows_of(record, known)]
+        return [ocsf_object(row) for row in event_rows([record], known)]
 
     return parse
 
@@ -80,17 +74,36 @@ def build(subparsers: Any) -> None:
 def parse_command(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate parse`: the file's records as OCSF objects on standard output."""
     now = _moment(args.now)
-    header = _bytes(args.header) if args.header else None
-    parse = parser_of(args.source, args.tz, header, ParseSettings.of(settings))
-    whole = lookup(args.source).whole_file
+    header = _bytes(args.header) if args.header else b""
+    known = _with_zone(ParseSettings.of(settings), args.source, args.tz)
+    source = lookup(args.source)
     write, encode = sys.stdout.buffer.write, msgspec.json.Encoder().encode
     with suppress(BrokenPipeError), _opened(args.file) as stream:
-        for batch in _batches(_records(stream, whole)):
+        for batch in _batches(pieces(stream, source, header)):
+            records = [
+                Record(f"{args.file}:{at}", args.source, "import", now, raw, _headed(named))
+                for at, raw, named in batch
+            ]
             with no_collection():
-                found = [one for at, raw in batch for one in parse(raw, now, f"{args.file}:{at}")]
+                found = [ocsf_object(row) for row in event_rows(records, known)]
                 write(b"".join(encode(one) + b"\n" for one in found))
         sys.stdout.flush()
     return 0
+
+
+def _headed(header: bytes) -> dict[str, bytes]:
+    return {"header": header} if header else {}
+
+
+def _with_zone(settings: ParseSettings, source: str, tz: str | None) -> ParseSettings:
+    """`settings` with the zone that the command line names, which wins."""
+    if tz is None:
+        return settings
+    try:
+        ZoneInfo(tz)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise Usage(f"no time zone '{tz}'; use a name like Europe/Berlin or UTC") from None
+    return replace(settings, zones={source: tz}, host_zones={})
 
 
 def _moment(text: str | None) -> datetime:
@@ -119,35 +132,8 @@ def _opened(path: str) -> BinaryIO:
         raise Usage(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _records(stream: BinaryIO, whole: bool) -> Iterator[tuple[int, bytes]]:
-    """Number and bytes of each record: a line, or all of a file that is one record.
-
-    The latter is a gzip file, or one whose first line is no complete object.
-    """
-    first = stream.readline()
-    if whole and (first[:2] == GZIP or _is_file(first)):
-        yield 1, first + stream.read()
-        return
-    at = 1
-    if first:
-        yield at, first.rstrip(b"\r\n") or first
-    for at, line in enumerate(stream, 2):
-        yield at, line.rstrip(b"\r\n") or line
-
-
-def _is_file(first: bytes) -> bool:
-    """Whether a JSON text that starts so goes on behind its first line, or is a file of records."""
-    if not first.strip():
-        return False
-    try:
-        value = msgspec.json.decode(first)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return first.strip() in (b"{", b'{"Records":[', b'{"Records": [')
-    return isinstance(value, dict) and "Records" in value
-
-
-def _batches(records: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
-    batch: list[tuple[int, bytes]] = []
+def _batches(records: Iterator[Piece]) -> Iterator[list[Piece]]:
+    batch: list[Piece] = []
     for record in records:
         batch.append(record)
         if len(batch) == BATCH_LINES:

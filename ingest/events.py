@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from ingest.rows import dead_letter, event_rows, no_collection, rows_of
+from ingest.rows import dead_letter, event_rows, joined, no_collection, rows_of_all
 from ingest.source import ParseSettings, Record, sources
 from ingest.tables import EVENT
 
@@ -37,9 +37,9 @@ def arrow_parser(settings: ParseSettings) -> Callable[[Batches], Batches]:
 def _parse(settings: ParseSettings, batches: Batches) -> Batches:
     for batch in batches:
         with no_collection():
-            records = records_of(batch)
-            pieces = [rows_of(record, settings) for record in records]
-            parsed = list(_batches(records, pieces))
+            parts = joined(records_of(batch), settings)
+            pieces = [rows_of_all(part, settings) for part in parts]
+            parsed = list(_batches(parts, pieces))
         yield from parsed
 
 
@@ -69,18 +69,19 @@ def records_of(batch: pa.RecordBatch) -> list[Record]:
     ]
 
 
-def _batches(records: list[Record], pieces: list[list[dict[str, Any]]]) -> Batches:
-    """The rows as Arrow. Where they do not fit its types, halved down to the record at fault."""
+def _batches(parts: list[list[Record]], pieces: list[list[dict[str, Any]]]) -> Batches:
+    """The rows as Arrow. Where they do not fit its types, halved down to the event at fault."""
     try:
         yield to_arrow([row for piece in pieces for row in piece])
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        if len(records) == 1:
-            reason = f"parser {records[0].source} made a row that fits no column: {error}"[:500]
-            yield to_arrow([dead_letter(records[0], reason)])
+        if len(parts) == 1:
+            source = parts[0][0].source
+            reason = f"parser {source} made a row that fits no column: {error}"[:500]
+            yield to_arrow([dead_letter(record, reason) for record in parts[0]])
             return
-        half = len(records) // 2
-        yield from _batches(records[:half], pieces[:half])
-        yield from _batches(records[half:], pieces[half:])
+        half = len(parts) // 2
+        yield from _batches(parts[:half], pieces[:half])
+        yield from _batches(parts[half:], pieces[half:])
 
 
 def to_arrow(rows: list[dict[str, Any]]) -> pa.RecordBatch:

@@ -3,23 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+import msgspec
 
 from ingest.source import Event
 from ingest.strict import encode
 from ingest.time import Stamp
 
 VERSION = "1.8.0"
-BASE, PROCESS, AUTHENTICATION = 0, 1007, 3002
-NETWORK, HTTP, DNS, DHCP, API = 4001, 4002, 4003, 4004, 6003
+BASE, FILE, KERNEL_EXTENSION, KERNEL, MEMORY, MODULE = 0, 1001, 1002, 1003, 1004, 1005
+JOB, PROCESS, EVENT_LOG, SCRIPT, PERIPHERAL = 1006, 1007, 1008, 1009, 1010
+FINDING = 2004
+ACCOUNT, AUTHENTICATION, AUTHORIZATION, ENTITY, USER_ACCESS, GROUP = (
+    3001,
+    3002,
+    3003,
+    3004,
+    3005,
+    3006,
+)
+NETWORK, HTTP, DNS, DHCP, RDP, SMB, SSH, FTP, EMAIL = (
+    4001,
+    4002,
+    4003,
+    4004,
+    4005,
+    4006,
+    4007,
+    4008,
+    4009,
+)
+NTP, TUNNEL = 4013, 4014
+INVENTORY, USER_INVENTORY, CONFIG, SOFTWARE = 5001, 5003, 5019, 5020
+WEB_RESOURCE, LIFECYCLE, API, DATASTORE, FILE_HOSTING = 6001, 6002, 6003, 6005, 6006
+SCAN, APPLICATION_ERROR = 6007, 6008
+REG_KEY, REG_VALUE, WIN_RESOURCE, WIN_SERVICE = 201001, 201002, 201003, 201004
 UNKNOWN, SUCCESS, FAILURE = 0, 1, 2
-INFORMATIONAL, LOW, MEDIUM, HIGH = 1, 2, 3, 4
+INFORMATIONAL, LOW, MEDIUM, HIGH, CRITICAL, FATAL = 1, 2, 3, 4, 5, 6
+ALLOWED, DENIED, OBSERVED = 1, 2, 3
 
-STATUS = MappingProxyType({UNKNOWN: "Unknown", SUCCESS: "Success", FAILURE: "Failure"})
+STATUS = MappingProxyType({UNKNOWN: "Unknown", SUCCESS: "Success", FAILURE: "Failure", 99: "Other"})
 SEVERITY = MappingProxyType(
     {
         0: "Unknown",
@@ -29,81 +58,58 @@ SEVERITY = MappingProxyType(
         4: "High",
         5: "Critical",
         6: "Fatal",
+        99: "Other",
+    }
+)
+ACTION = MappingProxyType(
+    {0: "Unknown", 1: "Allowed", 2: "Denied", 3: "Observed", 4: "Modified", 99: "Other"}
+)
+DISPOSITION = MappingProxyType(
+    {
+        0: "Unknown",
+        1: "Allowed",
+        2: "Blocked",
+        3: "Quarantined",
+        5: "Deleted",
+        6: "Dropped",
+        15: "Detected",
+        16: "No Action",
+        17: "Logged",
+        19: "Alert",
+        21: "Reset",
+        25: "Rejected",
+        26: "Unauthorized",
+        27: "Error",
+        99: "Other",
     }
 )
 
 
 class Kind(NamedTuple):
-    """An OCSF class: its name, its category and its activities in order of their ids."""
+    """An OCSF class: its name, its category, its activities, and columns it has no place for."""
 
     name: str
     category_uid: int
-    activities: tuple[str, ...]
+    activities: Mapping[int, str]
+    without: frozenset[str]
 
 
-KINDS: Mapping[int, Kind] = MappingProxyType(
-    {
-        BASE: Kind("Base Event", 0, ("Unknown",)),
-        PROCESS: Kind(
-            "Process Activity",
-            1,
-            ("Unknown", "Launch", "Terminate", "Open", "Inject", "Set User ID"),
-        ),
-        AUTHENTICATION: Kind(
-            "Authentication",
-            3,
-            (
-                "Unknown",
-                "Logon",
-                "Logoff",
-                "Authentication Ticket",
-                "Service Ticket Request",
-                "Service Ticket Renew",
-                "Preauth",
-                "Account Switch",
+def _kinds() -> Iterator[tuple[int, Kind]]:
+    stored = msgspec.json.decode(Path(__file__).with_name("classes.json").read_bytes())
+    for uid, about in stored.items():
+        yield (
+            int(uid),
+            Kind(
+                about["name"],
+                about["category_uid"],
+                MappingProxyType({int(at): name for at, name in about["activities"].items()}),
+                frozenset(about["without"]),
             ),
-        ),
-        NETWORK: Kind(
-            "Network Activity",
-            4,
-            ("Unknown", "Open", "Close", "Reset", "Fail", "Refuse", "Traffic", "Listen"),
-        ),
-        HTTP: Kind(
-            "HTTP Activity",
-            4,
-            (
-                "Unknown",
-                "Connect",
-                "Delete",
-                "Get",
-                "Head",
-                "Options",
-                "Post",
-                "Put",
-                "Trace",
-                "Patch",
-            ),
-        ),
-        DNS: Kind("DNS Activity", 4, ("Unknown", "Query", "Response", "", "", "", "Traffic")),
-        DHCP: Kind(
-            "DHCP Activity",
-            4,
-            (
-                "Unknown",
-                "Discover",
-                "Offer",
-                "Request",
-                "Decline",
-                "Ack",
-                "Nak",
-                "Release",
-                "Inform",
-                "Expire",
-            ),
-        ),
-        API: Kind("API Activity", 6, ("Unknown", "Create", "Read", "Update", "Delete")),
-    }
-)
+        )
+
+
+KINDS: Mapping[int, Kind] = MappingProxyType(dict(_kinds()))
+"""Every class of OCSF 1.8.0 that is neither deprecated nor of drones or remediation."""
 OTHER = 99
 
 OBSERVABLE = MappingProxyType(
@@ -112,15 +118,26 @@ OBSERVABLE = MappingProxyType(
         2: "IP Address",
         3: "MAC Address",
         4: "User Name",
+        5: "Email Address",
         6: "URL String",
+        7: "File Name",
+        8: "Hash",
+        9: "Process Name",
         10: "Resource UID",
         13: "Command Line",
         16: "HTTP User-Agent",
         19: "User Credential ID",
+        30: "Fingerprint",
+        36: "Script Content",
+        37: "Serial Number",
+        42: "Message UID",
+        45: "File Path",
+        46: "Registry Key Path",
     }
 )
-A_HOST, AN_IP, A_MAC, A_USER, A_URL, A_RESOURCE = 1, 2, 3, 4, 6, 10
-A_COMMAND, AN_AGENT, A_CREDENTIAL = 13, 16, 19
+A_HOST, AN_IP, A_MAC, A_USER, A_MAIL, A_URL, A_FILE, A_HASH = 1, 2, 3, 4, 5, 6, 7, 8
+A_PROCESS, A_RESOURCE, A_COMMAND, AN_AGENT, A_CREDENTIAL = 9, 10, 13, 16, 19
+A_FINGERPRINT, A_SCRIPT, A_SERIAL, A_MESSAGE, A_PATH, A_KEY = 30, 36, 37, 42, 45, 46
 
 
 def event(
@@ -131,13 +148,21 @@ def event(
     activity_name: str | None = None,
     severity_id: int = INFORMATIONAL,
     status_id: int | None = None,
+    action_id: int | None = None,
+    disposition_id: int | None = None,
+    more: Mapping[str, Any] | None = None,
     **columns: Any,
 ) -> Event:
-    """An event of a class, with the names that belong to its ids."""
+    """An event of a class, with the names that belong to its ids.
+
+    `columns` are columns of silver.event; a struct may only have the leaves that
+    its column has. `more` holds what OCSF has a place for and silver.event has no
+    column for, in OCSF's own shape (times in milliseconds since 1970).
+    """
     kind = KINDS[class_uid]
     if activity_name is None:
         activity_name = "Other" if activity_id == OTHER else kind.activities[activity_id]
-    return {
+    row = {
         "class_uid": class_uid,
         "class_name": kind.name,
         "category_uid": kind.category_uid,
@@ -152,6 +177,13 @@ def event(
         "time_quality": stamp.quality,
         **columns,
     }
+    if action_id is not None:
+        row["action_id"], row["action"] = action_id, ACTION[action_id]
+    if disposition_id is not None:
+        row["disposition_id"], row["disposition"] = disposition_id, DISPOSITION[disposition_id]
+    if more:
+        row["more"] = encode(more)
+    return row
 
 
 def metadata(product: Mapping[str, str], stamp: Stamp, **fields: str | None) -> dict[str, Any]:

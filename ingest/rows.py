@@ -6,41 +6,85 @@ Needs neither Spark nor Arrow, so that the command line starts at once.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from infra.errors import Usage
-from ingest.source import Context, Event, ParseSettings, Record, Unreadable, lookup
+from ingest.source import (
+    Context,
+    Event,
+    JoiningSource,
+    ParseSettings,
+    Record,
+    Unreadable,
+    lookup,
+    sources,
+)
 
 NO_LONGER = 300
 """Characters kept of an unexpected error's text."""
 
 
 def event_rows(records: Iterable[Record], settings: ParseSettings) -> list[dict[str, Any]]:
-    """The rows of all records, in order: one or more for each, none of them lost.
+    """The rows of all records: one or more for each, none of them lost.
 
-    Never raises for what a record holds. What cannot be read becomes a row with
-    `dead_letter_reason`; a parser that fails costs only the record it failed on.
+    Rows stand in the order of records; those of an event that has several records,
+    where the first of them stood. Never raises for what a record holds. What cannot
+    be read becomes a row with `dead_letter_reason`; a parser that fails costs only
+    the record it failed on.
     """
     with no_collection():
-        return [row for record in records for row in rows_of(record, settings)]
+        return [row for piece in joined(records, settings) for row in rows_of_all(piece, settings)]
+
+
+def joined(records: Iterable[Record], settings: ParseSettings) -> list[list[Record]]:
+    """The records, those together that are parts of one event."""
+    pieces: list[list[Record]] = []
+    parts: dict[tuple[str, str, bytes], list[Record]] = {}
+    for record in records:
+        source = sources().get(record.source)
+        part = None
+        if isinstance(source, JoiningSource):
+            # Whoever cannot be asked is a piece of its own, where parsing says why.
+            with suppress(Exception):
+                part = source.part_of(record, Context(record, settings))
+        if part is None:
+            pieces.append([record])
+            continue
+        key = (record.source, part, record.headers.get("host", b""))
+        if key in parts:
+            parts[key].append(record)
+        else:
+            parts[key] = [record]
+            pieces.append(parts[key])
+    return pieces
 
 
 def rows_of(record: Record, settings: ParseSettings) -> list[dict[str, Any]]:
     """The rows of one record: its events, or one dead letter."""
+    return rows_of_all([record], settings)
+
+
+def rows_of_all(records: Sequence[Record], settings: ParseSettings) -> list[dict[str, Any]]:
+    """The rows of the records of one event: its events, or a dead letter for each record."""
+    record = records[0]
     try:
         source = lookup(record.source)
-        events = source.parse(record, Context(record, settings))
+        context = Context(record, settings)
+        if len(records) > 1 and isinstance(source, JoiningSource):
+            events = source.join(records, context)
+        else:
+            events = source.parse(record, context)
         if not events:
             raise Unreadable("the parser found no event in it")
-        return [_row(event, record, at, settings) for at, event in enumerate(events)]
+        return [_row(event, records, at, settings) for at, event in enumerate(events)]
     except (Unreadable, Usage) as why:
-        return [dead_letter(record, str(why))]
+        return [dead_letter(one, str(why)) for one in records]
     except Exception as error:
         # Whatever a record makes a parser do must not take its whole batch along.
         what = f"{type(error).__name__}: {error}"[:NO_LONGER]
-        return [dead_letter(record, f"parser {record.source} failed: {what}")]
+        return [dead_letter(one, f"parser {one.source} failed: {what}") for one in records]
 
 
 def dead_letter(record: Record, reason: str, at: int = 0) -> dict[str, Any]:
@@ -63,15 +107,18 @@ def dead_letter(record: Record, reason: str, at: int = 0) -> dict[str, Any]:
     }
 
 
-def _row(event: Event, record: Record, at: int, settings: ParseSettings) -> dict[str, Any]:
+def _row(
+    event: Event, records: Sequence[Record], at: int, settings: ParseSettings
+) -> dict[str, Any]:
+    record = records[0]
     reason = event.get("dead_letter_reason")
     if reason is not None:
         return dead_letter(record, reason, at)
     get = event.get
     source, target, device = get("src_endpoint"), get("dst_endpoint"), get("device")
-    host = device["hostname"] if device else None
+    host = device.get("hostname") if device else None
     event["event_uid"] = f"{record.record_id}#{at}"
-    event["record_ids"] = [record.record_id]
+    event["record_ids"] = [one.record_id for one in records]
     event["source"] = record.source
     event["mode"] = record.mode
     event["received_at"] = record.received_at

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -20,6 +20,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 from infra.errors import Usage
 
@@ -118,6 +120,11 @@ class Context:
         value = self.record.headers.get("host")
         return value.decode("utf-8", "replace") if value else None
 
+    @property
+    def header(self) -> bytes | None:
+        """The lines that name the record's fields, in formats that have such."""
+        return self.record.headers.get("header")
+
     def zone(self, host: str | None) -> ZoneInfo:
         """Zone of naive times: the record's own header, else the settings."""
         named = self.record.headers.get("tz")
@@ -136,6 +143,19 @@ class Source(ABC):
     whole_file: ClassVar[bool] = False
     """Whether a file of this source may be one record, rather than one a line."""
 
+    def is_header(self, line: bytes) -> bool:
+        """Whether a line of a file names the fields of those that follow, and is no record.
+
+        Whoever reads a file gives all such lines, joined by newlines, with each
+        record after them as its header `header`. Sent as a record all the same, it
+        must be parsed to an event of class 0 that says what it is.
+        """
+        return False
+
+    def is_whole(self, first: bytes) -> bool:
+        """Whether a file whose first line is `first` is one record. Asked if `whole_file`."""
+        return _opens_json(first)
+
     @abstractmethod
     def parse(self, record: Record, context: Context) -> list[Event]:
         """The record's events, at least one. Raises `Unreadable`."""
@@ -147,6 +167,39 @@ class Source(ABC):
         `zone` is the zone of formats that name none. All other bytes stay as
         they are. Raises `Unreadable` where there is no time to replace.
         """
+
+
+class JoiningSource(Source):
+    """A source whose events may need several records, such as the lines of auditd."""
+
+    @abstractmethod
+    def part_of(self, record: Record, context: Context) -> str | None:
+        """Which event the record is a part of, such as its serial number; None: of one alone.
+
+        Records of one batch that name the same, and come from the same sender, are
+        joined. Raises `Unreadable`, and nothing else that `parse` would not raise.
+        """
+
+    @abstractmethod
+    def join(self, parts: Sequence[Record], context: Context) -> list[Event]:
+        """The events of the records that are parts of one, in order of arrival.
+
+        `context` is that of the first. Raises `Unreadable`, which costs all of them.
+        """
+
+    def parse(self, record: Record, context: Context) -> list[Event]:
+        return self.join([record], context)
+
+
+def _opens_json(first: bytes) -> bool:
+    """Whether a JSON text that starts so goes on behind its first line, or is a file of records."""
+    if not first.strip():
+        return False
+    try:
+        value = msgspec.json.decode(first)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return first.strip() in (b"{", b"[", b'{"Records":[', b'{"Records": [')
+    return isinstance(value, list) or (isinstance(value, dict) and "Records" in value)
 
 
 @cache

@@ -19,7 +19,8 @@ CLOCK_AHEAD = timedelta(days=1)
 """How far a sender's clock or zone may run ahead before its year must be the one before."""
 
 ISO = re.compile(
-    r"(\d{4}-\d\d-\d\d)([T ])(\d\d:\d\d:\d\d)(?:([.,])(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?", re.ASCII
+    r"(\d{4}-\d\d-\d\d)([T ])(\d\d:\d\d:\d\d)(?:([.,])(\d{1,9}))?(Z|[+-]\d\d(?::?\d\d)?)?",
+    re.ASCII,
 )
 
 
@@ -40,6 +41,11 @@ class Stamp(NamedTuple):
         text = None if original is None else str(original)[:64]
         return cls(received_at, "received", text)
 
+    @classmethod
+    def exact(cls, time: datetime) -> Stamp:
+        """A time that says all there is to say."""
+        return cls(time, "exact", None)
+
 
 def of_epoch(seconds: float) -> datetime | None:
     """Seconds since 1970 as a time, to the microsecond; None outside the years kept."""
@@ -50,6 +56,89 @@ def of_epoch(seconds: float) -> datetime | None:
     return time if time >= EARLIEST else None
 
 
+NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,9})?", re.ASCII)
+
+
+def stamp_epoch(value: object, received_at: datetime) -> Stamp:
+    """A number since 1970, as int, float or text, as a stamp.
+
+    Whether it counts seconds, milliseconds, microseconds or nanoseconds is told by
+    its size: seconds reach the year 5138 before they could be taken for more.
+    """
+    if type(value) is str and NUMBER.fullmatch(value):
+        number: int | float = float(value) if "." in value else int(value)
+    elif type(value) is int or type(value) is float:
+        number = value
+    else:
+        return Stamp.missing(received_at, value)
+    time = _scaled(number)
+    return Stamp.exact(time) if time else Stamp.missing(received_at, value)
+
+
+def _scaled(number: int | float) -> datetime | None:
+    size = abs(number)
+    for least, per_second in ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3)):
+        if size >= least:
+            if type(number) is int:
+                # In whole numbers: a float would lose the last microseconds.
+                seconds, rest = divmod(number, per_second)
+                time = of_epoch(seconds)
+                return time and time + timedelta(microseconds=rest * 10**6 // per_second)
+            return of_epoch(number / per_second)
+    return of_epoch(number)
+
+
+def month_number(name: str) -> int:
+    """1 to 12 for `Jan` to `Dec` in any case, also of a whole name; 0 for what is no month."""
+    short = name[:3].title()
+    return MONTHS.index(short) + 1 if short in MONTHS else 0
+
+
+def stamp_parts(
+    year: int,
+    month: int,
+    day: int,
+    clock: str,
+    zone: ZoneInfo,
+    received_at: datetime,
+    *,
+    original: str,
+    offset: str | None = None,
+) -> Stamp:
+    """A time from its parts, `clock` being `13:55:36` with or without a fraction.
+
+    `offset` is `+0200`, `+02:00`, `Z`, `UTC` or `GMT`; without one the time is in `zone`.
+    """
+    if offset in ("UTC", "GMT"):
+        offset = "Z"
+    text = f"{year:04d}-{month:02d}-{day:02d}T{clock}{offset or ''}"
+    stamp = stamp_iso(text, zone, received_at)
+    return stamp if stamp.original is None else stamp._replace(original=original[:64])
+
+
+CLF = re.compile(
+    r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d:\d\d:\d\d(?:\.\d{1,9})?)(?: ([+-]\d{4}))?", re.ASCII
+)
+
+
+def stamp_clf(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
+    """`10/Oct/2000:13:55:36 -0700`, as web servers write it."""
+    match = CLF.fullmatch(text)
+    if match is None:
+        return Stamp.missing(received_at, text)
+    day, month, year, clock, offset = match.groups()
+    return stamp_parts(
+        int(year),
+        month_number(month),
+        int(day),
+        clock,
+        zone,
+        received_at,
+        original=text,
+        offset=offset,
+    )
+
+
 @lru_cache(maxsize=4096)
 def of_iso(text: str, zone: ZoneInfo) -> tuple[datetime, str] | None:
     """An ISO 8601 time and its quality; a naive one is in `zone`. None if it is not one."""
@@ -57,6 +146,8 @@ def of_iso(text: str, zone: ZoneInfo) -> tuple[datetime, str] | None:
     if match is None:
         return None
     day, _, clock, _, fraction, offset = match.groups()
+    if offset and len(offset) == 3:
+        offset += "00"
     try:
         time = datetime.fromisoformat(
             f"{day}T{clock}.{(fraction or '0')[:6]:0<6}{offset or ''}".replace("Z", "+00:00")

@@ -1,0 +1,126 @@
+"""Sources whose records are JSON: one object, several, or a file of them.
+
+What a shipper packs together is unpacked here, so that a source only says what one
+object means: a JSON array, an object of one array (`Records` of AWS, `logs`, `value`),
+one object a line (NDJSON), and any of these in gzip. Several objects on *one* line are
+refused: a way to smuggle one past a detector.
+"""
+
+from __future__ import annotations
+
+import zlib
+from abc import abstractmethod
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from ingest.json_time import restamp_json
+from ingest.source import Context, Event, Record, Source, Unreadable
+from ingest.strict import FILE_BYTES, LINE_BYTES, decode_object
+
+GZIP = b"\x1f\x8b"
+
+
+def unpacked(raw: bytes) -> bytes:
+    """`raw` itself, or what is in it where it is gzip. Raises `Unreadable`."""
+    if raw[:2] != GZIP:
+        return raw
+    reader = zlib.decompressobj(wbits=31)
+    try:
+        content = reader.decompress(raw, FILE_BYTES)
+    except zlib.error as error:
+        raise Unreadable(f"not valid gzip: {error}") from None
+    if reader.unconsumed_tail:
+        raise Unreadable(f"the gzip file holds more than {FILE_BYTES} bytes")
+    if not reader.eof:
+        raise Unreadable("the gzip file is cut short")
+    if reader.unused_data.strip(b"\x00"):
+        raise Unreadable("bytes after the end of the gzip file")
+    return content
+
+
+def objects(raw: bytes, envelope: str | None = "Records") -> Iterator[dict[str, Any] | Unreadable]:
+    """The JSON objects in `raw`; in place of one that cannot be read, why.
+
+    `envelope` is the key of an object that only holds an array of them. Raises
+    `Unreadable` where nothing in it can be read.
+    """
+    raw = unpacked(raw)
+    stripped = raw.strip()
+    if stripped[:1] == b"[":
+        yield from _elements(stripped)
+        return
+    lines = [line for line in stripped.splitlines() if line.strip()]
+    if len(lines) > 1 and _is_object(lines[0]):
+        for line in lines:
+            try:
+                yield decode_object(line.strip())
+            except Unreadable as why:
+                yield why
+        return
+    found = decode_object(raw, LINE_BYTES if len(raw) <= LINE_BYTES else FILE_BYTES)
+    if envelope is not None and type(found.get(envelope)) is list:
+        for element in found[envelope]:
+            if type(element) is dict:
+                yield element
+            else:
+                yield Unreadable(f"{envelope}: an element that is no object")
+        return
+    yield found
+
+
+def _is_object(line: bytes) -> bool:
+    """Whether a line is a JSON value of its own, so that its file is one a line."""
+    try:
+        return type(msgspec.json.decode(line)) is dict
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return line[:1] == b"{" and line[-1:] == b"}" and len(line) > 2
+
+
+def _elements(raw: bytes) -> Iterator[dict[str, Any] | Unreadable]:
+    if len(raw) > FILE_BYTES:
+        raise Unreadable(f"the record has {len(raw)} bytes; at most {FILE_BYTES} are read")
+    # As the one value of an object, so that what is refused in an object is refused here.
+    wrapped = decode_object(b'{"v":' + raw + b"}", FILE_BYTES + 8)
+    if not wrapped["v"]:
+        raise Unreadable("an empty array")
+    for at, element in enumerate(wrapped["v"]):
+        if type(element) is dict:
+            yield element
+        else:
+            yield Unreadable(f"element {at} of the array is no object")
+
+
+class JsonSource(Source):
+    """A source whose events are JSON objects."""
+
+    whole_file: ClassVar[bool] = True
+    envelope: ClassVar[str | None] = "Records"
+    """Key of an object that only holds an array of events."""
+    time_key: ClassVar[str] = "time"
+    """Where a top-level time stands, for `restamp`."""
+
+    @abstractmethod
+    def events(self, fields: dict[str, Any], context: Context) -> list[Event]:
+        """The events of one object, which it may empty as it goes. Raises `Unreadable`."""
+
+    def parse(self, record: Record, context: Context) -> list[Event]:
+        found: list[Event] = []
+        read = 0
+        for each in objects(record.raw, self.envelope):
+            try:
+                if isinstance(each, Unreadable):
+                    raise each
+                found += self.events(each, context)
+                read += 1
+            except Unreadable as why:
+                found.append({"dead_letter_reason": str(why)})
+        if read == 0 and found:
+            raise Unreadable(found[0]["dead_letter_reason"])
+        return found
+
+    def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+        return restamp_json(raw, self.time_key, when, zone)
