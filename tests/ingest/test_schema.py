@@ -10,7 +10,7 @@ import pytest
 
 from ingest.ocsf import ACTION, DISPOSITION, KINDS, OBSERVABLE, SEVERITY
 from ingest.present import ocsf_object
-from tests.ingest.conforms import EXPORT, SCHEMA, faults, misfits
+from tests.ingest.conforms import CLASSES, EXPORT, faults, misfits
 from tests.ingest.logs import FILES, good, lines, rows, trails
 
 
@@ -46,7 +46,7 @@ def test_a_relay_and_the_other_columns_of_ours_have_a_valid_place() -> None:
 
 def test_names_of_ids_are_those_of_ocsf() -> None:
     for uid, kind in KINDS.items():
-        theirs = EXPORT["classes"][SCHEMA.lookup_class_name_from_uid(uid)]
+        theirs = EXPORT["classes"][CLASSES[uid]]
         assert (kind.name, kind.category_uid) == (theirs["caption"], theirs["category_uid"])
         names = theirs["attributes"]["activity_id"]["enum"]
         assert kind.activities == {int(at): name["caption"] for at, name in names.items()}
