@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from alerts.finding import finding_schema
 from alerts.fold import fold
-from alerts.match import arrow_matcher
+from alerts.match import arrow_matcher, matcher_of
 from alerts.pack import PackStore
 from alerts.publish import Publisher
 from alerts.rows import decode, from_payload, to_payload
@@ -24,8 +28,9 @@ from infra.jobs import Batch, Job
 from infra.lake import Lake
 from infra.settings import Settings
 from infra.spool import put
-from ingest.jobs import Step, ingest, tasks_for
+from ingest.jobs import Step, ingest
 from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
+from ingest.write import Find, Stage
 
 SWEEP_REACH = timedelta(days=1)
 """How far back the sweep looks for findings without a row."""
@@ -45,15 +50,21 @@ def ingest_and_detect(lake: Lake, *, once: bool = False) -> Job:
 def detect(lake: Lake, store: PackStore) -> Step:
     """A step that matches a batch's events against the rules in force when it first ran."""
 
-    def step(events: DataFrame, run: Batch) -> None:
+    def step(run: Batch) -> Stage:
         pack = run.decide("pack", store.current)
-        findings = heartbeats(events, pack)
-        if run.counts["read"]:
-            findings = match(events, store.folder, pack).unionByName(findings)
-        tasks = tasks_for(lake.spark, run.counts["read"])
-        lake.append(findings.coalesce(tasks), FINDING, run)
+        return Stage(FINDING, partial(detection, str(store.folder), pack))
 
     return step
+
+
+def detection(store_folder: str, pack: str) -> Find:
+    """Findings of a rule pack among events, and ingest's heartbeats as those of detection."""
+    matcher = matcher_of(store_folder, pack)
+
+    def find(events: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        return matcher.match(events), heartbeats(events, pack)
+
+    return find
 
 
 def match(events: DataFrame, store: Path, pack: str) -> DataFrame:
@@ -61,18 +72,27 @@ def match(events: DataFrame, store: Path, pack: str) -> DataFrame:
     return events.mapInArrow(arrow_matcher(str(store), pack), FINDING.schema)
 
 
-def heartbeats(events: DataFrame, pack: str) -> DataFrame:
+def heartbeats(events: pa.RecordBatch, pack: str) -> pa.RecordBatch:
     """Ingest's heartbeats among the events as heartbeats of detection."""
-    beats = events.where(F.col("source") == EVENT_HEARTBEAT).select(
-        F.col("event_uid").alias("finding_id"),
-        F.lit(HEARTBEAT).alias("rule_id"),
-        F.col("time").alias("event_time"),
-        "received_at",
-        "mode",
-        F.lit(pack).alias("pack"),
-    )
-    nothing = events.sparkSession.createDataFrame([], FINDING.schema)
-    return nothing.unionByName(beats, allowMissingColumns=True)
+    beats = events.filter(pc.equal(events.column("source"), EVENT_HEARTBEAT))
+    rows = [
+        {
+            "finding_id": uid,
+            "rule_id": HEARTBEAT,
+            "event_time": at,
+            "received_at": received_at,
+            "mode": mode,
+            "pack": pack,
+        }
+        for uid, at, received_at, mode in zip(
+            *(
+                beats.column(name).to_pylist()
+                for name in ("event_uid", "time", "received_at", "mode")
+            ),
+            strict=True,
+        )
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=finding_schema())
 
 
 def alert(lake: Lake, *, once: bool = False) -> Job:

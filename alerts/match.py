@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -343,11 +344,17 @@ def arrow_matcher(
     """A function for `mapInArrow`; the worker loads the pack by its hash."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        matcher = Matcher(PackStore(Path(store_folder)).get(pack_hash), modes)
+        matcher = matcher_of(store_folder, pack_hash, tuple(modes))
         for batch in batches:
             yield matcher.match(batch)
 
     return run
+
+
+@lru_cache(maxsize=4)
+def matcher_of(store_folder: str, pack_hash: str, modes: tuple[str, ...] = LIVE_MODES) -> Matcher:
+    """The matcher of a stored pack; workers live on and make it once."""
+    return Matcher(PackStore(Path(store_folder)).get(pack_hash), modes)
 
 
 def brute_force(

@@ -27,6 +27,8 @@ class Commit:
     rows: int
     adds: tuple[str, ...]
     changes_data: bool
+    stats: tuple[dict[str, Any], ...]
+    """Of each file added, what the log says of its contents; empty where it says nothing."""
 
     @property
     def marker(self) -> dict[str, Any] | None:
@@ -52,21 +54,23 @@ def commit(table: Path, version: int) -> Commit:
     info: dict[str, Any] = {}
     adds: list[str] = []
     changes = False
+    stats: list[dict[str, Any]] = []
     for line in text.splitlines():
         action = json.loads(line) if line.strip() else {}
         if "commitInfo" in action:
             info = action["commitInfo"]
         elif "add" in action:
             adds.append(unquote(action["add"]["path"]))
+            stats.append(json.loads(action["add"].get("stats") or "{}"))
             changes = changes or action["add"].get("dataChange", True)
-    metrics = info.get("operationMetrics") or {}
     return Commit(
         version=version,
         user_metadata=info.get("userMetadata"),
         operation=info.get("operation"),
-        rows=int(metrics.get("numOutputRows", 0)),
+        rows=sum(each.get("numRecords", 0) for each in stats),
         adds=tuple(adds),
         changes_data=changes,
+        stats=tuple(stats),
     )
 
 

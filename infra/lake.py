@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 
 from infra.commits import commit, newest_first, newest_version, versions
+from infra.delta import AlreadyCommitted
+from infra.delta import commit as commit_files
 from infra.errors import Fatal
 from infra.jobs import Batch, Job, Work, start
+from infra.parquet import WRITTEN, DataFile, Target, written
 from infra.settings import Settings
 from infra.tables import Table, catalog, views
 
@@ -132,29 +136,60 @@ class Lake:
         contradicts the checkpoint or is too short to tell.
         """
         wanted = [how.alias(name) for name, how in (counts or {}).items()]
-        if run.look_back and self._has(table, run):
-            run.replayed = True
+        if self.has(table, run):
             if wanted:
                 run.counts |= _whole(rows.agg(*wanted).first())
             return False
         watch = Observation()
         watched = rows.observe(watch, *wanted) if wanted else rows
         ordered = watched.select(*[column.name for column in table.columns])
-        writer = (
-            ordered.write.format("delta")
-            .mode("append")
-            .option("userMetadata", json.dumps(run.marker, sort_keys=True))
-        )
-        if self.settings.sink == "txn":
-            writer = writer.option("txnAppId", f"{run.job}/{run.query_id}/{table.name}").option(
-                "txnVersion", run.batch_id
-            )
-        with self.alone(table):
-            writer.save(self.path(table))
-        self._note(table, run)
+        write = partial(written, target=self.target(table, run))
+        files = [DataFile(**row.asDict()) for row in ordered.mapInArrow(write, WRITTEN).collect()]
+        self.commit(table, run, files)
         if wanted:
             run.counts |= _whole(watch.get)
         return True
+
+    def has(self, table: Table, run: Batch) -> bool:
+        """Whether a table holds a batch already, as after a crash between two commits.
+
+        Raises `Fatal` when the table's log contradicts the checkpoint or is too short to tell.
+        """
+        if not run.look_back:
+            return False
+        if self._has(table, run):
+            run.replayed = True
+            return True
+        for leftover in self.folder(table).glob(f"{_prefix(run)}*"):
+            leftover.unlink(missing_ok=True)  # of an attempt that came to no commit
+        return False
+
+    def target(self, table: Table, run: Batch) -> Target:
+        """How workers write a batch's files of a table, before `commit` makes them part of it."""
+        return Target.of(table, self.folder(table), _prefix(run))
+
+    def commit(self, table: Table, run: Batch, files: Sequence[DataFile]) -> None:
+        """Make files that workers wrote part of a table, in one commit that names the batch.
+
+        The caller has asked `has` before. A batch without rows is a commit without
+        files: only so can a restart tell that it was done.
+        """
+        marker = json.dumps(run.marker, sort_keys=True)
+        txn = None
+        if self.settings.sink == "txn":
+            txn = (f"{run.job}/{run.query_id}/{table.name}", run.batch_id)
+        with self.alone(table), suppress(AlreadyCommitted):
+            run.versions[table.name] = commit_files(
+                self.spark, self.path(table), files, marker, txn
+            )
+        run.rows[table.name] = sum(file.rows for file in files)
+
+    def present(self, table: Table, run: Batch, column: str) -> int:
+        """How many rows of a batch's commit have a value in `column`, one with statistics."""
+        found = commit(self.folder(table), run.versions[table.name])
+        return sum(
+            stats["numRecords"] - stats["nullCount"][column] for stats in found.stats if stats
+        )
 
     @contextmanager
     def alone(self, table: Table) -> Iterator[None]:
@@ -171,14 +206,6 @@ class Lake:
         with (locks / table.name).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
-    def _note(self, table: Table, run: Batch) -> None:
-        """Put the commit just made into the batch's ledger row."""
-        for found in newest_first(self.folder(table)):
-            if found.marker == run.marker:
-                run.versions[table.name] = found.version
-                run.rows[table.name] = found.rows
-                return
 
     def _has(self, table: Table, run: Batch) -> bool:
         """Whether the table holds this batch; refuses by name what cannot be told."""
@@ -224,6 +251,11 @@ class Lake:
         """Data files that one commit added (none for a rewrite without changed data)."""
         found = commit(self.folder(table), version)
         return [self.folder(table) / name for name in found.adds] if found.changes_data else []
+
+
+def _prefix(run: Batch) -> str:
+    """How the names of a batch's files begin."""
+    return f"{run.job}-{run.batch_id}-{run.digest}-"
 
 
 def _whole(values: Mapping[str, int] | Row | None) -> dict[str, int]:

@@ -35,12 +35,23 @@ def arrow_parser(settings: ParseSettings) -> Callable[[Batches], Batches]:
 
 
 def _parse(settings: ParseSettings, batches: Batches) -> Batches:
+    parser = Parser(settings)
     for batch in batches:
+        yield from parser(batch)
+
+
+class Parser:
+    """Batches of bronze.record to batches of silver.event, one after the other."""
+
+    def __init__(self, settings: ParseSettings) -> None:
+        self._settings = settings
+
+    def __call__(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """The rows of all records, one or more for each."""
         with no_collection():
-            parts = joined(records_of(batch), settings)
-            pieces = [rows_of_all(part, settings) for part in parts]
-            parsed = list(_batches(parts, pieces))
-        yield from parsed
+            parts = joined(records_of(batch), self._settings)
+            pieces = [rows_of_all(part, self._settings) for part in parts]
+            return list(_batches(parts, pieces))
 
 
 def records_of(batch: pa.RecordBatch) -> list[Record]:

@@ -16,13 +16,14 @@ from infra.errors import Retryable
 from infra.jobs import Batch, Job
 from infra.kafka import admin, client_options, source_of
 from infra.lake import Lake
+from infra.parquet import WRITTEN, DataFile
 from infra.settings import KafkaSettings, Settings
-from ingest.events import arrow_parser
 from ingest.source import ParseSettings
-from ingest.tables import EVENT, HEARTBEAT, RECORD
+from ingest.tables import EVENT, RECORD
+from ingest.write import Pass, Stage
 
-Step = Callable[[DataFrame, Batch], None]
-"""What a caller of `ingest` does with a batch's events, heartbeat included, before it ends."""
+Step = Callable[[Batch], Stage]
+"""What a caller of `ingest` does with each batch's events, decided anew for every batch."""
 
 MODES = ("live", "replay", "import")
 ROWS_PER_TASK = 2_000
@@ -36,7 +37,7 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
     `once`: work off what is there and end.
     """
     settings = lake.settings
-    parse = arrow_parser(ParseSettings.of(settings))
+    parsing = ParseSettings.of(settings)
     topics = Topics(settings.kafka)
 
     def batch(arrived: DataFrame, run: Batch) -> None:
@@ -44,26 +45,45 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
         ids = run.decide("topic_ids", lambda: topics.ids(taken))
         finished = run.decide("finished", lambda: _finished(arrived, taken, topics, settings))
         rows = sum(count for (topic, _), (_, count) in taken.items() if topic in ids)
-        run.counts["read"] = rows
-        tasks = tasks_for(lake.spark, rows)
-        logs = arrived.where(F.col("topic") != settings.kafka.tick_topic).coalesce(tasks)
-        records = to_records(logs, ids, settings)
-        if rows:
-            lake.append(records, RECORD, run)
-            parsed = records.mapInArrow(parse, EVENT.schema)
-        else:  # only ticks: no reason to wake a Python worker
-            parsed = lake.spark.createDataFrame([], EVENT.schema)
-        events = with_heartbeat(parsed, finished).coalesce(tasks)
-        events = events.persist() if rows and steps else events
-        try:
-            lake.append(events, EVENT, run, counts={"dead": F.count("dead_letter_reason")})
-            for step in steps:
-                step(events, run)
-        finally:
-            events.unpersist()
+        logs = arrived.where(F.col("topic") != settings.kafka.tick_topic)
+        records = to_records(logs.coalesce(tasks_for(lake.spark, rows)), ids, settings)
+        through(lake, records if rows else None, rows, parsing, finished, steps, run)
 
     trigger = None if once else settings.jobs.ingest_trigger_seconds
     return lake.each_batch("ingest", messages(lake.spark, settings), batch, trigger_seconds=trigger)
+
+
+def through(
+    lake: Lake,
+    records: DataFrame | None,
+    rows: int,
+    parsing: ParseSettings,
+    finished: str | None,
+    steps: Sequence[Step],
+    run: Batch,
+) -> None:
+    """A batch of records into bronze, silver and the tables of the steps, in one pass.
+
+    Workers parse, run the steps and write all files; what they wrote is then
+    committed table by table, in the order of the data. `records`: None where the
+    batch only says how far the input is `finished`, which needs no worker.
+    """
+    run.counts["read"] = rows
+    stages = tuple(step(run) for step in steps)
+    tables = (*((RECORD,) if records is not None else ()), EVENT, *(s.table for s in stages))
+    wanted = [table for table in tables if not lake.has(table, run)]
+    targets = {table.name: lake.target(table, run) for table in wanted}
+    work = Pass(parsing, targets, stages, finished)
+    if not wanted:
+        files = []
+    elif records is None:
+        files = work.alone()
+    else:
+        found = records.mapInArrow(work, WRITTEN).collect()
+        files = [DataFile(**row.asDict()) for row in found]
+    for table in wanted:
+        lake.commit(table, run, [file for file in files if file.table == table.name])
+    run.counts["dead"] = lake.present(EVENT, run, "dead_letter_reason")
 
 
 def messages(spark: SparkSession, settings: Settings) -> DataFrame:
@@ -108,23 +128,6 @@ def to_records(messages: DataFrame, ids: Mapping[str, str], settings: Settings) 
         F.col("value").alias("raw"),
         F.col("headers").cast(RECORD.schema["headers"].dataType).alias("headers"),
     )
-
-
-def with_heartbeat(events: DataFrame, finished: str | None) -> DataFrame:
-    """The events and, where it is known, a row that says how far the input is finished."""
-    if finished is None:
-        return events
-    at = F.lit(datetime.fromisoformat(finished))
-    beat = events.sparkSession.range(1).select(
-        F.lit(f"heartbeat:{finished}").alias("event_uid"),
-        F.array().cast("array<string>").alias("record_ids"),
-        F.lit(HEARTBEAT).alias("source"),
-        F.lit("live").alias("mode"),
-        at.alias("time"),
-        at.alias("received_at"),
-        F.lit(0).alias("class_uid"),
-    )
-    return events.unionByName(beat, allowMissingColumns=True)
 
 
 class Topics:

@@ -1,0 +1,133 @@
+"""One pass over a batch in a Python worker: records in, the files of all tables out.
+
+Bronze, silver and what is found among the events are written where the bytes are,
+so that no row crosses to Spark's own writer. See docs/decisions/0006.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from infra.parquet import DataFile, FileWriter, Target, told
+from infra.tables import Table
+from ingest.events import Parser, to_arrow
+from ingest.source import ParseSettings
+from ingest.tables import EVENT, HEARTBEAT, RECORD
+
+Batches = Iterator[pa.RecordBatch]
+
+SLICE_BYTES = 16 * 1024 * 1024
+"""Raw bytes parsed at once: what a worker holds grows with this, not with the batch."""
+
+SLICE_ROWS = 10_000
+
+
+Find = Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]
+"""Events, heartbeats included, to rows of a table."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What becomes of a batch's events besides: rows of `table`. Pickles."""
+
+    table: Table
+    begin: Callable[[], Find]
+    """Called where it runs, once a task."""
+
+
+class Pass:
+    """What `mapInArrow` takes: rows of bronze.record in, the files written out.
+
+    A table that is missing in `targets` has the batch already and is not written.
+    `finished`: how far the input is in, as ISO text; the first task writes it as a
+    heartbeat row among the events.
+    """
+
+    def __init__(
+        self,
+        parsing: ParseSettings,
+        targets: Mapping[str, Target],
+        stages: Sequence[Stage],
+        finished: str | None,
+    ) -> None:
+        self._parsing = parsing
+        self._targets = dict(targets)
+        # Only names travel: a table's declaration holds what does not pickle.
+        self._stages = tuple((stage.table.name, stage.begin) for stage in stages)
+        self._finished = finished
+
+    def __call__(self, batches: Batches) -> Batches:
+        context = TaskContext.get()
+        first = context is None or context.partitionId() == 0
+        yield told(self._files(batches, beat=first))
+
+    def alone(self) -> list[DataFile]:
+        """The files of a batch that is a heartbeat and nothing else, written right here."""
+        return self._files(iter(()), beat=True)
+
+    def _files(self, batches: Batches, *, beat: bool) -> list[DataFile]:
+        writers = {name: FileWriter(target) for name, target in self._targets.items()}
+        try:
+            found = [(name, begin()) for name, begin in self._stages if name in writers]
+            parser = Parser(self._parsing)
+            for records in slices(batches):
+                if RECORD.name in writers:
+                    writers[RECORD.name].write(records)
+                for events in parser(records):
+                    _write(events, writers, found)
+            if beat and self._finished is not None:
+                _write(heartbeat(self._finished), writers, found)
+            files = [writer.close() for writer in writers.values()]
+        except BaseException:
+            for writer in writers.values():
+                writer.discard()
+            raise
+        return [file for file in files if file is not None]
+
+
+def _write(
+    events: pa.RecordBatch,
+    writers: Mapping[str, FileWriter],
+    stages: Sequence[tuple[str, Find]],
+) -> None:
+    if EVENT.name in writers:
+        writers[EVENT.name].write(events)
+    for name, find in stages:
+        for rows in find(events):
+            writers[name].write(rows)
+
+
+def slices(batches: Batches) -> Batches:
+    """The same rows in batches of at most `SLICE_BYTES` of raw data, or of one row."""
+    for batch in batches:
+        start, size = 0, 0
+        for at, raw in enumerate(batch.column("raw")):
+            length = len(raw.as_buffer()) if raw.is_valid else 0
+            if at > start and (size + length > SLICE_BYTES or at - start >= SLICE_ROWS):
+                yield batch.slice(start, at - start)
+                start, size = at, 0
+            size += length
+        yield batch.slice(start)
+
+
+def heartbeat(finished: str) -> pa.RecordBatch:
+    """The row that says how far the input is in."""
+    at = datetime.fromisoformat(finished)
+    return to_arrow(
+        [
+            {
+                "event_uid": f"heartbeat:{finished}",
+                "record_ids": [],
+                "source": HEARTBEAT,
+                "mode": "live",
+                "time": at,
+                "received_at": at,
+                "class_uid": 0,
+            }
+        ]
+    )
