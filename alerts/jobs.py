@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -17,17 +18,19 @@ from alerts.fold import fold
 from alerts.match import arrow_matcher, matcher_of
 from alerts.pack import PackStore
 from alerts.publish import Publisher
-from alerts.rows import decode, from_payload, to_payload
+from alerts.rows import OUTPUTS, REFUSED, Outputs, decode, to_payload
 from alerts.store import rule_store
-from alerts.tables import ALERT, ALERT_ACTION, FINDING, HEARTBEAT
+from alerts.tables import ALERT_ACTION, FINDING, HEARTBEAT
 from enrich.attribution import as_of, attribute, correct, split
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.driver import say
 from infra.errors import Retryable
 from infra.jobs import Batch, Job
 from infra.lake import Lake
+from infra.parquet import WRITTEN, DataFile
 from infra.settings import Settings
 from infra.spool import put
+from ingest.files import files
 from ingest.jobs import Step, ingest
 from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
 from ingest.write import Find, Stage
@@ -45,6 +48,11 @@ SWEEP_SLACK = 30
 def ingest_and_detect(lake: Lake, *, once: bool = False) -> Job:
     """Job `ingest` with detection handed over as a step of its batch."""
     return ingest(lake, steps=[detect(lake, rule_store(lake.settings))], once=once)
+
+
+def files_and_detect(lake: Lake, *, once: bool = False) -> Job:
+    """Job `files` with detection handed over as a step of its batch."""
+    return files(lake, steps=[detect(lake, rule_store(lake.settings))], once=once)
 
 
 def detect(lake: Lake, store: PackStore) -> Step:
@@ -107,20 +115,14 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
     outputs = fold(alert_input(lake), settings, str(store.folder))
 
     def batch(rows: DataFrame, run: Batch) -> None:
-        kept = rows.persist()
-        try:
-            counts = {row["out"]: row["count"] for row in kept.groupBy("out").count().collect()}
-            for kind, table in (
-                ("attribution", ATTRIBUTION),
-                ("finding", FINDING),
-                ("alert", ALERT),
-            ):
-                if counts.get(kind):
-                    lake.append(from_payload(kept, kind, table), table, run)
-            if counts.get("refused"):
-                note_refused(lake, kept)
-        finally:
-            kept.unpersist()
+        wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
+        work = Outputs({table.name: lake.target(table, run) for table in wanted})
+        found = [DataFile(**row.asDict()) for row in rows.mapInArrow(work, WRITTEN).collect()]
+        for table in wanted:
+            files = [file for file in found if file.table == table.name]
+            if files:
+                lake.commit(table, run, files)
+        note_refused(lake, [file.stats for file in found if file.table == REFUSED])
         publish(publisher)
 
     trigger = None if once else settings.jobs.alert_trigger_seconds
@@ -139,10 +141,10 @@ def publish(publisher: Publisher) -> None:
         say(f"job alert: {error}; they stay in gold.alert and go out with the next batch")
 
 
-def note_refused(lake: Lake, outputs: DataFrame) -> None:
+def note_refused(lake: Lake, requests: Iterable[str]) -> None:
     """Put requests that came to nothing into ops.audit, each once under its own id."""
-    for row in outputs.where("out = 'refused'").select("payload").collect():
-        asked = decode(row["payload"], ALERT_ACTION.schema)
+    for payload in requests:
+        asked = decode(payload, ALERT_ACTION.schema)
         put(
             lake.spool / "audit",
             f"refused-{asked['action_id']}",

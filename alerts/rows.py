@@ -6,16 +6,25 @@ plan small and the nested types out of pandas. Times keep their microseconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from infra.tables import Table
+from alerts.tables import ALERT, FINDING
+from enrich.tables import ATTRIBUTION
+from infra.parquet import DataFile, FileWriter, Target, told
+
+OUTPUTS = {"attribution": ATTRIBUTION, "finding": FINDING, "alert": ALERT}
+"""Tables that the state's rows belong to, by `out`, in the order in which they are committed."""
+
+REFUSED = "refused"
 
 _STAMP = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
@@ -23,12 +32,6 @@ _STAMP = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 def to_payload(*columns: str | Column) -> Column:
     """The columns as one JSON object; nulls are left out."""
     return F.to_json(F.struct(*columns), _STAMP)
-
-
-def from_payload(rows: DataFrame, kind: str, table: Table) -> DataFrame:
-    """The rows of one kind in the shape of the table they belong to."""
-    mine = rows.where(F.col("out") == kind)
-    return mine.select(F.from_json("payload", table.schema).alias("row")).select("row.*")
 
 
 def decode(payload: str, schema: T.StructType) -> dict[str, Any]:
@@ -42,8 +45,44 @@ def decode(payload: str, schema: T.StructType) -> dict[str, Any]:
 
 
 def encode(row: Mapping[str, Any]) -> str:
-    """A plain row as JSON that `from_payload` reads back."""
+    """A plain row as JSON that `decode` reads back."""
     return msgspec.json.encode(row).decode()
+
+
+class Outputs:
+    """What `mapInArrow` takes: rows `(out, payload)` of the alert state in, the files written out.
+
+    A table that is missing in `targets` has the batch already and is not written.
+    Requests that were refused come back as rows of table `refused`, the request as stats.
+    """
+
+    def __init__(self, targets: Mapping[str, Target]) -> None:
+        self._targets = dict(targets)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writers = {name: FileWriter(target) for name, target in self._targets.items()}
+        refused: list[DataFile | None] = []
+        try:
+            for batch in batches:
+                kinds, payloads = batch.column("out"), batch.column("payload")
+                for kind, table in OUTPUTS.items():
+                    if table.name in writers:
+                        mine = payloads.filter(pc.equal(kinds, kind)).to_pylist()
+                        rows = [decode(payload, table.schema) for payload in mine]
+                        writers[table.name].write(_batch(rows, self._targets[table.name].schema))
+                refused += [
+                    DataFile(REFUSED, "", 0, 0, 0, payload)
+                    for payload in payloads.filter(pc.equal(kinds, REFUSED)).to_pylist()
+                ]
+            yield told([*(writer.close() for writer in writers.values()), *refused])
+        except BaseException:
+            for writer in writers.values():
+                writer.discard()
+            raise
+
+
+def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
 def _value(value: Any, kind: T.DataType) -> Any:

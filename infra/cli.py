@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("infra.operate", "run one job"),
     "tables": ("infra.operate", "the tables, and what their columns mean"),
     "replay": ("ingest.cli", "send log files to Kafka as if they happened now"),
+    "import": ("ingest.cli", "take archived logs into the tables, without alerts"),
     "parse": ("ingest.cli", "turn raw records into OCSF events, without Spark"),
     "quality": ("ingest.cli", "check what ingest wrote against expectations"),
     "rules": ("alerts.cli", "list, test, switch rules on and off"),

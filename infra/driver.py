@@ -27,6 +27,7 @@ from infra.tables import table
 
 JOBS = {
     "ingest": "alerts.jobs:ingest_and_detect",
+    "files": "alerts.jobs:files_and_detect",
     "sessions": "enrich.jobs:sessions",
     "alert": "alerts.jobs:alert",
     "repair": "alerts.jobs:repair",
@@ -43,6 +44,11 @@ Say = Callable[[str], None]
 def say(line: str) -> None:
     """One line for the operator, on stderr."""
     print(line, file=sys.stderr, flush=True)
+
+
+def wanted(settings: Settings) -> tuple[str, ...]:
+    """The jobs that these settings give something to do."""
+    return tuple(name for name in JOBS if name != "files" or settings.folders)
 
 
 @dataclass

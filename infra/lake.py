@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 
@@ -22,7 +24,7 @@ from infra.delta import AlreadyCommitted
 from infra.delta import commit as commit_files
 from infra.errors import Fatal
 from infra.jobs import Batch, Job, Work, start
-from infra.parquet import WRITTEN, DataFile, Target, written
+from infra.parquet import WRITTEN, DataFile, FileWriter, Target, arrow_schema, written
 from infra.settings import Settings
 from infra.tables import Table, catalog, views
 
@@ -183,6 +185,15 @@ class Lake:
                 self.spark, self.path(table), files, marker, txn
             )
         run.rows[table.name] = sum(file.rows for file in files)
+
+    def add(self, table: Table, rows: Sequence[Mapping[str, Any]], note: str) -> None:
+        """Append a few rows that the driver holds itself, in a commit that carries `note`."""
+        schema = arrow_schema(table)
+        writer = FileWriter(Target.of(table, self.folder(table), "add-"))
+        writer.write(pa.RecordBatch.from_pylist(list(rows), schema=schema))
+        file = writer.close()
+        with self.alone(table):
+            commit_files(self.spark, self.path(table), [file] if file else [], note)
 
     def present(self, table: Table, run: Batch, column: str) -> int:
         """How many rows of a batch's commit have a value in `column`, one with statistics."""

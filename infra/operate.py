@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from infra import jars
-from infra.driver import JOBS, Driver
+from infra.driver import JOBS, Driver, wanted
 from infra.errors import Fatal, HeadgateError
 from infra.kafka import require_broker, require_free
 from infra.settings import Settings
@@ -45,7 +45,7 @@ def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def _up(arguments: argparse.Namespace, settings: Settings) -> int:
-    driver = Driver(settings, tuple(JOBS))
+    driver = Driver(settings, wanted(settings))
     driver.stop_on_signals()
     return driver.run()
 

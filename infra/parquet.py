@@ -32,6 +32,10 @@ Batches = Iterator[pa.RecordBatch]
 STRING_PREFIX = 32
 """Characters of a text that statistics keep, as Delta itself does."""
 
+GROUP_ROWS = 20_000
+GROUP_BYTES = 64 * 1024 * 1024
+"""Rows wait for each other until so many, or so many bytes of them, make a row group."""
+
 WRITTEN = T.StructType(
     [
         T.StructField("table", T.StringType()),
@@ -118,6 +122,8 @@ class FileWriter:
         self._name = f"{target.prefix}{uuid.uuid4().hex}.parquet"
         self._path = Path(target.folder) / self._name
         self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
         self._stats = _Stats(target.stats)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -125,6 +131,15 @@ class FileWriter:
         if batch.num_rows == 0:
             return
         rows = _fitted(batch, self._target.schema)
+        self._stats.add(rows)
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write what waits as one row group."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(
                 self._path,
@@ -133,14 +148,17 @@ class FileWriter:
                 # Delta has statistics of its own; those inside the file cost a tenth of writing it.
                 write_statistics=False,
                 store_schema=False,
-                use_dictionary=True,
                 dictionary_pagesize_limit=256 * 1024,
             )
-        self._writer.write_batch(rows)
-        self._stats.add(rows)
+        self._writer.write_table(
+            pa.Table.from_batches(self._waiting), row_group_size=GROUP_ROWS * 2
+        )
+        self._waiting, self._rows, self._bytes = [], 0, 0
 
     def close(self) -> DataFile | None:
         """End the file; None where there were no rows."""
+        if self._waiting:
+            self._flush()
         if self._writer is None:
             return None
         self._writer.close()

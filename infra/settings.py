@@ -54,6 +54,31 @@ class SourceSettings(_Section):
         return {host: _zone(zone) for host, zone in value.items()}
 
 
+class FolderSettings(_Section):
+    """Files that land in a folder or bucket. Only finished files belong there."""
+
+    paths: tuple[str, ...] = Field(
+        min_length=1,
+        description="folders, or patterns with * and **; also s3a://... if Spark has its archives",
+    )
+    source: str = Field(description="which parser reads them: aws_cloudtrail, windows_dhcp, ...")
+    tz: str | None = Field(
+        None, description="zone of times that name none; none: that of the source"
+    )
+    host: str | None = Field(None, description="who wrote them, where the lines do not say")
+    mode: Literal["live", "replay", "import"] = Field(
+        "live", description="how the events are marked; import raises no alerts"
+    )
+    settle_seconds: float = Field(
+        5.0, ge=0, description="a file is taken once it was not written to for so long"
+    )
+
+    @field_validator("tz")
+    @classmethod
+    def _tz(cls, value: str | None) -> str | None:
+        return None if value is None else _zone(value)
+
+
 class ScopeSettings(_Section):
     """A site whose addresses are leased by DHCP. The same private address may exist in two."""
 
@@ -117,6 +142,9 @@ class JobSettings(_Section):
     sessions_trigger_seconds: float = Field(1.0, ge=0, description="pause between session batches")
     alert_trigger_seconds: float = Field(1.0, ge=0, description="pause between alert batches")
     repair_trigger_seconds: float = Field(30.0, ge=0, description="pause between repair batches")
+    files_trigger_seconds: float = Field(
+        5.0, gt=0, description="pause between two looks into the folders"
+    )
     max_offsets_per_batch: int = Field(
         200_000, gt=0, description="most Kafka messages one ingest batch takes"
     )
@@ -193,6 +221,9 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     sources: dict[str, SourceSettings] = Field(
         default_factory=dict, description="by source name, or by family: 'zeek' serves zeek:conn"
+    )
+    folders: dict[str, FolderSettings] = Field(
+        default_factory=dict, description="files that land in folders, by a name of your choice"
     )
     scopes: tuple[ScopeSettings, ...] = Field(
         (

@@ -26,6 +26,13 @@ _CHECKPOINTS = (
 )
 
 
+_LOCAL_FILES = {
+    # Hadoop's own local file system starts a `chmod` process for each file it makes, eight a
+    # commit; this one asks Java. It must be there before Spark loads what `spark.jars` names.
+    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+}
+
+
 def session(settings: Settings, app: str = "headgate") -> SparkSession:
     """A session for `settings`, or the running one of this process.
 
@@ -57,9 +64,7 @@ def _ship(spark: SparkSession, wheel: Path, home: Path) -> None:
 def _conf(settings: Settings) -> dict[str, str]:
     work = settings.home.absolute() / "spark"
     log = Path(__file__).with_name("log4j2.properties")
-    # Hadoop forks a `chmod` for each file it makes; vfork costs half of what the default does.
-    options = "-Djdk.lang.Process.launchMechanism=VFORK "
-    options += f"-Dlog4j2.configurationFile={log} -Djava.net.preferIPv4Stack=true"
+    options = f"-Dlog4j2.configurationFile={log} -Djava.net.preferIPv4Stack=true"
     if settings.spark.small:
         options = f"{_SMALL_JVM} {options}"
     conf = {
@@ -78,6 +83,8 @@ def _conf(settings: Settings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # What a Python worker holds at once grows with this, not with the size of a batch.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
         # VACUUM and listings run 10,000 tasks with the default.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
         "spark.databricks.delta.snapshotPartitions": "2",
@@ -97,6 +104,8 @@ def _conf(settings: Settings) -> dict[str, str]:
         # Named parameters beside Delta's parser fail without it (UNBOUND_SQL_PARAMETER).
         "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     }
+    if settings.spark.master.startswith("local"):
+        conf |= _LOCAL_FILES | {"spark.driver.extraClassPath": str(jars.paths("local")[0])}
     return conf | settings.spark.conf
 
 

@@ -13,10 +13,14 @@ import shutil
 import threading
 import uuid
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from infra.commits import newest_first
+from infra.parquet import arrow_schema
 from infra.tables import Table
 
 if TYPE_CHECKING:
@@ -59,15 +63,25 @@ def _write(lake: Lake, table: Table, folder: Path, *, look_back: bool) -> int:
         commit.user_metadata == folder.name for commit in newest_first(lake.folder(table))
     )
     if files and not known:
-        lines = [" ".join(file.read_text("utf-8").splitlines()) for file in files]
-        frame = lake.spark.read.schema(table.schema).json(
-            lake.spark.sparkContext.parallelize(lines, 1)
-        )
-        writer = frame.coalesce(1).write.format("delta").mode("append")
-        with lake.alone(table):
-            writer.option("userMetadata", folder.name).save(lake.path(table))
+        rows = [json.loads(file.read_bytes()) for file in files]
+        lake.add(table, [_typed(row, arrow_schema(table)) for row in rows], folder.name)
     shutil.rmtree(folder)
     return 0 if known else len(files)
+
+
+def _typed(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    """A row as it was left, with its times as times and its maps as pairs."""
+    return {field.name: _value(row.get(field.name), field.type) for field in schema}
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_timestamp(kind):
+        return datetime.fromisoformat(value)
+    if pa.types.is_map(kind):
+        return list(value.items())
+    return value
 
 
 class Folder:

@@ -1,4 +1,4 @@
-"""The commands of ingest: `headgate parse`, `headgate replay` and `headgate quality`."""
+"""The commands of ingest: `headgate parse`, `replay`, `import` and `quality`."""
 
 from __future__ import annotations
 
@@ -55,10 +55,12 @@ def parser_of(
 
 def build(subparsers: Any) -> None:
     """Register the commands of this folder with the command line's subparsers."""
+    from ingest.imports import build as build_import
     from ingest.quality import build as build_quality
     from ingest.replay import build as build_replay
 
     build_replay(subparsers)
+    build_import(subparsers)
     build_quality(subparsers)
     command = subparsers.add_parser(
         "parse", help="show what records become, one OCSF object a line"
@@ -82,7 +84,7 @@ def parse_command(args: argparse.Namespace, settings: Settings) -> int:
         for batch in _batches(pieces(stream, source, header)):
             records = [
                 Record(f"{args.file}:{at}", args.source, "import", now, raw, _headed(named))
-                for at, raw, named in batch
+                for at, raw, named, _ in batch
             ]
             with no_collection():
                 found = [ocsf_object(row) for row in event_rows(records, known)]

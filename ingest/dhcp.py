@@ -29,6 +29,18 @@ from ingest.time import Stamp
 
 DISCOVER, OFFER, REQUEST, DECLINE, ACK, NAK, RELEASE, INFORM, EXPIRE = range(1, 10)
 FAILING = frozenset({DECLINE, NAK})
+INFINITE = 2**32 - 1
+"""Seconds of a lease without end (RFC 2131, section 3.3)."""
+DUID_LLT, DUID_LL, ETHERNET = 1, 3, 1
+
+
+def mac_of_duid(duid: bytes) -> str | None:
+    """The Ethernet address in a DHCPv6 client's identifier (RFC 8415, section 11), if in it."""
+    kind, hardware = int.from_bytes(duid[:2]), int.from_bytes(duid[2:4])
+    start = {DUID_LLT: 8, DUID_LL: 4}.get(kind)
+    if start is None or hardware != ETHERNET or len(duid) != start + 6:
+        return None
+    return mac_address(duid[start:].hex())
 
 
 def dhcp_event(

@@ -18,6 +18,8 @@ from infra.kafka import admin, client_options, source_of
 from infra.lake import Lake
 from infra.parquet import WRITTEN, DataFile
 from infra.settings import KafkaSettings, Settings
+from ingest.hold import below
+from ingest.redelivery import Redelivery, discard
 from ingest.source import ParseSettings
 from ingest.tables import EVENT, RECORD
 from ingest.write import Pass, Stage
@@ -43,7 +45,10 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
     def batch(arrived: DataFrame, run: Batch) -> None:
         taken = _taken(run)
         ids = run.decide("topic_ids", lambda: topics.ids(taken))
-        finished = run.decide("finished", lambda: _finished(arrived, taken, topics, settings))
+        finished = run.decide(
+            "finished",
+            lambda: below(lake.spool / "open", _finished(arrived, taken, topics, settings)),
+        )
         rows = sum(count for (topic, _), (_, count) in taken.items() if topic in ids)
         logs = arrived.where(F.col("topic") != settings.kafka.tick_topic)
         records = to_records(logs.coalesce(tasks_for(lake.spark, rows)), ids, settings)
@@ -73,17 +78,26 @@ def through(
     tables = (*((RECORD,) if records is not None else ()), EVENT, *(s.table for s in stages))
     wanted = [table for table in tables if not lake.has(table, run)]
     targets = {table.name: lake.target(table, run) for table in wanted}
-    work = Pass(parsing, targets, stages, finished)
-    if not wanted:
-        files = []
-    elif records is None:
-        files = work.alone()
-    else:
-        found = records.mapInArrow(work, WRITTEN).collect()
-        files = [DataFile(**row.asDict()) for row in found]
+    again = Redelivery(lake, run, committed=EVENT not in wanted)
+    files: list[DataFile] = []
+    if wanted and records is None:
+        files = Pass(parsing, targets, stages, finished).alone()
+    elif wanted and records is not None:
+        targets |= {again.stage.table.name: again.target()}
+        stages = (*stages, again.stage)
+        files = _written(records, Pass(parsing, targets, stages, finished))
+        if repeats := again.repeats(files):
+            discard(lake, wanted, files)
+            files = _written(records, Pass(parsing, targets, stages, finished, repeats))
+            again.drop(files)
     for table in wanted:
         lake.commit(table, run, [file for file in files if file.table == table.name])
+    again.keep()
     run.counts["dead"] = lake.present(EVENT, run, "dead_letter_reason")
+
+
+def _written(records: DataFrame, work: Pass) -> list[DataFile]:
+    return [DataFile(**row.asDict()) for row in records.mapInArrow(work, WRITTEN).collect()]
 
 
 def messages(spark: SparkSession, settings: Settings) -> DataFrame:

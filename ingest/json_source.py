@@ -86,7 +86,7 @@ def _elements(raw: bytes) -> Iterator[dict[str, Any] | Unreadable]:
     # As the one value of an object, so that what is refused in an object is refused here.
     wrapped = decode_object(b'{"v":' + raw + b"}", FILE_BYTES + 8)
     if not wrapped["v"]:
-        raise Unreadable("an empty array")
+        raise Unreadable("expected a JSON object, found an array without any")
     for at, element in enumerate(wrapped["v"]):
         if type(element) is dict:
             yield element

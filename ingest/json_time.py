@@ -34,7 +34,12 @@ def written_like(old: object, key: str, when: datetime, zone: ZoneInfo) -> str:
             raise Unreadable(f"{key}: not an ISO time: '{old[:40]}'")
         return f'"{new}"'
     if type(old) is int:
-        return str(int((when - EPOCH).total_seconds()))
+        whole = when - EPOCH
+        micros = (whole.days * 86400 + whole.seconds) * 1_000_000 + whole.microseconds
+        # In the unit the old one had, which its size tells (see `ingest.time.stamp_epoch`).
+        units = ((1e17, 1000, 1), (1e14, 1, 1), (1e11, 1, 1000))
+        times, by = next(((t, b) for least, t, b in units if abs(old) >= least), (1, 1_000_000))
+        return str(micros * times // by)
     if type(old) is float:
         whole = when - EPOCH
         micros = (whole.days * 86400 + whole.seconds) * 1_000_000 + whole.microseconds

@@ -7,6 +7,7 @@ A *plan* says which files lie where, in TOML or made from the files' own times; 
 from __future__ import annotations
 
 import gzip
+import io
 import tomllib
 import zlib
 from collections.abc import Iterator, Sequence
@@ -20,11 +21,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from infra.errors import Usage
+from ingest.lines import pieces
 from ingest.source import Context, ParseSettings, Record, Unreadable, lookup
 
 Header = tuple[str, bytes]
-SENDER, HOST, ZONE, MODE = "sender", "host", "tz", "mode"
-"""Headers: which line of which file a message was; who wrote it; zone of its naive times; mode."""
+SENDER, HOST, ZONE, MODE, HEADER = "sender", "host", "tz", "mode", "header"
+"""Headers: which line of which file a message was; who wrote it; zone of its naive times; mode;
+the lines that name its fields, in formats that have such."""
 
 FAR = timedelta(days=366)
 """A line this far from the middle of its file carries a wrong time; it keeps its place instead."""
@@ -181,7 +184,7 @@ def schedule(plan: Plan, speed: float = 1.0, settings: ParseSettings | None = No
 def _shots(each: Input, speed: float, settings: ParseSettings) -> Iterator[Shot]:
     lines = _lines(each)
     known = ((HOST, each.host.encode()),) if each.host else ()
-    for (number, raw), offset in zip(lines, _offsets(each, lines, settings), strict=True):
+    for (number, raw, header), offset in zip(lines, _offsets(each, lines, settings), strict=True):
         if each.until is not None and offset > each.until:
             continue
         yield Shot(
@@ -189,7 +192,11 @@ def _shots(each: Input, speed: float, settings: ParseSettings) -> Iterator[Shot]
             event_at=offset / speed,
             source=each.source,
             raw=raw,
-            headers=((SENDER, f"replay {Path(each.file).name} line {number}".encode()), *known),
+            headers=(
+                (SENDER, f"replay {Path(each.file).name} line {number}".encode()),
+                *known,
+                *(((HEADER, header),) if header else ()),
+            ),
             zone=each.zone,
             origin=f"{each.file} line {number}",
             as_is=each.as_is,
@@ -202,8 +209,8 @@ class _File(msgspec.Struct):
     Records: list[msgspec.Raw]
 
 
-Lines = list[tuple[int, bytes]]
-"""Line numbers from 1, and the lines without their ends."""
+Lines = list[tuple[int, bytes, bytes]]
+"""Line numbers from 1, the lines without their ends, and the header that holds for each."""
 
 
 def _lines(each: Input) -> Lines:
@@ -211,15 +218,12 @@ def _lines(each: Input) -> Lines:
     content = _content(Path(each.file))
     if each.unpack:
         records = _unpacked(content, each.file)
-        return list(enumerate(records, 1))[: each.lines]
-    split = content.split(b"\n")
-    if lookup(each.source).whole_file and not _is_json(split[0]) and _is_json(content):
-        return [(1, content)]
+        return [(number, record, b"") for number, record in enumerate(records, 1)][: each.lines]
     wanted = each.contains.encode()
     lines = [
-        (number, line.removesuffix(b"\r"))
-        for number, line in enumerate(split, 1)
-        if line.strip() and wanted in line
+        (number, raw, header)
+        for number, raw, header, _ in pieces(io.BytesIO(content), lookup(each.source))
+        if raw.strip() and wanted in raw
     ]
     return lines[: each.lines]
 
@@ -237,14 +241,6 @@ def _unpacked(content: bytes, file: str) -> list[bytes]:
         return [bytes(one) for one in msgspec.json.decode(content, type=_File).Records]
     except msgspec.DecodeError as error:
         raise Usage(f"{file}: no file of records to unpack: {error}") from error
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        msgspec.json.decode(text, type=msgspec.Raw)
-    except msgspec.DecodeError:
-        return False
-    return True
 
 
 def _offsets(each: Input, lines: Lines, settings: ParseSettings) -> list[float]:
@@ -273,14 +269,18 @@ def _times(each: Input, lines: Lines, settings: ParseSettings) -> list[datetime 
         if each.zero
         else datetime.fromtimestamp(Path(each.file).stat().st_mtime, UTC)
     )
-    times = [_time(each, raw, reference, settings) for _, raw in lines]
+    times = [_time(each, raw, header, reference, settings) for _, raw, header in lines]
     known = [when for when in times if when is not None]
     middle = median_low(known) if known else reference
     return [when if when and abs(when - middle) <= FAR else None for when in times]
 
 
-def _time(each: Input, raw: bytes, reference: datetime, settings: ParseSettings) -> datetime | None:
-    headers = {"tz": each.zone.encode()} if each.zone else {}
+def _time(
+    each: Input, raw: bytes, header: bytes, reference: datetime, settings: ParseSettings
+) -> datetime | None:
+    headers = {ZONE: each.zone.encode()} if each.zone else {}
+    if header:
+        headers[HEADER] = header
     record = Record("replay", each.source, "live", reference, raw, headers)
     try:
         events = lookup(each.source).parse(record, Context(record, settings))

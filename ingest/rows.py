@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from infra.errors import Usage
+from ingest.formats import readable
 from ingest.source import (
     Context,
     Event,
@@ -48,7 +49,8 @@ def joined(records: Iterable[Record], settings: ParseSettings) -> list[list[Reco
         if isinstance(source, JoiningSource):
             # Whoever cannot be asked is a piece of its own, where parsing says why.
             with suppress(Exception):
-                part = source.part_of(record, Context(record, settings))
+                known = readable(record, settings)
+                part = source.part_of(known, Context(known, settings))
         if part is None:
             pieces.append([record])
             continue
@@ -71,11 +73,12 @@ def rows_of_all(records: Sequence[Record], settings: ParseSettings) -> list[dict
     record = records[0]
     try:
         source = lookup(record.source)
-        context = Context(record, settings)
-        if len(records) > 1 and isinstance(source, JoiningSource):
-            events = source.join(records, context)
+        known = [readable(one, settings) for one in records]
+        context = Context(known[0], settings)
+        if len(known) > 1 and isinstance(source, JoiningSource):
+            events = source.join(known, context)
         else:
-            events = source.parse(record, context)
+            events = source.parse(known[0], context)
         if not events:
             raise Unreadable("the parser found no event in it")
         return [_row(event, records, at, settings) for at, event in enumerate(events)]

@@ -3,9 +3,8 @@
 A source lives in its own module in `ingest/parsers/`, which lists it in a tuple
 `SOURCES`; nothing else has to know of it. Sources know nothing of Spark.
 
-A source gives its events one record at a time. Should one be worth it, it may
-later offer a method `columns(records, settings)` for a whole batch at once:
-`ingest.events` is the only caller, and would ask for it there.
+A source gives its events one record at a time. Where one is worth it, it may also
+offer `columns`, for the plain ones among many records at once.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from datetime import datetime
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -26,6 +25,8 @@ import msgspec
 from infra.errors import Usage
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from infra.settings import Settings
 
 Event = dict[str, Any]
@@ -136,12 +137,23 @@ class Context:
         return self.settings.zone(self.record.source, host)
 
 
+class Read(NamedTuple):
+    """What was read at once: events as a batch of silver.event, and which records are left."""
+
+    events: pa.RecordBatch | None
+    left: list[int]
+
+
 class Source(ABC):
     """One kind of raw record."""
 
     name: str
     whole_file: ClassVar[bool] = False
     """Whether a file of this source may be one record, rather than one a line."""
+
+    redelivery: ClassVar[tuple[str, ...]] = ()
+    """Columns of an event that together tell a second delivery of it, such as the product's
+    own id and the time; none: what comes twice is two events. An attacker must not choose them."""
 
     def is_header(self, line: bytes) -> bool:
         """Whether a line of a file names the fields of those that follow, and is no record.
@@ -156,9 +168,21 @@ class Source(ABC):
         """Whether a file whose first line is `first` is one record. Asked if `whole_file`."""
         return _opens_json(first)
 
+    def member(self, kind: str) -> Source | None:
+        """The source called `name:kind`, if this one is a family with a source for any kind."""
+        return None
+
     @abstractmethod
     def parse(self, record: Record, context: Context) -> list[Event]:
         """The record's events, at least one. Raises `Unreadable`."""
+
+    def columns(self, records: pa.RecordBatch, settings: ParseSettings) -> Read | None:
+        """The events of those of `records`, all of this source, that can be read at once.
+
+        `records` is a batch of bronze.record. The others are left to `parse`, with which
+        the events must agree. None: all are.
+        """
+        return None
 
     @abstractmethod
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
@@ -216,6 +240,10 @@ def sources() -> Mapping[str, Source]:
 def lookup(name: str) -> Source:
     """The source called `name`; raises `Usage` with the names there are."""
     known = sources()
-    if name not in known:
+    if name in known:
+        return known[name]
+    family, _, kind = name.partition(":")
+    found = known[family].member(kind) if family in known else None
+    if found is None:
         raise Usage(f"no source '{name}'; there are {', '.join(sorted(known))}")
-    return known[name]
+    return found

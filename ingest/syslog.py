@@ -13,21 +13,22 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from ingest.ocsf import BASE, device, event, kept, metadata, unmapped
 from ingest.source import Context, Event, Record, Source, Unreadable
-from ingest.strict import LINE_BYTES, not_utf8
-from ingest.time import Stamp, as_rfc3164, like_iso, stamp_iso, stamp_rfc3164
+from ingest.strict import LINE_BYTES, encode, not_utf8
+from ingest.syslog_header import find
+from ingest.time import Stamp
 
-PRI = re.compile(r"<(\d{1,3})>", re.ASCII)
-# The host may be missing; a tag ends in a colon, a host does not.
-_TAGGED = (
-    r"(?:(?P<host>\S*[^\s:]) )?(?:(?P<program>[^\s:\[]+)(?:\[(?P<pid>\d{1,10})\])?: ?)?(?P<text>.*)"
-)
-RFC3164 = re.compile(rf"(?P<time>[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d) {_TAGGED}", re.ASCII)
-ISO_DATED = re.compile(rf"(?P<time>\d{{4}}-\d\d-\d\dT\S+) {_TAGGED}", re.ASCII)
-RFC5424 = re.compile(
-    r"1 (?P<time>\S+) (?P<host>\S+) (?P<program>\S+) (?P<pid>\S+) (?P<msgid>\S+) "
-    r"(?P<data>-|(?:\[(?:[^\]\"]|\"(?:[^\"\\]|\\.)*\")*+\])+)(?: \ufeff?(?P<text>.*))?",
+SEVERITIES = (6, 5, 5, 4, 3, 2, 1, 1)
+"""OCSF severity of syslog's eight levels, from emergency to debug."""
+REPEATED = re.compile(r"message repeated (\d{1,9}) times: \[ ?(.*)\]", re.ASCII)
+# What a Cisco device wrote itself, behind the header of the relay that passed it on.
+CISCO_BODY = re.compile(
+    r"(?:: )?(?:\d{1,10}: )?(?:(?:\S{1,64}: )?[*.]?"
+    r"(?P<time>[A-Z][a-z]{2} [ \d]\d [\d: .]{8,30}(?:[A-Z]{3,4})?): )?"
+    r"(?P<program>%[A-Z0-9_]+-(?:[A-Z0-9_]+-)*[0-7]-[A-Z0-9_]+): ?(?P<text>.*)",
     re.ASCII,
 )
 
@@ -61,45 +62,62 @@ def one_line(raw: bytes) -> str:
     return text
 
 
-def _match(text: str) -> tuple[re.Match[str], int, int | None]:
-    """The header's match, where it starts in the text, and the priority."""
-    pri = PRI.match(text)
-    start = pri.end() if pri else 0
-    level = int(pri[1]) if pri else None
-    if level is not None and level > 191:
-        raise Unreadable(f"syslog priority {level} at byte 0; the highest is 191")
-    for framing in (RFC3164, RFC5424, ISO_DATED):
-        match = framing.fullmatch(text, start)
-        if match:
-            return match, start, level
-    raise Unreadable(
-        f"no syslog header at byte {start}: expected RFC 3164 or RFC 5424, "
-        f"found '{text[start : start + 40]}'"
-    )
-
-
 def read(raw: bytes, context: Context) -> Line:
     """The syslog message that `raw` is. Raises `Unreadable`."""
-    match, _, level = _match(one_line(raw))
-    part = match.groupdict()
+    return read_text(one_line(raw), context)
+
+
+def read_text(message: str, context: Context) -> Line:
+    """The syslog message in a text of one line. Raises `Unreadable`."""
+    found = find(message)
+    part = found.match.groupdict()
     received_at = context.record.received_at
-    host = _value(part["host"]) or context.host
-    zone = context.zone(host)
-    if match.re is RFC3164:
-        stamp = stamp_rfc3164(part["time"], zone, received_at)
+    host = _value(part.get("host")) or context.host
+    if found.header is None:
+        stamp = Stamp.missing(received_at, None)
     else:
-        stamp = stamp_iso(part["time"], zone, received_at)
-    pid = _value(part["pid"])
+        stamp = found.header.stamp(part["time"], context.zone(host), received_at)
+    pid = _value(part.get("pid")) or None
     number = int(pid) if pid and pid.isdecimal() and len(pid) <= 10 else None
+    program, text = _value(part["program"]), (part["text"] or "").strip()
     rest = kept(
-        facility=None if level is None else level >> 3,
-        level=None if level is None else level & 7,
+        facility=None if found.level is None else found.level >> 3,
+        level=None if found.level is None else found.level & 7,
         msgid=_value(part.get("msgid")),
         structured_data=_value(part.get("data")),
         pid=pid if number is None else None,
+        octets=found.octets,
+        sequence=part.get("sequence"),
+        clock_mark=part.get("mark"),
+        unit=(part.get("unit") or "").strip(" ()") or None,
     )
-    text = (part["text"] or "").strip()
-    return Line(stamp, host, _value(part["program"]), number, text, rest)
+    return _line(stamp, host, program, number, text, rest)
+
+
+def _line(
+    stamp: Stamp,
+    host: str | None,
+    program: str | None,
+    pid: int | None,
+    text: str,
+    rest: dict[str, Any],
+) -> Line:
+    """A line whose program is its bare name, and whose text is not told as repeated."""
+    if text[:1] in "%*:.0123456789" and (
+        program is None or program.isdecimal() or len(program) < 5
+    ):
+        body = CISCO_BODY.fullmatch(text)
+        if body:
+            rest |= kept(relay_tag=program, device_time=body["time"])
+            program, text = body["program"], body["text"]
+    if program and program[0] == "/" and program[-1] != "/":
+        rest["program_path"] = program
+        program = program.rpartition("/")[2]
+    again = REPEATED.fullmatch(text)
+    if again:
+        rest["repeated"] = int(again[1])
+        text = again[2].strip()
+    return Line(stamp, host, program, pid, text, rest)
 
 
 def _value(text: str | None) -> str | None:
@@ -110,12 +128,14 @@ def _value(text: str | None) -> str | None:
 def restamp(raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
     """`raw` with the time in its header replaced by `when`, in its own framing."""
     text = one_line(raw)
-    match, _, _ = _match(text)
-    old = match["time"]
-    new = as_rfc3164(when, zone) if match.re is RFC3164 else like_iso(old, when, zone)
+    found = find(text)
+    if found.header is None:
+        raise Unreadable("no time in the syslog header, but a priority alone")
+    old = found.match["time"]
+    new = found.header.write(old, when, zone)
     if new is None:
         raise Unreadable(f"no time in the syslog header, but '{old[:40]}'")
-    at = len(text[: match.start("time")].encode())
+    at = len(text[: found.match.start("time")].encode())
     return raw[:at] + new.encode() + raw[at + len(old.encode()) :]
 
 
@@ -125,11 +145,37 @@ def base_event(line: Line, product: Mapping[str, str]) -> Event:
         BASE,
         0,
         line.stamp,
+        severity_id=severity(line),
         message=line.text,
         metadata=metadata(product, line.stamp, log_provider=line.program),
         device=device(line.host),
         unmapped=unmapped(line.rest | kept(pid=line.pid)),
     )
+
+
+def severity(line: Line) -> int:
+    """The OCSF severity of the level in the line's priority; informational where it has none."""
+    level = line.rest.get("level")
+    return SEVERITIES[level] if type(level) is int and 0 <= level <= 7 else 1
+
+
+def counted(found: Event, line: Line) -> Event:
+    """`found` with the count of its repetitions, where syslog says the line came so often."""
+    times = line.rest.get("repeated")
+    if times:
+        more = msgspec.json.decode(found["more"]) if found.get("more") else {}
+        found["more"] = encode(more | {"count": times})
+    return found
+
+
+def names_of(program: str | None) -> tuple[str, ...]:
+    """The names a program may be known by, the one it gave first."""
+    if not program:
+        return ()
+    # gdm gives itself a name that ends in a bracket.
+    lower = program.lower().rstrip("]")
+    names = (program, lower, lower.rpartition("/")[2], lower.partition("/")[0])
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 Reader = Callable[[Line, Context], "Event | None"]
@@ -155,8 +201,18 @@ class SyslogSource(Source):
 
     def read(self, line: Line, context: Context) -> Event:
         """The event of a line whose framing has been read."""
-        found = self.reader(line, context) if line.program in self.programs else None
-        return found or base_event(line, self.product)
+        return self.known(line, context) or counted(base_event(line, self.product), line)
+
+    def known(self, line: Line, context: Context) -> Event | None:
+        """The event of a line that the source has a class for."""
+        if line.program is None or not self.reads_program(line.program):
+            return None
+        found = self.reader(line, context)
+        return found and counted(found, line)
+
+    def reads_program(self, program: str) -> bool:
+        """Whether the lines of `program` are for this source."""
+        return program in self.programs or not self.programs.isdisjoint(names_of(program))
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         return restamp(raw, when, zone)

@@ -384,12 +384,41 @@ CLASS_VIEWS = {
     "base_event": (0, "Events that fit no class"),
 }
 
-TABLES = (RECORD, EVENT)
+LANDED = Table(
+    name="ops.file",
+    doc="A file that was found in a configured folder or by an import, and what was decided of it.",
+    columns=(
+        Column("found_at", TS, "when it was decided, UTC"),
+        Column("job", S, "files or import"),
+        Column("folder", S, "name of the folder in the settings, or what was given to import"),
+        Column("path", S, "where it lies"),
+        Column("size", L, "bytes, as found"),
+        Column("modified_at", TS, "when it was last written, as found, UTC"),
+        Column("hash", S, "SHA-256 of its content", False),
+        Column(
+            "state",
+            S,
+            "taken; renamed (taken before under another name); refused (see reason)",
+        ),
+        Column("reason", S, "why it was refused, or what it was taken as", False),
+        Column("source", S, "which parser reads it"),
+        Column("mode", S, "live, replay or import"),
+        Column("tz", S, "zone of its times that name none, where the folder says one", False),
+        Column("host", S, "who wrote it, where the folder says so", False),
+    ),
+    event_time="found_at",
+    key=("path", "hash"),
+    cluster_by=("path",),
+    stats=("found_at", "job", "path", "hash", "state"),
+)
+
+TABLES = (RECORD, EVENT, LANDED)
 VIEWS = (
     View(
         "silver.events",
-        "Events that could be read, without dead letters and heartbeats",
-        f"SELECT * FROM silver.event WHERE source <> '{HEARTBEAT}' AND dead_letter_reason IS NULL",
+        "Events that could be read, each once: no dead letters, heartbeats and second deliveries",
+        f"SELECT * FROM silver.event WHERE source <> '{HEARTBEAT}' "
+        "AND dead_letter_reason IS NULL AND duplicate_of IS NULL",
     ),
     View(
         "silver.dead_letter",
@@ -402,7 +431,7 @@ VIEWS = (
             f"silver.{name}",
             doc,
             f"SELECT * FROM silver.event WHERE class_uid = {uid} "
-            f"AND source <> '{HEARTBEAT}' AND dead_letter_reason IS NULL",
+            f"AND source <> '{HEARTBEAT}' AND dead_letter_reason IS NULL AND duplicate_of IS NULL",
         )
         for name, (uid, doc) in CLASS_VIEWS.items()
     ),

@@ -24,8 +24,7 @@ Batches = Iterator[pa.RecordBatch]
 SLICE_BYTES = 16 * 1024 * 1024
 """Raw bytes parsed at once: what a worker holds grows with this, not with the batch."""
 
-SLICE_ROWS = 10_000
-
+SLICE_ROWS = 5_000
 
 Find = Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]
 """Events, heartbeats included, to rows of a table."""
@@ -45,7 +44,7 @@ class Pass:
 
     A table that is missing in `targets` has the batch already and is not written.
     `finished`: how far the input is in, as ISO text; the first task writes it as a
-    heartbeat row among the events.
+    heartbeat row among the events. `repeats`: events that are second deliveries.
     """
 
     def __init__(
@@ -54,12 +53,14 @@ class Pass:
         targets: Mapping[str, Target],
         stages: Sequence[Stage],
         finished: str | None,
+        repeats: Mapping[str, str] | None = None,
     ) -> None:
         self._parsing = parsing
         self._targets = dict(targets)
         # Only names travel: a table's declaration holds what does not pickle.
         self._stages = tuple((stage.table.name, stage.begin) for stage in stages)
         self._finished = finished
+        self._repeats = dict(repeats or {})
 
     def __call__(self, batches: Batches) -> Batches:
         context = TaskContext.get()
@@ -79,7 +80,7 @@ class Pass:
                 if RECORD.name in writers:
                     writers[RECORD.name].write(records)
                 for events in parser(records):
-                    _write(events, writers, found)
+                    _write(marked(events, self._repeats), writers, found)
             if beat and self._finished is not None:
                 _write(heartbeat(self._finished), writers, found)
             files = [writer.close() for writer in writers.values()]
@@ -88,6 +89,17 @@ class Pass:
                 writer.discard()
             raise
         return [file for file in files if file is not None]
+
+
+def marked(events: pa.RecordBatch, repeats: Mapping[str, str]) -> pa.RecordBatch:
+    """The events, those of `repeats` marked as second deliveries."""
+    if not repeats:
+        return events
+    marks = [repeats.get(uid) for uid in events.column("event_uid").to_pylist()]
+    if not any(marks):
+        return events
+    at = events.schema.get_field_index("duplicate_of")
+    return events.set_column(at, events.schema.field(at), pa.array(marks, pa.string()))
 
 
 def _write(

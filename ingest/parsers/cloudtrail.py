@@ -1,5 +1,9 @@
 """AWS CloudTrail: one record a message, or a whole file `{"Records": [...]}`, plain or gzip.
 
+Also arrays, a record a line, and what CloudWatch subscriptions (`logEvents`) and
+EventBridge (`detail`) wrap. Rules look for calls by class and name, so a change to a user or
+a group is an API call like any other; only what signs somebody in or out is not.
+
 Format: https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-event-reference-record-contents.html
 """
 
@@ -9,12 +13,13 @@ import gzip
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
+from ingest.cloud import EnvelopedSource, Fields, filled, ms, take_text
 from ingest.json_time import restamp_json
 from ingest.ocsf import (
     A_CREDENTIAL,
@@ -26,6 +31,7 @@ from ingest.ocsf import (
     AUTHENTICATION,
     BASE,
     FAILURE,
+    FINDING,
     LOW,
     OTHER,
     SUCCESS,
@@ -36,7 +42,7 @@ from ingest.ocsf import (
     observables,
     unmapped,
 )
-from ingest.source import Context, Event, Record, Source, Unreadable
+from ingest.source import Context, Event, Record, Unreadable
 from ingest.strict import FILE_BYTES, child, decode_object, kind, text
 from ingest.time import Stamp, like_iso, of_iso, stamp_iso
 
@@ -44,6 +50,8 @@ PRODUCT: Mapping[str, str] = {"name": "CloudTrail", "vendor_name": "AWS"}
 GZIP = b"\x1f\x8b"
 UTC = ZoneInfo("UTC")
 CREATE, READ, UPDATE, DELETE = 1, 2, 3, 4
+LOGON, LOGOFF, PREAUTH, SWITCH = 1, 2, 6, 7
+OPENED, CLOSED = 1, 3
 VERBS = MappingProxyType(
     {
         "Create": CREATE,
@@ -129,11 +137,22 @@ def _user(identity: dict[str, Any]) -> dict[str, Any] | None:
     if name is None and of == "Root":
         name = "root"
     uid, account = text(identity, "principalId"), text(identity, "accountId")
+    if uid is None:
+        # IAM Identity Center: on whose behalf the session acts.
+        uid = take_text(identity, "onBehalfOf", "userId")
     if name is uid is account is None:
         if of is not None:
             identity["type"] = of
         return None
-    return {"name": name, "uid": uid, "type": of, "account_uid": account}
+    # A key of an AWS service is none that anybody holds, but says whose call it was.
+    key = take_text(identity, "accessKeyId") or take_text(identity, "credentialId")
+    return {
+        "name": name,
+        "uid": uid,
+        "type": of,
+        "account_uid": account,
+        "credential_uid": key,
+    }
 
 
 def _actor(identity: dict[str, Any], operation_by: str) -> dict[str, Any]:
@@ -166,17 +185,20 @@ def _resources(entry: dict[str, Any]) -> list[dict[str, Any]] | None:
         return None
     if type(found) is not list or not all(type(one) is dict for one in found):
         raise Unreadable("resources: expected an array of objects")
-    taken = [{"uid": text(one, "ARN"), "type": text(one, "type")} for one in found]
+    named = [
+        {"uid": arn, "type": text(one, "type")} for one in found if (arn := take_text(one, "ARN"))
+    ]
     rest = [one for one in found if one]
     if rest:
         entry["resources"] = rest
-    named = [one for one in taken if one["uid"]]
     return named or None
 
 
 def _event(entry: dict[str, Any], context: Context) -> Event:
     """The event of one record. What it uses goes out of `entry`."""
     operation, service = text(entry, "eventName"), text(entry, "eventSource")
+    if operation and not service and "eventVersion" in entry and "insightDetails" not in entry:
+        service = "unknown"  # cut by a forwarder; a record all the same
     received_at = context.record.received_at
     written = text(entry, "eventTime")
     if written is None and type(entry.get(LOGSTASH_TIME)) is str:
@@ -199,6 +221,7 @@ def _event(entry: dict[str, Any], context: Context) -> Event:
             log_name=text(entry, "eventCategory"),
             event_code=operation,
             uid=text(entry, "eventID"),
+            correlation_uid=text(entry, "sharedEventID"),
         ),
         "src_endpoint": source,
         "cloud": {
@@ -210,7 +233,6 @@ def _event(entry: dict[str, Any], context: Context) -> Event:
         "user_name": user and user["name"],
     }
     resources = _resources(entry)
-    access_key = identity.get("accessKeyId")
     common["observables"] = observables(
         ("src_endpoint.ip", AN_IP, source and source.get("ip")),
         ("actor.user.name", A_USER, user and user["name"]),
@@ -218,12 +240,13 @@ def _event(entry: dict[str, Any], context: Context) -> Event:
         (
             "actor.user.credential_uid",
             A_CREDENTIAL,
-            access_key if type(access_key) is str else None,
+            user and user["credential_uid"],
         ),
         *(("resources[].uid", A_RESOURCE, one["uid"]) for one in resources or ()),
     )
-    if operation == "ConsoleLogin":
-        return _console_login(entry, service, stamp, actor, resources, common)
+    activity = _sign_in(operation, service)
+    if activity is not None:
+        return _console_login(entry, activity, service, stamp, actor, resources, common)
     return _api_call(entry, operation, service, stamp, actor, resources, common)
 
 
@@ -231,20 +254,60 @@ def _nameless(
     entry: dict[str, Any], operation: str | None, service: str | None, stamp: Stamp
 ) -> Event:
     """Insights and the like, which are no calls; all else without a name is unreadable."""
-    if "eventCategory" not in entry or "eventType" not in entry:
+    insight = entry.get("insightDetails")
+    if type(insight) is dict and type(insight.get("insightType")) is str:
+        return _insight(entry, insight, stamp, kept(eventName=operation, eventSource=service))
+    digest = entry.get("digestEndTime")
+    if ("eventCategory" not in entry or "eventType" not in entry) and type(digest) is not str:
         missing = "eventSource" if operation else "eventName"
         raise Unreadable(f"no '{missing}' in the record")
+    if type(digest) is str and stamp.quality == "received":
+        stamp = stamp_iso(digest, UTC, stamp.time)
     return event(
         BASE,
         0,
         stamp,
-        message=f"CloudTrail {entry['eventType']}",
+        message=f"CloudTrail {entry.get('eventType', 'digest')}",
         metadata=metadata(
             PRODUCT,
             stamp,
             uid=text(entry, "eventID"),
         ),
         unmapped=unmapped(entry | kept(eventName=operation, eventSource=service)),
+    )
+
+
+def _insight(
+    entry: dict[str, Any], insight: dict[str, Any], stamp: Stamp, rest: dict[str, str]
+) -> Event:
+    """Calls or errors at an unusual rate; its begin and its end share `sharedEventID`."""
+    kind, state = insight["insightType"], insight.get("state")
+    name = insight.get("eventName")
+    title = f"{kind}: {name}" if type(name) is str else kind
+    uid, shared = text(entry, "eventID"), text(entry, "sharedEventID")
+    account, region = text(entry, "recipientAccountId"), text(entry, "awsRegion")
+    return event(
+        FINDING,
+        CLOSED if state == "End" else OPENED,
+        stamp,
+        severity_id=LOW,
+        message=title,
+        metadata=metadata(
+            PRODUCT,
+            stamp,
+            log_name=text(entry, "eventCategory"),
+            event_code=kind,
+            uid=uid,
+            correlation_uid=shared,
+        ),
+        finding_info={"uid": shared or uid or kind, "title": title, "types": [kind]},
+        cloud={
+            "provider": "AWS",
+            "region": region,
+            "account": {"uid": account} if account else None,
+        },
+        more=filled(finding_info=filled(modified_time=ms(stamp.time))),
+        unmapped=unmapped(entry | rest),
     )
 
 
@@ -282,31 +345,62 @@ def _api_call(
     )
 
 
+SIGN_IN: Mapping[str, Mapping[str, int]] = MappingProxyType(
+    {
+        "signin.amazonaws.com": {
+            "ConsoleLogin": LOGON,
+            "UserAuthentication": LOGON,
+            "CheckMfa": PREAUTH,
+            "CredentialChallenge": PREAUTH,
+            "CredentialVerification": PREAUTH,
+            "SwitchRole": SWITCH,
+            "ExitRole": SWITCH,
+            "RenewRole": SWITCH,
+        },
+        "sso.amazonaws.com": {"Authenticate": LOGON, "Logout": LOGOFF},
+    }
+)
+"""Events of signing in and out; IAM Identity Center checks each credential in its own."""
+
+
+def _sign_in(operation: str, service: str) -> int | None:
+    if operation == "ConsoleLogin":
+        return LOGON
+    return SIGN_IN.get(service, {}).get(operation)
+
+
 def _console_login(
     entry: dict[str, Any],
+    activity: int,
     service: str,
     stamp: Stamp,
     actor: dict[str, Any],
     resources: list[dict[str, Any]] | None,
     common: dict[str, Any],
 ) -> Event:
-    """A login to the console, good or bad."""
+    """A step of signing in, good or bad; which, its activity says."""
     more = child(entry, "additionalEventData")
     mfa = more.get("MFAUsed")
-    failed = child(entry, "responseElements").get("ConsoleLogin") == "Failure"
+    name = str(common["metadata"]["event_code"])
+    results = child(entry, "responseElements"), child(entry, "serviceEventDetails")
+    failed = any(one.get(name) == "Failure" for one in results)
+    user = actor["user"]
+    if user is None:
+        named = more.get("UserName")
+        user = {"name": named if type(named) is str else actor["invoked_by"]}
     if resources is not None:
         entry["resources"] = [*resources, *entry.get("resources", [])]
     error = text(entry, "errorCode")
     words = text(entry, "errorMessage")
     return event(
         AUTHENTICATION,
-        1,
+        activity,
         stamp,
         status_id=FAILURE if failed or error or words else SUCCESS,
         severity_id=LOW if failed or error or words else 1,
         status_code=error,
         status_detail=words,
-        user=actor["user"],
+        user=user,
         actor=actor,
         service={"name": service},
         is_remote=True,
@@ -317,17 +411,34 @@ def _console_login(
 
 
 @dataclass(frozen=True)
-class CloudTrail(Source):
+class CloudTrail(EnvelopedSource):
     """CloudTrail, however it was shipped."""
 
     name: str = "aws_cloudtrail"
-    whole_file: ClassVar[bool] = True
+    redelivery: ClassVar[tuple[str, ...]] = ("metadata.uid", "time")
 
     def parse(self, record: Record, context: Context) -> list[Event]:
-        packed = record.raw[:2] == GZIP
-        value = decode_object(gunzip(record.raw) if packed else record.raw, FILE_BYTES)
+        if record.raw[:2] == GZIP:
+            record = replace(record, raw=gunzip(record.raw))
+        return super().parse(record, context)
+
+    def is_own(self, fields: Fields) -> bool:
+        if "Records" in fields or "eventName" in fields or "digestStartTime" in fields:
+            return True
+        return "eventVersion" in fields and "eventType" in fields
+
+    def read(self, fields: Fields, context: Context) -> Event:
+        return _event(fields, context)
+
+    @property
+    def foreign(self) -> str:
+        return "no 'eventName' in the record"
+
+    def events(self, fields: Fields, context: Context) -> list[Event]:
+        """As in the class above; a file's records are named by their number where unreadable."""
+        value, record = fields, context.record
         if "Records" not in value:
-            return [_event(value, context)]
+            return super().events(value, context)
         entries = value.pop("Records")
         if type(entries) is not list:
             raise Unreadable(f"Records: expected an array, found {kind(entries)}")

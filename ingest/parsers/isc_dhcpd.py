@@ -21,7 +21,8 @@ from ingest.dhcp import (
     REQUEST,
     dhcp_event,
 )
-from ingest.ocsf import OTHER, address, kept
+from ingest.ocsf import OTHER, address, kept, mac_address
+from ingest.parsers.isc_dhcpd6 import read_v6
 from ingest.source import Context, Event
 from ingest.syslog import Line, SyslogSource
 
@@ -29,34 +30,40 @@ PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
 
 _CLIENT = r"(?P<client>\S+)(?: \((?P<hostname>.*)\))?"
 _VIA = r" via (?P<via>[^\s:]+(?::[^\s:]+)*)"
-# Infoblox' dhcpd says more at the end of a grant.
+# Infoblox' dhcpd says more at the end: of a question, and of a grant.
+_STATE = r"(?: \((?P<state>[A-Z]+)\))?"
+_EXTRA = rf"(?: TransID (?P<xid>[0-9a-fA-F]{{1,8}}))?(?: uid (?P<uid>\S+?))?{_STATE}"
 _LEASE = (
     r"(?: relay (?P<relay>\S+))?(?: lease-duration (?P<lease>\d{1,10})"
-    r"(?: offered-duration (?P<offered>\d{1,10}))?(?: \((?P<state>[A-Z]+)\))?"
+    rf"(?: offered-duration (?P<offered>\d{{1,10}}))?{_STATE}"
     r"(?: uid (?P<uid>\S+))?)?"
 )
 _DETAIL = r"(?:: (?P<detail>.*))?"
 _IP = r"(?P<ip>[0-9.]+)"
 PATTERNS = (
-    ("DHCPDISCOVER", DISCOVER, re.compile(rf"from {_CLIENT}{_VIA}{_DETAIL}")),
+    ("DHCPDISCOVER", DISCOVER, re.compile(rf"from {_CLIENT}{_VIA}{_EXTRA}{_DETAIL}")),
     ("DHCPOFFER", OFFER, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}{_LEASE}")),
     (
         "DHCPREQUEST",
         REQUEST,
-        re.compile(rf"for {_IP}(?: \((?P<server>[0-9.]+)\))? from {_CLIENT}{_VIA}{_DETAIL}"),
+        re.compile(
+            rf"for {_IP}(?: \((?P<server>[0-9.]+)\))? from {_CLIENT}{_VIA}{_EXTRA}{_DETAIL}"
+        ),
     ),
     ("DHCPACK", ACK, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}{_LEASE}")),
     # The answer to an INFORM: the client has its address from elsewhere, nothing is leased.
     ("DHCPACK", OTHER, re.compile(rf"to {_IP} \((?P<client>[^\s()]+)\){_VIA}")),
-    ("DHCPNAK", NAK, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}")),
+    ("DHCPNAK", NAK, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}{_EXTRA}")),
     (
         "DHCPRELEASE",
         RELEASE,
-        re.compile(rf"of {_IP} from {_CLIENT}{_VIA} \((?P<found>found|not found)\)"),
+        re.compile(rf"of {_IP} from {_CLIENT}{_VIA} \((?P<found>found|not found)\){_EXTRA}"),
     ),
-    ("DHCPDECLINE", DECLINE, re.compile(rf"of {_IP} from {_CLIENT}{_VIA}{_DETAIL}")),
-    ("DHCPINFORM", INFORM, re.compile(rf"from {_IP}{_VIA}{_DETAIL}")),
-    ("DHCPEXPIRE", EXPIRE, re.compile(rf"(?:on|of|for) {_IP} (?:to|from) {_CLIENT}{_VIA}")),
+    ("DHCPDECLINE", DECLINE, re.compile(rf"of {_IP} from {_CLIENT}{_VIA}{_EXTRA}{_DETAIL}")),
+    ("DHCPINFORM", INFORM, re.compile(rf"from {_IP}{_VIA}{_EXTRA}{_DETAIL}")),
+    ("DHCPEXPIRE", EXPIRE, re.compile(rf"(?:on|of|for) {_IP} (?:to|from) {_CLIENT}(?:{_VIA})?")),
+    ("BOOTREQUEST", REQUEST, re.compile(rf"from {_CLIENT}{_VIA}{_DETAIL}")),
+    ("BOOTREPLY", ACK, re.compile(rf"(?:on|for) {_IP} to {_CLIENT}{_VIA}{_DETAIL}")),
 )
 
 
@@ -66,7 +73,7 @@ def read(line: Line, context: Context) -> Event | None:
     for name, activity, pattern in PATTERNS:
         if word == name and (match := pattern.fullmatch(rest)):
             return _event(activity, match.groupdict(), line, context)
-    return None
+    return read_v6(line, context)
 
 
 def _event(activity: int, part: dict[str, str | None], line: Line, context: Context) -> Event:
@@ -74,7 +81,8 @@ def _event(activity: int, part: dict[str, str | None], line: Line, context: Cont
     relay = address(via) or address(part.get("relay") or "")
     lease, state = part.get("lease"), part.get("state")
     client = part.get("client")
-    by_uid = client is not None and ":" not in client
+    mac = mac_address(client)
+    by_uid = client is not None and mac is None
     detail = part.get("detail")
     refused = part["found"] if part.get("found") == "not found" else detail
     return dhcp_event(
@@ -84,29 +92,35 @@ def _event(activity: int, part: dict[str, str | None], line: Line, context: Cont
         PRODUCT,
         activity_name="Inform Ack" if activity == OTHER else None,
         ip=part.get("ip"),
-        mac=None if by_uid else client,
+        mac=mac,
         client_uid=client if by_uid else None,
         hostname=part.get("hostname") or None,
         host=line.host,
         server_ip=part.get("server"),
-        refused=refused if activity != DECLINE else None,
+        refused=refused if activity not in (DECLINE, ACK) else None,
         message=line.text,
         relay_ip=relay,
         lease_seconds=int(lease) if lease else None,
-        is_renewal=state == "RENEW" if lease else None,
+        is_renewal=state == "RENEW" if lease or state else None,
+        transaction_uid=part.get("xid"),
         rest=line.rest
         | kept(
             pid=line.pid,
-            interface=None if address(via) else via,
+            interface=None if address(via) else via or None,
             offered_duration=part.get("offered"),
             client_id=part.get("uid"),
             state=state,
-            detail=detail if activity == DECLINE else None,
+            detail=detail if activity in (DECLINE, ACK) else None,
         ),
         fields={"log_provider": line.program},
     )
 
 
 SOURCES = (
-    SyslogSource(name="isc_dhcpd", programs=frozenset({"dhcpd"}), product=PRODUCT, reader=read),
+    SyslogSource(
+        name="isc_dhcpd",
+        programs=frozenset({"dhcpd", "dhcpd6", "dhcpdv6"}),
+        product=PRODUCT,
+        reader=read,
+    ),
 )

@@ -1,4 +1,7 @@
-"""sudo, as it writes to syslog (sudoers(5), "LOG FORMAT").
+"""sudo, as it writes to syslog (sudoers(5), "LOG FORMAT"), in words or, since 1.9.4, as JSON.
+
+What PAM says of a wrong password stays a base event: sudo tells of it itself, with the command
+it was for, so that one attempt counts once.
 
 A working directory or an argument may hold ` ; USER=root ; COMMAND=`, and sudo
 does not escape it. A line in which a field stands twice is therefore marked
@@ -27,7 +30,8 @@ from ingest.ocsf import (
     observables,
     unmapped,
 )
-from ingest.source import Context, Event
+from ingest.source import Context, Event, Unreadable
+from ingest.strict import decode_object
 from ingest.syslog import Line, SyslogSource
 
 PRODUCT: Mapping[str, str] = {"name": "sudo", "vendor_name": "Sudo Project"}
@@ -35,7 +39,11 @@ LAUNCH, LOGOFF, ACCOUNT_SWITCH = 1, 2, 7
 
 COMMAND_LINE = re.compile(r"(?P<user>[^\s:;=]+) : (?P<rest>.*COMMAND=.*)")
 FIELD = re.compile(r"(HOST|CHROOT|TTY|PWD|USER|GROUP|TSID|ENV)=(.*)")
-PASSWORD = re.compile(r"\d+ incorrect password attempts?|a password is required")
+PASSWORD = re.compile(
+    r"\d+ incorrect password attempts?|a password is required|conversation failed|"
+    r"(?:account validation failure|account or password is expired).{0,200}",
+    re.ASCII,
+)
 SESSION = re.compile(
     r"pam_unix\(sudo(?:-i)?:session\): session (?P<what>opened|closed) for user "
     r"(?P<user>[^\s(]+)(?:\(uid=(?P<uid>\d+)\))?"
@@ -50,7 +58,9 @@ def read(line: Line, context: Context) -> Event | None:
     if match:
         return _command(match["user"], match["rest"], line, context)
     match = SESSION.fullmatch(line.text)
-    return _session(match.groupdict(), line) if match else None
+    if match:
+        return _session(match.groupdict(), line)
+    return _json(line, context) if line.text[:1] in "@{" else None
 
 
 def _fields(rest: str) -> tuple[str | None, dict[str, str], str, bool]:
@@ -110,6 +120,61 @@ def _command(user: str, rest: str, line: Line, context: Context) -> Event:
             ("process.cmd_line", A_COMMAND, command),
         ),
         unmapped=unmapped(more),
+    )
+
+
+def _json(line: Line, context: Context) -> Event | None:
+    """`@cee:{"sudo":{"accept":{...}}}`: the fields under names of their own."""
+    try:
+        whole = decode_object(line.text.removeprefix("@cee:").strip().encode())
+    except Unreadable:
+        return None
+    inner = whole.get("sudo")
+    kind = next(iter(inner)) if type(inner) is dict and len(inner) == 1 else None
+    told = inner[kind] if type(inner) is dict and kind in ("accept", "reject", "alert") else None
+    if type(told) is not dict:
+        return None
+
+    def text(name: str) -> str | None:
+        return told.pop(name) if type(told.get(name)) is str else None
+
+    path, by, target = text("command"), text("submituser"), text("runuser")
+    arguments = told.get("runargv")
+    line_of = path
+    if type(arguments) is list and all(type(one) is str for one in arguments):
+        line_of = " ".join(arguments) or path
+    reason = text("reason") or text("message")
+    if reason and PASSWORD.fullmatch(reason) and by:
+        return _switch(by, target, reason, line, line.rest | told | kept(command=path))
+    process = {
+        "name": path.rsplit("/", 1)[-1] if path else None,
+        "path": path,
+        "cmd_line": line_of,
+        "cwd": text("runcwd") or text("submitcwd"),
+        "user": {"name": target} if target else None,
+        "uid": text("uuid") or context.record.record_id,
+    }
+    refused = kind != "accept"
+    actor = {"user": {"name": by} if by else None, "process": _sudo(line)}
+    return event(
+        PROCESS,
+        LAUNCH,
+        line.stamp,
+        status_id=FAILURE if refused else SUCCESS,
+        severity_id=MEDIUM if refused else INFORMATIONAL,
+        status_detail=reason,
+        message=f"{by or 'unknown'} : {'refused' if refused else 'ran'} {line_of}",
+        metadata=metadata(PRODUCT, line.stamp, log_provider=line.program, event_code=kind),
+        actor=actor if any(actor.values()) else {"process": {"name": "sudo", "pid": 0}},
+        user_name=by,
+        device=device(line.host or text("submithost")),
+        process=process,
+        observables=observables(
+            ("actor.user.name", A_USER, by),
+            ("process.user.name", A_USER, target),
+            ("process.cmd_line", A_COMMAND, line_of),
+        ),
+        unmapped=unmapped(line.rest | told),
     )
 
 

@@ -1,8 +1,16 @@
-"""Zeek's conn, dns and http logs as JSON (https://docs.zeek.org/en/master/logs/).
+"""Zeek's logs, as JSON and as Zeek's own text (https://docs.zeek.org/en/master/logs/).
+
+Source `zeek:<log>` reads the log of that name, `zeek` the one that each record names
+(`_path`, `@stream`, `#path`, a wrapping key) or looks like. A log that is not known by name
+is read by what all logs have in common.
 
 Three spellings of a connection's ends are read: `id.orig_h` (Zeek itself),
 `id_orig_h` (Corelight and many shippers) and `"id": {"orig_h": ...}` (shippers
 that unfold dots). The time is a number of seconds or ISO text.
+
+conn, dns and http, which are most of what Zeek writes, are read here, and strictly: a
+record without two addresses, or with a field of another type, is refused. The other logs
+take what they can (`ingest.zeek_row`).
 """
 
 from __future__ import annotations
@@ -10,9 +18,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from ingest.json_time import restamp_json
@@ -40,11 +48,16 @@ from ingest.ocsf import (
 )
 from ingest.source import Context, Event, Record, Source, Unreadable
 from ingest.strict import decode_object, flag, number, seconds, text
-from ingest.time import Stamp, of_epoch, stamp_iso
+from ingest.time import Stamp
+from ingest.zeek_access import kerberos, ntlm, radius, rdp, ssh
+from ingest.zeek_files import files, ftp, pe, smb_files, smb_mapping, x509
+from ingest.zeek_findings import analyzer, intel, notice, signatures, software, suricata, weird
+from ingest.zeek_names import looks_like, read_as
+from ingest.zeek_records import Found, found, unwrapped
+from ingest.zeek_row import PORT, PRODUCT, PROTOCOLS, Row, dotted, header_event, span_of, stamp_of
+from ingest.zeek_traffic import dce_rpc, dhcp, ntp, other, smtp, ssl, syslog, tunnel
+from ingest.zeek_tsv import restamp_line
 
-PRODUCT: Mapping[str, str] = {"name": "Zeek", "vendor_name": "Zeek"}
-PORT = 65535
-PROTOCOLS = MappingProxyType({"icmp": 1, "tcp": 6, "udp": 17})
 # Zeek's conn_state as OCSF activity and status
 # (https://docs.zeek.org/en/master/scripts/base/protocols/conn/main.zeek.html).
 OPEN, CLOSE, RESET, FAIL, REFUSE, TRAFFIC = 1, 2, 3, 4, 5, 6
@@ -78,6 +91,18 @@ METHODS = MappingProxyType(
     }
 )
 HIGHEST_RCODE = 25
+__all__ = [
+    "HIGHEST_RCODE",
+    "METHODS",
+    "PRODUCT",
+    "PROTOCOLS",
+    "SOURCES",
+    "STATES",
+    "TRAFFIC",
+    "conn",
+    "dns",
+    "http",
+]
 SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 
@@ -93,11 +118,12 @@ class Entry:
     dst_ip: str
     dst_port: int | None
     sensor: str | None
+    log: str
 
-    def common(self, log: str) -> dict[str, Any]:
+    def common(self) -> dict[str, Any]:
         """The columns that all logs fill alike."""
         return {
-            "metadata": metadata(PRODUCT, self.stamp, log_name=log, correlation_uid=self.uid),
+            "metadata": metadata(PRODUCT, self.stamp, log_name=self.log, correlation_uid=self.uid),
             "src_endpoint": {"ip": self.src_ip, "port": self.src_port},
             "dst_endpoint": {"ip": self.dst_ip, "port": self.dst_port},
             "device": device(self.sensor),
@@ -113,17 +139,6 @@ class Entry:
             "direction_id": 0,
             "direction": "Unknown",
         }
-
-
-def _stamp(fields: dict[str, Any], context: Context, host: str | None) -> Stamp:
-    ts = fields.pop("ts", None)
-    received_at = context.record.received_at
-    if type(ts) is float or type(ts) is int:
-        time = of_epoch(ts)
-        return Stamp(time, "exact", None) if time else Stamp.missing(received_at, ts)
-    if type(ts) is str:
-        return stamp_iso(ts, context.zone(host), received_at)
-    return Stamp.missing(received_at, ts)
 
 
 def _ends(fields: dict[str, Any]) -> tuple[str, int | None, str, int | None]:
@@ -156,32 +171,26 @@ def _ip(fields: dict[str, Any], key: str) -> str:
     return ip
 
 
-def _entry(record: Record, context: Context, log: str) -> Entry:
-    fields = decode_object(record.raw)
-    for key in ("_path", "@stream"):
-        stream = text(fields, key)
-        if stream is not None and stream != log:
-            raise Unreadable(f"{key}: a record of the log '{stream[:40]}' among those of '{log}'")
+def _entry(fields: dict[str, Any], context: Context, log: str) -> Entry:
     sensor = first([text(fields, key) for key in ("@system", "_system_name")]) or context.host
     return Entry(
-        fields, _stamp(fields, context, sensor), text(fields, "uid"), *_ends(fields), sensor
+        fields,
+        stamp_of(fields, context, sensor),
+        text(fields, "uid"),
+        *_ends(fields),
+        sensor,
+        log,
     )
 
 
 def _span(stamp: Stamp, span: float | None) -> dict[str, Any]:
     """Start, end and milliseconds of what began at `stamp` and took `span` seconds."""
-    if span is None:
-        return {"start_time": stamp.time}
-    try:
-        end = stamp.time + timedelta(seconds=span)
-    except OverflowError:
-        end = None
-    return {"start_time": stamp.time, "end_time": end, "duration": round(span * 1000)}
+    return span_of(stamp, span) or {"start_time": stamp.time}
 
 
 def conn(entry: Entry) -> Event:
     """One connection, seen as a whole."""
-    fields, common = entry.fields, entry.common("conn")
+    fields, common = entry.fields, entry.common()
     state = text(fields, "conn_state")
     activity, status = STATES.get(state or "", (TRAFFIC, UNKNOWN))
     source, target = common["src_endpoint"], common["dst_endpoint"]
@@ -273,7 +282,7 @@ def dns(entry: Entry) -> Event:
             ("query.hostname", A_HOST, name),
         ),
         **_span(entry.stamp, seconds(fields, "rtt")),
-        **entry.common("dns"),
+        **entry.common(),
         unmapped=unmapped(fields),
     )
 
@@ -334,7 +343,7 @@ def http(entry: Entry) -> Event:
             ("http_request.user_agent", AN_AGENT, agent),
             ("actor.user.name", A_USER, user),
         ),
-        **entry.common("http"),
+        **entry.common(),
         unmapped=unmapped(fields),
     )
 
@@ -371,23 +380,117 @@ def _url(host: str | None, uri: str | None, port: int | None) -> dict[str, Any] 
     }
 
 
+# -- the sources -------------------------------------------------------------------------------
+
+Reader = Callable[[dict[str, Any], Context, str | None], Event]
+
+
+def _strict(read: Callable[[Entry], Event], name: str) -> Reader:
+    return lambda fields, context, log: read(_entry(fields, context, log or name))
+
+
+def _lenient(read: Callable[[Row], Event]) -> Reader:
+    return lambda fields, context, log: read(Row.of(fields, context, log))
+
+
+def _connected(read: Callable[[Row], Event]) -> Reader:
+    """As `_lenient`, for a log that is about connections; without one it is any record."""
+
+    def event_of(fields: dict[str, Any], context: Context, log: str | None) -> Event:
+        row = Row.of(fields, context, log)
+        return read(row) if row.src or row.dst else other(row)
+
+    return event_of
+
+
+READERS: Mapping[str, Reader] = MappingProxyType(
+    {
+        "conn": _strict(conn, "conn"),
+        "dns": _strict(dns, "dns"),
+        "http": _strict(http, "http"),
+        **{
+            read.__name__: _connected(read)
+            for read in (
+                *(ssl, ssh, kerberos, ntlm, radius, smb_files, smb_mapping, dce_rpc, rdp),
+                *(ftp, smtp, syslog, tunnel, ntp),
+            )
+        },
+        **{
+            read.__name__: _lenient(read)
+            for read in (
+                *(dhcp, files, x509, pe, weird, notice, analyzer, software, intel, signatures),
+            )
+        },
+        "suricata_corelight": _lenient(suricata),
+    }
+)
+LOG_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+
+
 @dataclass(frozen=True)
 class Zeek(Source):
-    """One of Zeek's logs."""
+    """One of Zeek's logs; with `log` None, of whichever log each record says it is."""
 
     name: str
-    log: str
-    reader: Callable[[Entry], Event]
+    log: str | None
+    whole_file: ClassVar[bool] = True
+
+    def is_header(self, line: bytes) -> bool:
+        return line[:1] == b"#"
+
+    def member(self, kind: str) -> Source | None:
+        if self.log is not None or not LOG_NAME.fullmatch(kind):
+            return None
+        return Zeek(f"{self.name}:{kind}", kind)
 
     def parse(self, record: Record, context: Context) -> list[Event]:
-        return [self.reader(_entry(record, context, self.log))]
+        raw = record.raw
+        if raw[:1] == b"{" and b"\n" not in raw:
+            return [self._event(unwrapped(decode_object(raw)), context)]
+        events: list[Event] = []
+        read = 0
+        for each in found(raw, context.header):
+            try:
+                if isinstance(each, Unreadable):
+                    raise each
+                events.append(self._event(each, context))
+                read += 1
+            except Unreadable as why:
+                events.append({"dead_letter_reason": str(why)})
+        if events and read == 0:
+            raise Unreadable(events[0]["dead_letter_reason"])
+        return events or [header_event(raw, context)]
+
+    def _event(self, record: Found, context: Context) -> Event:
+        fields, log = record.fields, self.log
+        if record.path is not None:
+            log = self._agreed("#path", record.path)
+        for key in ("_path", "@stream"):
+            if key in fields:
+                log = self._agreed(key, text(fields, key)) or log
+        if log is None:
+            log = looks_like(dotted(fields))
+        return READERS.get(read_as(log) or "", _OTHER)(fields, context, log)
+
+    def _agreed(self, key: str, named: str | None) -> str | None:
+        """The name of the log that a record gives; raises `Unreadable` if it is another's."""
+        ours = self.log
+        if named is None or ours is None:
+            return named or ours
+        if named != ours and read_as(named) != read_as(ours):
+            raise Unreadable(f"{key}: a record of the log '{named[:40]}' among those of '{ours}'")
+        return named
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+        if raw.lstrip()[:1] != b"{" and b"\t" in raw:
+            return restamp_line(raw, when, zone)
         return restamp_json(raw, "ts", when, zone)
 
 
+_OTHER = _lenient(other)
+
+
 SOURCES = (
-    Zeek("zeek:conn", "conn", conn),
-    Zeek("zeek:dns", "dns", dns),
-    Zeek("zeek:http", "http", http),
+    Zeek("zeek", None),
+    *(Zeek(f"zeek:{log}", log) for log in (*READERS, "dpd")),
 )

@@ -125,7 +125,8 @@ WHERE event_time >= $since AND event_time < $until
 GROUP BY f.rule_id ORDER BY alerts DESC, findings DESC, f.rule_id LIMIT {TOP}
 """
 _SOURCES = """
-SELECT source, count(*) FILTER (WHERE dead_letter_reason IS NULL) AS events,
+SELECT source,
+       count(*) FILTER (WHERE dead_letter_reason IS NULL AND duplicate_of IS NULL) AS events,
        count(*) FILTER (WHERE dead_letter_reason IS NOT NULL) AS dead,
        count(*) FILTER (WHERE duplicate_of IS NOT NULL) AS repeated,
        max(received_at) AS newest

@@ -1,0 +1,283 @@
+"""Job `files`: files that land in folders, into bronze, silver and the steps, as job `ingest` does.
+
+A scanner decides about each file and writes it to ops.file (see `ingest.scan`); the
+job streams that table, and its workers read the files it names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import IO, Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from infra.driver import reason, say
+from infra.errors import Usage
+from infra.jobs import Batch, Job
+from infra.lake import Lake
+from infra.parquet import arrow_schema
+from ingest.formats import REFUSED, WRITTEN
+from ingest.hold import held
+from ingest.jobs import Step, through
+from ingest.lines import TooLong, pieces
+from ingest.scan import Scanner, escaped, is_local
+from ingest.source import ParseSettings, lookup
+from ingest.strict import FILE_BYTES
+from ingest.tables import LANDED, RECORD
+
+OUT_BYTES = 4 * 1024 * 1024
+OUT_ROWS = 2_000
+"""Records travel from one worker to the next in batches of at most this."""
+
+Batches = Iterator[pa.RecordBatch]
+Entry = Mapping[str, Any]
+"""A row of ops.file."""
+
+
+def files(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job:
+    """Files of the configured folders -> bronze.record, silver.event and the steps.
+
+    Runs beside `ingest`, with a checkpoint of its own, however many folders there are.
+    """
+    settings = lake.settings
+    if not settings.folders:
+        raise Usage("no folder is configured: job files reads the [folders.NAME] of the settings")
+    scanner = Scanner(lake, "files", settings.folders, lambda line: say(f"job files: {line}"))
+    pause = settings.jobs.files_trigger_seconds
+    if once:
+        patience = 1.0 + max(folder.settle_seconds for folder in settings.folders.values())
+        end = time.monotonic() + patience
+        while scanner.look().waiting and time.monotonic() < end:
+            time.sleep(min(1.0, patience / 4))
+        return flow(lake, "files", steps, trigger_seconds=None)
+    job = flow(lake, "files", steps, trigger_seconds=min(1.0, pause))
+    threading.Thread(target=_watch, args=(scanner, job, pause), name="files", daemon=True).start()
+    return job
+
+
+def _watch(scanner: Scanner, job: Job, pause: float) -> None:
+    """Look into the folders while the job runs, resting at least nine tenths of the time."""
+    while job.query.isActive:
+        began = time.monotonic()
+        try:
+            scanner.look()
+        except Exception as error:  # a folder that is away now may be back at the next look
+            if job.query.isActive:
+                say(f"job files: the folders cannot be looked at: {reason(str(error))}")
+        time.sleep(max(pause, 9 * (time.monotonic() - began)))
+
+
+def flow(
+    lake: Lake,
+    job: str,
+    steps: Sequence[Step] = (),
+    *,
+    trigger_seconds: float | None,
+    done: Callable[[Batch, Sequence[Entry]], None] = lambda run, entries: None,
+) -> Job:
+    """The files that ops.file names for `job`, one commit of it a batch.
+
+    `done` hears of each batch and its files when it is in.
+    """
+    parsing = ParseSettings.of(lake.settings)
+
+    def batch(arrived: DataFrame, run: Batch) -> None:
+        entries = [row.asDict() for row in arrived.collect()]
+        if not entries:
+            return
+        at = datetime.fromisoformat(run.decide("received_at", lambda: _now().isoformat()))
+        live = any(entry["mode"] != "import" for entry in entries)
+        with held(lake.spool / "open", job, at) if live else nullcontext():
+            records = _records(lake, arrived, entries, at, run)
+            through(lake, records, len(entries), parsing, None, steps, run)
+        run.counts["read"] = run.rows.get(RECORD.name, 0)
+        done(run, entries)
+
+    named = (F.col("job") == job) & F.col("state").isin("taken", "refused")
+    rows = lake.stream(LANDED, files_per_batch=1).where(named)
+    return lake.each_batch(job, rows, batch, trigger_seconds=trigger_seconds)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _records(
+    lake: Lake, arrived: DataFrame, entries: Sequence[Entry], at: datetime, run: Batch
+) -> DataFrame | None:
+    """The records of the batch's files; of a batch that bronze has already, those it has.
+
+    So a retry never needs a file that was moved away meanwhile, and silver is made
+    from the very bytes that are in bronze.
+    """
+    if lake.has(RECORD, run):
+        had = [str(path) for path in lake.files_of(RECORD, run.versions[RECORD.name])]
+        return lake.spark.read.schema(RECORD.schema).parquet(*had) if had else None
+    near = [entry for entry in entries if is_local(entry["path"]) or entry["state"] == "refused"]
+    far = [entry for entry in entries if entry not in near]
+    parts = []
+    if near:
+        tasks = min(lake.spark.sparkContext.defaultParallelism, len(near))
+        chosen = arrived.where(F.col("path").isin([entry["path"] for entry in near]))
+        read = partial(read_local, at=at)
+        parts.append(chosen.repartition(tasks).mapInArrow(read, RECORD.schema))
+    if far:
+        content = lake.spark.read.format("binaryFile").load([escaped(one["path"]) for one in far])
+        named = content.select("path", "content").join(F.broadcast(arrived), "path")
+        parts.append(named.mapInArrow(partial(read_content, at=at), RECORD.schema))
+    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+
+
+# -- in the workers ----------------------------------------------------------------------------
+
+
+def read_local(batches: Batches, at: datetime) -> Batches:
+    """What `mapInArrow` takes: rows of ops.file in, the records of their files out."""
+    return _packed(_local(entry, at) for batch in batches for entry in batch.to_pylist())
+
+
+def read_content(batches: Batches, at: datetime) -> Batches:
+    """The same for rows that carry their file's `content`, as from an object store."""
+    return _packed(
+        _pieces(entry, io.BytesIO(entry["content"]), at)
+        for batch in batches
+        for entry in batch.to_pylist()
+    )
+
+
+def _local(entry: Entry, at: datetime) -> Iterator[dict[str, Any]]:
+    """The records of a local file, or the one that says why it was refused."""
+    if entry["state"] == "refused":
+        yield _refused(entry, entry["reason"], at, entry["hash"])
+        return
+    try:
+        file = open(entry["path"], "rb")  # noqa: SIM115  # closed by the reader below
+    except OSError as error:
+        yield _refused(entry, f"cannot be read: {error.strerror}", at)
+        return
+    with _Hashed(file) as counted:
+        if not _is_as_found(entry, file):
+            now = os.fstat(file.fileno()).st_size
+            said = f"still grows: {entry['size']} bytes when it was found, {now} when it was read"
+            yield _refused(entry, f"{said}; nothing of it was read", at)
+            return
+        stream = cast("IO[bytes]", io.BufferedReader(counted, OUT_BYTES))
+        yield from _pieces(entry, stream, at)
+        if counted.hash() != entry["hash"] or not _is_as_found(entry, file):
+            # What was read is in no table yet: the next attempt finds it changed and refuses it.
+            raise OSError(f"{entry['path']} was written to while it was read")
+
+
+def _is_as_found(entry: Entry, file: IO[bytes]) -> bool:
+    now = os.fstat(file.fileno())
+    modified = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now.st_mtime_ns // 1000)
+    found: datetime = entry["modified_at"]
+    return now.st_size == entry["size"] and modified == found.astimezone(UTC)
+
+
+class _Hashed(io.RawIOBase):
+    """A file that keeps the hash of what was read of it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what io passes
+        found = self._file.read(len(buffer))
+        self._hash.update(found)
+        buffer[: len(found)] = found
+        return len(found)
+
+    def hash(self) -> str:
+        """Of all of the file: what nobody wanted is read now."""
+        while chunk := self._file.read(OUT_BYTES):
+            self._hash.update(chunk)
+        return self._hash.hexdigest()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _pieces(entry: Entry, stream: IO[bytes], at: datetime) -> Iterator[dict[str, Any]]:
+    number = 0
+    try:
+        for number, raw, header, cut in pieces(stream, lookup(entry["source"]), b"", FILE_BYTES):
+            row = _row(entry, number, raw, at)
+            if header:
+                row["headers"].append({"key": "header", "value": header})
+            if cut:
+                said = f"a part of a line of more than {FILE_BYTES} bytes"
+                row["headers"].append({"key": REFUSED, "value": said.encode()})
+            yield row
+    except TooLong as error:
+        yield _refused(entry, str(error), at, entry["hash"])
+    except (OSError, EOFError, zlib.error) as error:
+        said = f"its gzip is broken after {number} lines: {error}"
+        yield _refused(entry, said, at, entry["hash"], number + 1)
+
+
+def _row(entry: Entry, number: int, raw: bytes, at: datetime) -> dict[str, Any]:
+    modified: datetime = entry["modified_at"]
+    headers = {
+        "sender": entry["path"],
+        WRITTEN: modified.astimezone(UTC).isoformat(),
+        "tz": entry["tz"],
+        "host": entry["host"],
+    }
+    return {
+        "record_id": f"{entry['path']}:{entry['hash'][:16]}:{number}",
+        "source": entry["source"],
+        "mode": entry["mode"],
+        "received_at": at,
+        "raw": raw,
+        "headers": [
+            {"key": key, "value": value.encode()} for key, value in headers.items() if value
+        ],
+    }
+
+
+def _refused(
+    entry: Entry, why: str, at: datetime, content: str | None = None, number: int = 0
+) -> dict[str, Any]:
+    """The record of a file that is not read, or not to its end: a dead letter names it."""
+    modified: datetime = entry["modified_at"]
+    instead = f"{modified.timestamp():.6f}"
+    row = _row({**entry, "hash": content or instead}, number, b"", at)
+    row["headers"].append({"key": REFUSED, "value": f"{entry['path']}: {why}".encode()})
+    return row
+
+
+def _packed(rows_of_files: Iterator[Iterator[dict[str, Any]]]) -> Batches:
+    """Rows as batches of bronze.record that are never large."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for rows_of_one in rows_of_files:
+        for row in rows_of_one:
+            rows.append(row)
+            size += len(row["raw"])
+            if size >= OUT_BYTES or len(rows) >= OUT_ROWS:
+                yield _batch(rows)
+                rows, size = [], 0
+    if rows:
+        yield _batch(rows)
+
+
+def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    schema = arrow_schema(RECORD)
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

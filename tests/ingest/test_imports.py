@@ -1,0 +1,126 @@
+"""Archived logs come in once, whatever kills the import, and disturb nobody."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from infra.duck import connect
+from infra.errors import Fatal, Usage
+from infra.jobs import Lock
+from infra.lake import Lake
+from infra.settings import FolderSettings, load
+from ingest.imports import JOB, Imported, take_in
+from ingest.tables import EVENT, RECORD
+
+MADE = 24
+LINES = 400
+
+
+def line(file: int, number: int) -> bytes:
+    at = f"2021-03-{file % 28 + 1:02d}T09:{number // 60 % 60:02d}:{number % 60:02d}.25+00:00"
+    return f"<86>1 {at} b{file} sshd {number} - - Server listening on 0.0.0.0 port 22.".encode()
+
+
+def archive(folder: Path, files: int, lines: int) -> None:
+    for file in range(files):
+        content = b"".join(line(file, number) + b"\n" for number in range(lines))
+        path = folder / f"2021/{file:02d}.log{'.gz' if file % 2 else ''}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(content) if file % 2 else content)
+
+
+def settings_of(*paths: Path, source: str = "sshd") -> FolderSettings:
+    named = tuple(str(path) for path in paths)
+    return FolderSettings(paths=named, source=source, mode="import", settle_seconds=0)
+
+
+def test_an_archive_is_taken_once_and_marked_as_an_import(lake: Lake, tmp_path: Path):
+    archive(tmp_path / "old", 3, 5)
+    said: list[str] = []
+    shown: list[tuple[str, int, int]] = []
+    folder = settings_of(tmp_path / "old")
+    first = take_in(lake, folder, tell=said.append, show=lambda *step: shown.append(step))
+    again = take_in(lake, folder, tell=said.append)
+    assert (first.files, first.records, first.dead, first.refused) == (3, 15, 0, 0)
+    assert again == Imported(known=0)
+    assert said == []
+    assert shown[-1][0] == "importing"
+    assert shown[-1][1] == shown[-1][2] == first.bytes
+    modes = {row["mode"] for row in lake.read(EVENT).select("mode").collect()}
+    assert modes == {"import"}
+    raws = sorted(bytes(row[0]) for row in lake.read(RECORD).select("raw").collect())
+    assert raws == sorted(line(file, number) for file in range(3) for number in range(5))
+
+
+def test_what_cannot_begin_says_why(lake: Lake, tmp_path: Path):
+    with pytest.raises(Usage, match="no file with anything in it"):
+        take_in(lake, settings_of(tmp_path / "nothing*"), tell=print)
+    archive(tmp_path / "old", 1, 1)
+    with pytest.raises(Usage, match="no source 'nobody'"):
+        take_in(lake, settings_of(tmp_path / "old", source="nobody"), tell=print)
+    running = Lock(lake.settings.checkpoint_root / JOB, JOB)
+    with pytest.raises(Fatal, match="job import already runs"):
+        take_in(lake, settings_of(tmp_path / "old"), tell=print)
+    running.release()
+    assert take_in(lake, settings_of(tmp_path / "old"), tell=print).records == 1
+
+
+def command(home: Path, old: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "infra.cli", "--home", str(home), "import"),
+            *(str(old), "--source", "sshd"),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_killed_import_goes_on_where_it_was(tmp_path: Path, empty_tables: Path):
+    home, old = tmp_path / "home", tmp_path / "old"
+    shutil.copytree(empty_tables, home / "lake")
+    archive(old, MADE, LINES)
+    running = command(home, old)
+    log = home / "lake" / "bronze" / "record"
+    end = time.monotonic() + 180
+    while running.poll() is None and time.monotonic() < end and not any(log.glob("import-*")):
+        time.sleep(0.02)
+    running.send_signal(signal.SIGKILL)
+    running.wait(30)
+    again = command(home, old)
+    _, said = again.communicate(timeout=300)
+    assert again.returncode == 0, said
+    assert f"{MADE} files, " in said.splitlines()[-1] or "files were in already" in said
+    connection = connect(load(home=home).lake_root)
+    try:
+        assert counts(connection) == (MADE * LINES, MADE * LINES, MADE * LINES, MADE * LINES)
+    finally:
+        connection.close()
+
+
+def counts(connection: duckdb.DuckDBPyConnection) -> tuple[int, ...]:
+    row = connection.execute(
+        "SELECT (SELECT count(*) FROM bronze.record), "
+        "(SELECT count(DISTINCT record_id) FROM bronze.record), "
+        "(SELECT count(*) FROM silver.event), "
+        "(SELECT count(DISTINCT event_uid) FROM silver.event WHERE dead_letter_reason IS NULL)"
+    ).fetchone()
+    assert row is not None
+    return tuple(row)
+
+
+def test_no_progress_where_nobody_looks(capsys: pytest.CaptureFixture[str]):
+    from ingest.imports import _progress
+
+    with _progress() as show:
+        show("importing", 1, 2)
+    assert capsys.readouterr().err == ""
