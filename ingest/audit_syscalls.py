@@ -12,7 +12,7 @@ from typing import Any
 from ingest import audit_names
 from ingest.audit_event import Audit, acting, event, number, process_of, status, user
 from ingest.audit_record import Part
-from ingest.ocsf import FILE, KERNEL, KERNEL_EXTENSION, MEDIUM, NETWORK, OTHER, PROCESS, SUCCESS
+from ingest.ocsf import FAILURE, FILE, KERNEL, KERNEL_EXTENSION, MEDIUM, NETWORK, OTHER, PROCESS
 from ingest.source import Event
 
 LAUNCH, TERMINATE, OPEN_PROCESS, INJECT, SET_USER = 1, 2, 3, 4, 5
@@ -176,12 +176,16 @@ class Call:
             self.rest["arguments"] = arguments
         elif self.audit.title and self.audit.title != line:
             self.rest["proctitle"] = self.audit.title
-        failed = self.columns["status_id"] != SUCCESS
+        failed = self.columns["status_id"] == FAILURE
         tried = self.audit.paths("NORMAL", "UNKNOWN", "CREATE")[:1]
         if failed and tried:
-            # It failed before the program was there: `exe` is the one that tried.
+            # It failed before the program was there: `exe` and title are those of who tried.
             self.rest["exe"] = process.get("path")
             process["path"] = self.audit.absolute(tried[0].fields["name"])
+            if not arguments:
+                self.rest |= {"proctitle": line} if line else {}
+                line = None
+                process["cmd_line"] = None
         parent = process.get("parent")
         return self.event(
             PROCESS,

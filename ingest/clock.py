@@ -221,7 +221,9 @@ def _like_short(_: re.Match[str], __: datetime, local: datetime) -> str:
 
 def _like_yearless(match: re.Match[str], _: datetime, local: datetime) -> str:
     day = f"{local.day:02d}" if match[2].startswith("0") else f"{local.day:2d}"
-    return f"{MONTHS[local.month - 1]} {day} {local:%H:%M:%S}{_digits(local, match[4])}"
+    weekday = f"{DAYS[local.weekday()]} " if match.start(1) else ""
+    month = MONTHS[local.month - 1]
+    return f"{weekday}{month} {day} {local:%H:%M:%S}{_digits(local, match[4])}"
 
 
 def _like_hexadecimal(match: re.Match[str], when: datetime, _: datetime) -> str:

@@ -260,7 +260,9 @@ def mail(name: str | None) -> str | None:
     return None
 
 
-_MAIL = re.compile(r"[A-Za-z0-9._%+'-]{1,64}@[A-Za-z0-9.-]{1,190}", re.ASCII)
+_MAIL = re.compile(
+    r"[A-Za-z0-9._%+'-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}", re.ASCII
+)
 
 
 # -- envelopes -----------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Columns of silver.event built many rows at a time, for sources that are worth it.
 
-See `ingest.zeek_columns` for such a source. What the row-wise path does one value at a
+See `ingest.zeek.columns` for such a source. What the row-wise path does one value at a
 time (`ingest.rows`, `ingest.ocsf`) is done here for a column; a value that is the same
 in all rows is made once.
 """

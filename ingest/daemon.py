@@ -25,14 +25,19 @@ from ingest.ocsf import (
     A_USER,
     AN_IP,
     AUTHENTICATION,
+    BASE,
     CRITICAL,
     EMAIL,
     FAILURE,
     FATAL,
+    FTP,
     HIGH,
     INFORMATIONAL,
     LOW,
     MEDIUM,
+    NETWORK,
+    RDP,
+    SSH,
     SUCCESS,
     address,
     device,
@@ -207,6 +212,9 @@ def _line(match: re.Match[str], context: Context) -> Line:
     return Line(stamp, host, part.get("program"), int(pid) if pid else None, text, rest)
 
 
+_BETWEEN = frozenset({NETWORK, SSH, RDP, FTP})
+
+
 def told(
     line: Line,
     product: Mapping[str, str],
@@ -237,6 +245,11 @@ def told(
     columns = {"message": line.text} | {n: v for n, v in columns.items() if v is not None}
     if actor:
         columns["actor"] = actor
+    ends = columns.get("src_endpoint") or columns.get("dst_endpoint")
+    if class_uid in _BETWEEN and not ends:
+        # OCSF has no connection of which neither end is known.
+        class_uid, activity = BASE, 0
+        columns.pop("activity_name", None)
     if class_uid == EMAIL:
         columns["email"], odd = _mailboxes(columns.get("email") or {})
         if odd:

@@ -65,7 +65,7 @@ PROTOCOLS: Mapping[int, str] = MappingProxyType(
     }
 )
 NUMBERS: Mapping[str, int] = MappingProxyType(
-    {name: number for number, name in reversed(PROTOCOLS.items())}
+    {name: number for number, name in PROTOCOLS.items() if number != 94}
     | {"icmpv6": 58, "icmp6": 58, "ipv6-icmp": 58, "ospfigp": 89, "igrp": 88, "ipinip": 4}
 )
 SYSLOG_SEVERITY: Mapping[int, int] = MappingProxyType(
@@ -190,9 +190,7 @@ def protocol(value: str | int | None) -> tuple[str | None, int | None]:
     return (PROTOCOLS.get(number), number) if 0 <= number <= 255 else (None, None)
 
 
-def connection(
-    spoken: str | int | None, ip: str | None, **more: Any
-) -> dict[str, Any] | None:
+def connection(spoken: str | int | None, ip: str | None, **more: Any) -> dict[str, Any] | None:
     """The connection; None where nothing is known of it. `ip` is one of its ends."""
     name, number = protocol(spoken)
     more = kept(**more)

@@ -36,6 +36,8 @@ EVIDENCE = frozenset(
     }
 )
 """What OCSF lets a finding say of what it rests on."""
+NO_EVIDENCE = frozenset({"device", "actor", "resources", "http_request", "http_response", "tls"})
+"""What is no evidence by itself: OCSF asks for one of the others."""
 
 
 def ocsf_object(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +87,7 @@ def _move_misplaced(found: dict[str, Any]) -> None:
     uid = found["class_uid"]
     if uid == FINDING:
         evidence = {name: found[name] for name in found if name in EVIDENCE}
-        if "evidences" not in found and evidence.keys() - {"device", "actor"}:
+        if "evidences" not in found and evidence.keys() - NO_EVIDENCE:
             found["evidences"] = [evidence]
     misplaced = KINDS[uid].without & found.keys()
     if not misplaced:

@@ -127,7 +127,9 @@ def read(line: Line, context: Context) -> Event | None:
     if match["host"]:
         x.server = {"hostname": match["host"]}
     pid = whole(match["pid"]) if match["pid"] else line.pid
-    x.columns["actor"] = {"process": kept(name="httpd", pid=pid, tid=whole(match["tid"]))}
+    x.columns["actor"] = None
+    if pid is not None:
+        x.columns["actor"] = {"process": kept(name="httpd", pid=pid, tid=whole(match["tid"]))}
     if match["tid"] and whole(match["tid"]) is None:
         x.rest["tid"] = match["tid"]
     module = (match["module"] or "").rstrip(":")

@@ -117,8 +117,11 @@ def _place(about: Fields) -> Fields | None:
 
 def _remote(action: Fields) -> tuple[Fields, Fields | None]:
     """The other side of an action: its endpoint, and what else is known of it."""
+    ip = _ip(action, "RemoteIpDetails")
+    if ip is None:
+        return {"ip": None}, None
     end = {
-        "ip": _ip(action, "RemoteIpDetails"),
+        "ip": ip,
         "port": _ports(action, "RemotePortDetails"),
         "country": take_text(action, "RemoteIpDetails", "Country", "CountryName"),
     }
@@ -166,7 +169,7 @@ def _action(fields: Fields, resource: Fields) -> _Seen:
     own = _own(found, resource)
     outward = name in ("DnsRequestAction", "") or (look(found, "ConnectionDirection") == "OUTBOUND")
     source, target = (own, remote) if outward else (remote, own)
-    if place and any(remote.values()):
+    if place and remote["ip"]:
         seen.more["dst_endpoint" if outward else "src_endpoint"] = place
     seen.columns["src_endpoint"], seen.columns["dst_endpoint"] = _some(source), _some(target)
     _connection(seen, name, found)
@@ -244,9 +247,12 @@ def _user(resource: Fields, action: Fields) -> Fields | None:
     name = name or take_text(cluster, "Username") or take_text(database, "User")
     if name is None and attempts:
         name = take_text(attempts[0], "User")
+    uid = take_text(key, "PrincipalId") or take_text(cluster, "Uid")
+    if not (name or uid):
+        return None
     return filled(
         name=name,
-        uid=take_text(key, "PrincipalId") or take_text(cluster, "Uid"),
+        uid=uid,
         type=take_text(key, "UserType"),
         credential_uid=take_text(key, "AccessKeyId"),
         email_addr=mail(name),
@@ -292,10 +298,7 @@ def read(fields: Fields, context: Context) -> Event:
     kind = take_text(fields, "Type")
     created, updated = look(fields, "CreatedAt"), look(fields, "UpdatedAt")
     stamp = take_time(fields, context, ("UpdatedAt",), ("Service", "EventLastSeen"), ("CreatedAt",))
-    if updated is not None and updated == created:
-        made = moment(fields, context, "CreatedAt") or stamp.time
-    else:
-        made = moment(fields, context, "CreatedAt")
+    made = moment(fields, context, "CreatedAt")
     first, last = (moment(service, context, name) for name in ("EventFirstSeen", "EventLastSeen"))
     archived = look(service, "Archived") is True and take(service, "Archived")
     count = take_number(service, "Count")

@@ -23,8 +23,8 @@ from ingest.firewall import (
     Fields,
     connection,
     decided,
-    ends_seen,
     endpoint,
+    ends_seen,
     traffic,
 )
 from ingest.json_source import objects, unpacked
@@ -44,23 +44,24 @@ from ingest.strict import FILE_BYTES, not_utf8
 from ingest.time import EPOCH, Stamp, stamp_epoch
 
 PRODUCT: Mapping[str, str] = {"name": "VPC Flow Logs", "vendor_name": "AWS"}
-ORDER = (
-    "version account-id interface-id srcaddr dstaddr srcport dstport protocol packets bytes "
-    "start end action log-status vpc-id subnet-id instance-id tcp-flags type pkt-srcaddr "
-    "pkt-dstaddr region az-id sublocation-type sublocation-id pkt-src-aws-service "
-    "pkt-dst-aws-service flow-direction traffic-path ecs-cluster-arn ecs-cluster-name "
-    "ecs-container-instance-arn ecs-container-instance-id ecs-container-id "
-    "ecs-second-container-id ecs-service-name ecs-task-definition-arn ecs-task-arn "
-    "ecs-task-id reject-reason"
-).split()
+_ORDER = """
+    version account-id interface-id srcaddr dstaddr srcport dstport protocol packets bytes start
+    end action log-status vpc-id subnet-id instance-id tcp-flags type pkt-srcaddr pkt-dstaddr
+    region az-id sublocation-type sublocation-id pkt-src-aws-service pkt-dst-aws-service flow-
+    direction traffic-path ecs-cluster-arn ecs-cluster-name ecs-container-instance-arn ecs-
+    container-instance-id ecs-container-id ecs-second-container-id ecs-service-name ecs-task-
+    definition-arn ecs-task-arn ecs-task-id reject-reason
+"""
+ORDER = _ORDER.split()
 """The fields as AWS lists them; the default line is the first 14."""
 DEFAULT = 14
-GATEWAY = (
-    "resource-type tgw-id tgw-attachment-id tgw-src-vpc-account-id tgw-dst-vpc-account-id "
-    "tgw-src-vpc-id tgw-dst-vpc-id tgw-src-subnet-id tgw-dst-subnet-id tgw-src-eni tgw-dst-eni "
-    "tgw-src-az-id tgw-dst-az-id tgw-pair-attachment-id packets-lost-no-route "
-    "packets-lost-blackhole packets-lost-mtu-exceeded packets-lost-ttl-expired"
-).split()
+_GATEWAY = """
+    resource-type tgw-id tgw-attachment-id tgw-src-vpc-account-id tgw-dst-vpc-account-id tgw-
+    src-vpc-id tgw-dst-vpc-id tgw-src-subnet-id tgw-dst-subnet-id tgw-src-eni tgw-dst-eni tgw-
+    src-az-id tgw-dst-az-id tgw-pair-attachment-id packets-lost-no-route packets-lost-blackhole
+    packets-lost-mtu-exceeded packets-lost-ttl-expired
+"""
+GATEWAY = _GATEWAY.split()
 _SIMPLE = re.compile(r"[^a-z0-9]")
 NAMES: Mapping[str, str] = MappingProxyType(
     {_SIMPLE.sub("", name): name for name in (*ORDER, *GATEWAY)}
@@ -106,7 +107,7 @@ def _of_line(line: str, names: Sequence[str] | None) -> Fields:
         )
     if len(values) != len(names):
         raise Unreadable(f"{len(values)} values for the {len(names)} fields of the header")
-    fields = Fields({name: value for name, value in zip(names, values, strict=True)})
+    fields = Fields(zip(names, values, strict=True))
     if names[0] == "version" and not values[0].isdecimal():
         raise Unreadable(f"version: expected a number, found '{values[0][:40]}'")
     return fields
@@ -188,7 +189,8 @@ def flow(fields: Fields, context: Context, extra: Mapping[str, Any] | None = Non
         more=more,
         observables=ends_seen(source, target),
         unmapped=unmapped(
-            {name: value for name, value in fields.left().items() if value != "-"} | dict(extra or {})
+            {name: value for name, value in fields.left().items() if value != "-"}
+            | dict(extra or {})
         ),
     )
 
@@ -313,7 +315,9 @@ def _of_envelope(found: dict[str, Any], context: Context) -> Iterator[Event]:
                 yield {"dead_letter_reason": str(why)}
         return
     words = found.get("message")
-    if type(words) is str and not KNOWN & {NAMES.get(_SIMPLE.sub("", key.lower())) for key in found}:
+    if type(words) is str and not KNOWN & {
+        NAMES.get(_SIMPLE.sub("", key.lower())) for key in found
+    }:
         yield flow(_of_line(words, _header(context)), context, _without(found))
         return
     yield flow(_of_object(found), context)

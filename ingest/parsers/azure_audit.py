@@ -148,10 +148,11 @@ class _Entry:
         user, app = inner(by, "user"), inner(by, "app")
         name = take_text(user, "userPrincipalName") or take_text(app, "displayName")
         named = take_text(self.fields, "identity") or take_text(self.fields, "caller")
+        full = take_text(user, "displayName")
         actor = filled(
-            name=name or named,
+            name=name or named or full,
             uid=take_text(user, "id") or take_text(app, "servicePrincipalId"),
-            full_name=take_text(user, "displayName"),
+            full_name=full,
             email_addr=mail(name or named),
         )
         # `MICROSOFT.COMPUTE/VIRTUALMACHINES/DELETE` ends in its verb, `Add user` begins with it.

@@ -58,8 +58,8 @@ _TIME = (
 )
 PREFIX = re.compile(
     rf"(?:(?P<time>{_TIME}) )?"
-    r"(?:(?!client: )(?P<category>[a-z][a-z-]{2,30}): (?=(?:critical|error|warning|notice|info|"
-    r"debug \d{1,3}): |\S))?"
+    r"(?:(?!(?:critical|error|warning|notice|info|debug): )(?P<category>[a-z][a-z-]{2,30}): "
+    r"(?=\S))?"
     r"(?:(?P<level>critical|error|warning|notice|info|debug)(?: (?P<depth>\d{1,3}))?: )?",
     re.ASCII,
 )

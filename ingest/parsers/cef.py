@@ -3,17 +3,17 @@
 https://www.microfocus.com/documentation/arcsight/arcsight-smartconnectors-8.4/cef-implementation-standard/
 and https://www.ibm.com/docs/en/dsm?topic=overview-leef-event-components . In a CEF
 extension a value runs to the next ` key=`, and an equals sign in it is written `\\=`.
-A product that does not escape lets others write keys: so the first value of a key
-counts, and a second is kept under `key_again`.
+A product that does not escape lets others write keys: an address or a user that stands
+twice with two values is therefore neither, and the event is marked `ambiguous`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from ingest.device_header import OFFSETS, Header, each_line, read_header, restamp_header
@@ -26,13 +26,14 @@ from ingest.firewall import (
     Fields,
     connection,
     decided,
-    ends_seen,
     endpoint,
+    ends_seen,
     severity,
     split_user,
     traffic,
     verdict,
 )
+from ingest.key_values import certain
 from ingest.ocsf import (
     A_FILE,
     A_HASH,
@@ -53,14 +54,14 @@ from ingest.ocsf import (
     metadata,
     unmapped,
 )
-from ingest.parsers.suricata_protocols import METHODS
+from ingest.parsers.cef_format import Told, of_cef, of_leef
+from ingest.parsers.suricata_parts import METHODS
 from ingest.source import Context, Event, Record, Source, Unreadable
 from ingest.syslog import one_line
 from ingest.time import Stamp, month_number, stamp_epoch, stamp_iso, stamp_parts
 
 MARK = re.compile(r"(?<![\w.])(?:CEF: ?(?P<cef>\d)|LEEF: ?(?P<leef>[12]\.0))\|")
 LONGEST_HEADER = 1024
-KEY = re.compile(r"(?:(?<=^)|(?<=[ \t]))([\w.\[\]-]{1,64}|\w[\w.]{0,63})=(?!=)", re.ASCII)
 DATE = re.compile(
     r"(?P<month>[A-Z][a-z]{2}) (?P<day>\d{1,2})(?: (?P<year>\d{4}))? (?P<clock>\d\d:\d\d:\d\d"
     r"(?:\.\d{1,9})?)(?: (?P<zone>[A-Z]{3,4}|(?:GMT|UTC)?[+-]\d\d:?\d\d))?",
@@ -73,124 +74,22 @@ LOGIN = re.compile(
     re.IGNORECASE,
 )
 LOGOUT = re.compile(r"log[ -]?(?:out|off)|logged (?:out|off)|sign[ -]?out", re.IGNORECASE)
-FAILED = re.compile(r"fail|den(?:y|ied)|reject|invalid|unsuccessful|bad |wrong|error", re.IGNORECASE)
+FAILED = re.compile(
+    r"fail|den(?:y|ied)|reject|invalid|unsuccessful|bad |wrong|error", re.IGNORECASE
+)
 THREAT = re.compile(
     r"threat|virus|malware|trojan|spyware|exploit|attack|intrusion|ransom|botnet|phish|ips|ids"
     r"|vulnerab|wildfire|signature",
     re.IGNORECASE,
 )
-LABELLED = re.compile(r"(?:cs|cn|cfp|c6a|flexString|flexNumber|flexDate|deviceCustomDate)\d", re.ASCII)
-LEEF_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        **{"srcPort": "spt", "dstPort": "dpt", "srcMAC": "smac", "dstMAC": "dmac"},
-        **{"usrName": "suser", "srcBytes": "out", "dstBytes": "in", "sev": "severity"},
-        **{"devTime": "rt", "srcPreNAT": "srcPreNAT", "identHostName": "shost"},
-        **{"url": "request", "policy": "rule", "action": "act", "domain": "sntdom"},
-        **{"username": "suser", "srcport": "spt", "dstport": "dpt", "proto": "proto"},
-    }
+LABELLED = re.compile(
+    r"(?:cs|cn|cfp|c6a|flexString|flexNumber|flexDate|deviceCustomDate)\d", re.ASCII
 )
-
-
-class Told(NamedTuple):
-    """The header of an event in either format, and its extension."""
-
-    vendor: str
-    product: str
-    version: str
-    signature: str
-    name: str
-    severity: str
-    fields: Fields
-
-
-# -- the two formats ---------------------------------------------------------------------------
-
-
-def _split(text: str, parts: int) -> list[str]:
-    """The first `parts` fields between bars, `\\|` being none, and what follows."""
-    found: list[str] = []
-    piece: list[str] = []
-    at = 0
-    while at < len(text) and len(found) < parts:
-        one = text[at]
-        if one == "\\" and text[at + 1 : at + 2] in ("|", "\\"):
-            piece.append(text[at + 1])
-            at += 2
-            continue
-        if one == "|":
-            found.append("".join(piece))
-            piece = []
-        else:
-            piece.append(one)
-        at += 1
-    if len(found) < parts and piece:
-        found.append("".join(piece))
-    return [*found, text[at:]]
-
-
-_ESCAPED = re.compile(r"\\([\\=nrt|\"])")
-_MEANS = {"n": "\n", "r": "\r", "t": "\t"}
-
-
-def _plain(value: str) -> str:
-    return _ESCAPED.sub(lambda match: _MEANS.get(match[1], match[1]), value)
-
-
-def _put(fields: Fields, key: str, value: str) -> None:
-    while key in fields:
-        key += "_again"
-    if value:
-        fields[key] = value
-
-
-def _extension(text: str) -> Fields:
-    """The pairs of a CEF extension."""
-    fields = Fields()
-    keys = list(KEY.finditer(text))
-    if keys and text[: keys[0].start()].strip():
-        fields["extension"] = text[: keys[0].start()].strip()
-    for here, there in zip(keys, [*keys[1:], None], strict=False):
-        value = text[here.end() : there.start() if there else len(text)].strip()
-        _put(fields, here[1], _plain(value))
-    if not keys and text.strip():
-        fields["extension"] = text.strip()
-    return fields
-
-
-def _cef(text: str) -> Told:
-    parts = _split(text, 6)
-    extension = parts.pop() if len(parts) == 7 else ""
-    if len(parts) < 5:
-        raise Unreadable(f"{len(parts)} fields between bars where CEF has 6")
-    fields = _extension(extension)
-    parts += [""] * (6 - len(parts))
-    return Told(*(part.strip() for part in parts), fields)
-
-
-def _leef(version: str, text: str) -> Told:
-    parts = _split(text, 5 if version == "2.0" else 4)
-    body = parts.pop()
-    if len(parts) < 4:
-        raise Unreadable(f"{len(parts)} fields between bars where LEEF has 4")
-    delimiter = "\t"
-    if version == "2.0" and len(parts) == 5:
-        named = parts[4]
-        if re.fullmatch(r"(?:0?x)[0-9a-fA-F]{1,4}", named):
-            delimiter = chr(int(named.lower().rpartition("x")[2], 16))
-        elif len(named) == 1:
-            delimiter = named
-        elif "=" in named:
-            body = f"{named}|{body}" if body else named
-    fields = Fields()
-    for pair in body.split(delimiter):
-        key, equals, value = pair.strip().partition("=")
-        if equals:
-            _put(fields, LEEF_NAMES.get(key, key), value)
-        elif key:
-            _put(fields, "extension", key)
-    level = fields.text("severity") or ""
-    vendor, product, release, uid = parts[:4]
-    return Told(vendor, product, release, uid, fields.get("name", uid), level, fields)
+_CHOSEN = """
+    src dst spt dpt smac dmac shost dhost suser duser act outcome dvchost rt
+"""
+CHOSEN = _CHOSEN.split()
+"""Keys that must not stand twice with two values: others may have written one of them."""
 
 
 # -- values ------------------------------------------------------------------------------------
@@ -203,10 +102,9 @@ def _stamp(fields: Fields, header: Header, context: Context) -> Stamp:
     host = fields.get("dvchost") or header.host
     zone = context.zone(host if type(host) is str else None)
     if type(zone_name) is str and re.fullmatch(r"[A-Za-z_]+/[A-Za-z_/]+|UTC|GMT", zone_name):
-        try:
+        # Of a zone that no one knows, what is configured holds.
+        with suppress(ValueError, OSError, KeyError):
             zone = ZoneInfo(zone_name)
-        except (ValueError, OSError, KeyError):
-            pass  # a zone that no one knows; what is configured holds
     for name in ("rt", "start", "end", "deviceReceiptTime"):
         value = fields.get(name)
         stamp = _of(value, zone, received_at) if type(value) is str else None
@@ -251,7 +149,17 @@ def _level(text: str) -> int:
     """CEF's severity, 0 to 10 or a word."""
     if text.strip().isdecimal() and len(text.strip()) < 4:
         number = int(text)
-        return 1 if number == 0 else 2 if number <= 3 else 3 if number <= 6 else 4 if number <= 8 else 5
+        return (
+            1
+            if number == 0
+            else 2
+            if number <= 3
+            else 3
+            if number <= 6
+            else 4
+            if number <= 8
+            else 5
+        )
     return severity(text, 0) if text and text.lower() != "unknown" else 0
 
 
@@ -324,9 +232,8 @@ def _request(fields: Fields) -> dict[str, Any] | None:
 
 def _class(told: Told, common: Mapping[str, Any], level: int) -> int:
     """The class that an event's own keys speak for."""
-    fields, words = told.fields, f"{told.name} {told.signature} {fields.get('cat', '')}"
-    login = LOGIN.search(words)
-    threat = THREAT.search(f"{told.name} {fields.get('cat', '')} {told.signature}")
+    words = f"{told.name} {told.signature} {told.fields.get('cat', '')}"
+    login, threat = LOGIN.search(words), THREAT.search(words)
     ends = common.get("src_endpoint") or common.get("dst_endpoint")
     named = common.get("user") or common.get("actor")
     if login and named:
@@ -383,8 +290,16 @@ def to_event(told: Told, header: Header, context: Context) -> Event:
             source,
             target,
             by or upon,
-            ("http_request.url.url_string", A_URL, ((request or {}).get("url") or {}).get("url_string")),
-            ("http_request.url.hostname", A_HOST, ((request or {}).get("url") or {}).get("hostname")),
+            (
+                "http_request.url.url_string",
+                A_URL,
+                ((request or {}).get("url") or {}).get("url_string"),
+            ),
+            (
+                "http_request.url.hostname",
+                A_HOST,
+                ((request or {}).get("url") or {}).get("hostname"),
+            ),
             ("http_request.user_agent", AN_AGENT, (request or {}).get("user_agent")),
             ("file.name", A_FILE, (file or {}).get("name")),
             *(("file.hashes", A_HASH, one["value"]) for one in (file or {}).get("hashes", ())),
@@ -411,7 +326,8 @@ def _shaped(
         failed = FAILED.search(outcome) is not None
         status["status_id"] = FAILURE if failed else SUCCESS
         columns["status_code"] = outcome
-    activity, name, extra = UNKNOWN, None, {}
+    extra: dict[str, Any] = {}
+    activity, name = UNKNOWN, None
     if uid == AUTHENTICATION:
         activity = 2 if LOGOUT.search(told.name) else 1
         failed = allowed is False or FAILED.search(f"{told.name} {outcome or ''}") is not None
@@ -458,7 +374,8 @@ def read_cef(text: str, context: Context) -> Event:
         raise Unreadable(f"neither 'CEF:0|' nor 'LEEF:1.0|' in '{text[:60]}'")
     header = read_header(text[: mark.start()], context)
     body = text[mark.end() :]
-    told = _cef(body) if mark["cef"] else _leef(mark["leef"], body)
+    told = of_cef(body) if mark["cef"] else of_leef(mark["leef"], body)
+    certain(told.fields, CHOSEN)
     return to_event(told, header, context)
 
 

@@ -12,7 +12,25 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ingest.firewall import CLOSE, FAIL, LOGOFF, LOGON, OPEN, REFUSE, TRAFFIC
+from ingest.firewall import CLOSE, FAIL, OPEN, REFUSE, TRAFFIC
+from ingest.parsers.cisco_asa_people import PEOPLE
+from ingest.parsers.cisco_asa_words import (
+    DST,
+    FLAGS,
+    FROM,
+    HASH,
+    HITS,
+    MAPPED_D,
+    MAPPED_S,
+    ON,
+    PROTO,
+    SPAN,
+    SRC,
+    TAIL,
+    TO,
+    TYPE,
+    end,
+)
 
 CREATE, DELETE, LOCK, UNLOCK, ANY = 1, 6, 9, 12, 99
 PUT, GET = 1, 2
@@ -31,53 +49,21 @@ class Shape(NamedTuple):
     allowed: bool | None
 
 
-def _end(at: str, *, named: bool, plain: str = "") -> str:
-    """An address and port, with its interface where `named`, and a user in parentheses."""
-    interface = rf"(?P<{at}if>[^\s:/]+):" if named else ""
-    user = rf"(?: ?\((?P<{at}user>[^()]*{plain})\))?"
-    return rf"{interface}(?P<{at}>[^\s/,;()<>]+)(?:/(?P<{at}port>[\w-]+))?{user}"
-
-
-def _mapped(at: str) -> str:
-    """An address with its interface, the address it is translated to, and its user."""
-    return (
-        rf"(?P<{at}if>[^\s:/]+):(?P<{at}>[^\s/,;()]+)(?:/(?P<{at}port>\d+))?"
-        rf" \((?P<{at}map>[^\s/()]+)(?:[/(](?P<{at}mapport>\d+))?\)(?: ?\((?P<{at}user>[^()]*)\))?"
-    )
-
-
-_S, _D = _end("src", named=True), _end("dst", named=True)
-_A, _B = _end("src", named=False), _end("dst", named=False)
-_SM, _DM = _mapped("src"), _mapped("dst")
-_P = r"(?P<proto>protocol \d+|[\w-]+)"
-_ON = r" on interface (?P<on>\S+)"
-_FLAGS = r" flags (?P<flags>[A-Z ]+?) *"
-_HASH = r"(?: (?P<hashes>\[[^\]]*\]\"?))?"
-_TYPE = r"(?: ?\(?type (?P<icmp_type>\d+), ?code (?P<icmp_code>\d+)\)?,?)?"
-_SPAN = r" duration (?P<span>\d+:\d\d:\d\d)"
-_TAIL = r"(?: (?P<reason>[^()]*?))?(?: \((?P<user>[^()]*)\))?"
-# A VPN user's group and name stand before the address; see `ambiguous`.
-_GROUP = (
-    r"Group <?(?P<group>[^<>]*?)>? User <?(?P<user>.*?)>? IP <?(?P<src>[0-9a-fA-F:.]+)>?,? ?"
-)
-_IKE = r"(?:Group = (?P<group>[^,]*), )?(?:Username = (?P<user>.*?), )?IP = (?P<src>[\w.:-]+), "
-_AAA = r"AAA user (?P<what>authentication|authorization|accounting)"
-
 _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     # -- connections ---------------------------------------------------------------------------
     (
         "302013 302015 302303 302033 302035 302017",
-        rf"Built (?P<way>inbound|outbound) {_P}(?: state-bypass)? connection (?P<conn>\d+) "
-        rf"(?:for|from) {_SM} to {_DM}(?: \((?P<user>[^()]*)\))?(?: (?P<reason>.*))?",
+        rf"Built (?P<way>inbound|outbound) {PROTO}(?: state-bypass)? connection (?P<conn>\d+) "
+        rf"(?:for|from) {MAPPED_S} to {MAPPED_D}(?: \((?P<user>[^()]*)\))?(?: (?P<reason>.*))?",
         "net",
         OPEN,
         True,
     ),
     (
         "302014 302016 302304 302036 302018",
-        rf"Teardown {_P}(?: state-bypass)? connection (?P<conn>\d+) (?:for|from) {_S}"
-        rf"(?: (?P<srcname>\S+))? to {_D}(?: (?P<dstname>(?!duration)\S+))?{_SPAN}"
-        rf" bytes (?P<bytes>\d+){_TAIL}",
+        rf"Teardown {PROTO}(?: state-bypass)? connection (?P<conn>\d+) (?:for|from) {FROM}"
+        rf"(?: (?P<srcname>\S+))? to {TO}(?: (?P<dstname>(?!duration)\S+))?{SPAN}"
+        rf" bytes (?P<bytes>\d+){TAIL}",
         "net",
         CLOSE,
         None,
@@ -85,7 +71,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     (
         "302020",
         r"Built (?P<way>inbound|outbound) (?P<proto>ICMPv?6?) connection for faddr "
-        rf"{_A} gaddr (?P<gaddr>\S+) laddr {_B}(?: ?\((?P<user>[^()]*)\))?"
+        rf"{SRC} gaddr (?P<gaddr>\S+) laddr {DST}(?: ?\((?P<user>[^()]*)\))?"
         r"(?: type (?P<icmp_type>\d+) code (?P<icmp_code>\d+))?(?: (?P<reason>.*))?",
         "net",
         OPEN,
@@ -93,7 +79,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     ),
     (
         "302021",
-        rf"Teardown (?P<proto>ICMPv?6?) connection for faddr {_A} gaddr (?P<gaddr>\S+) laddr {_B}"
+        rf"Teardown (?P<proto>ICMPv?6?) connection for faddr {SRC} gaddr (?P<gaddr>\S+) laddr {DST}"
         r"(?: ?\((?P<user>[^()]*)\))?(?: type (?P<icmp_type>\d+) code (?P<icmp_code>\d+))?"
         r"(?: (?P<reason>.*))?",
         "net",
@@ -102,14 +88,14 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     ),
     (
         "302022 302024 302026",
-        rf"Built (?P<role>\w+) +stub {_P} connection for {_SM} to {_DM}",
+        rf"Built (?P<role>\w+) +stub {PROTO} connection for {MAPPED_S} to {MAPPED_D}",
         "net",
         OPEN,
         True,
     ),
     (
         "302023 302025 302027",
-        rf"Teardown stub {_P} connection for {_S} to {_D}{_SPAN} forwarded bytes "
+        rf"Teardown stub {PROTO} connection for {FROM} to {TO}{SPAN} forwarded bytes "
         r"(?P<bytes>\d+)(?: (?P<reason>.*))?",
         "net",
         CLOSE,
@@ -118,30 +104,30 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     ("609001", r"Built local-host (?P<srcif>[^\s:]+):(?P<src>\S+)", "net", OPEN, None),
     (
         "609002",
-        rf"Teardown local-host (?P<srcif>[^\s:]+):(?P<src>\S+){_SPAN}",
+        rf"Teardown local-host (?P<srcif>[^\s:]+):(?P<src>\S+){SPAN}",
         "net",
         CLOSE,
         None,
     ),
     (
         "305011 305009",
-        rf"Built (?P<nat>\w+) (?:{_P} )?translation from {_S} to (?P<mapif>[^\s:(]+)(?:\([^)]*\))?"
-        r":(?P<map>[^\s/]+)(?:/(?P<mapport>\d+))?",
+        rf"Built (?P<nat>\w+) (?:{PROTO} )?translation from {FROM} to (?P<mapif>[^\s:(]+)"
+        r"(?:\([^)]*\))?:(?P<map>[^\s/]+)(?:/(?P<mapport>\d+))?",
         "net",
         OPEN,
         None,
     ),
     (
         "305012 305010",
-        rf"Teardown (?P<nat>\w+) (?:{_P} )?translation from {_S} to (?P<mapif>[^\s:(]+)"
-        rf"(?:\([^)]*\))?:(?P<map>[^\s/]+)(?:/(?P<mapport>\d+))?{_SPAN}",
+        rf"Teardown (?P<nat>\w+) (?:{PROTO} )?translation from {FROM} to (?P<mapif>[^\s:(]+)"
+        rf"(?:\([^)]*\))?:(?P<map>[^\s/]+)(?:/(?P<mapport>\d+))?{SPAN}",
         "net",
         CLOSE,
         None,
     ),
     (
         "305006",
-        rf"(?P<nat>[\w ]+?) translation creation failed for {_P} src {_S} dst {_D}{_TYPE}",
+        rf"(?P<nat>[\w ]+?) translation creation failed for {PROTO} src {FROM} dst {TO}{TYPE}",
         "net",
         FAIL,
         False,
@@ -149,15 +135,15 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     (
         "305013",
         rf"(?P<reason>Asymmetric NAT rules matched for forward and reverse flows); Connection for "
-        rf"{_P} src {_S} dst {_D}{_TYPE} denied due to NAT reverse path failure",
+        rf"{PROTO} src {FROM} dst {TO}{TYPE} denied due to NAT reverse path failure",
         "net",
         REFUSE,
         False,
     ),
     (
         "805001 805002",
-        rf"(?P<reason>Offloaded {_P} Flow for connection|(?P<proto2>\w+) Flow is no longer "
-        rf"offloaded for connection) (?P<conn>\d+) from {_SM} to {_DM}",
+        rf"(?P<reason>Offloaded {PROTO} Flow for connection|(?P<proto2>\w+) Flow is no longer "
+        rf"offloaded for connection) (?P<conn>\d+) from {MAPPED_S} to {MAPPED_D}",
         "net",
         TRAFFIC,
         None,
@@ -173,23 +159,33 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     # -- what was refused ----------------------------------------------------------------------
     (
         "106001",
-        rf"Inbound (?P<proto>TCP) connection denied from {_A} to {_B}{_FLAGS}{_ON}",
+        rf"Inbound (?P<proto>TCP) connection denied from {SRC} to {DST}{FLAGS}{ON}",
         "net",
         REFUSE,
         False,
     ),
-    ("106002", rf"{_P} Connection denied by (?P<reason>outbound list \S+) src {_A} dest {_B}",
-     "net", REFUSE, False),
-    ("106006", rf"Deny inbound (?P<proto>UDP) from {_A} to {_B}{_ON}", "net", REFUSE, False),
+    (
+        "106002",
+        rf"{PROTO} Connection denied by (?P<reason>outbound list \S+) src {SRC} dest {DST}",
+        "net",
+        REFUSE,
+        False,
+    ),
+    ("106006", rf"Deny inbound (?P<proto>UDP) from {SRC} to {DST}{ON}", "net", REFUSE, False),
     (
         "106007",
-        rf"Deny inbound (?P<proto>UDP) from {_A} to {_B} due to (?P<reason>.*)",
+        rf"Deny inbound (?P<proto>UDP) from {SRC} to {DST} due to (?P<reason>.*)",
         "net",
         REFUSE,
         False,
     ),
-    ("106010 106014 106011", rf"Deny inbound (?:\((?P<reason>[^)]*)\) )?{_P} src {_S} dst {_D}{_TYPE}",
-     "net", REFUSE, False),
+    (
+        "106010 106014 106011",
+        rf"Deny inbound (?:\((?P<reason>[^)]*)\) )?{PROTO} src {FROM} dst {TO}{TYPE}",
+        "net",
+        REFUSE,
+        False,
+    ),
     (
         "106012",
         r"Deny IP from (?P<src>\S+) to (?P<dst>[^\s,]+), (?P<reason>IP options: ?.*)",
@@ -197,24 +193,34 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         REFUSE,
         False,
     ),
-    ("106013", rf"(?P<reason>Dropping echo request) from {_A} to PAT address {_B}", "net", REFUSE,
-     False),
+    (
+        "106013",
+        rf"(?P<reason>Dropping echo request) from {SRC} to PAT address {DST}",
+        "net",
+        REFUSE,
+        False,
+    ),
     (
         "106015",
-        rf"Deny (?P<proto>TCP) \((?P<reason>no connection)\) from {_A} to {_B}{_FLAGS}{_ON}",
+        rf"Deny (?P<proto>TCP) \((?P<reason>no connection)\) from {SRC} to {DST}{FLAGS}{ON}",
         "net",
         REFUSE,
         False,
     ),
     (
         "106016",
-        rf"(?P<reason>Deny IP spoof) from \((?P<src>[^()\s]+)\) to (?P<dst>\S+){_ON}",
+        rf"(?P<reason>Deny IP spoof) from \((?P<src>[^()\s]+)\) to (?P<dst>\S+){ON}",
         "net",
         REFUSE,
         False,
     ),
-    ("106017", r"(?P<reason>Deny IP due to Land Attack) from (?P<src>\S+) to (?P<dst>\S+)", "net",
-     REFUSE, False),
+    (
+        "106017",
+        r"(?P<reason>Deny IP due to Land Attack) from (?P<src>\S+) to (?P<dst>\S+)",
+        "net",
+        REFUSE,
+        False,
+    ),
     (
         "106018",
         r"(?P<proto>ICMP) packet type (?P<icmp_type>\d+) denied by outbound list (?P<acl>\S+) "
@@ -233,41 +239,45 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     ),
     (
         "106021 106022",
-        rf"Deny {_P} (?P<reason>reverse path check|connection spoof) from (?P<src>\S+) to "
-        rf"(?P<dst>\S+){_ON}",
+        rf"Deny {PROTO} (?P<reason>reverse path check|connection spoof) from (?P<src>\S+) to "
+        rf"(?P<dst>\S+){ON}",
         "net",
         REFUSE,
         False,
     ),
     (
         "106023",
-        rf"Deny {_P} src {_S} dst {_D}{_TYPE} by access-group \"(?P<acl>[^\"]*)\"{_HASH}",
+        rf"Deny {PROTO} src {FROM} dst {TO}{TYPE} by access-group \"(?P<acl>[^\"]*)\"{HASH}",
         "net",
         REFUSE,
         False,
     ),
     (
         "106100",
-        rf"access-list (?P<acl>\S+) (?P<verdict>permitted|denied|est-allowed) {_P} "
+        rf"access-list (?P<acl>\S+) (?P<verdict>permitted|denied|est-allowed) {PROTO} "
         r"(?P<srcif>[^\s/]+)/(?P<src>[^\s()]+)\((?P<srcport>\d+)\)(?:\((?P<srcuser>[^()]*)\))? ->"
         r" (?P<dstif>[^\s/]+)/(?P<dst>[^\s()]+)\((?P<dstport>\d+)\)(?:\((?P<dstuser>[^()]*)\))? "
-        r"hit-cnt (?P<hits>\d+) (?P<interval>first hit|\d+-second interval)(?: (?P<hashes>\[.*\]))?",
+        + HITS,
         "net",
         TRAFFIC,
         None,
     ),
     (
         "106102 106103",
-        rf"access-list (?P<acl>\S+) (?P<verdict>permitted|denied) {_P} for user '?(?P<user>.*?)'? "
-        r"(?P<srcif>[^\s/]+)/(?P<src>[^\s()]+)\((?P<srcport>\d+)\) ->"
-        r" (?P<dstif>[^\s/]+)/(?P<dst>[^\s()]+)\((?P<dstport>\d+)\) "
-        r"hit-cnt (?P<hits>\d+) (?P<interval>first hit|\d+-second interval)(?: (?P<hashes>\[.*\]))?",
+        rf"access-list (?P<acl>\S+) (?P<verdict>permitted|denied) {PROTO} for user "
+        r"'?(?P<user>.*?)'? (?P<srcif>[^\s/]+)/(?P<src>[^\s()]+)\((?P<srcport>\d+)\) ->"
+        r" (?P<dstif>[^\s/]+)/(?P<dst>[^\s()]+)\((?P<dstport>\d+)\) " + HITS,
         "net",
         TRAFFIC,
         None,
     ),
-    ("110002 110003", rf"(?P<reason>[\w -]+?) for {_P} from {_S} to {_end('dst', named=False)}",
-     "net", FAIL, False),
+    (
+        "110002 110003",
+        rf"(?P<reason>[\w -]+?) for {PROTO} from {FROM} to {end('dst', named=False)}",
+        "net",
+        FAIL,
+        False,
+    ),
     (
         "209003 209004 209005",
         r"(?P<reason>.*?): src = (?P<src>[^\s,]+), dest = (?P<dst>[^\s,]+), proto = (?P<proto>\w+)"
@@ -279,7 +289,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     (
         "313001 313008",
         r"Denied (?P<proto>ICMP(?:v6)?) type=(?P<icmp_type>\d+), code=(?P<icmp_code>\d+) from "
-        rf"(?P<src>\S+){_ON}",
+        rf"(?P<src>\S+){ON}",
         "net",
         REFUSE,
         False,
@@ -287,15 +297,15 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     (
         "313004",
         r"Denied (?P<proto>ICMP) type=(?P<icmp_type>\d+), from (?:laddr )?(?P<src>\S+)"
-        rf"{_ON} to (?P<dst>[^\s]+): (?P<reason>no matching session)",
+        rf"{ON} to (?P<dst>[^\s]+): (?P<reason>no matching session)",
         "net",
         REFUSE,
         False,
     ),
     (
         "313005",
-        rf"(?P<reason>No matching connection for ICMP error message): (?P<proto>icmp) src {_S} "
-        rf"dst {_D}{_TYPE} on (?P<on>\S+) interface\. +Original IP payload: (?P<payload>.*)",
+        rf"(?P<reason>No matching connection for ICMP error message): (?P<proto>icmp) src {FROM} "
+        rf"dst {TO}{TYPE} on (?P<on>\S+) interface\. +Original IP payload: (?P<payload>.*)",
         "net",
         REFUSE,
         False,
@@ -311,7 +321,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     (
         "419001 419002 410001 434001 434002 434004 434007 324301",
         rf"(?P<reason>SFR requested [\w ]+?|Dropping|Dropped|Duplicate) "
-        rf"{_P}(?: packet| SYN| DNS \w+| flow)?,? from {_S} to {_D}"
+        rf"{PROTO}(?: packet| SYN| DNS \w+| flow)?,? from {FROM} to {TO}"
         r"(?:[,;]? (?P<rest>.*))?",
         "net",
         REFUSE,
@@ -319,27 +329,42 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     ),
     (
         "500004",
-        rf"(?P<reason>Invalid transport field) for protocol=(?P<proto>\w+), from {_A} to {_B}",
+        rf"(?P<reason>Invalid transport field) for protocol=(?P<proto>\w+), from {SRC} to {DST}",
         "net",
         REFUSE,
         False,
     ),
-    ("507003", rf"{_P} flow from {_S} to {_D} (?P<reason>terminated by inspection engine.*)", "net",
-     REFUSE, False),
+    (
+        "507003",
+        rf"{PROTO} flow from {FROM} to {TO} (?P<reason>terminated by inspection engine.*)",
+        "net",
+        REFUSE,
+        False,
+    ),
     (
         "710001 710002",
-        rf"{_P} access (?P<verdict>requested|permitted) from {_A} to {_D}",
+        rf"{PROTO} access (?P<verdict>requested|permitted) from {SRC} to {TO}",
         "net",
         OPEN,
         True,
     ),
-    ("710003", rf"{_P} access (?P<verdict>denied)(?P<reason> by ACL)? from {_A} to {_D}", "net",
-     REFUSE, False),
-    ("710004", rf"{_P} (?P<reason>connection limit exceeded) from {_A} to {_D}(?: .*)?", "net",
-     REFUSE, False),
+    (
+        "710003",
+        rf"{PROTO} access (?P<verdict>denied)(?P<reason> by ACL)? from {SRC} to {TO}",
+        "net",
+        REFUSE,
+        False,
+    ),
+    (
+        "710004",
+        rf"{PROTO} (?P<reason>connection limit exceeded) from {SRC} to {TO}(?: .*)?",
+        "net",
+        REFUSE,
+        False,
+    ),
     (
         "710005 710006",
-        rf"{_P} request (?P<verdict>discarded) from {_A} to {_D}",
+        rf"{PROTO} request (?P<verdict>discarded) from {SRC} to {TO}",
         "net",
         REFUSE,
         False,
@@ -348,7 +373,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     (
         "338001 338002 338003 338004 338005 338006 338007 338008 338201 338202 338203 338204",
         r"(?P<title>Dynamic Filter (?P<verdict>permitted|monitored|dropped|action|blocked) "
-        rf"(?:\w+ ?)?listed {_P} traffic) from {_SM} to {_DM}, (?P<rest>.*)",
+        rf"(?:\w+ ?)?listed {PROTO} traffic) from {MAPPED_S} to {MAPPED_D}, (?P<rest>.*)",
         "finding",
         CREATE,
         None,
@@ -356,7 +381,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     (
         "400",
         r"(?P<title>(?:IDS|IPS):\d+ .*?) from (?P<src>[0-9a-fA-F:.]+) to "
-        rf"(?P<dst>[0-9a-fA-F:.]+){_ON}",
+        rf"(?P<dst>[0-9a-fA-F:.]+){ON}",
         "finding",
         CREATE,
         None,
@@ -384,264 +409,19 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         CREATE,
         None,
     ),
-    ("401004", r"(?P<title>Shunned packet): (?P<src>\S+) ==> (?P<dst>\S+)"
-     rf"{_ON}", "net", REFUSE, False),
-    # -- the web and files ---------------------------------------------------------------------
     (
-        "304001",
-        r"(?:(?P<who>[^\s@()]+)@)?(?P<src>[\w.:-]+)(?:\((?P<srcuser>[^()]*)\))? Accessed "
-        r"(?P<what>(?:JAVA )?URL) (?:(?P<who2>[^\s@:]+)@)?(?P<dst>[\w.-]+|[0-9a-fA-F:.]+?):"
-        r"(?P<url>.*)",
-        "http",
-        GET,
-        True,
-    ),
-    (
-        "304002",
-        r"Access denied URL (?P<url>.*) SRC (?P<src>\S+)(?:\((?P<srcuser>[^()]*)\))? DEST "
-        rf"(?P<dst>[^\s:]+)(?::(?P<rest>\S+))?(?:{_ON})?",
-        "http",
-        GET,
+        "401004",
+        r"(?P<title>Shunned packet): (?P<src>\S+) ==> (?P<dst>\S+)"
+        rf"{ON}",
+        "net",
+        REFUSE,
         False,
-    ),
-    (
-        "303002",
-        rf"(?P<proto>FTP) connection from {_S} to {_D}, user (?P<user>\S*) "
-        r"(?P<what>Stored|Retrieved) file (?P<file>.*)",
-        "ftp",
-        GET,
-        True,
-    ),
-    # -- who logged in -------------------------------------------------------------------------
-    (
-        "605004",
-        r"Login denied from (?P<src>[^\s/]+)/(?P<srcport>\w+) to (?P<dstif>[^\s:]+):"
-        r"(?P<dst>[^\s/]+)/(?P<service>\S+) for user \"(?P<user>.*)\"",
-        "login",
-        LOGON,
-        False,
-    ),
-    (
-        "605005",
-        r"Login permitted from (?P<src>[^\s/]+)/(?P<srcport>\w+) to (?P<dstif>[^\s:]+):"
-        r"(?P<dst>[^\s/]+)/(?P<service>\S+) for user \"(?P<user>.*)\"",
-        "login",
-        LOGON,
-        True,
-    ),
-    (
-        "611101",
-        r"User authentication succeeded: (?:IP address: (?P<src>\S+), )?Uname: (?P<user>.*)",
-        "login",
-        LOGON,
-        True,
-    ),
-    (
-        "611102",
-        r"User authentication failed: (?:IP address: (?P<src>\S+), )?Uname: (?P<user>.*)",
-        "login",
-        LOGON,
-        False,
-    ),
-    ("611103", r"User logged out: Uname: (?P<user>.*)", "login", LOGOFF, True),
-    (
-        "308001",
-        r"(?:(?P<service>\w+) )?(?P<reason>enable password incorrect for \d+ tries) "
-        r"\(from (?:\w+ \(remote )?(?P<src>[^()]*)\)+",
-        "login",
-        LOGON,
-        False,
-    ),
-    (
-        "315011",
-        r"(?P<service>SSH) session from (?:(?P<src>\S+) )?on interface (?P<on>\S+) for user "
-        r"\"?(?P<user>.*?)\"? (?:terminated normally|disconnected by SSH server, reason: "
-        r"(?P<reason>.*?))\.?",
-        "login",
-        LOGOFF,
-        True,
-    ),
-    ("113004", rf"{_AAA} Successful ?: server = +(?P<server>\S+) [:,] [uU]ser = (?P<user>.*)",
-     "login", LOGON, True),
-    (
-        "113005 113016",
-        rf"(?:{_AAA} Rejected|AAA credentials rejected) ?: reason = (?P<reason>[^:]*?) ?: "
-        r"server = +(?P<server>\S+) ?: user = (?P<user>.*?) ?: user IP = (?P<src>[0-9a-fA-F:.]+)",
-        "login",
-        LOGON,
-        False,
-    ),
-    (
-        "113005 113016",
-        rf"(?:{_AAA} Rejected|AAA credentials rejected) ?: reason = (?P<reason>[^:]*?) ?: "
-        r"server = +(?P<server>\S+) ?: user = (?P<user>.*)",
-        "login",
-        LOGON,
-        False,
-    ),
-    ("113012", rf"{_AAA} Successful ?: (?P<server>local database) ?: user = (?P<user>.*)", "login",
-     LOGON, True),
-    (
-        "113015 113017",
-        rf"(?:{_AAA} Rejected|AAA credentials rejected) ?: reason = (?P<reason>[^:]*?) ?: "
-        r"(?P<server>local database) ?: user = (?P<user>.*?) ?: user IP = (?P<src>[0-9a-fA-F:.]+)",
-        "login",
-        LOGON,
-        False,
-    ),
-    (
-        "113015 113017",
-        rf"(?:{_AAA} Rejected|AAA credentials rejected) ?: reason = (?P<reason>[^:]*?) ?: "
-        r"(?P<server>local database) ?: user = (?P<user>.*)",
-        "login",
-        LOGON,
-        False,
-    ),
-    ("113008", r"AAA transaction status (?P<reason>ACCEPT) ?: user = (?P<user>.*)", "login", LOGON,
-     True),
-    ("113008", r"AAA transaction status (?P<reason>REJECT) ?: user = (?P<user>.*)", "login", LOGON,
-     False),
-    ("113010", r"(?P<reason>AAA challenge received) for user (?P<user>.*) from server (?P<server>\S+)",
-     "login", 6, None),
-    ("113014", r"(?P<reason>AAA authentication server not accessible) ?: server = (?P<server>\S+) ?: "
-     r"user = (?P<user>.*)", "login", LOGON, False),
-    (
-        "113021",
-        r"Attempted console login failed\. User (?P<user>.*) (?P<reason>did NOT have appropriate "
-        r"Admin Rights)\.",
-        "login",
-        LOGON,
-        False,
-    ),
-    (
-        "109005 109007 109001",
-        rf"(?:Authentication succeeded|Authorization permitted|Auth start) for user '?(?P<user>.*?)'?"
-        rf" from {_A} to {_B}(?:{_ON})?",
-        "login",
-        LOGON,
-        True,
-    ),
-    (
-        "109006 109008 109024 109025",
-        rf"(?P<reason>Authentication failed|Authorization denied(?: \(acl=[^)]*\))?"
-        rf"|Authorization denied from) for user '?(?P<user>.*?)'? from {_A} to {_B}"
-        rf"(?:{_ON})?(?: using (?P<proto>\w+))?",
-        "login",
-        LOGON,
-        False,
-    ),
-    (
-        "716038 716039",
-        rf"{_GROUP}Authentication: (?P<verdict>successful|rejected), Session Type: "
-        r"(?P<service>\w+)\.?",
-        "login",
-        LOGON,
-        None,
-    ),
-    (
-        "716038 716039",
-        r"Authentication: (?P<verdict>successful|rejected), group = (?P<group>\S*) user = "
-        r"(?P<user>.*?) ?, Session Type: (?P<service>\w+)\.?",
-        "login",
-        LOGON,
-        None,
-    ),
-    ("113006", r"User (?P<user>.*) (?P<reason>locked out on exceeding .*)", "account", LOCK, True),
-    ("113007", r"User (?P<user>.*) unlocked by (?P<actor>.*)", "account", UNLOCK, True),
-    ("502101", r"New user added to local dbase: Uname: (?P<user>.*) Priv: (?P<level>\d+) Encpass: .*",
-     "account", CREATE, True),
-    ("502102", r"User deleted from local dbase: Uname: (?P<user>.*) Priv: (?P<level>\d+) Encpass: .*",
-     "account", DELETE, True),
-    (
-        "502103",
-        r"(?P<reason>User priv level changed): Uname: (?P<user>.*) From: (?P<from>\d+) "
-        r"To: (?P<to>\d+)",
-        "account",
-        ANY,
-        True,
-    ),
-    # -- VPN sessions --------------------------------------------------------------------------
-    (
-        "113019",
-        r"Group = (?P<group>[^,]*), Username = (?P<user>.*), IP = (?P<src>[\w.:-]+), "
-        r"Session disconnected\. Session Type: (?P<service>.*?), Duration: (?P<age>[\w: ]+), "
-        r"Bytes xmt: (?P<xmt>\d+), Bytes rcv: (?P<rcv>\d+), Reason: (?P<reason>.*)",
-        "tunnel",
-        CLOSE,
-        True,
-    ),
-    (
-        "722051",
-        rf"{_GROUP}IPv4 Address <?(?P<assigned>[\d.]*)>? IPv6 address <?(?P<assigned6>[\w:]*)>? "
-        r"assigned to session",
-        "tunnel",
-        OPEN,
-        True,
-    ),
-    ("722022 716001 113039 716059", rf"{_GROUP}(?P<reason>.*)", "tunnel", OPEN, True),
-    ("722023 716002 722012 722028 722037", rf"{_GROUP}(?P<reason>.*)", "tunnel", CLOSE, True),
-    ("113029 113038 722006 722020", rf"{_GROUP}(?P<reason>.*)", "tunnel", ANY, False),
-    ("716 722 113", rf"{_GROUP}(?P<reason>.*)", "tunnel", ANY, None),
-    (
-        "721016 721018",
-        r"\((?P<unit>[^()]*)\) WebVPN session for client user (?P<user>.*), (?:IP|IPv4) "
-        r"(?P<src>\S+) has been (?P<verb>created|deleted)\.",
-        "tunnel",
-        ANY,
-        True,
-    ),
-    (
-        "734001",
-        r"DAP: User (?P<user>.*), Addr (?P<src>[\w.:]+), Connection (?P<service>[^:]*): The "
-        r"following DAP records were selected for this connection: (?P<policy>.*)",
-        "tunnel",
-        ANY,
-        True,
-    ),
-    (
-        "602303 602304",
-        r"IPSEC: (?P<reason>An? (?P<way>inbound|outbound) .*?) between (?P<src>\S+) and "
-        r"(?P<dst>\S+) \(user= (?P<user>.*)\) has been (?P<verb>created|deleted)\.",
-        "tunnel",
-        ANY,
-        True,
-    ),
-    (
-        "750 751",
-        r"Local:(?P<dst>\S+):(?P<dstport>\d+) Remote:(?P<src>\S+):(?P<srcport>\d+) "
-        r"Username:(?P<user>\S+)(?: IKEv2 Group:(?P<group>\S+))?(?: IPv4 Address="
-        r"(?P<assigned>\S+) IPv6 address=(?P<assigned6>\S+))? (?P<reason>.*)",
-        "tunnel",
-        ANY,
-        None,
-    ),
-    ("713119 713120 713049", rf"{_IKE}(?P<reason>.*)", "tunnel", OPEN, True),
-    ("713050 713259", rf"{_IKE}(?P<reason>.*)", "tunnel", CLOSE, True),
-    ("713 714 715", rf"{_IKE}(?P<reason>.*)", "tunnel", ANY, None),
-    # -- what administrators did ---------------------------------------------------------------
-    ("111008", r"User '(?P<user>.*?)' executed the '(?P<command>.*)' command\.?", "command", ANY,
-     True),
-    ("111009", r"User '(?P<user>.*?)' executed cmd: (?P<command>.*)", "command", ANY, True),
-    (
-        "111010",
-        r"User '(?P<user>.*?)', running '(?P<service>[^']*)' from IP (?P<src>[0-9a-fA-F:.]+), "
-        r"executed '(?P<command>.*)'\.?",
-        "command",
-        ANY,
-        True,
-    ),
-    (
-        "111001 111002 111003 111004 111005 111007",
-        r"(?P<command>(?:Begin|(?P<src>\S+) (?:[Ee]rase|end)) configuration):? ?(?P<reason>.*)",
-        "command",
-        ANY,
-        True,
     ),
 )
 
 
 def _shapes() -> Iterator[tuple[str, Shape]]:
-    for uids, pattern, kind, activity, allowed in _TABLE:
+    for uids, pattern, kind, activity, allowed in (*_TABLE, *PEOPLE):
         shape = Shape(re.compile(pattern), kind, activity, allowed)
         for uid in uids.split():
             yield uid, shape

@@ -20,8 +20,8 @@ from ingest.firewall import (
     Fields,
     connection,
     decided,
-    ends_seen,
     endpoint,
+    ends_seen,
     severity,
     split_user,
     traffic,
@@ -44,32 +44,37 @@ from ingest.ocsf import (
 from ingest.source import Event
 from ingest.time import Stamp
 
-KEYS = frozenset(
-    """
+_KEYS = """
     AccessControlRuleAction AccessControlRuleName AccessControlRuleReason ACPolicy
     ApplicationProtocol Classification Client ClientAppDetector ClientVersion ConnectionDuration
     ConnectionID DNS_Sinkhole DNS_TTL DNSQuery DNSRecordType DNSResponseType DNSSICategory
-    DestinationSecurityGroup DestinationSecurityGroupTag DestinationSecurityGroupType DstIP DstPort
-    DstVRF DeviceUUID EgressInterface EgressVRF EgressZone EncryptedVisibilityConfidenceScore
-    EncryptedVisibilityFingerprint EncryptedVisibilityProcessConfidenceScore
-    EncryptedVisibilityProcessName EncryptedVisibilityThreatConfidence EventPriority FileAction
-    FileCount FileDirection FileName FilePolicy FileSandboxStatus FileSHA256 FileSize
-    FileStaticAnalysisStatus FileStorageStatus FileType FirstPacketSecond GID HTTPReferer
-    HTTPResponse HTTP_Hostname HTTP_URI HitCount ICMPCode ICMPType IPReputationSICategory IPSCount
-    IngressInterface IngressVRF IngressZone InitiatorBytes InitiatorPackets InlineResult
-    InlineResultReason InstanceID InterceptedMessage IntrusionPolicy Message MPLS_Label MITRE
-    NAPPolicy NAT_InitiatorIP NAT_InitiatorPort NAT_ResponderIP NAT_ResponderPort NetBIOSDomain
-    NumIOC OriginalClientSrcIP Priority Protocol QoS-AppliedInterface QoS-Policy QoS-RuleName
-    Reason ReferencedHost ResponderBytes ResponderPackets Revision SHA_Disposition SID SSHVersion
+    DestinationSecurityGroup DestinationSecurityGroupTag DestinationSecurityGroupType DstIP
+    DstPort DstVRF DeviceUUID EgressInterface EgressVRF EgressZone
+    EncryptedVisibilityConfidenceScore EncryptedVisibilityFingerprint
+    EncryptedVisibilityProcessConfidenceScore EncryptedVisibilityProcessName
+    EncryptedVisibilityThreatConfidence EventPriority FileAction FileCount FileDirection
+    FileName FilePolicy FileSandboxStatus FileSHA256 FileSize FileStaticAnalysisStatus
+    FileStorageStatus FileType FirstPacketSecond GID HTTPReferer HTTPResponse HTTP_Hostname
+    HTTP_URI HitCount ICMPCode ICMPType IPReputationSICategory IPSCount IngressInterface
+    IngressVRF IngressZone InitiatorBytes InitiatorPackets InlineResult InlineResultReason
+    InstanceID InterceptedMessage IntrusionPolicy Message MPLS_Label MITRE NAPPolicy
+    NAT_InitiatorIP NAT_InitiatorPort NAT_ResponderIP NAT_ResponderPort NetBIOSDomain NumIOC
+    OriginalClientSrcIP Priority Protocol QoS-AppliedInterface QoS-Policy QoS-RuleName Reason
+    ReferencedHost ResponderBytes ResponderPackets Revision SHA_Disposition SID SSHVersion
     SSLActualAction SSLCertificate SSLCipherSuite SSLExpectedAction SSLFlowStatus SSLPolicy
     SSLRuleName SSLServerCertStatus SSLServerName SSLSessionID SSLTicketID SSLURLCategory
     SSLVersion SecIntMatchingIP SecurityZone Snort SperoDisposition SrcIP SrcPort SrcVRF
     SourceSecurityGroup SourceSecurityGroupTag SourceSecurityGroupType ThreatName ThreatScore
-    TunnelOrPrefilterRule URI URL URLCategory URLReputation URLSICategory User UserAgent
-    VLAN_ID WebApplication ArchiveDepth ArchiveFileName ArchiveFileStatus ArchiveSHA256
+    TunnelOrPrefilterRule URI URL URLCategory URLReputation URLSICategory User UserAgent VLAN_ID
+    WebApplication ArchiveDepth ArchiveFileName ArchiveFileStatus ArchiveSHA256
     ClientAppDetector EventType EndpointProfile SslRuleName RuleGroup VRF ClientDetectorType
-    """.split()
-) | {"Prefilter Policy", "Endpoint Profile", "Tunnel or Prefilter Rule", "Prefilter Rule"}
+"""
+KEYS = frozenset(_KEYS.split()) | {
+    "Prefilter Policy",
+    "Endpoint Profile",
+    "Tunnel or Prefilter Rule",
+    "Prefilter Rule",
+}
 PAIR = re.compile(r"(?:^|, ?)(?P<key>[A-Z][\w-]{1,50}|[A-Z]\w+(?: \w+){1,4}):(?: |$)")
 """A key; spaces are in the names of a few only."""
 NO_USER = frozenset({"No Authentication Required", "Not Found", "Unknown", "No Authentication"})
@@ -100,9 +105,7 @@ def ftd_event(
         return None
     number = fields.text("ConnectionID")
     common: dict[str, Any] = {
-        "metadata": metadata(
-            product, stamp, event_code=uid, correlation_uid=number
-        ),
+        "metadata": metadata(product, stamp, event_code=uid, correlation_uid=number),
         "device": device(header.host) or _by_uuid(fields),
     }
     source = endpoint(
@@ -157,9 +160,7 @@ def _connection(
         fields.number(name)
         for name in ("InitiatorBytes", "ResponderBytes", "InitiatorPackets", "ResponderPackets")
     ]
-    if action and allowed is None:
-        fields["AccessControlRuleAction"] = action
-    elif action and action not in ("Allow", "Block"):
+    if (action and allowed is None) or (action and action not in ("Allow", "Block")):
         fields["AccessControlRuleAction"] = action
     return event(
         NETWORK,

@@ -52,48 +52,14 @@ UTC = ZoneInfo("UTC")
 CREATE, READ, UPDATE, DELETE = 1, 2, 3, 4
 LOGON, LOGOFF, PREAUTH, SWITCH = 1, 2, 6, 7
 OPENED, CLOSED = 1, 3
-VERBS = MappingProxyType(
-    {
-        "Create": CREATE,
-        "Run": CREATE,
-        "Register": CREATE,
-        "Allocate": CREATE,
-        "Import": CREATE,
-        "Get": READ,
-        "List": READ,
-        "Describe": READ,
-        "Lookup": READ,
-        "Head": READ,
-        "Search": READ,
-        "Query": READ,
-        "Scan": READ,
-        "Select": READ,
-        "Decrypt": READ,
-        "Update": UPDATE,
-        "Modify": UPDATE,
-        "Put": UPDATE,
-        "Set": UPDATE,
-        "Attach": UPDATE,
-        "Detach": UPDATE,
-        "Associate": UPDATE,
-        "Disassociate": UPDATE,
-        "Add": UPDATE,
-        "Change": UPDATE,
-        "Enable": UPDATE,
-        "Disable": UPDATE,
-        "Start": UPDATE,
-        "Stop": UPDATE,
-        "Tag": UPDATE,
-        "Untag": UPDATE,
-        "Authorize": UPDATE,
-        "Revoke": UPDATE,
-        "Delete": DELETE,
-        "Terminate": DELETE,
-        "Remove": DELETE,
-        "Deregister": DELETE,
-        "Release": DELETE,
-    }
-)
+_WORDS = {
+    CREATE: "Create Run Register Allocate Import",
+    READ: "Get List Describe Lookup Head Search Query Scan Select Decrypt",
+    UPDATE: "Update Modify Put Set Attach Detach Associate Disassociate Add Change Enable "
+    "Disable Start Stop Tag Untag Authorize Revoke",
+    DELETE: "Delete Terminate Remove Deregister Release",
+}
+VERBS = MappingProxyType({word: of for of, words in _WORDS.items() for word in words.split()})
 VERB = re.compile(r"[A-Z][a-z]+")
 LOGSTASH_TIME = "@timestamp"
 """Where Logstash's codec for CloudTrail puts `eventTime`, which it then leaves out."""

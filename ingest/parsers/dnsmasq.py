@@ -208,8 +208,8 @@ def _dns_event(part: dict[str, str | None], line: Line) -> Event | None:
         return None
     onward = address(part.get("to") or "")
     kind, records, rcode = _answer(answer, part.get("type"))
-    source = {"ip": asked, "port": port} if asked else None
-    own = {"hostname": line.host} if line.host else None
+    source: dict[str, str | int | None] | None = {"ip": asked, "port": port} if asked else None
+    own: dict[str, str | int | None] | None = {"hostname": line.host} if line.host else None
     if onward and not asked:
         source = own
     target = {"ip": onward} if onward else own

@@ -173,6 +173,8 @@ class _Audit:
         level = look(fields, "severity")
         severity = severity_of(level if type(level) is str else None)
         source = self._source()
+        target = inner(payload, "requestMetadata", "destinationAttributes")
+        onward = take_ip(target, "ip")
         return {
             "severity_id": LOW if self.failed and severity < LOW else severity,
             "status_id": FAILURE if self.failed else SUCCESS,
@@ -188,12 +190,9 @@ class _Audit:
                 correlation_uid=take_text(fields, "operation", "id"),
             ),
             "src_endpoint": source if any(source.values()) else None,
-            "dst_endpoint": filled(
-                ip=take_ip(payload, "requestMetadata", "destinationAttributes", "ip"),
-                port=take_number(
-                    payload, "requestMetadata", "destinationAttributes", "port", most=PORTS
-                ),
-            ),
+            "dst_endpoint": {"ip": onward, "port": take_number(target, "port", most=PORTS)}
+            if onward
+            else None,
             "http_request": {"user_agent": self.agent} if self.agent else None,
             "actor": {"user": self.user, "invoked_by": None if self.user else self.service},
             "cloud": self._cloud(),
@@ -221,6 +220,8 @@ class _Audit:
         about = inner(self.payload, "authenticationInfo")
         name = take_text(about, "principalEmail")
         subject = take_text(about, "principalSubject")
+        if not (name or subject):
+            return None
         return filled(
             name=name or subject,
             uid=subject,

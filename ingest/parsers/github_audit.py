@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ingest.cloud import (
     EnvelopedSource,
@@ -142,7 +143,7 @@ def read(fields: Fields, context: Context) -> Event:
     )
 
 
-def _same(fields: Fields, time: Any, context: Context) -> bool:
+def _same(fields: Fields, time: datetime, context: Context) -> bool:
     """Whether `created_at` only says again when it was."""
     return take_time(dict(fields), context, ("created_at",)).time == time
 

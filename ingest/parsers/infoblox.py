@@ -28,7 +28,8 @@ PRODUCT: Mapping[str, str] = {"name": "NIOS", "vendor_name": "Infoblox"}
 DHCP = frozenset({"dhcpd", "dhcpdv6"})
 PROGRAMS = frozenset({*DHCP, "named", "httpd"})
 RELAYED = re.compile(
-    r" ?(?:(?P<relay>[A-Za-z0-9_.-]{1,255}) )?(?P<host>[0-9a-fA-F.:]{2,45}) (?P<program>dhcpd|dhcpdv6|named|httpd)"
+    r" ?(?:(?P<relay>[A-Za-z0-9_.-]{1,255}) )?(?P<host>[0-9a-fA-F.:]{2,45}) "
+    r"(?P<program>dhcpd|dhcpdv6|named|httpd)"
     r"(?:\[(?P<pid>\d{0,10})\])?: (?P<text>.*)",
     re.ASCII,
 )

@@ -129,7 +129,9 @@ def _session(what: str, rest: str, user: dict[str, str] | None, line: Line) -> d
     found: dict[str, Any] = {
         "severity_id": LOW if failed else INFORMATIONAL,
         "status_id": status,
-        "status_detail": pairs.pop("error", None) or (pairs.pop("info", None) if failed else None),
+        "status_detail": pairs.pop("error", "")
+        or (pairs.pop("info", "") if failed else "")
+        or None,
         "user": user or {"name": "unknown"},
         "src_endpoint": {"ip": ip} if ip else None,
         "observables": observables(
@@ -138,8 +140,8 @@ def _session(what: str, rest: str, user: dict[str, str] | None, line: Line) -> d
     }
     if class_uid == AUTHENTICATION:
         found |= {
-            "service": {"name": pairs.pop("to", None) or "NIOS"},
-            "auth_method": pairs.pop("auth", None),
+            "service": {"name": pairs.pop("to", "") or "NIOS"},
+            "auth_method": pairs.pop("auth", "") or None,
             "is_remote": ip is not None,
         }
     if user and pairs.get("group"):

@@ -69,74 +69,88 @@ VERBS: Mapping[str, int] = MappingProxyType(
 )
 DECISION = "authorization.k8s.io/decision"
 REFUSED = (401, 403)
+TIMES = (
+    ("requestReceivedTimestamp",),
+    ("stageTimestamp",),
+    ("timestamp",),
+    ("metadata", "creationTimestamp"),
+    ("@timestamp",),
+)
 MARKS = ("verb", "auditID", "objectRef", "requestURI", "stage", "responseStatus", "sourceIPs")
 
 
 def read(fields: Fields, context: Context) -> Event:
     """The event of one audit event."""
-    stamp = take_time(
-        fields,
-        context,
-        ("requestReceivedTimestamp",),
-        ("stageTimestamp",),
-        ("timestamp",),
-        ("metadata", "creationTimestamp"),
-        ("@timestamp",),
-    )
+    stamp = take_time(fields, context, *TIMES)
     stage = take_text(fields, "stage")
     ended = moment(fields, context, "stageTimestamp") if stage == "ResponseComplete" else None
     verb = take_text(fields, "verb")
+    known = VERBS.get((verb or "").lower())
     resources, more_resources = _resources(fields)
     user = _user(fields)
+    columns, code, uri = _call(fields, stage, verb, more_resources)
     source, chain = _source(fields)
-    agent, uri = take_text(fields, "userAgent"), take_text(fields, "requestURI")
-    code = take_number(fields, "responseStatus", "code", most=999)
-    status = _status(fields, code, stage)
-    words = take_text(fields, "responseStatus", "message")
-    reason = take_text(fields, "responseStatus", "reason")
-    uid = take_text(fields, "auditID")
-    group = take_text(fields, "objectRef", "apiGroup")
-    activity = OTHER if verb else UNKNOWN
+    agent = take_text(fields, "userAgent")
     return event(
         API,
-        VERBS.get((verb or "").lower(), activity),
+        known or (OTHER if verb else UNKNOWN),
         stamp,
-        activity_name=verb if verb and verb.lower() not in VERBS else None,
-        severity_id=LOW if status == FAILURE and code in (None, *REFUSED) else INFORMATIONAL,
-        status_id=status,
-        status_code=None if code is None else str(code),
-        status_detail=words or reason,
+        activity_name=None if known else verb,
         message=_sentence(user, verb, resources, uri, code),
         metadata=metadata(
-            PRODUCT, stamp, log_name=take_text(fields, "kind"), event_code=stage, uid=uid
+            PRODUCT,
+            stamp,
+            log_name=take_text(fields, "kind"),
+            event_code=stage,
+            uid=take_text(fields, "auditID"),
         ),
         src_endpoint=unnamed({"ip": source}),
         actor={"user": user, "invoked_by": None if user else "kubernetes"},
-        api={
-            "operation": verb or "unknown",
-            "version": take_text(fields, "objectRef", "apiVersion"),
-            "service": {"name": "kubernetes"},
-            "request": {"uid": uid} if uid else None,
-            "response": filled(code=code, error=reason, error_message=words),
-        },
         http_request=filled(
             user_agent=agent, url={"path": uri} if uri else None, x_forwarded_for=chain
         ),
-        http_response={"code": code} if code is not None else None,
         resources=resources or None,
         start_time=stamp.time if ended else None,
         end_time=ended,
         duration=_span(ms(stamp.time), ms(ended)),
         observables=_observables(source, user, agent, resources),
-        more=filled(
+        unmapped=remains(fields),
+        **columns,
+    )
+
+
+def _call(
+    fields: Fields, stage: str | None, verb: str | None, resources: list[Fields] | None
+) -> tuple[Fields, int | None, str | None]:
+    """The columns of the call and its outcome; its code and its path."""
+    code = take_number(fields, "responseStatus", "code", most=999)
+    status = _status(fields, code, stage)
+    words = take_text(fields, "responseStatus", "message")
+    reason = take_text(fields, "responseStatus", "reason")
+    group = take_text(fields, "objectRef", "apiGroup")
+    uid = look(fields, "auditID")
+    columns = {
+        "severity_id": LOW if status == FAILURE and code in (None, *REFUSED) else INFORMATIONAL,
+        "status_id": status,
+        "status_code": None if code is None else str(code),
+        "status_detail": words or reason,
+        "api": {
+            "operation": verb or "unknown",
+            "version": take_text(fields, "objectRef", "apiVersion"),
+            "service": {"name": "kubernetes"},
+            "request": {"uid": uid} if type(uid) is str and uid else None,
+            "response": filled(code=code, error=reason, error_message=words),
+        },
+        "http_response": {"code": code} if code is not None else None,
+        "more": filled(
             api=filled(group={"name": group} if group else None),
-            resources=more_resources,
+            resources=resources,
             metadata=filled(
                 log_version=take_text(fields, "apiVersion"), log_level=take_text(fields, "level")
             ),
         ),
-        unmapped=remains(fields),
-    )
+    }
+    return columns, code, take_text(fields, "requestURI")
 
 
 def _span(start: int | None, end: int | None) -> int | None:
@@ -155,17 +169,19 @@ def _status(fields: Fields, code: int | None, stage: str | None) -> int:
 def _user(fields: Fields) -> Fields | None:
     """Who asked; whom it asked to be taken for stays `impersonatedUser`."""
     about = inner(fields, "user")
+    name, uid = take_text(about, "username"), take_text(about, "uid")
+    if not (name or uid):
+        return None
     extra = inner(about, "extra")
     keys = look(extra, "accessKeyId")
     if type(keys) is list and len(keys) == 1 and type(keys[0]) is str:
         take(extra, "accessKeyId")
     else:
         keys = [None]
-    name = take_text(about, "username")
     kind = "ServiceAccount" if name and name.startswith("system:serviceaccount:") else None
     return filled(
         name=name,
-        uid=take_text(about, "uid"),
+        uid=uid,
         type=kind,
         groups=take_texts(about, "groups"),
         credential_uid=keys[0],

@@ -226,6 +226,8 @@ class KeaLeases(Source):
 
     def parse(self, record: Record, context: Context) -> list[Event]:
         lines = [line for line in _text(record.raw).split("\n") if line.strip()]
+        if not lines:
+            raise Unreadable("the record is empty")
         rows: list[_Row | Event] = []
         columns: Sequence[str] = ()
         for line in (one.rstrip("\r") for one in lines):

@@ -23,8 +23,8 @@ from ingest.firewall import (
     Fields,
     connection,
     decided,
-    ends_seen,
     endpoint,
+    ends_seen,
     traffic,
 )
 from ingest.ocsf import NETWORK, OBSERVED, device, event, kept, mac_address, metadata, unmapped
@@ -42,9 +42,7 @@ DENIES = re.compile(
     r"(?<![a-z])(?:block|drop|den(?:y|ied)|reject|discard|banned|blacklist)(?:p?ed|s)?(?![a-z])",
     re.IGNORECASE,
 )
-ALLOWS = re.compile(
-    r"(?<![a-z])(?:allow|accept|pass|permit)(?:t?ed|s)?(?![a-z])", re.IGNORECASE
-)
+ALLOWS = re.compile(r"(?<![a-z])(?:allow|accept|pass|permit)(?:t?ed|s)?(?![a-z])", re.IGNORECASE)
 # UniFi and VyOS: a rule set, a number and A(ccept), D(rop) or R(eject).
 VYATTA = re.compile(r"\S+-(?:default|\d+)-([ADR])", re.ASCII)
 FLAGS = frozenset({"SYN", "ACK", "FIN", "RST", "PSH", "URG", "ECE", "CWR"})
@@ -212,6 +210,4 @@ class Netfilter(SyslogSource):
         return [self.read(_framed(record.raw, context), context)]
 
 
-SOURCES = (
-    Netfilter(name="netfilter", programs=PROGRAMS, product=PRODUCT, reader=to_event),
-)
+SOURCES = (Netfilter(name="netfilter", programs=PROGRAMS, product=PRODUCT, reader=to_event),)

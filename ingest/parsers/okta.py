@@ -74,9 +74,14 @@ PEOPLE = frozenset({"User", "AppUser", "SystemPrincipal"})
 def _person(about: Fields, kind: str | None) -> Fields | None:
     """An actor or target as a user; what is used goes out of `about`."""
     name, full = take_text(about, "alternateId"), take_text(about, "displayName")
+    uid = take_name(about, "id")
+    if not (name or full or uid):
+        if kind:
+            about["type"] = kind  # says nothing of whom
+        return None
     return filled(
         name=name or full,
-        uid=take_name(about, "id"),
+        uid=uid,
         type=kind,
         full_name=full,
         email_addr=mail(name),

@@ -52,10 +52,12 @@ SECURED = re.compile(
 BIND = re.compile(
     r"BIND (?:dn=\"(?P<dn>.*)\"|(?P<anonymous>anonymous)|"
     r"authcid=\"(?P<authcid>.*)\" authzid=\"(?P<authzid>.*)\")"
-    r"(?: method=(?P<method>\d{1,6}))?(?: mech=(?P<mech>[\w-]{1,40}))?(?P<numbers>(?: \w{1,16}=\d{1,6})*)"
+    r"(?: method=(?P<method>\d{1,6}))?(?: mech=(?P<mech>[\w-]{1,40}))?"
+    r"(?P<numbers>(?: \w{1,16}=\d{1,6})*)"
 )
 RESULT = re.compile(
-    r"(?P<search>SEARCH )?RESULT (?:oid=(?P<oid>\S*) ?)?(?:tag=(?P<tag>\d{1,6}) )?err=(?P<err>-?\d{1,6}) "
+    r"(?P<search>SEARCH )?RESULT (?:oid=(?P<oid>\S*) ?)?(?:tag=(?P<tag>\d{1,6}) )?"
+    r"err=(?P<err>-?\d{1,6}) "
     r"(?P<numbers>(?:\w{1,16}=[\d.]{1,24} ?){0,6})text=(?P<text>.*)"
 )
 SEARCH = re.compile(
@@ -452,7 +454,7 @@ class OpenLdap(Daemon, JoiningSource):
             operation = (*key, match["op"])
             if RESULT.fullmatch(match["words"]) and operation in results:
                 continue  # told with its operation
-            event = _read(line, client, results.get(operation, (None,))[0])
+            event = _read(line, client, results.get(operation))
             found.append(event or self.read(line, context))
         return found
 
@@ -462,10 +464,10 @@ class OpenLdap(Daemon, JoiningSource):
 
 def _results(
     lines: Sequence[Line | Unreadable],
-) -> dict[tuple[Any, ...], tuple[re.Match[str]]]:
+) -> dict[tuple[Any, ...], re.Match[str]]:
     """The results of operations that are among the lines too."""
     asked: set[tuple[Any, ...]] = set()
-    found: dict[tuple[Any, ...], tuple[re.Match[str]]] = {}
+    found: dict[tuple[Any, ...], re.Match[str]] = {}
     for line in lines:
         match = None if isinstance(line, Unreadable) else CONNECTION.fullmatch(line.text)
         if match is None or isinstance(line, Unreadable) or match["op"] is None:
@@ -476,7 +478,7 @@ def _results(
             if not match["words"].startswith(("SRCH attr", "MOD attr", "EXT", "STARTTLS")):
                 asked.add(key)
         elif key in asked and key not in found:
-            found[key] = (result,)
+            found[key] = result
     return found
 
 

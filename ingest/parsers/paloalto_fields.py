@@ -15,15 +15,9 @@ _SESSION = (
     f"{_HEAD} src dst natsrc natdst rule srcuser dstuser app vsys from to inbound_if outbound_if "
     "logset time_logged sessionid repeatcnt sport dport natsport natdport flags proto action"
 )
-_GROUPS = (
-    "dg_hier_level_1 dg_hier_level_2 dg_hier_level_3 dg_hier_level_4 vsys_name device_name"
-)
-_SRC = (
-    "src_category src_profile src_model src_vendor src_osfamily src_osversion src_host src_mac"
-)
-_DST = (
-    "dst_category dst_profile dst_model dst_vendor dst_osfamily dst_osversion dst_host dst_mac"
-)
+_GROUPS = "dg_hier_level_1 dg_hier_level_2 dg_hier_level_3 dg_hier_level_4 vsys_name device_name"
+_SRC = "src_category src_profile src_model src_vendor src_osfamily src_osversion src_host src_mac"
+_DST = "dst_category dst_profile dst_model dst_vendor dst_osfamily dst_osversion dst_host dst_mac"
 _PODS = "container_id pod_namespace pod_name src_edl dst_edl"
 _APP = (
     "subcategory_of_app category_of_app technology_of_app risk_of_app characteristic_of_app "

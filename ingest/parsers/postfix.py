@@ -65,7 +65,7 @@ ACTION = re.compile(
 LOCAL_ACTION = re.compile(
     r"(?P<action>reject|hold|discard|filter|redirect|warn|info|prepend|replace|strip|warning|"
     r"milter-reject|milter-hold|milter-discard): "
-    r"(?P<stage>(?:END-OF-MESSAGE)\b.{0,1000}? from local); ?(?P<text>.*)"
+    r"(?P<stage>END-OF-MESSAGE\b.{0,1000}? from local); ?(?P<text>.*)"
 )
 # A header's value is the sender's own; it ends where the client and the envelope begin.
 CONTENT_ACTION = re.compile(
@@ -158,7 +158,8 @@ def _authentication(text: str, qid: str | None, rest: dict[str, Any], line: Line
     fields = _named(client["fields"] or "") if client else {}
     if failed is None and (client is None or "sasl_username" not in fields):
         return None
-    part = (failed or client).groupdict()  # type: ignore[union-attr]
+    said = failed or client
+    part = said.groupdict() if said else {}
     detail, user = part.get("detail"), fields.pop("sasl_username", None)
     if part.get("outcome") == "aborted":
         detail = f"aborted: {detail}" if detail else "aborted"

@@ -33,8 +33,7 @@ from ingest.ocsf import (
     event,
     kept,
 )
-from ingest.parsers.suricata_protocols import (
-    READERS,
+from ingest.parsers.suricata_parts import (
     Entry,
     http_seen,
     read_dns,
@@ -44,6 +43,7 @@ from ingest.parsers.suricata_protocols import (
     seconds_between,
     strings,
 )
+from ingest.parsers.suricata_protocols import READERS
 from ingest.source import Context, Event, Record, Unreadable
 from ingest.time import Stamp, stamp_epoch, stamp_iso
 
@@ -181,7 +181,8 @@ def _spoken(entry: Entry) -> str | None:
 
 def _carried(entry: Entry) -> dict[str, Any]:
     """What an alert says of the protocol that the packet belonged to."""
-    fields, columns = entry.fields, {}
+    fields = entry.fields
+    columns: dict[str, Any] = {}
     http, tls, dns = fields.child("http"), fields.child("tls"), fields.child("dns")
     columns |= read_http(http) if http else {}
     columns |= read_dns(dns) if dns else {}
@@ -380,8 +381,13 @@ def other(entry: Entry) -> Event:
 
 OWN = MappingProxyType(
     {
-        **{"alert": alert, "flow": flow, "netflow": flow, "drop": drop, "anomaly": anomaly},
-        **{"stats": about_itself, "engine": about_itself},
+        "alert": alert,
+        "flow": flow,
+        "netflow": flow,
+        "drop": drop,
+        "anomaly": anomaly,
+        "stats": about_itself,
+        "engine": about_itself,
     }
 )
 
@@ -395,9 +401,7 @@ class Suricata(JsonSource):
     def parse(self, record: Record, context: Context) -> list[Event]:
         raw = _bare(record.raw)
         if raw is not record.raw:
-            record = Record(
-                record.record_id, record.source, record.mode, record.received_at, raw
-            )
+            record = Record(record.record_id, record.source, record.mode, record.received_at, raw)
         return super().parse(record, context)
 
     def events(self, fields: dict[str, Any], context: Context) -> list[Event]:

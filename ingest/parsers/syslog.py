@@ -1,40 +1,173 @@
-"""Syslog of any program: each line goes to the source that knows its program."""
+"""Syslog of any program: each line goes to the sources that know its program.
+
+Where several know it (the kernel's lines are auditd's or netfilter's), the first that has a
+class for the line reads it. Formats that are told by their text rather than by a program,
+such as CEF, go to their own sources with the whole record. JSON that came in syslog is read
+as the product's own JSON where the program has such a source, else as any JSON; XML is what
+Sysmon for Linux writes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
+from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from ingest import syslog
-from ingest.parsers.kea_dhcp4 import Kea
-from ingest.source import Context, Event, Record, Source, sources
+from ingest.parsers.auditd import AUDITD, SERIAL
+from ingest.parsers.json_any import of_line
+from ingest.parsers.pam import PAM
+from ingest.source import Context, Event, JoiningSource, Record, Source, Unreadable, sources
+from ingest.strict import LINE_BYTES, encode
+from ingest.syslog import Line
+from ingest.windows import event_of_xml
 
 PRODUCT: Mapping[str, str] = {"name": "syslog", "vendor_name": "Unknown"}
+BY_PROGRAM: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"CEF"), "cef"),
+    (re.compile(r"%(?:ASA|FTD|PIX|FWSM)-(?:\w+-)?\d-\d+", re.ASCII), "cisco_asa"),
+)
+BY_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"CEF: ?\d{1,3}\|"), "cef"),
+    (re.compile(r"%(?:ASA|FTD|PIX|FWSM)-(?:\w+-)?\d-\d+:", re.ASCII), "cisco_asa"),
+    (re.compile(r"(?:\S{1,64}=\S{1,64} ){0,4}date=\d{4}-\d\d-\d\d,? ?time=\d\d:"), "fortigate"),
+    (
+        re.compile(
+            r"(?:\S{1,64} )?\d{1,3},\d{4}/\d\d/\d\d \d\d:\d\d:\d\d,[^,]{0,64},"
+            r"(?:TRAFFIC|THREAT|SYSTEM|CONFIG|GLOBALPROTECT|USERID|HIPMATCH|HIP-MATCH|DECRYPTION|"
+            r"AUTHENTICATION|CORRELATION|GTP|SCTP|IPTAG|TUNNEL|AUDIT),",
+            re.ASCII,
+        ),
+        "paloalto",
+    ),
+)
+"""Formats that are known by how their text begins, and the source that reads the record."""
+JSON_PROGRAMS: Mapping[str, str] = MappingProxyType(
+    {
+        "suricata": "suricata",
+        "osqueryd": "osquery",
+        "osquery": "osquery",
+        "kube-apiserver": "k8s_audit",
+    }
+)
+
+_CUT_ESCAPE = re.compile(r"&(lt|gt|amp|quot|apos)(?![;\w])", re.ASCII)
+
+Known = Callable[[Line, Context], "Event | list[Event] | None"]
 
 
 @cache
-def _programs() -> dict[str, syslog.SyslogSource | Kea]:
-    return {
-        program: source
-        for source in sources().values()
-        if isinstance(source, syslog.SyslogSource | Kea)
-        for program in source.programs
-    }
+def _all() -> tuple[Source, ...]:
+    """Sources that read lines of syslog; those that read more than their own words last."""
+    order = sorted(sources().values(), key=lambda one: (one.name == "infoblox", one.name))
+    return tuple(one for one in order if hasattr(one, "programs") and one is not PAM)
+
+
+@lru_cache(maxsize=4096)
+def _knowing(program: str | None) -> tuple[Source, ...]:
+    """The sources that know a program."""
+    names = syslog.names_of(program)
+    return tuple(one for one in _all() if names and _reads(one, program or "", names))
+
+
+def _reads(source: Source, program: str, names: tuple[str, ...]) -> bool:
+    if isinstance(source, syslog.SyslogSource):
+        return source.reads_program(program)
+    programs: frozenset[str] = getattr(source, "programs", frozenset())
+    return not programs.isdisjoint(names)
+
+
+def events_of(line: Line, context: Context, record: Record | None = None) -> list[Event]:
+    """The events of a line whose framing has been read; `record` where the line is all of it."""
+    first: Source | None = None
+    for source in _knowing(line.program):
+        first = first or source
+        known: Known = getattr(source, "known", None) or source.read  # type: ignore[attr-defined]
+        found = known(line, context)
+        if found:
+            return found if type(found) is list else [found]  # type: ignore[list-item]
+    if first is None or first.name != "sudo":  # which tells itself of what PAM refused
+        other = PAM.known(line, context)
+        if other:
+            return [other]
+    return _by_its_text(line, context, record) or [
+        syslog.counted(syslog.base_event(line, getattr(first, "product", PRODUCT)), line)
+    ]
+
+
+def _by_its_text(line: Line, context: Context, record: Record | None) -> list[Event] | None:
+    if line.text[:6] == "<Event":
+        return _xml(line, context)
+    if line.text[:1] == "{" or line.text[:5] == "@cee:":
+        return _json(line, context)
+    if record is None:
+        return None
+    program = line.program or ""
+    name = next((name for shape, name in BY_PROGRAM if shape.fullmatch(program)), None)
+    name = name or next((name for shape, name in BY_TEXT if shape.match(line.text)), None)
+    source = sources().get(name or "")
+    if source is not None:
+        with suppress(Unreadable):
+            return source.parse(record, context)
+    return None
+
+
+def _xml(line: Line, context: Context) -> list[Event] | None:
+    """Sysmon for Linux, which writes its events as Windows does."""
+    try:
+        # It forgets the semicolon of what it escapes: `&lt unknown process&gt`.
+        found = event_of_xml(_CUT_ESCAPE.sub(r"&\1;", line.text), context)
+    except Unreadable:
+        return None
+    if line.rest:
+        own = msgspec.json.decode(found["unmapped"]) if found.get("unmapped") else {}
+        found["unmapped"] = encode(line.rest | own)
+    return [found]
+
+
+def _json(line: Line, context: Context) -> list[Event] | None:
+    text = line.text.removeprefix("@cee:").strip().encode()
+    name = next((JSON_PROGRAMS[n] for n in syslog.names_of(line.program) if n in JSON_PROGRAMS), "")
+    source = sources().get(name)
+    with suppress(Unreadable):
+        if source is None:
+            return of_line(line, text, context)
+        headers = dict(context.record.headers)
+        if line.host:
+            headers["host"] = line.host.encode()
+        inner = replace(context.record, raw=text, headers=headers)
+        return source.parse(inner, Context(inner, context.settings))
+    return None
 
 
 @dataclass(frozen=True)
-class Syslog(Source):
+class Syslog(JoiningSource):
     """One stream of syslog from many programs; what no source knows becomes a base event."""
 
     name: str = "syslog"
 
-    def parse(self, record: Record, context: Context) -> list[Event]:
+    def part_of(self, record: Record, context: Context) -> str | None:
+        """The serial number of auditd's records; all other lines stand alone."""
+        if b"audit(" not in record.raw or not SERIAL.search(record.raw[:LINE_BYTES]):
+            return None
         line = syslog.read(record.raw, context)
-        source = _programs().get(line.program or "")
-        return [source.read(line, context) if source else syslog.base_event(line, PRODUCT)]
+        if not any(source is AUDITD for source in _knowing(line.program)):
+            return None
+        return AUDITD.part_of_line(line)
+
+    def join(self, parts: Sequence[Record], context: Context) -> list[Event]:
+        """The events of one line, or of the lines that are auditd's records of one event."""
+        if len(parts) > 1:
+            return AUDITD.of_lines([syslog.read(one.raw, context) for one in parts], context)
+        (record,) = parts
+        return events_of(syslog.read(record.raw, context), context, record)
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         return syslog.restamp(raw, when, zone)

@@ -95,7 +95,8 @@ PATTERNS: tuple[tuple[int, int, re.Pattern[str]], ...] = (
         LOGOFF,
         SUCCESS,
         re.compile(
-            r"\+\+ terminated session: {1,2}username (?P<user>.*), display (?P<display>[\d:.]{1,9}), "
+            r"\+\+ terminated session: {1,2}username (?P<user>.*), "
+            r"display (?P<display>[\d:.]{1,9}), "
             rf"session_pid (?P<session>\d{{1,10}}), ip {_IP}(?::(?P<port>\d{{1,5}}))?{_SOCKET}"
         ),
     ),
@@ -179,18 +180,21 @@ def _login(
     )
 
 
+_CONNECTIONS: Mapping[re.Pattern[str], tuple[int, int]] = {
+    RECEIVED: (REQUEST, OPEN),
+    CLOSED: (DISCONNECT, CLOSE),
+    SECURED: (TLS, OPEN),
+    RECONNECTED: (RECONNECT, OPEN),
+}
+"""The activity of a remote desktop, and that of a plain connection."""
+
+
 def _connection(words: str, rest: dict[str, Any], line: Line) -> Event | None:
-    for pattern, activity, way in (
-        (RECEIVED, REQUEST, OPEN),
-        (CLOSED, DISCONNECT, CLOSE),
-        (SECURED, TLS, OPEN),
-        (RECONNECTED, RECONNECT, OPEN),
-    ):
-        match = pattern.fullmatch(words)
-        if match:
-            break
-    else:
+    matches = (pattern.fullmatch(words) for pattern in _CONNECTIONS)
+    match = next((found for found in matches if found), None)
+    if match is None:
         return _session(words, rest, line)
+    activity, way = _CONNECTIONS[match.re]
     part = match.groupdict()
     source = _peer(part, rest)
     rest |= kept(
@@ -203,7 +207,7 @@ def _connection(words: str, rest: dict[str, Any], line: Line) -> Event | None:
     # sesman is asked by xrdp on the same machine: that is no one's remote desktop.
     ip = (source or {}).get("ip", "")
     inside = ip in ("", "127.0.0.1", "::1") or (line.program or "xrdp") != "xrdp"
-    inside = inside and pattern is not RECONNECTED
+    inside = inside and match.re is not RECONNECTED
     user = part.get("user")
     return told(
         line,

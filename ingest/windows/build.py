@@ -8,7 +8,6 @@ from typing import Any
 
 from ingest.ocsf import (
     A_COMMAND,
-    A_FILE,
     A_HASH,
     A_HOST,
     A_KEY,
@@ -18,16 +17,21 @@ from ingest.ocsf import (
     A_USER,
     AN_IP,
     AUTHENTICATION,
+    AUTHORIZATION,
     BASE,
     CRITICAL,
+    DNS,
     EVENT_LOG,
     FAILURE,
     HIGH,
+    HTTP,
     INFORMATIONAL,
-    KINDS,
     LOW,
     MEDIUM,
     MODULE,
+    NETWORK,
+    RDP,
+    SMB,
     SUCCESS,
     device,
     event,
@@ -36,7 +40,7 @@ from ingest.ocsf import (
     unmapped,
 )
 from ingest.source import Event
-from ingest.windows.providers import product_of, rule_of
+from ingest.windows.providers import SYSMON_PRODUCT, product_of, rule_of
 from ingest.windows.record import NO_GUID, NOTHING, Fields, Logged, filled
 from ingest.windows.rule import Columns, Rule, plain
 
@@ -47,6 +51,8 @@ NEED_ACTOR = frozenset(
     {1001, 1002, 1004, 1005, 1007, 1009, 1010, 201001, 201002, 201003, 201004, 6003}
 )
 """Classes of which OCSF demands an actor."""
+TO_HERE = frozenset({AUTHENTICATION, AUTHORIZATION, RDP, SMB})
+TRAFFIC = frozenset({NETWORK, HTTP, DNS, RDP, SMB})
 START_IDS: Mapping[str, int] = MappingProxyType(
     {
         "boot start": 1,
@@ -70,6 +76,14 @@ ENDPOINTS = ("src_endpoint", "dst_endpoint")
 NOBODY = "S-1-0-0"
 """The SID of Windows for no user at all."""
 SENTENCE = 500
+SEARCHED = (
+    ("query", "hostname", A_HOST),
+    ("reg_key", "path", A_KEY),
+    ("reg_value", "path", A_KEY),
+    ("job", "cmd_line", A_COMMAND),
+    ("win_service", "cmd_line", A_COMMAND),
+)
+"""Columns with one leaf worth searching."""
 
 
 def event_of(log: Logged) -> Event:
@@ -139,15 +153,17 @@ def _severity(log: Logged, class_uid: int, status: int | None) -> int:
 
 def _complete(columns: Columns, class_uid: int, log: Logged) -> None:
     """What the class demands, from the rest of the event."""
-    if not columns.get("actor") and log.sid is not None:
+    if not columns.get("actor") and log.sid is not None and product_of(log) is not SYSMON_PRODUCT:
         name, domain = log.account
         columns["actor"] = {"user": filled(name=name, domain=domain, uid=log.sid)}
         log.sid, log.account = None, (None, None)
     if not columns.get("actor") and class_uid in NEED_ACTOR:
         columns["actor"] = {"invoked_by": log.provider or log.channel or "Windows"}
-    if not columns.get("dst_endpoint") and not columns.get("service"):
-        without = KINDS[class_uid].without
-        if class_uid != BASE and "dst_endpoint" not in without and log.computer:
+    known = any(columns.get(name) for name in ("dst_endpoint", "service"))
+    if not known and log.computer:
+        # These happen on the machine that logs them; of the rest OCSF wants one end at least.
+        alone = class_uid in TRAFFIC and not columns.get("src_endpoint")
+        if class_uid in TO_HERE or alone:
             columns["dst_endpoint"] = {"hostname": log.computer}
     more = dict(columns.get("more") or {})
     if class_uid == EVENT_LOG:
@@ -222,30 +238,35 @@ def _left(log: Logged, fields: Fields, title: str | None) -> dict[str, Any]:
 def _observed(found: Event) -> Iterator[tuple[str, int, Any]]:
     """What is worth searching, from the columns that hold such."""
     for end in ENDPOINTS:
-        about = found.get(end) or {}
-        yield f"{end}.ip", AN_IP, about.get("ip")
-        yield f"{end}.hostname", A_HOST, about.get("hostname")
-    yield "device.hostname", A_HOST, (found.get("device") or {}).get("hostname")
-    yield "user.name", A_USER, (found.get("user") or {}).get("name")
-    who = found.get("actor") or {}
-    yield "actor.user.name", A_USER, (who.get("user") or {}).get("name")
-    for place, run in (("actor.process", who.get("process")), ("process", found.get("process"))):
-        yield from _of_process(place, run or {})
-    yield from _of_file("file", found.get("file") or {})
-    yield from _of_file("module.file", (found.get("module") or {}).get("file") or {})
-    yield "query.hostname", A_HOST, (found.get("query") or {}).get("hostname")
-    yield "reg_key.path", A_KEY, (found.get("reg_key") or {}).get("path")
-    yield "reg_value.path", A_KEY, (found.get("reg_value") or {}).get("path")
-    for at in ("job", "win_service"):
-        yield f"{at}.cmd_line", A_COMMAND, (found.get(at) or {}).get("cmd_line")
-    url = ((found.get("http_request") or {}).get("url") or {}).get("url_string")
-    yield "http_request.url.url_string", A_URL, url
+        if about := found.get(end):
+            yield f"{end}.ip", AN_IP, about.get("ip")
+            yield f"{end}.hostname", A_HOST, about.get("hostname")
+    if about := found.get("device"):
+        yield "device.hostname", A_HOST, about["hostname"]
+    if about := found.get("user"):
+        yield "user.name", A_USER, about.get("name")
+    if who := found.get("actor"):
+        if about := who.get("user"):
+            yield "actor.user.name", A_USER, about.get("name")
+        if about := who.get("process"):
+            yield from _of_process("actor.process", about)
+    if about := found.get("process"):
+        yield from _of_process("process", about)
+    if about := found.get("file"):
+        yield from _of_file("file", about)
+    if about := found.get("module"):
+        yield from _of_file("module.file", about["file"])
+    for column, leaf, kind in SEARCHED:
+        if about := found.get(column):
+            yield f"{column}.{leaf}", kind, about.get(leaf)
+    if about := found.get("http_request"):
+        yield "http_request.url.url_string", A_URL, about["url"].get("url_string")
 
 
 def _of_process(place: str, run: Mapping[str, Any]) -> Iterator[tuple[str, int, Any]]:
     path = run.get("path")
-    yield f"{place}.path", A_PATH, path
     if path:
+        yield f"{place}.path", A_PATH, path
         yield f"{place}.name", A_PROCESS, path.rpartition("\\")[2].rpartition("/")[2]
     yield f"{place}.cmd_line", A_COMMAND, run.get("cmd_line")
     for one in run.get("hashes") or ():
@@ -254,6 +275,5 @@ def _of_process(place: str, run: Mapping[str, Any]) -> Iterator[tuple[str, int, 
 
 def _of_file(place: str, file: Mapping[str, Any]) -> Iterator[tuple[str, int, Any]]:
     yield f"{place}.path", A_PATH, file.get("path")
-    yield f"{place}.name", A_FILE, file.get("name")
     for one in file.get("hashes") or ():
         yield f"{place}.hashes", A_HASH, one["value"]

@@ -61,7 +61,7 @@ def found(fields: Fields, log: Logged) -> Columns:
     name = fields.text(*spaced("Threat Name", "ThreatName"))
     uid = fields.text(*spaced("Threat ID"))
     kind = fields.text(*spaced("Category Name"))
-    graded = fields.text(*spaced("Severity Name"))
+    graded = fields.peek(*spaced("Severity Name"))
     by_id = SEVERITY_IDS.get(fields.peek(*spaced("Severity ID")) or "")
     path = fields.peek(*spaced("Path"))
     action = (fields.peek(*spaced("Action Name")) or "").lower()
@@ -227,7 +227,7 @@ def applocker(fields: Fields, log: Logged) -> Columns:
         fields.text("FileHash")
     user = fields.user("TargetUser")
     rule = filled(uid=fields.guid("RuleId"), name=fields.text("RuleName"))
-    session = filled(uid=fields.text("TargetLogonId"))
+    session = filled(uid=fields.logon("TargetLogonId"))
     pid = fields.pid("TargetProcessId")
     found = {"firewall_rule": rule, "actor": filled(user=user, session=session)}
     if 8005 <= log.event_id <= 8007:

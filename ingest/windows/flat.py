@@ -82,12 +82,14 @@ def logged(fields: dict[str, Any], context: Context) -> Logged:
     if "." in str(fields.get("Version")):
         log.data["Version"] = take("Version")  # that of a product, as Sysmon says its own
     log.rest |= {name: take(name) for name in list(fields) if name in CORE}
-    written, name = _time(fields, log, context)
+    times = {name: take(name) for name in (*LOCAL_TIMES, *UTC_TIMES) if name in fields}
     log.data |= {key: as_text(value) for key, value in fields.items() if value is not None}
     _account(log)
     if log.message and not _has_data(log):
         log.data = data_of(log) | log.data
-    by_sysmon(log, context, written, name)
+    log.rest |= {name: value for name, value in times.items() if value is not None}
+    if not by_sysmon(log, log.data, context):
+        _time(times, log, context)
     return log
 
 
@@ -166,43 +168,38 @@ def _account(log: Logged) -> None:
 # -- time --------------------------------------------------------------------------------------
 
 
-def _time(fields: dict[str, Any], log: Logged, context: Context) -> tuple[Any, str]:
-    """Sets the time: `@timestamp` is UTC, the others may be local. Gives what was used.
+def _time(times: Mapping[str, Any], log: Logged, context: Context) -> None:
+    """Sets the time: `@timestamp` is UTC, the others may be local.
 
     Where `@timestamp` is as late as events are shipped, behind a local time moved by a whole
     quarter of an hour, that is the zone of the local time, which is the more exact of both.
+    What says no more than the time of the event goes out of `rest`.
     """
     received = context.record.received_at
-    local = next((name for name in LOCAL_TIMES if fields.get(name) is not None), None)
-    known = next((name for name in UTC_TIMES if fields.get(name) is not None), None)
-    values = {name: fields.pop(name) for name in (*LOCAL_TIMES, *UTC_TIMES) if name in fields}
-    log.rest |= {name: value for name, value in values.items() if value is not None}
-    utc = utc_stamp(_number(values.get(known or "")), context) if known else None
+    local = next((name for name in LOCAL_TIMES if times.get(name) is not None), None)
+    known = next((name for name in UTC_TIMES if times.get(name) is not None), None)
+    utc = utc_stamp(_number(times[known]), context) if known is not None else None
     if utc is not None and utc.quality == "received":
         utc = None
-    if local is not None:
-        written = _number(values[local])
-        zone = context.zone(log.computer)
-        stamp = (
-            stamp_iso(written, zone, received)
-            if type(written) is str
-            else stamp_epoch(written, received)
-        )
-        meant = _meant(written, utc.time) if utc and type(written) is str else None
-        if meant is not None:
-            stamp = Stamp(meant, "exact", written if stamp.quality == "assumed_zone" else None)
-        elif stamp.quality == "received" and utc is not None:
-            local, stamp = known, utc
-        log.stamp = stamp
-        if log.stamp.quality == "exact" and log.stamp.original is None:
-            del log.rest[local or ""]
-        return values[local or ""], local or ""
-    if known is not None and utc is not None:
-        log.stamp = utc
-        del log.rest[known]
-        return values[known], known
-    log.stamp = Stamp.missing(received, next(iter(values.values()), None))
-    return None, ""
+    if local is None:
+        log.stamp = utc or Stamp.missing(received, times.get(known or ""))
+        if known is not None and utc is not None:
+            del log.rest[known]
+        return
+    written = _number(times[local])
+    if type(written) is str:
+        stamp = stamp_iso(written, context.zone(log.computer), received)
+        meant = _meant(written, utc.time) if utc is not None else None
+    else:
+        stamp, meant = stamp_epoch(written, received), None
+    if meant is not None:
+        same = stamp.quality == "exact" and stamp.time == meant
+        stamp = Stamp(meant, "exact", None if same else written)
+    elif stamp.quality == "received" and utc is not None:
+        stamp = utc._replace(original=str(written)[:64])
+    log.stamp = stamp
+    if stamp.original is None:
+        del log.rest[local]
 
 
 def _number(value: Any) -> Any:

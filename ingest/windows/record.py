@@ -152,6 +152,11 @@ class Fields:
         value = self.peek(*names)
         return None if value is None or value in NO_GUID else self.text(*names)
 
+    def logon(self, *names: str) -> str | None:
+        """Take the id of a logon session, which is written as 0 for none."""
+        value = self.peek(*names)
+        return None if value is None or whole(value) == 0 else self.text(*names)
+
     def number(self, *names: str, least: int = 0, most: int = 2**63 - 1) -> int | None:
         """Take a number, decimal or hexadecimal, that lies between these."""
         for name in names:

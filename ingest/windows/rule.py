@@ -61,7 +61,7 @@ def auth(protocol: str | None) -> Columns:
 def subject(fields: Fields, of: str = "Subject") -> Columns | None:
     """Who did it, of the fields `SubjectUserName` and so on: the user and the session."""
     user = fields.user(f"{of}UserName", f"{of}DomainName", f"{of}UserSid")
-    logon = fields.text(f"{of}LogonId")
+    logon = fields.logon(f"{of}LogonId")
     return filled(user=user, session=filled(uid=logon))
 
 

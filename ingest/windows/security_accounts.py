@@ -118,7 +118,7 @@ def token(fields: Fields, log: Logged) -> Columns:
     enabled = names(fields.text("EnabledPrivilegeList"))
     return {
         "user": target(fields),
-        "session": filled(uid=fields.text("TargetLogonId")),
+        "session": filled(uid=fields.logon("TargetLogonId")),
         "actor": actor(fields),
         "privileges": enabled or ["-"],
     }

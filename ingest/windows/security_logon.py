@@ -49,13 +49,11 @@ def logon(fields: Fields, log: Logged) -> Columns:
     found = merged(logon_type(fields), auth(fields.text("AuthenticationPackageName")))
     found |= {
         "user": target(fields),
-        "session": filled(uid=fields.text("TargetLogonId")),
+        "session": filled(uid=fields.logon("TargetLogonId")),
         "actor": actor(fields),
         "src_endpoint": source(fields),
         "dst_endpoint": here(log),
     }
-    if found["session"] and found["session"]["uid"] == "0x0":
-        fields.left["TargetLogonId"], found["session"] = "0x0", None
     if log.event_id == 4625:
         found |= _failure(fields)
     return found
@@ -88,7 +86,7 @@ def logoff(fields: Fields, log: Logged) -> Columns:
     """4634 and 4647: whose session ended."""
     return logon_type(fields) | {
         "user": target(fields),
-        "session": filled(uid=fields.text("TargetLogonId")),
+        "session": filled(uid=fields.logon("TargetLogonId")),
         "dst_endpoint": here(log),
     }
 
@@ -106,18 +104,15 @@ def privileges(fields: Fields, log: Logged) -> Columns:
 def groups(fields: Fields, log: Logged) -> Columns:
     """4627 and 4964: groups of a new session."""
     member_of = names(fields.peek("GroupMembership", "SidList"))
-    found = logon_type(fields)
-    found.pop("logon_type_id", None)
-    found.pop("is_remote", None)
     who = target(fields)
     sids = [one.strip("%{}") for one in member_of or ()]
     if who is not None and sids:
         fields.text("GroupMembership", "SidList")
         who["groups"] = sids
-    return found | {
+    return {
         "user": who or (subject(fields) or {}).get("user"),
         "actor": subject(fields),
-        "session": filled(uid=fields.text("TargetLogonId")),
+        "session": filled(uid=fields.logon("TargetLogonId")),
         "group": {"uid": sids[0]} if sids else {"name": "unknown"},
     }
 
@@ -164,7 +159,7 @@ def session(fields: Fields, log: Logged) -> Columns:
     """4778, 4779: a window station left and come back to, mostly over RDP."""
     return {
         "user": fields.user("AccountName", "AccountDomain"),
-        "actor": filled(session=filled(uid=fields.text("LogonID", "LogonId"))),
+        "actor": filled(session=filled(uid=fields.logon("LogonID", "LogonId"))),
         "src_endpoint": source(fields, "ClientAddress", "", "ClientName"),
         "dst_endpoint": here(log),
     }
@@ -174,7 +169,7 @@ def workstation(fields: Fields, log: Logged) -> Columns:
     """4800 to 4803: the screen locked, unlocked, saved."""
     return {
         "user": target(fields),
-        "session": filled(uid=fields.text("TargetLogonId"), terminal=fields.text("SessionId")),
+        "session": filled(uid=fields.logon("TargetLogonId"), terminal=fields.text("SessionId")),
         "dst_endpoint": here(log),
     }
 
@@ -183,7 +178,7 @@ def denied_rdp(fields: Fields, log: Logged) -> Columns:
     """4825: not allowed to log on through Remote Desktop."""
     return {
         "user": fields.user("AccountName", "AccountDomain"),
-        "session": filled(uid=fields.text("LogonID", "LogonId")),
+        "session": filled(uid=fields.logon("LogonID", "LogonId")),
         "src_endpoint": source(fields, "ClientAddress", "", ""),
         "dst_endpoint": here(log),
         "is_remote": True,

@@ -30,6 +30,7 @@ from ingest.windows.rule import (
     Columns,
     Mapper,
     Rule,
+    account,
     actor,
     entity,
     managed,
@@ -310,10 +311,9 @@ def credential(fields: Fields, log: Logged) -> Columns:
 
 def certificate(fields: Fields, log: Logged) -> Columns:
     """4886 to 4888: a certificate asked for, issued, denied."""
-    who = fields.text("Requester")
     return {
         **entity("certificate request", fields.peek("Subject"), fields.text("RequestId")),
-        "actor": filled(user=filled(name=who)) or actor(fields),
+        "actor": filled(user=account(fields, "Requester")) or actor(fields),
     }
 
 

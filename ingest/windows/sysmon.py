@@ -99,7 +99,7 @@ def created(fields: Fields, log: Logged) -> Columns:
         cmd_line=fields.text("CommandLine"),
         cwd=fields.text("CurrentDirectory"),
         integrity=fields.text("IntegrityLevel"),
-        session_uid=fields.text("LogonId"),
+        session_uid=fields.logon("LogonId"),
         hashes=hashes(fields),
         company_name=fields.text("Company"),
         product=fields.text("Product"),
@@ -119,7 +119,8 @@ def created(fields: Fields, log: Logged) -> Columns:
 def ended(fields: Fields, log: Logged) -> Columns:
     """5: a process that ended; Sysmon does not say who ended it."""
     by = who(fields) or {}
-    return {"process": by.get("process") or {"name": "unknown"}, "actor": by or None}
+    user = by.get("user")
+    return {"process": by.get("process") or {"name": "unknown"}, "actor": filled(user=user)}
 
 
 def file_event(kind: int = 1, path: str = "TargetFilename") -> Mapper:
@@ -329,7 +330,6 @@ def asked(fields: Fields, log: Logged) -> Columns:
         "status_id": None if status is None else FAILURE if status else SUCCESS,
         "status_code": str(status) if status is not None else None,
         "src_endpoint": filled(hostname=log.computer),
-        "dst_endpoint": {},
     }
 
 

@@ -142,7 +142,8 @@ def shutdown(fields: Fields, log: Logged) -> Columns:
     if name:
         bare, domain = split_account(name)
         user = filled(name=bare, domain=domain)
-    path = fields.text("param1")
+    # `C:\\Windows\\System32\\shutdown.exe (WS01)`: the machine behind the path.
+    path = (fields.peek("param1") or "").rpartition(" (")[0] or fields.text("param1")
     return {
         "actor": filled(user=user, process=filled(path=path)),
         "status_detail": fields.text("param3"),
@@ -277,7 +278,7 @@ MACHINE: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
 def crashed(fields: Fields, log: Logged) -> Columns:
     """1000 and 1002: an application that failed or hung."""
     path = fields.text("AppPath", "param11" if log.event_id == 1000 else "param6")
-    name = fields.text("AppName", "param1")
+    name = fields.peek("AppName", "param1")
     run = filled(path=path or name, pid=fields.pid("ProcessId"))
     code = fields.text("ExceptionCode", "param7") if log.event_id == 1000 else None
     return {

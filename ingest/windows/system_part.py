@@ -122,13 +122,12 @@ class System:
 def logged(about: System, data: dict[str, Any]) -> Logged:
     """The event of a `System` part and its data. Raises `Unreadable`."""
     event_id = event_id_of(about.event_id)
-    stamp = utc_stamp(about.time, about.context)
     log = Logged(
         event_id=event_id,
         provider=about.provider,
         channel=about.channel,
         computer=about.computer or about.context.host,
-        stamp=stamp,
+        stamp=Stamp.missing(about.context.record.received_at, None),
         data=data,
         guid=about.guid,
         record_id=about.record_id,
@@ -141,22 +140,27 @@ def logged(about: System, data: dict[str, Any]) -> Logged:
         message=about.message,
         rest=about.rest,
     )
-    by_sysmon(log, about.context, about.time, "TimeCreated")
+    if not by_sysmon(log, data, about.context):
+        log.stamp = utc_stamp(about.time, about.context)
+    elif about.time is not None:
+        log.rest["TimeCreated"] = about.time
     return log
 
 
-def by_sysmon(log: Logged, context: Context, written: object, name: str) -> None:
-    """Sysmon's own `UtcTime` is when it happened; the log's time is when it was written."""
-    if not is_sysmon(log.provider, log.guid, log.channel):
-        return
-    own = log.data.get("UtcTime")
-    stamp = utc_stamp(own, context) if type(own) is str else None
-    if stamp is None or stamp.quality == "received":
-        return
+def by_sysmon(log: Logged, data: dict[str, Any], context: Context) -> bool:
+    """Takes Sysmon's own `UtcTime`, if there is one, as the time of the event.
+
+    That is when it happened; the log's time is when it was written down.
+    """
+    own = data.get("UtcTime")
+    if type(own) is not str or not is_sysmon(log.provider, log.guid, log.channel):
+        return False
+    stamp = utc_stamp(own, context)
+    if stamp.quality == "received":
+        return False
     log.stamp = stamp
-    del log.data["UtcTime"]
-    if written is not None:
-        log.rest[name] = written
+    del data["UtcTime"]
+    return True
 
 
 def _text(value: object) -> str | None:

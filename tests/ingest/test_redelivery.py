@@ -80,7 +80,7 @@ def marks(lake: Lake) -> dict[str, str | None]:
 
 
 def found(lake: Lake) -> list[str]:
-    rows = lake.read(FINDING).where("rule_title LIKE '%CloudTrail%'").collect()
+    rows = lake.read(FINDING).where("rule_title LIKE 'AWS audit logging%'").collect()
     return sorted(row["event_uid"] for row in rows)
 
 

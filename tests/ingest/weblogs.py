@@ -16,15 +16,15 @@ def events(source: str, raw: str | bytes, **more: Any) -> list[dict[str, Any]]:
     assert found == rows(source, data, **more)
     for row in found:
         assert row.get("dead_letter_reason") is None, row["dead_letter_reason"]
-        assert faults(row) == []
-        assert misfits(row) == []
+        assert not faults(row), faults(row)
+        assert not misfits(row), misfits(row)
     return [ocsf_object(row) for row in found]
 
 
 def only(source: str, raw: str | bytes, **more: Any) -> dict[str, Any]:
     """The one event of a record."""
     found = events(source, raw, **more)
-    assert len(found) == 1
+    assert len(found) == 1, found
     return found[0]
 
 

@@ -3,24 +3,18 @@
 Nine of ten records of a busy sensor are these, in one spelling and without surprises. Such
 lines are decoded into typed structs and become columns with no row in between. Whatever is
 unusual about a line (an unknown field, a null, another type, a value out of bounds, a key
-that may stand twice) leaves it to `ingest.parsers.zeek`, which reads one line at a time
+that may stand twice) leaves it to `ingest.zeek.core`, which reads one line at a time
 and says what is wrong. So both must agree on every line that is read here; tests compare them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
-import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import Meta
-from msgspec.structs import astuple
 
 from ingest.arrow import column
 from ingest.columns import (
@@ -53,146 +47,25 @@ from ingest.ocsf import (
     address,
     mac_address,
 )
-from ingest.parsers.zeek import HIGHEST_RCODE, METHODS, PRODUCT, PROTOCOLS, STATES, TRAFFIC, _url
 from ingest.source import ParseSettings, Read
-from ingest.strict import LINE_BYTES
+from ingest.zeek.core import HIGHEST_RCODE, METHODS, STATES, TRAFFIC, url_of
+from ingest.zeek.lines import LOGS, Lines, addresses, decoded, moments, shape_of, sound
+from ingest.zeek.row import PRODUCT, PROTOCOLS
 
-Port = Annotated[int, Meta(ge=0, le=65535)]
-Count = Annotated[int, Meta(ge=0, le=2**61)]
-Any64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Seconds = Annotated[float, Meta(ge=0, lt=1e9)]
-Ttl = Annotated[float, Meta(ge=0, lt=2**32 - 1)]
-Epoch = Annotated[float, Meta(ge=0, lt=32503680000)]
-"""Seconds from 1970 to the year 3000; others are read line by line."""
-
-ENDS = {"orig_h": str, "orig_p": Port, "resp_h": str, "resp_p": Port}
-COMMON = {
-    "ts": Epoch,
-    "uid": str,
-    "_path": str,
-    "@stream": str,
-    "@system": str,
-    "_system_name": str,
-    "@proc": str,
-}
-MUST = ("ts", "orig_h", "resp_h")
-LOGS: Mapping[str, Mapping[str, Any]] = {
-    "conn": {
-        "proto": str,
-        "service": str,
-        "duration": Seconds,
-        "orig_bytes": Count,
-        "resp_bytes": Count,
-        "conn_state": str,
-        "local_orig": bool,
-        "local_resp": bool,
-        "missed_bytes": Any64,
-        "history": str,
-        "orig_pkts": Count,
-        "orig_ip_bytes": Any64,
-        "resp_pkts": Count,
-        "resp_ip_bytes": Any64,
-        "orig_l2_addr": str,
-        "resp_l2_addr": str,
-        "community_id": str,
-    },
-    "dns": {
-        "proto": str,
-        "trans_id": Any64,
-        "rtt": Seconds,
-        "query": str,
-        "qclass": Any64,
-        "qclass_name": str,
-        "qtype": Any64,
-        "qtype_name": str,
-        "rcode": Port,
-        "rcode_name": str,
-        "AA": bool,
-        "TC": bool,
-        "RD": bool,
-        "RA": bool,
-        "Z": Any64,
-        "answers": list[str],
-        "TTLs": list[Ttl],
-        "rejected": bool,
-    },
-    "http": {
-        "trans_depth": Any64,
-        "method": str,
-        "host": str,
-        "uri": str,
-        "referrer": str,
-        "version": str,
-        "user_agent": str,
-        "request_body_len": Count,
-        "response_body_len": Count,
-        "status_code": Port,
-        "status_msg": str,
-        "username": str,
-        "tags": list[str],
-        "orig_fuids": list[str],
-        "orig_mime_types": list[str],
-        "resp_fuids": list[str],
-        "resp_mime_types": list[str],
-        "client_header_names": list[str],
-    },
-}
-"""Fields of each log; one with another field is read line by line."""
+__all__ = ["LOGS", "read"]
 
 
-def _arrow_kind(kind: Any) -> pa.DataType:
-    known = {str: pa.string(), bool: pa.bool_(), list[str]: pa.list_(pa.string())}
-    if kind in known:
-        return known[kind]
-    if kind == list[Ttl]:
-        return pa.list_(pa.float64())
-    return pa.float64() if kind in (Seconds, Epoch) else pa.int64()
-
-
-@cache
-def _shape(log: str, prefix: str) -> tuple[msgspec.json.Decoder[Any], dict[str, pa.DataType]]:
-    """The decoder of a log's lines in one spelling, and its fields in the struct's order."""
-    spelled = {name: prefix + name for name in ENDS}
-    kinds: dict[str, Any] = ENDS | COMMON | dict(LOGS[log])
-    ordered = [*MUST, *(name for name in kinds if name not in MUST)]
-    fields: list[Any] = [
-        (f"f{at}", kinds[name]) if name in MUST else (f"f{at}", kinds[name], None)
-        for at, name in enumerate(ordered)
-    ]
-    rename = {f"f{at}": spelled.get(name, name) for at, name in enumerate(ordered)}
-    shape = msgspec.defstruct(
-        f"Zeek_{log}", fields, rename=rename, forbid_unknown_fields=True, gc=False
-    )
-    return msgspec.json.Decoder(shape), {name: _arrow_kind(kinds[name]) for name in ordered}
-
-
-class Lines:
-    """Lines of one log that have been decoded, by column."""
-
-    def __init__(self, rows: Sequence[Any], kinds: Mapping[str, pa.DataType]) -> None:
-        self.rows = len(rows)
-        self.lists = dict(zip(kinds, zip(*map(astuple, rows), strict=True), strict=True))
-        self.arrays = {name: pa.array(self.lists[name], kind) for name, kind in kinds.items()}
-
-    def fields(self) -> npt.NDArray[np.int64]:
-        """How many fields each line has."""
-        found = np.zeros(self.rows, np.int64)
-        for array in self.arrays.values():
-            found += 1 if array.null_count == 0 else np.asarray(array.is_valid()).astype(np.int64)
-        return found
-
-
-def columns(log: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
+def read(log: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
     """The events of those of `records`, all of `zeek:<log>`, that are as they mostly are."""
     raws = records.column("raw").to_numpy(zero_copy_only=False).tolist()
     plain = np.asarray(records.column("headers").is_null())
     prefix = "id." if raws and raws[0] and b'"id.orig_h"' in raws[0] else "id_"
-    decoder, kinds = _shape(log, prefix)
-    rows, places = _decoded(raws, plain, decoder)
+    decoder, kinds = shape_of(log, prefix)
+    rows, places = decoded(raws, plain, decoder)
     if not rows:
         return Read(None, list(range(len(raws))))
     lines = Lines(rows, kinds)
-    good = _sound(lines, [raws[at] for at in places], log)
+    good = sound(lines, [raws[at] for at in places], log)
     if not good.all():
         rows = [row for row, fine in zip(rows, good, strict=True) if fine]
         places = [at for at, fine in zip(places, good, strict=True) if fine]
@@ -206,63 +79,16 @@ def columns(log: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
     return Read(batch_of(lines.rows, given), np.flatnonzero(~read).tolist())
 
 
-def _decoded(
-    raws: list[bytes | None], plain: npt.NDArray[np.bool_], decoder: msgspec.json.Decoder[Any]
-) -> tuple[list[Any], list[int]]:
-    rows, places = [], []
-    decode = decoder.decode
-    for at, raw in enumerate(raws):
-        if raw is None or not plain[at] or len(raw) > LINE_BYTES:
-            continue
-        try:
-            rows.append(decode(raw))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            continue
-        places.append(at)
-    return rows, places
-
-
-def _sound(lines: Lines, raws: Sequence[bytes], log: str) -> npt.NDArray[np.bool_]:
-    """Which lines hold what the line-by-line path would take without a second look."""
-    # As many `":` as fields: none stood twice. With space before a colon that cannot be told.
-    counts = np.fromiter((raw.count(b'":') for raw in raws), np.int64, lines.rows)
-    good: npt.NDArray[np.bool_] = np.equal(counts, lines.fields())
-    whole = b"\n".join(raws)
-    if re.search(rb'"[ \t\r\n]+:', whole):
-        good &= np.fromiter((re.search(rb'"[ \t\r\n]+:', raw) is None for raw in raws), np.bool_)
-    for name in ("orig_h", "resp_h"):
-        good &= np.asarray(_addresses(lines.arrays[name]).is_valid())
-    for name in ("_path", "@stream"):
-        stream = lines.arrays[name]
-        good &= np.asarray(pc.fill_null(pc.equal(stream, log), True))
-    if log == "http":
-        types = lines.arrays["resp_mime_types"]
-        good &= np.asarray(pc.fill_null(pc.equal(pc.list_value_length(types), 1), True))
-    return good
-
-
-def _addresses(spelled: pa.Array) -> pa.Array:
-    return looked_up(spelled, address, pa.string())
-
-
-def _moments(seconds: pa.Array) -> npt.NDArray[np.int64]:
-    """Microseconds of seconds, rounded as `datetime` rounds them."""
-    fraction, whole = np.modf(np.asarray(seconds))
-    moments: npt.NDArray[np.int64] = whole.astype(np.int64) * 1_000_000
-    moments += np.rint(fraction * 1e6).astype(np.int64)
-    return moments
-
-
 def _common(
     lines: Lines, records: pa.RecordBatch, log: str, settings: ParseSettings
 ) -> dict[str, pa.Array]:
     """The columns that all logs fill alike, and those of `ingest.rows`."""
     rows, get = lines.rows, lines.arrays
     ids = records.column("record_id").cast(pa.string())
-    src, dst = _addresses(get["orig_h"]), _addresses(get["resp_h"])
+    src, dst = addresses(get["orig_h"]), addresses(get["resp_h"])
     sensor = pc.coalesce(_named(get["@system"]), _named(get["_system_name"]))
     source = f"zeek:{log}"
-    at = pa.array(_moments(get["ts"])).cast(pa.timestamp("us", "UTC"))
+    at = pa.array(moments(get["ts"])).cast(pa.timestamp("us", "UTC"))
     product = struct(
         "metadata.product",
         rows,
@@ -350,8 +176,8 @@ def _ended(lines: Lines, name: str) -> dict[str, pa.Array]:
     span = lines.arrays[name]
     known = span.is_valid()
     seconds = pc.fill_null(span, 0.0)
-    ends = pa.array(_moments(lines.arrays["ts"]) + _moments(seconds))
-    lasted = pa.array(np.rint(np.asarray(seconds) * 1000).astype(np.int64))
+    ends = pa.array(moments(lines.arrays["ts"]) + moments(seconds))
+    lasted = pa.array(np.rint(moments(seconds) / 1000).astype(np.int64))
     nothing = pa.scalar(None, pa.int64())
     return {
         "end_time": pc.if_else(known, ends, nothing).cast(pa.timestamp("us", "UTC")),
@@ -379,7 +205,7 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def conn(lines: Lines) -> dict[str, pa.Array]:
-    """As `ingest.parsers.zeek.conn`."""
+    """As `ingest.zeek.core.conn`."""
     rows, get = lines.rows, lines.arrays
     known = [STATES.get(state or "", (TRAFFIC, UNKNOWN)) for state in lines.lists["conn_state"]]
     activity = pa.array([activity for activity, _ in known], _INT)
@@ -393,7 +219,7 @@ def conn(lines: Lines) -> dict[str, pa.Array]:
         name: struct(
             name,
             rows,
-            ip=_addresses(get[f"{end}_h"]),
+            ip=addresses(get[f"{end}_h"]),
             port=get[f"{end}_p"].cast(_INT),
             mac=mac,
         )
@@ -431,8 +257,8 @@ def conn(lines: Lines) -> dict[str, pa.Array]:
         ),
         "observables": observables(
             rows,
-            ("src_endpoint.ip", AN_IP, _addresses(get["orig_h"])),
-            ("dst_endpoint.ip", AN_IP, _addresses(get["resp_h"])),
+            ("src_endpoint.ip", AN_IP, addresses(get["orig_h"])),
+            ("dst_endpoint.ip", AN_IP, addresses(get["resp_h"])),
         ),
         "unmapped": unmapped(
             rows,
@@ -455,7 +281,7 @@ def _way(orig: bool | None, resp: bool | None) -> tuple[int, str]:
 
 
 def dns(lines: Lines) -> dict[str, pa.Array]:
-    """As `ingest.parsers.zeek.dns`."""
+    """As `ingest.zeek.core.dns`."""
     rows, get = lines.rows, lines.arrays
     codes, answers = lines.lists["rcode"], lines.lists["answers"]
     activity = [
@@ -481,8 +307,8 @@ def dns(lines: Lines) -> dict[str, pa.Array]:
         "connection_info": _connection(lines, get["proto"]),
         "observables": observables(
             rows,
-            ("src_endpoint.ip", AN_IP, _addresses(get["orig_h"])),
-            ("dst_endpoint.ip", AN_IP, _addresses(get["resp_h"])),
+            ("src_endpoint.ip", AN_IP, addresses(get["orig_h"])),
+            ("dst_endpoint.ip", AN_IP, addresses(get["resp_h"])),
             ("query.hostname", A_HOST, get["query"]),
         ),
         "unmapped": _rest(
@@ -503,12 +329,12 @@ def _answered(answers: list[str] | None, ttls: list[float] | None) -> list[dict[
 
 
 def http(lines: Lines) -> dict[str, pa.Array]:
-    """As `ingest.parsers.zeek.http`."""
+    """As `ingest.zeek.core.http`."""
     rows, get = lines.rows, lines.arrays
     methods, codes = lines.lists["method"], lines.lists["status_code"]
     activity = [METHODS.get((m or "").upper(), OTHER if m else UNKNOWN) for m in methods]
     status = [UNKNOWN if c is None else SUCCESS if c < 400 else FAILURE for c in codes]
-    urls = list(map(_url, lines.lists["host"], lines.lists["uri"], lines.lists["resp_p"]))
+    urls = list(map(url_of, lines.lists["host"], lines.lists["uri"], lines.lists["resp_p"]))
     url = column(urls, kind_of("http_request.url"), "http_request.url")
     unanswered = pc.is_null(get["status_code"])
     left = {
@@ -556,8 +382,8 @@ def http(lines: Lines) -> dict[str, pa.Array]:
         "app_name": constant("http", rows),
         "observables": observables(
             rows,
-            ("src_endpoint.ip", AN_IP, _addresses(get["orig_h"])),
-            ("dst_endpoint.ip", AN_IP, _addresses(get["resp_h"])),
+            ("src_endpoint.ip", AN_IP, addresses(get["orig_h"])),
+            ("dst_endpoint.ip", AN_IP, addresses(get["resp_h"])),
             ("http_request.url.hostname", A_HOST, pc.struct_field(url, "hostname")),
             ("http_request.url.url_string", A_URL, pc.struct_field(url, "url_string")),
             ("http_request.user_agent", AN_AGENT, get["user_agent"]),

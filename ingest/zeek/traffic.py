@@ -34,9 +34,9 @@ from ingest.ocsf import (
     kept,
 )
 from ingest.source import Event
-from ingest.zeek_access import status_of
-from ingest.zeek_files import fingerprint
-from ingest.zeek_row import PRODUCT, Row, span_of
+from ingest.zeek.access import status_of
+from ingest.zeek.files import fingerprint
+from ingest.zeek.row import PRODUCT, Row, span_of
 
 OPEN, CLOSE, FAIL, TRAFFIC = 1, 2, 4, 6
 

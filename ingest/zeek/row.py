@@ -40,7 +40,7 @@ from ingest.present import milliseconds as ms_of
 from ingest.source import Context, Event, Unreadable
 from ingest.strict import INT64, LINE_BYTES
 from ingest.time import EPOCH, Stamp, of_iso, stamp_epoch, stamp_iso
-from ingest.zeek_tsv import layout
+from ingest.zeek.tsv import layout
 
 PRODUCT: Mapping[str, str] = {"name": "Zeek", "vendor_name": "Zeek"}
 PORT = 65535

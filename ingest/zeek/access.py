@@ -28,7 +28,7 @@ from ingest.ocsf import (
     kept,
 )
 from ingest.source import Event
-from ingest.zeek_row import Row
+from ingest.zeek.row import Row
 
 LOGON, TICKET, SERVICE_TICKET, PREAUTH = 1, 3, 4, 6
 OPEN, FAIL, TRAFFIC = 1, 4, 6

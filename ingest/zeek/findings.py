@@ -33,8 +33,8 @@ from ingest.ocsf import (
     kept,
 )
 from ingest.source import Event
-from ingest.zeek_row import Row
-from ingest.zeek_traffic import other
+from ingest.zeek.row import Row
+from ingest.zeek.traffic import other
 
 CREATE, TRAFFIC, COLLECT = 1, 6, 2
 RULE = 1

@@ -32,7 +32,7 @@ from ingest.ocsf import (
     kept,
 )
 from ingest.source import Event
-from ingest.zeek_row import PORT, Row
+from ingest.zeek.row import PORT, Row
 
 TRAFFIC = 6
 HASHES = MappingProxyType({"md5": "MD5", "sha1": "SHA-1", "sha256": "SHA-256"})

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ingest.json_source import objects, unpacked
 from ingest.source import Unreadable
 from ingest.strict import FILE_BYTES, LINE_BYTES, decode_object, not_utf8
-from ingest.zeek_tsv import CLOSING, Layout, fields_of, layout
+from ingest.zeek.tsv import CLOSING, Layout, fields_of, layout
 
 WRAPPERS = frozenset(
     {"zeek", "bro", "corelight", "result", "_source", "event", "log", "data", "json", "record"}

@@ -1,0 +1,1 @@
+"""How Zeek's logs are read: their packings, what they have in common, and each log by itself."""
