@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from infra.errors import Usage
@@ -43,10 +51,35 @@ class SourceSettings(_Section):
         86400, gt=0, description="lease length where the log does not say (dhcpd, dnsmasq, Windows)"
     )
 
+    format: Literal["text", "avro", "protobuf"] = Field(
+        "text", description="how its messages are packed; text serves JSON too"
+    )
+    schema_file: Path | None = Field(
+        None, description="Avro: .avsc; Protobuf: what protoc --descriptor_set_out writes"
+    )
+    registry: str | None = Field(
+        None,
+        description="schema registry (URL, or folder with ID.avsc, ID.desc) of framed messages",
+    )
+    message: str | None = Field(
+        None, description="Protobuf: full name of the message, where the file has several"
+    )
+    field: str | None = Field(
+        None, description="field that holds the record itself; none: all of the message, as JSON"
+    )
+
     @field_validator("tz")
     @classmethod
     def _tz(cls, value: str) -> str:
         return _zone(value)
+
+    @model_validator(mode="after")
+    def _packed(self) -> SourceSettings:
+        if self.format == "protobuf" and not (self.schema_file or self.registry):
+            raise ValueError("format protobuf needs schema_file or registry")
+        if self.schema_file and self.registry:
+            raise ValueError("schema_file or registry, not both")
+        return self
 
     @field_validator("hosts")
     @classmethod

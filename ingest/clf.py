@@ -27,11 +27,13 @@ ANSWER = re.compile(r'"((?:[^"\\]|\\.)*+)"(?: (-|\d{3}))?(?: (-|\d{1,19}))?(?= |
 UNESCAPED = re.compile(r'"(.*?)" (-|\d{3}) (-|\d{1,19})(?= |\Z)', re.DOTALL)
 TOKEN = re.compile(
     r' *(?:(?P<key>[A-Za-z_][\w.-]{0,64})=)?(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|'
-    r"\[(?P<bracket>[^\]]*)\]|(?P<bare>\S+))(?= |\Z)",
+    r"\[(?P<bracket>[^\[\]]*)\]|(?P<bare>\S+))(?= |\Z)",
     re.ASCII | re.DOTALL,
 )
 VHOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(?P<port>\d{1,5})", re.ASCII)
+CLIENT = re.compile(r"[A-Za-z0-9_.:%-]{1,255}", re.ASCII)
 NAME = re.compile(r"(?=.{1,255}\Z)\w[\w-]*(?:\.[\w-]+)+", re.ASCII)
+SITE = re.compile(r"(?=.{4,255}\Z)(?:[A-Za-z0-9_-]+\.)+[A-Za-z]{2,24}", re.ASCII)
 CHAIN = re.compile(r"(?:[0-9A-Fa-f:.]+, )+[0-9A-Fa-f:.]+(?= )", re.ASCII)
 TLS_LINE = re.compile(
     r'\[(?P<time>[^\]"]{1,40})\] (?P<client>\S+) (?P<tls>\S+) (?P<cipher>\S+) '
@@ -69,18 +71,24 @@ def read_clf(
 ) -> tuple[Exchange, Stamp] | None:
     """The exchange and time of a line; None where it is no such line."""
     at, end = _time_at(text)
+    quote, between = end + 2, ""
+    if end < 0:
+        at, end, quote = _time_before_host(text)
+        between = text[end + 2 : quote - 1]
     if end < 0:
         return _read_tls(text, zone, received_at)
     head, when = text[: at - 1], text[at:end]
-    answer = ANSWER.match(text, end + 2)
+    answer = ANSWER.match(text, quote)
     if answer is None or answer[2] is None:
         # Servers that do not escape quotes; the status is then the client's word.
-        answer = UNESCAPED.match(text, end + 2) or answer
+        answer = UNESCAPED.match(text, quote) or answer
     if answer is None:
         return None
     x = Exchange()
     if head.strip() and not _head(x, head.strip(" ")):
         return None
+    if between:
+        x.host = between
     x.request(unescape(answer[1]))
     code, size = answer[2], answer[3]
     if size is None and code is not None and code != "-" and not 100 <= int(code) <= 599:
@@ -106,6 +114,18 @@ def _time_at(text: str) -> tuple[int, int]:
         if at and TIMED.fullmatch(text, at, end):
             return at, end
     return -1, -1
+
+
+def _time_before_host(text: str) -> tuple[int, int, int]:
+    """Where the time stands in `[time] www.example.com "GET ..`, and the quote."""
+    quote = text.find(' "') + 1
+    before, _, host = text[: quote - 1].rpartition(" ")
+    at = before.rfind("[") + 1
+    if quote and at and before[-1:] == "]" and NAME.fullmatch(host.partition(":")[0]):
+        end = len(before) - 1
+        if TIMED.fullmatch(text, at, end):
+            return at, end, quote
+    return -1, -1, -1
 
 
 def _read_tls(text: str, zone: ZoneInfo, received_at: datetime) -> tuple[Exchange, Stamp] | None:
@@ -145,8 +165,10 @@ def _head(x: Exchange, head: str) -> bool:
         first, *rest = rest
     elif len(rest) > 2 and rest[1] == "-" and (NAME.fullmatch(rest[0]) or address(rest[0])):
         x.host, *rest = rest
-    if first:
-        x.client = first.strip("[]")
+    first = first.strip("[]")
+    if first and not CLIENT.fullmatch(first):
+        return False
+    x.client = given(first)
     if len(rest) > 2 and rest[0] == "-" and rest[1] == f"[{first}]":
         rest = rest[2:]  # as old versions of ingress-nginx write the client twice
     if rest and rest[0] != "-":
@@ -173,10 +195,13 @@ def tokens(text: str, at: int) -> list[Token]:
 
 def _usual(x: Exchange, found: list[Token]) -> None:
     """Referer, agent and X-Forwarded-For where they stand as always; and fields with names."""
-    plain = [token.quoted and token.key is None for token in found[:2]]
-    if plain == [True, True]:
-        x.referrer, x.agent = given(found[0].text), given(found[1].text)
-        del found[:2]
+    plain = [token.quoted and token.key is None for token in found[:LOOKS]]
+    at = next((n for n in range(len(plain) - 1) if plain[n : n + 2] == [True, True]), 0)
+    if at and given(found[at].text) and "://" not in found[at].text:
+        at = 0
+    if plain[at : at + 2] == [True, True]:
+        x.referrer, x.agent = given(found[at].text), given(found[at + 1].text)
+        del found[at : at + 2]
     elif plain[:1] == [True]:
         alone = given(found[0].text)
         if alone and alone.startswith(("http://", "https://")):
@@ -186,9 +211,17 @@ def _usual(x: Exchange, found: list[Token]) -> None:
         del found[0]
     if found and found[0].quoted and found[0].key is None and forwarded(found[0].text):
         x.forwarded_for(found.pop(0).text)
+    if x.host is None:
+        named = [token for token in found[:LOOKS] if token.quoted and SITE.fullmatch(token.text)]
+        if named and named[0].key is None:
+            x.host = named[0].text
+            found.remove(named[0])
     for token in [token for token in found if token.key]:
         found.remove(token)
-        if token.text not in NONE and not fill(x, token.key or "", token.text):
+        # nginx's documentation calls the upstream's address `ua`.
+        if token.text not in NONE and (
+            token.key == "ua" or not fill(x, token.key or "", token.text)
+        ):
             x.rest[token.key or ""] = token.text
 
 

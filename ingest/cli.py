@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from infra.errors import Usage
-from ingest.lines import Piece, pieces
+from ingest.lines import Piece, pieces, whole
 from ingest.present import ocsf_object
 from ingest.rows import event_rows, no_collection
 from ingest.source import ParseSettings, Record, lookup
@@ -81,7 +81,8 @@ def parse_command(args: argparse.Namespace, settings: Settings) -> int:
     source = lookup(args.source)
     write, encode = sys.stdout.buffer.write, msgspec.json.Encoder().encode
     with suppress(BrokenPipeError), _opened(args.file) as stream:
-        for batch in _batches(pieces(stream, source, header)):
+        packed = known.format(args.source) is not None
+        for batch in _batches(whole(stream) if packed else pieces(stream, source, header)):
             records = [
                 Record(f"{args.file}:{at}", args.source, "import", now, raw, _headed(named))
                 for at, raw, named, _ in batch

@@ -49,7 +49,10 @@ _ISO = re.compile(
 )
 _COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)([- ])(\d\d:\d\d:\d\d)", re.ASCII)
 _SHORT = re.compile(r"(\d\d)(\d\d)(\d\d)( {1,2})(\d{1,2}):(\d\d:\d\d)", re.ASCII)
-_YEARLESS = re.compile(r"([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?", re.ASCII)
+_YEARLESS = re.compile(
+    r"(?:[A-Z][a-z]{2} )??([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?",
+    re.ASCII,
+)
 _HEXADECIMAL = re.compile(r"([0-9a-f]{8})(?:\.([0-9a-f]{5,8}))?", re.ASCII)
 _CLF = re.compile(r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?: ([+-]\d{4}))?", re.ASCII)
 _TAI64N = re.compile(TAI64N, re.ASCII)

@@ -80,6 +80,8 @@ def dhcp_event(
     uid = client_uid or (None if ip or hostname else mac)
     client = {"ip": ip, "mac": mac, "hostname": hostname, "uid": uid}
     server = {"ip": server_ip, "hostname": host}
+    if not any((*client.values(), *server.values())):
+        server["svc_name"] = product["name"]  # OCSF asks for one side; this one wrote the line
     return event(
         DHCP,
         activity_id,

@@ -14,8 +14,8 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import IO, Any, cast
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from infra.parquet import arrow_schema
 from ingest.formats import REFUSED, WRITTEN
 from ingest.hold import held
 from ingest.jobs import Step, through
-from ingest.lines import TooLong, pieces
+from ingest.lines import TooLong, pieces, whole
 from ingest.scan import Scanner, escaped, is_local
 from ingest.source import ParseSettings, lookup
 from ingest.strict import FILE_BYTES
@@ -99,7 +99,7 @@ def flow(
         at = datetime.fromisoformat(run.decide("received_at", lambda: _now().isoformat()))
         live = any(entry["mode"] != "import" for entry in entries)
         with held(lake.spool / "open", job, at) if live else nullcontext():
-            records = _records(lake, arrived, entries, at, run)
+            records = _records(lake, arrived, entries, _Reading(at, parsing), run)
             through(lake, records, len(entries), parsing, None, steps, run)
         run.counts["read"] = run.rows.get(RECORD.name, 0)
         done(run, entries)
@@ -114,7 +114,7 @@ def _now() -> datetime:
 
 
 def _records(
-    lake: Lake, arrived: DataFrame, entries: Sequence[Entry], at: datetime, run: Batch
+    lake: Lake, arrived: DataFrame, entries: Sequence[Entry], how: _Reading, run: Batch
 ) -> DataFrame | None:
     """The records of the batch's files; of a batch that bronze has already, those it has.
 
@@ -130,50 +130,55 @@ def _records(
     if near:
         tasks = min(lake.spark.sparkContext.defaultParallelism, len(near))
         chosen = arrived.where(F.col("path").isin([entry["path"] for entry in near]))
-        read = partial(read_local, at=at)
-        parts.append(chosen.repartition(tasks).mapInArrow(read, RECORD.schema))
+        parts.append(chosen.repartition(tasks).mapInArrow(how.local, RECORD.schema))
     if far:
         content = lake.spark.read.format("binaryFile").load([escaped(one["path"]) for one in far])
         named = content.select("path", "content").join(F.broadcast(arrived), "path")
-        parts.append(named.mapInArrow(partial(read_content, at=at), RECORD.schema))
+        parts.append(named.mapInArrow(how.content, RECORD.schema))
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
 
 
 # -- in the workers ----------------------------------------------------------------------------
 
 
-def read_local(batches: Batches, at: datetime) -> Batches:
-    """What `mapInArrow` takes: rows of ops.file in, the records of their files out."""
-    return _packed(_local(entry, at) for batch in batches for entry in batch.to_pylist())
+@dataclass(frozen=True)
+class _Reading:
+    """What `mapInArrow` takes to read files. Pickles."""
+
+    at: datetime
+    parsing: ParseSettings
+
+    def local(self, batches: Batches) -> Batches:
+        """Rows of ops.file in, the records of their files out."""
+        return _packed(_local(entry, self) for batch in batches for entry in batch.to_pylist())
+
+    def content(self, batches: Batches) -> Batches:
+        """The same for rows that carry their file's `content`, as from an object store."""
+        return _packed(
+            _pieces(entry, io.BytesIO(entry["content"]), self)
+            for batch in batches
+            for entry in batch.to_pylist()
+        )
 
 
-def read_content(batches: Batches, at: datetime) -> Batches:
-    """The same for rows that carry their file's `content`, as from an object store."""
-    return _packed(
-        _pieces(entry, io.BytesIO(entry["content"]), at)
-        for batch in batches
-        for entry in batch.to_pylist()
-    )
-
-
-def _local(entry: Entry, at: datetime) -> Iterator[dict[str, Any]]:
+def _local(entry: Entry, how: _Reading) -> Iterator[dict[str, Any]]:
     """The records of a local file, or the one that says why it was refused."""
     if entry["state"] == "refused":
-        yield _refused(entry, entry["reason"], at, entry["hash"])
+        yield _refused(entry, entry["reason"], how.at, entry["hash"])
         return
     try:
         file = open(entry["path"], "rb")  # noqa: SIM115  # closed by the reader below
     except OSError as error:
-        yield _refused(entry, f"cannot be read: {error.strerror}", at)
+        yield _refused(entry, f"cannot be read: {error.strerror}", how.at)
         return
     with _Hashed(file) as counted:
         if not _is_as_found(entry, file):
             now = os.fstat(file.fileno()).st_size
             said = f"still grows: {entry['size']} bytes when it was found, {now} when it was read"
-            yield _refused(entry, f"{said}; nothing of it was read", at)
+            yield _refused(entry, f"{said}; nothing of it was read", how.at)
             return
         stream = cast("IO[bytes]", io.BufferedReader(counted, OUT_BYTES))
-        yield from _pieces(entry, stream, at)
+        yield from _pieces(entry, stream, how)
         if counted.hash() != entry["hash"] or not _is_as_found(entry, file):
             # What was read is in no table yet: the next attempt finds it changed and refuses it.
             raise OSError(f"{entry['path']} was written to while it was read")
@@ -213,10 +218,15 @@ class _Hashed(io.RawIOBase):
         super().close()
 
 
-def _pieces(entry: Entry, stream: IO[bytes], at: datetime) -> Iterator[dict[str, Any]]:
-    number = 0
+def _pieces(entry: Entry, stream: IO[bytes], how: _Reading) -> Iterator[dict[str, Any]]:
+    number, at = 0, how.at
     try:
-        for number, raw, header, cut in pieces(stream, lookup(entry["source"]), b"", FILE_BYTES):
+        found = (
+            whole(stream, FILE_BYTES)
+            if how.parsing.format(entry["source"])
+            else pieces(stream, lookup(entry["source"]), b"", FILE_BYTES)
+        )
+        for number, raw, header, cut in found:
             row = _row(entry, number, raw, at)
             if header:
                 row["headers"].append({"key": "header", "value": header})

@@ -13,26 +13,33 @@ from ingest.ocsf import (
     A_USER,
     ALLOWED,
     AN_IP,
+    BASE,
     CRITICAL,
     DENIED,
     FAILURE,
     FATAL,
     HIGH,
     INFORMATIONAL,
+    KINDS,
     LOW,
     MEDIUM,
     OTHER,
     SUCCESS,
+    UNKNOWN,
     address,
+    event,
     kept,
     mac_address,
     observables,
 )
+from ingest.source import Event
+from ingest.time import Stamp
 
 PORT = 65535
 INT64 = 2**63
 OPEN, CLOSE, RESET, FAIL, REFUSE, TRAFFIC = 1, 2, 3, 4, 5, 6
 LOGON, LOGOFF = 1, 2
+NETWORK_CATEGORY = 4
 BLOCKED = 2
 """OCSF's disposition for what a firewall did not let through."""
 
@@ -177,6 +184,43 @@ class Fields(dict[str, Any]):
     def left(self) -> dict[str, Any]:
         """What has not been taken, without empty values."""
         return {name: value for name, value in self.items() if value not in (None, "")}
+
+
+def located(
+    class_uid: int,
+    activity_id: int,
+    stamp: Stamp,
+    *,
+    activity_name: str | None = None,
+    **columns: Any,
+) -> Event:
+    """An event; of no network class where neither of its ends is known, which OCSF asks for."""
+    ends = columns.get("src_endpoint") or columns.get("dst_endpoint")
+    if KINDS[class_uid].category_uid == NETWORK_CATEGORY and not ends:
+        class_uid, activity_id, activity_name = BASE, UNKNOWN, None
+    return event(class_uid, activity_id, stamp, activity_name=activity_name, **columns)
+
+
+def forwarded(fields: Fields, name: str) -> list[str] | None:
+    """The addresses in `name`, one or several between commas; None where others are among them."""
+    value = fields.get(name)
+    found = [address(one.strip()) for one in value.split(",")] if type(value) is str else []
+    known = [one for one in found if one]
+    if not known or len(known) < len(found):
+        return None
+    del fields[name]
+    return known
+
+
+_HASHES = {32: "MD5", 40: "SHA-1", 64: "SHA-256", 128: "SHA-512"}
+_HEX = re.compile(r"[0-9a-fA-F]+")
+
+
+def file_hash(value: object) -> list[dict[str, str]] | None:
+    """A file's hash, of the kind that its length tells; None for what is none."""
+    if type(value) is not str or len(value) not in _HASHES or not _HEX.fullmatch(value):
+        return None
+    return [{"algorithm": _HASHES[len(value)], "value": value}]
 
 
 def protocol(value: str | int | None) -> tuple[str | None, int | None]:

@@ -1,12 +1,23 @@
-"""What stands between the bytes of a record and its parser."""
+"""What stands between the bytes of a record and its parser.
+
+A header may say that there is nothing to parse, or when the file was written. A
+message in Avro or Protobuf is unpacked here: its parser gets it as JSON, or the one
+field that holds the record, while bronze keeps the bytes as they came.
+
+Framing by a registry: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from ingest.source import ParseSettings, Record, Unreadable
+from ingest.source import Format, ParseSettings, Record, Unreadable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 REFUSED = "refused"
 """Header: why a record is none; it becomes a dead letter that says so."""
@@ -16,12 +27,21 @@ WRITTEN = "written"
 
 
 def readable(record: Record, settings: ParseSettings) -> Record:
-    """The record as its parser wants it. Raises `Unreadable`."""
-    if not record.headers:
-        return record
-    refused = record.headers.get(REFUSED)
-    if refused is not None:
-        raise Unreadable(refused.decode("utf-8", "replace"))
+    """The record as its parser wants it. Raises `Unreadable`, or `Retryable` where a registry
+    is away."""
+    if record.headers:
+        refused = record.headers.get(REFUSED)
+        if refused is not None:
+            raise Unreadable(refused.decode("utf-8", "replace"))
+        record = _as_written(record)
+    if settings.formats:
+        packed = settings.format(record.source)
+        if packed is not None:
+            return replace(record, raw=unpacked(record.raw, packed))
+    return record
+
+
+def _as_written(record: Record) -> Record:
     written = record.headers.get(WRITTEN)
     if written is not None:
         with suppress(ValueError):
@@ -29,3 +49,28 @@ def readable(record: Record, settings: ParseSettings) -> Record:
             if at.tzinfo is not None and at < record.received_at:
                 return replace(record, received_at=at)
     return record
+
+
+def straight(records: pa.RecordBatch, settings: ParseSettings) -> bool:
+    """Whether parsers may read the bytes of these records of one source as they are.
+
+    For who parses whole batches: `readable` would give back every record unchanged.
+    """
+    if records.num_rows == 0:
+        return True
+    if settings.formats and settings.format(records.column("source")[0].as_py()) is not None:
+        return False
+    headers = records.column("headers")
+    if headers.null_count == len(headers):
+        return True
+    names = headers.flatten().field("key").unique().to_pylist()
+    return REFUSED not in names and WRITTEN not in names
+
+
+def unpacked(raw: bytes, packed: Format) -> bytes:
+    """A message as JSON, or the field of it that is the record. Raises `Unreadable`."""
+    if packed.kind == "avro":
+        from ingest.avro import decode
+    else:
+        from ingest.protobuf import decode
+    return decode(raw, packed)

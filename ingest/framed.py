@@ -1,8 +1,7 @@
 """Sources whose lines come out of a file as the product wrote them, or inside syslog.
 
-Several lines in one record, such as a whole file, are as many events. The reader of a
-source is asked for the bare line first, unless the line is framed and names one of the
-source's own programs: what a client could put into a log never decides the framing.
+Several lines in one record, such as a whole file, are as many events. What a container
+engine puts before each line (`2026-11-21T10:00:00.1Z stdout F `) is read as well.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ingest.source import Context, Event, Record, Unreadable
 from ingest.strict import FILE_BYTES
 from ingest.syslog import Line, SyslogSource, base_event, counted, one_line
 from ingest.syslog_header import find
-from ingest.time import Stamp
+from ingest.time import Stamp, stamp_iso
 
 FRAMED = re.compile(
     r"\ufeff?(?:\d{1,8} )?<\d{1,3}>|(?:[A-Z][a-z]{2},? )?(?:\d{4} )?[A-Z][a-z]{2} {1,2}\d{1,2} "
@@ -26,6 +25,12 @@ FRAMED = re.compile(
     re.ASCII,
 )
 """How a line in syslog begins; only such a line is tried as one."""
+
+CONTAINER = re.compile(
+    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) "
+    r"(?:stdout|stderr) [FP] (?P<text>.*)",
+    re.ASCII | re.DOTALL,
+)
 
 Restamper = Callable[[str, datetime, ZoneInfo], "str | None"]
 """The text of a line with its own time replaced; None where it has none."""
@@ -54,7 +59,12 @@ def each_line(raw: bytes, read: Callable[[bytes], Event]) -> list[Event]:
 
 def bare_line(text: str, context: Context) -> Line:
     """A line without framing, as readers take it."""
-    stamp = Stamp.missing(context.record.received_at, None)
+    received_at = context.record.received_at
+    stamp = Stamp.missing(received_at, None)
+    packed = CONTAINER.fullmatch(text)
+    if packed:
+        stamp = stamp_iso(packed["time"], context.zone(context.host), received_at)
+        text = packed["text"]
     return Line(stamp, context.host, None, None, text, {})
 
 
@@ -66,18 +76,27 @@ class FramedSource(SyslogSource):
     """
 
     restamper: Restamper
+    bare_first: bool = False
+    """Whether lines that look like syslog may be the product's own: their times do."""
 
     def parse(self, record: Record, context: Context) -> list[Event]:
         return each_line(record.raw, lambda raw: self._event(one_line(raw), context))
 
+    def known(self, line: Line, context: Context) -> Event | None:
+        try:
+            return super().known(line, context)
+        except Unreadable:
+            return None  # among the lines of a stream of syslog: then it is one of no class
+
     def _event(self, text: str, context: Context) -> Event:
-        framed = _framed(text, context)
-        if framed and framed.program and self.reads_program(framed.program):
-            return self.read(framed, context)
-        found = self.reader(bare_line(text, context), context)
-        if found is None and framed:
-            found = self.reader(framed, context) or base_event(framed, self.product)
-            found = counted(found, framed)
+        framed = None if CONTAINER.match(text) else _framed(text, context)
+        ours = framed is not None and self.reads_program(framed.program or "")
+        found = None
+        if framed is None or (self.bare_first and not ours):
+            found = self.reader(bare_line(text, context), context)
+        if found is None and framed is not None:
+            event = self.reader(framed, context) or base_event(framed, self.product)
+            return counted(event, framed)
         if found is None:
             raise Unreadable(f"no line of {self.product['name']} at byte 0: '{text[:40]}'")
         return found
@@ -85,7 +104,14 @@ class FramedSource(SyslogSource):
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)
         end = raw[len(text.encode()) :]
-        changed = self.restamper(text, when, zone)
+        packed = CONTAINER.match(text)
+        changed = None
+        if not FRAMED.match(text) or self.bare_first:
+            changed = self.restamper(text, when, zone)
+        elif packed:
+            at = packed.start("text")
+            inner = self.restamper(text[at:], when, zone)
+            changed = inner and text[:at] + inner
         if changed is None:
             new = one_line(syslog.restamp(raw, when, zone))
             changed = self._inside(new, when, zone)

@@ -55,6 +55,13 @@ def pieces(
         yield from _unpacked(cast("IO[bytes]", lines), source, header, longest)
 
 
+def whole(stream: IO[bytes], longest: int = -1) -> Iterator[Piece]:
+    """A file as its one record, as of formats that have no lines. Raises `TooLong`."""
+    content = _rest(stream, longest, 0)
+    if content:
+        yield Piece(1, content, b"")
+
+
 class _Joined(io.RawIOBase):
     """What was read of a stream to look at it, and then the stream."""
 

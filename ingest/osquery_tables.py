@@ -11,6 +11,7 @@ from posixpath import basename
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ingest.audit_event import UNSET
 from ingest.audit_names import TYPES
 from ingest.audit_user import KINDS
 from ingest.named import mac, port, whole
@@ -49,7 +50,7 @@ class Found(NamedTuple):
     class_uid: int
     activity: int
     columns: dict[str, Any]
-    more: dict[str, Any] = {}
+    more: Mapping[str, Any] = MappingProxyType({})
 
 
 class Row:
@@ -128,7 +129,7 @@ def _process(row: Row) -> dict[str, Any]:
 
 def _actor(row: Row, process: dict[str, Any]) -> dict[str, Any] | None:
     login = row.take("auid")
-    user = {"uid": login} if login and login not in ("4294967295", "-1") else process.get("user")
+    user = {"uid": login} if login and login not in UNSET else process.get("user")
     parent = process.get("parent")
     return kept(user=user, process=parent) or None
 
@@ -204,7 +205,7 @@ def socket_event(row: Row) -> Found:
 
 def _by(row: Row, process: dict[str, Any]) -> dict[str, Any] | None:
     login = row.take("auid")
-    user = {"uid": login} if login and login not in ("4294967295", "-1") else process.get("user")
+    user = {"uid": login} if login and login not in UNSET else process.get("user")
     return kept(user=user, process=process or None) or None
 
 
@@ -325,6 +326,8 @@ def user_event(row: Row) -> Found:
         del row.columns["address"]
     terminal, path = row.take("terminal"), row.take("path")
     uid, login_uid = row.take("uid"), row.take("auid")
+    if login_uid in UNSET:
+        login_uid = None
     user = kept(uid=login_uid or uid, name=row.take("username")) or None
     process = kept(
         pid=row.number("pid"), path=path, user={"uid": uid} if uid and login_uid else None

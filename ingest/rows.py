@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from infra.errors import Usage
+from infra.errors import Fatal, Retryable, Usage
 from ingest.formats import readable
 from ingest.source import (
     Context,
@@ -84,6 +84,8 @@ def rows_of_all(records: Sequence[Record], settings: ParseSettings) -> list[dict
         return [_row(event, records, at, settings) for at, event in enumerate(events)]
     except (Unreadable, Usage) as why:
         return [dead_letter(one, str(why)) for one in records]
+    except (Retryable, Fatal):
+        raise  # a registry that is away, a schema that is none: no fault of the record
     except Exception as error:
         # Whatever a record makes a parser do must not take its whole batch along.
         what = f"{type(error).__name__}: {error}"[:NO_LONGER]

@@ -56,6 +56,17 @@ class Record:
     headers: Mapping[str, bytes] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a source's records are packed, where they are not text."""
+
+    kind: str
+    schema_file: str | None = None
+    registry: str | None = None
+    message: str | None = None
+    field: str | None = None
+
+
 @dataclass(frozen=True)
 class ParseSettings:
     """The part of the settings that parsing depends on. Pickles, so it can go to workers."""
@@ -64,6 +75,7 @@ class ParseSettings:
     host_zones: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     leases: Mapping[str, int] = field(default_factory=dict)
     scopes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    formats: Mapping[str, Format] = field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: Settings) -> ParseSettings:
@@ -74,6 +86,17 @@ class ParseSettings:
             host_zones={name: dict(source.hosts) for name, source in sources.items()},
             leases={name: source.lease_seconds for name, source in sources.items()},
             scopes=tuple((scope.name, scope.hosts) for scope in settings.scopes),
+            formats={
+                name: Format(
+                    one.format,
+                    None if one.schema_file is None else str(one.schema_file.absolute()),
+                    one.registry,
+                    one.message,
+                    one.field,
+                )
+                for name, one in sources.items()
+                if one.format != "text"
+            },
         )
 
     def zone(self, source: str, host: str | None = None) -> ZoneInfo:
@@ -92,6 +115,10 @@ class ParseSettings:
         return self.leases.get(source) or self.leases.get(
             source.partition(":")[0], DEFAULT_LEASE_SECONDS
         )
+
+    def format(self, source: str) -> Format | None:
+        """How records of a source are packed; None: they are text."""
+        return self.formats.get(source) or self.formats.get(source.partition(":")[0])
 
     def scope(self, host: str | None, source: str) -> str | None:
         """Site whose addresses a log speaks of: the one that lists the host or the source.

@@ -25,6 +25,7 @@ from ingest.firewall import (
     decided,
     endpoint,
     ends_seen,
+    located,
     traffic,
 )
 from ingest.json_source import objects, unpacked
@@ -34,7 +35,6 @@ from ingest.ocsf import (
     NETWORK,
     SUCCESS,
     UNKNOWN,
-    event,
     kept,
     metadata,
     unmapped,
@@ -164,7 +164,7 @@ def flow(fields: Fields, context: Context, extra: Mapping[str, Any] | None = Non
     status = {"OK": SUCCESS, "SKIPDATA": FAILURE}.get(state or "", UNKNOWN)
     ends = f"{(source or {}).get('ip', '?')} to {(target or {}).get('ip', '?')}"
     told = source is not None or "ip" in (target or {})
-    return event(
+    return located(
         NETWORK if known else BASE,
         UNKNOWN if not told else REFUSE if allowed is False else TRAFFIC,
         stamp,
@@ -221,7 +221,7 @@ def _flags(bits: int | None) -> str | None:
 
 def _about(message: str, context: Context, rest: Mapping[str, Any]) -> Event:
     stamp = Stamp.missing(context.record.received_at, None)
-    return event(
+    return located(
         BASE,
         UNKNOWN,
         stamp,

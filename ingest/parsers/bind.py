@@ -282,6 +282,7 @@ SOURCES = (
         programs=frozenset({"named", "bind", "bind9", "named-sdb", "named-pkcs11"}),
         product=PRODUCT,
         reader=read,
+        bare_first=True,
         restamper=replacing(_WRITTEN, write_dashed),
     ),
 )

@@ -28,6 +28,8 @@ from ingest.firewall import (
     decided,
     endpoint,
     ends_seen,
+    file_hash,
+    located,
     severity,
     split_user,
     traffic,
@@ -39,6 +41,7 @@ from ingest.ocsf import (
     A_HASH,
     A_HOST,
     A_URL,
+    A_USER,
     AN_AGENT,
     AUTHENTICATION,
     BASE,
@@ -49,7 +52,6 @@ from ingest.ocsf import (
     OTHER,
     SUCCESS,
     UNKNOWN,
-    event,
     kept,
     metadata,
     unmapped,
@@ -58,7 +60,7 @@ from ingest.parsers.cef_format import Told, of_cef, of_leef
 from ingest.parsers.suricata_parts import METHODS
 from ingest.source import Context, Event, Record, Source, Unreadable
 from ingest.syslog import one_line
-from ingest.time import Stamp, month_number, stamp_epoch, stamp_iso, stamp_parts
+from ingest.time import EPOCH, Stamp, like_iso, month_number, stamp_epoch, stamp_iso, stamp_parts
 
 MARK = re.compile(r"(?<![\w.])(?:CEF: ?(?P<cef>\d)|LEEF: ?(?P<leef>[12]\.0))\|")
 LONGEST_HEADER = 1024
@@ -202,11 +204,9 @@ def _user(fields: Fields, side: str) -> dict[str, Any] | None:
 
 def _file(fields: Fields) -> dict[str, Any] | None:
     path, name = fields.text("filePath"), fields.text("fname", "fileName")
-    spelled = fields.get("fileHash")
-    kinds = {32: "MD5", 40: "SHA-1", 64: "SHA-256", 128: "SHA-512"}
-    hashes = None
-    if type(spelled) is str and re.fullmatch(r"[0-9a-fA-F]+", spelled) and len(spelled) in kinds:
-        hashes = [{"algorithm": kinds[len(spelled)], "value": fields.pop("fileHash")}]
+    hashes = file_hash(fields.get("fileHash"))
+    if hashes:
+        del fields["fileHash"]
     found = kept(path=path, name=name, hashes=hashes, size=fields.number("fsize", "fileSize"))
     return found if {"path", "name", "hashes"} & found.keys() else None
 
@@ -243,6 +243,30 @@ def _class(told: Told, common: Mapping[str, Any], level: int) -> int:
     if common.get("http_request"):
         return HTTP
     return NETWORK if ends else BASE
+
+
+def _seen(
+    source: Mapping[str, Any] | None,
+    target: Mapping[str, Any] | None,
+    by: Mapping[str, Any] | None,
+    upon: Mapping[str, Any] | None,
+    request: Mapping[str, Any] | None,
+    file: Mapping[str, Any] | None,
+) -> list[dict[str, Any]] | None:
+    request, file = request or {}, file or {}
+    url = request.get("url") or {}
+    return ends_seen(
+        source,
+        target,
+        by or upon,
+        ("user.name", A_USER, (upon or {}).get("name") if by else None),
+        ("http_request.url.url_string", A_URL, url.get("url_string")),
+        ("http_request.url.hostname", A_HOST, url.get("hostname")),
+        ("http_request.user_agent", AN_AGENT, request.get("user_agent")),
+        ("file.name", A_FILE, file.get("name")),
+        *(("file.hashes", A_HASH, one["value"]) for one in file.get("hashes") or ()),
+        where="actor.user" if by else "user",
+    )
 
 
 def to_event(told: Told, header: Header, context: Context) -> Event:
@@ -286,25 +310,7 @@ def to_event(told: Told, header: Header, context: Context) -> Event:
         "traffic": traffic(fields.number("out", "bytesOut"), fields.number("in", "bytesIn")),
         "firewall_rule": _rule(fields),
         "status_detail": fields.text("reason"),
-        "observables": ends_seen(
-            source,
-            target,
-            by or upon,
-            (
-                "http_request.url.url_string",
-                A_URL,
-                ((request or {}).get("url") or {}).get("url_string"),
-            ),
-            (
-                "http_request.url.hostname",
-                A_HOST,
-                ((request or {}).get("url") or {}).get("hostname"),
-            ),
-            ("http_request.user_agent", AN_AGENT, (request or {}).get("user_agent")),
-            ("file.name", A_FILE, (file or {}).get("name")),
-            *(("file.hashes", A_HASH, one["value"]) for one in (file or {}).get("hashes", ())),
-            where="actor.user" if by else "user",
-        ),
+        "observables": _seen(source, target, by, upon, request, file),
     }
     uid = _class(told, columns, level)
     return _shaped(uid, told, header, stamp, columns, allowed, outcome)
@@ -355,7 +361,7 @@ def _shaped(
         name = method if activity == OTHER else None
     elif uid == NETWORK:
         activity = REFUSE if allowed is False else OPEN if allowed else TRAFFIC
-    return event(
+    return located(
         uid,
         activity,
         stamp,
@@ -379,6 +385,28 @@ def read_cef(text: str, context: Context) -> Event:
     return to_event(told, header, context)
 
 
+_TIMED = re.compile(
+    r"(?<=[ \t|^])(?P<key>rt|start|end|devTime)=(?P<value>\d{10,19}|"
+    + re.sub(r"\?P<\w+>", "?:", DATE.pattern)
+    + r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^ \t]*)(?=[ \t^]|$)"
+)
+
+
+def _restamped(body: str, when: datetime, zone: ZoneInfo) -> tuple[str, int]:
+    """An event with its times replaced, and how many those are."""
+    since = when - EPOCH
+    nanoseconds = ((since.days * 86400 + since.seconds) * 10**6 + since.microseconds) * 1000
+
+    def new(match: re.Match[str]) -> str:
+        value = match["value"]
+        if value.isdecimal():
+            return f"{match['key']}={str(nanoseconds).zfill(19)[: len(value)]}"
+        written = like_iso(value, when, zone)
+        return f"{match['key']}={written or restamp_header(value, when, zone)}"
+
+    return _TIMED.subn(new, body)
+
+
 class Cef(Source):
     """CEF and LEEF of any product."""
 
@@ -392,12 +420,7 @@ class Cef(Source):
         mark = MARK.search(text, 0, LONGEST_HEADER)
         if mark is None:
             raise Unreadable("neither 'CEF:0|' nor 'LEEF:1.0|' in the line")
-        milliseconds = str(int(when.timestamp() * 1000))
-        body, changed = re.subn(
-            r"(?<=[ |\t])(rt|start|end|devTime)=\d{13}(?=[ \t]|$)",
-            lambda match: f"{match[1]}={milliseconds}",
-            text[mark.start() :],
-        )
+        body, changed = _restamped(text[mark.start() :], when, zone)
         head = text[: mark.start()]
         try:
             head = restamp_header(head, when, zone)

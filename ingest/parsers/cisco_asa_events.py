@@ -21,6 +21,7 @@ from ingest.firewall import (
     decided,
     endpoint,
     ends_seen,
+    located,
     split_user,
     traffic,
     verdict,
@@ -45,7 +46,6 @@ from ingest.ocsf import (
     UNKNOWN,
     address,
     device,
-    event,
     kept,
     metadata,
     unmapped,
@@ -171,7 +171,7 @@ def network(message: Message, shape: Shape) -> Event:
     spoken = (parts.text("proto") or "").removeprefix("protocol ").lower() or None
     ip = (source or target or {}).get("ip")
     found = source or target
-    return event(
+    return located(
         NETWORK if found else BASE,
         activity if found else UNKNOWN,
         message.stamp,
@@ -238,7 +238,7 @@ def finding(message: Message, shape: Shape) -> Event:
     user = _user(parts.text("srcuser"))
     _name_nat(parts)
     title = parts.text("title") or message.text
-    return event(
+    return located(
         FINDING,
         shape.activity,
         message.stamp,
@@ -278,7 +278,7 @@ def login(message: Message, shape: Shape) -> Event:
         activity = OTHER
     if group and user:
         user["groups"] = [group]
-    return event(
+    return located(
         AUTHENTICATION,
         activity,
         message.stamp,
@@ -301,7 +301,7 @@ def account(message: Message, shape: Shape) -> Event:
     """An account of the firewall's own is made, changed, locked."""
     parts = message.parts
     user, actor = _user(parts.text("user")), _user(parts.text("actor"))
-    return event(
+    return located(
         ACCOUNT,
         shape.activity,
         message.stamp,
@@ -336,7 +336,7 @@ def tunnel(message: Message, shape: Shape) -> Event:
     activity = {"created": 1, "deleted": 2}.get(parts.get("verb", ""), shape.activity)
     sent, received = parts.number("rcv"), parts.number("xmt")
     known = source or target
-    return event(
+    return located(
         TUNNEL if known else BASE,
         activity if known else UNKNOWN,
         message.stamp,
@@ -365,7 +365,7 @@ def command(message: Message, shape: Shape) -> Event:
         return plain(message)
     source = message.end("src")
     service = parts.text("service")
-    return event(
+    return located(
         API,
         OTHER,
         message.stamp,
@@ -392,7 +392,7 @@ def http(message: Message, shape: Shape) -> Event:
     host = rest.split("/", 1)[0].rpartition("@")[2] if between and scheme.isalpha() else ""
     name = host if HOST.fullmatch(host) and not address(host) else None
     allowed = _allowed(message, shape)
-    return event(
+    return located(
         HTTP,
         UNKNOWN,
         message.stamp,
@@ -420,7 +420,7 @@ def ftp(message: Message, shape: Shape) -> Event:
     user, path = _user(parts.text("user")), parts.text("file")
     stored = parts.pop("what", None) == "Stored"
     parts.pop("proto", None)
-    return event(
+    return located(
         FTP,
         1 if stored else 2,
         message.stamp,
@@ -439,7 +439,7 @@ def ftp(message: Message, shape: Shape) -> Event:
 
 def plain(message: Message) -> Event:
     """A message of no form known here: its words as they stand."""
-    return event(BASE, UNKNOWN, message.stamp, **message.common(), unmapped=message.rest())
+    return located(BASE, UNKNOWN, message.stamp, **message.common(), unmapped=message.rest())
 
 
 READERS: Mapping[str, Callable[[Message, Shape], Event]] = MappingProxyType(

@@ -22,6 +22,7 @@ from ingest.firewall import (
     decided,
     endpoint,
     ends_seen,
+    located,
     severity,
     split_user,
     traffic,
@@ -36,7 +37,6 @@ from ingest.ocsf import (
     FINDING,
     NETWORK,
     device,
-    event,
     kept,
     metadata,
     unmapped,
@@ -162,7 +162,7 @@ def _connection(
     ]
     if (action and allowed is None) or (action and action not in ("Allow", "Block")):
         fields["AccessControlRuleAction"] = action
-    return event(
+    return located(
         NETWORK,
         REFUSE if allowed is False else OPEN if uid == "430002" else CLOSE,
         stamp,
@@ -216,7 +216,7 @@ def _finding(
     if uid == "430005" and not level:
         severity_id = 4 if fields.get("SHA_Disposition") == "Malware" else 2
     decision = {key: value for key, value in decided(allowed).items() if key != "status_id"}
-    return event(
+    return located(
         FINDING,
         1,
         stamp,
@@ -228,7 +228,9 @@ def _finding(
             "title": title or uid,
             "types": [category] if category else None,
             "created_time": stamp.time,
-            "analytic": kept(uid=sid, name=title, version=revision, category=category, type_id=1),
+            "analytic": kept(
+                uid=sid or uid, name=title, version=revision, category=category, type_id=1
+            ),
         },
         file=file or None,
         firewall_rule=kept(name=fields.text("AccessControlRuleName"), desc=fields.text("ACPolicy"))

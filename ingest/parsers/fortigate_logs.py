@@ -18,7 +18,17 @@ from ingest.dhcp import (
     REQUEST,
     dhcp_event,
 )
-from ingest.firewall import Fields, code, decided, endpoint, ends_seen, severity, traffic
+from ingest.firewall import (
+    Fields,
+    code,
+    decided,
+    endpoint,
+    ends_seen,
+    file_hash,
+    located,
+    severity,
+    traffic,
+)
 from ingest.ocsf import (
     A_FILE,
     A_HASH,
@@ -39,7 +49,6 @@ from ingest.ocsf import (
     TUNNEL,
     UNKNOWN,
     address,
-    event,
     kept,
     mac_address,
 )
@@ -131,7 +140,7 @@ def page(log: Log) -> Event:
     whole = path is not None and "://" in path[:12]
     url = path if whole or not host else f"{scheme}://{host}{path or '/'}"
     only = path.partition("?") if path and not whole else ("", "", "")
-    return event(
+    return located(
         HTTP,
         METHODS.get((method or "").upper(), OTHER if method else UNKNOWN),
         log.stamp,
@@ -146,7 +155,7 @@ def page(log: Log) -> Event:
                 hostname=host,
                 path=only[0] or None,
                 query_string=only[2] or None,
-                scheme=scheme if scheme in ("http", "https") else None,
+                scheme=scheme if url and scheme in ("http", "https") else None,
             )
             or None,
         )
@@ -190,7 +199,7 @@ def name_asked(log: Log) -> Event:
     if answers and all(ips):
         del fields["ipaddr"]
     rcode = fields.number("rcode", most=65535)
-    return event(
+    return located(
         DNS,
         2 if answered else 1,
         log.stamp,
@@ -219,7 +228,7 @@ def mail(log: Log) -> Event:
     allowed = log.allowed()
     source, target = log.ends()
     sender, to = fields.text("from", "sender"), fields.text("to", "recipient")
-    return event(
+    return located(
         EMAIL,
         3,
         log.stamp,
@@ -250,13 +259,9 @@ def finding(log: Log) -> Event:
     if type(level) is str:
         common["severity_id"] = severity(level, common["severity_id"])
     path, sha = fields.text("filename"), fields.text("filehash", "analyticscksum")
-    hashes = (
-        [{"algorithm": {32: "MD5", 40: "SHA-1"}.get(len(sha), "SHA-256"), "value": sha}]
-        if sha and len(sha) in (32, 40, 64)
-        else None
-    )
-    if sha and not hashes:
-        fields["filehash"] = sha
+    hashes = file_hash(sha)
+    if not hashes:
+        fields.keep("filehash", sha)
     host, path_asked = fields.get("hostname"), fields.get("url")
     url = None
     if type(path_asked) is str and path_asked:
@@ -264,7 +269,7 @@ def finding(log: Log) -> Event:
         url = fields.pop("url") if whole else f"http://{host}{path_asked}"
         fields.pop("url", None)
     shown = {key: value for key, value in decided(allowed).items() if key != "status_id"}
-    return event(
+    return located(
         FINDING,
         1,
         log.stamp,
@@ -348,7 +353,7 @@ def login(log: Log, activity: int) -> Event:
     status, action = fields.text("status"), str(fields.get("action", ""))
     failed = FAILED.search(f"{status or ''} {action}") is not None
     reason = fields.text("reason")
-    return event(
+    return located(
         AUTHENTICATION,
         activity,
         log.stamp,
@@ -380,7 +385,7 @@ def tunnel(log: Log) -> Event:
     activity = TUNNELS.get(action, OTHER)
     seconds = fields.number("duration", most=10**9)
     failed = FAILED.search(f"{status or ''} {action}") is not None
-    return event(
+    return located(
         TUNNEL,
         activity,
         log.stamp,
@@ -416,7 +421,7 @@ def change(log: Log) -> Event:
     action, path, object_ = fields.text("action"), fields.text("cfgpath"), fields.text("cfgobj")
     name = ".".join(one for one in (path, object_) if one)
     activity = {"add": 1, "edit": 3, "delete": 4}.get((action or "").lower(), OTHER)
-    return event(
+    return located(
         API,
         activity,
         log.stamp,
@@ -465,7 +470,7 @@ def plain(log: Log, common: dict[str, Any] | None = None) -> Event:
     common = common or log.common()
     user = log.user()
     words = fields.text("msg") or fields.get("logdesc")
-    return event(
+    return located(
         BASE,
         UNKNOWN,
         log.stamp,

@@ -22,12 +22,13 @@ from ingest.firewall import (
     decided,
     endpoint,
     ends_seen,
+    located,
     severity,
     split_user,
     traffic,
     verdict,
 )
-from ingest.ocsf import FAILURE, NETWORK, event, kept, metadata, unmapped
+from ingest.ocsf import FAILURE, NETWORK, kept, metadata, unmapped
 from ingest.source import Context, Event
 from ingest.time import Stamp
 
@@ -118,14 +119,8 @@ class Log:
     def rule(self) -> dict[str, Any] | None:
         """The policy that decided."""
         fields = self.fields
-        return (
-            kept(
-                uid=fields.text("policyid"),
-                name=fields.text("policyname"),
-                type=fields.text("policytype"),
-            )
-            or None
-        )
+        rule = kept(uid=fields.text("policyid"), name=fields.text("policyname"))
+        return rule | kept(type=fields.text("policytype")) if rule else None
 
     def user(self, *names: str) -> dict[str, Any] | None:
         """The first of the users that `names` name, with their group."""
@@ -164,7 +159,7 @@ def session(log: Log) -> Event:
     spoken = fields.text("app", "service")
     ends = f"{(source or {}).get('ip', '?')} to {(target or {}).get('ip', '?')}"
     numbers = [fields.number(name) for name in ("sentbyte", "rcvdbyte", "sentpkt", "rcvdpkt")]
-    return event(
+    return located(
         NETWORK,
         activity,
         log.stamp,

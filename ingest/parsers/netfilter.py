@@ -25,9 +25,10 @@ from ingest.firewall import (
     decided,
     endpoint,
     ends_seen,
+    located,
     traffic,
 )
-from ingest.ocsf import NETWORK, OBSERVED, device, event, kept, mac_address, metadata, unmapped
+from ingest.ocsf import NETWORK, OBSERVED, device, kept, mac_address, metadata, unmapped
 from ingest.source import Context, Event, Record, Unreadable
 from ingest.strict import decode_object
 from ingest.syslog import Line, SyslogSource, one_line, read
@@ -151,7 +152,7 @@ def to_event(line: Line, context: Context) -> Event | None:
         return None
     columns = dict(found)
     rest, activity = columns.pop("rest"), columns.pop("activity_id")
-    return event(
+    return located(
         NETWORK,
         activity,
         line.stamp,

@@ -22,17 +22,20 @@ from ingest.ocsf import (
     A_PATH,
     A_USER,
     AN_IP,
+    AUTHENTICATION,
     BASE,
+    DNS,
     HIGH,
     INFORMATIONAL,
     MEDIUM,
+    NETWORK,
     event,
     kept,
     metadata,
     observables,
     unmapped,
 )
-from ingest.osquery_tables import ADDED, REMOVED, SNAPSHOT, Found, Row, reader_of
+from ingest.osquery_tables import ADDED, REMOVED, SNAPSHOT, Found, Row, history, login, reader_of
 from ingest.source import Context, Event, Unreadable
 from ingest.time import Stamp
 
@@ -99,13 +102,10 @@ def _row(around: dict[str, Any], columns: dict[str, Any], action: str, context: 
     first = str(around.get("counter")) == "0"
     row = Row(row_columns, action, query, first)
     host = _device(around)
-    stamp = _stamp(
-        around,
-        row_columns if query.rstrip("0123456789").endswith("events") else {},
-        context,
-        host.get("hostname"),
-    )
-    found: Found = reader_of(row)(row)
+    reader = reader_of(row)
+    found: Found = reader(row)
+    timed = reader in (login, history) or query.rstrip("0123456789").endswith("events")
+    stamp = _stamp(around, row.columns if timed else {}, context, host.get("hostname"))
     values = {name: value for name, value in found.columns.items() if value is not None}
     hardware = values.pop("mac", None)
     more = dict(found.more)
@@ -113,8 +113,7 @@ def _row(around: dict[str, Any], columns: dict[str, Any], action: str, context: 
     if not device.keys() - {"type_id"}:
         more["device"] = {"name": "unknown", "type_id": 0}
     _sound(found.class_uid, values, more)
-    if found.class_uid == 3002 and host.get("hostname"):
-        values["dst_endpoint"] = {"hostname": host["hostname"]}
+    _ends(found.class_uid, values, row, host.get("hostname"))
     return event(
         found.class_uid,
         found.activity,
@@ -135,6 +134,23 @@ def _sound(class_uid: int, values: dict[str, Any], more: dict[str, Any]) -> None
         process["uid"] = process.get("path") or process.get("name") or "unknown"
     if class_uid in (1001, 1007) and not values.get("actor"):
         more.setdefault("actor", {"invoked_by": "unknown"})
+
+
+def _ends(class_uid: int, values: dict[str, Any], row: Row, host: str | None) -> None:
+    """The endpoints, those without an address being of the machine itself."""
+    for name in ("src_endpoint", "dst_endpoint"):
+        end = values.get(name)
+        if end and not end.keys() & {"ip", "hostname"}:
+            if host:
+                values[name] = {key: value for key, value in end.items() if value} | {
+                    "hostname": host
+                }
+            else:
+                row.columns[name] = values.pop(name)
+    if class_uid == AUTHENTICATION and host:
+        values["dst_endpoint"] = {"hostname": host}
+    elif class_uid in (NETWORK, DNS) and not values.get("src_endpoint"):
+        values["src_endpoint"] = {"hostname": host or "unknown"}
 
 
 def _device(around: dict[str, Any]) -> dict[str, Any]:

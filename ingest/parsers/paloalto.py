@@ -18,13 +18,13 @@ from ingest.firewall import (
     Fields,
 )
 from ingest.parsers.cef import MARK as CEF_MARK
-from ingest.parsers.cef import read_cef
+from ingest.parsers.cef import Cef, read_cef
 from ingest.parsers.paloalto_fields import layout
 from ingest.parsers.paloalto_logs import Log
 from ingest.parsers.paloalto_system import READERS, plain
 from ingest.source import Context, Event, Record, Source, Unreadable
 from ingest.syslog import one_line
-from ingest.time import Stamp, stamp_iso
+from ingest.time import Stamp, like_iso, stamp_iso
 
 START = re.compile(
     r"(?:(?<=^)|(?<=[\s:]))\d*,(?P<received>\d{4}[/-]\d\d[/-]\d\d[ T]\d\d:\d\d:\d\d[^,]{0,20}),"
@@ -37,6 +37,7 @@ OFFSET = re.compile(
     r"(?P<offset>Z|[+-]\d\d:?\d\d)",
     re.ASCII,
 )
+TIME = re.compile(r"\d{4}(?P<dash>[/-])\d\d[/-]\d\d(?P<between>[ T])\d\d:\d\d:\d\d", re.ASCII)
 STALE = 2000
 """A year before which a high-resolution time is a placeholder for none."""
 
@@ -104,21 +105,32 @@ class PaloAlto(Source):
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)
         start = START.search(text, 0, LONGEST_HEADER)
+        if start is None and CEF_MARK.search(text, 0, LONGEST_HEADER):
+            return Cef().restamp(raw, when, zone)
         if start is None:
             raise Unreadable("no receive time, serial and type between commas")
-        local = when.astimezone(zone)
-        pattern = re.compile(r"\d{4}(?P<dash>[/-])\d\d[/-]\d\d(?P<sep>[ T])\d\d:\d\d:\d\d")
-        pieces = text[start.start() :].split(",", 7)
+        body, local = _precise(text[start.start() :], when, zone)
+        pieces = body.split(",", 7)
         for at in (1, 6):
             if at < len(pieces):
-                pieces[at] = pattern.sub(
+                pieces[at] = TIME.sub(
                     lambda m: (
-                        f"{local:%Y}{m['dash']}{local:%m}{m['dash']}{local:%d}{m['sep']}"
+                        f"{local:%Y}{m['dash']}{local:%m}{m['dash']}{local:%d}{m['between']}"
                         f"{local:%H:%M:%S}"
                     ),
                     pieces[at],
                 )
         return (text[: start.start()] + ",".join(pieces)).encode() + raw[len(text.encode()) :]
+
+
+def _precise(body: str, when: datetime, zone: ZoneInfo) -> tuple[str, datetime]:
+    """A log with its column of an exact time replaced, and `when` on the firewall's clock."""
+    for found in OFFSET.finditer(body):
+        if int(found["local"][:4]) >= STALE and body[found.end() : found.end() + 1] in ("", ","):
+            named = datetime.fromisoformat(found[0]).tzinfo
+            new = like_iso(found[0], when, zone) or found[0]
+            return body[: found.start()] + new + body[found.end() :], when.astimezone(named)
+    return body, when.astimezone(zone)
 
 
 SOURCES = (PaloAlto(),)

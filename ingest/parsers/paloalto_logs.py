@@ -20,6 +20,9 @@ from ingest.firewall import (
     decided,
     endpoint,
     ends_seen,
+    file_hash,
+    forwarded,
+    located,
     severity,
     split_user,
     traffic,
@@ -41,7 +44,6 @@ from ingest.ocsf import (
     SUCCESS,
     TUNNEL,
     UNKNOWN,
-    event,
     kept,
     metadata,
     unmapped,
@@ -160,7 +162,7 @@ def session(log: Log) -> Event:
     reason = fields.text("session_end_reason")
     ends = f"{(source or {}).get('ip', '?')} to {(target or {}).get('ip', '?')}"
     rule = log.rule()
-    return event(
+    return located(
         NETWORK,
         activity,
         log.stamp,
@@ -220,10 +222,12 @@ def threat(log: Log) -> Event:
     of_file = fields.get("subtype") in ("virus", "wildfire", "wildfire-virus", "file", "data")
     if path and not of_file:
         fields["misc"], path = path, None
-    hashes = [{"algorithm": "SHA-256" if len(sha) == 64 else "MD5", "value": sha}] if sha else None
-    file = kept(path=path, hashes=hashes, name=_last(path)) if path or sha else None
+    hashes = file_hash(sha)
+    if not hashes:
+        fields.keep("filedigest", sha)
+    file = kept(path=path, hashes=hashes, name=_last(path)) if path or hashes else None
     verdict_columns = {k: v for k, v in decided(allowed).items() if k != "status_id"}
-    return event(
+    return located(
         FINDING,
         1,
         log.stamp,
@@ -267,7 +271,7 @@ def page(log: Log) -> Event:
     host = re.split(r"[/:?]", (url or "").partition("://")[2] or url or "", maxsplit=1)[0]
     method, agent = fields.text("http_method"), fields.text("user_agent")
     name = host if host and len(host) < 254 else None
-    return event(
+    return located(
         HTTP,
         METHODS.get((method or "").upper(), UNKNOWN if method in (None, "unknown") else OTHER),
         log.stamp,
@@ -278,7 +282,7 @@ def page(log: Log) -> Event:
             http_method=method.upper() if method and method != "unknown" else None,
             user_agent=agent,
             referrer=fields.text("referer"),
-            x_forwarded_for=[xff] if (xff := fields.text("xff")) else None,
+            x_forwarded_for=forwarded(fields, "xff"),
             url=kept(url_string=url, hostname=name) or None,
         )
         or None,
@@ -322,7 +326,7 @@ def decryption(log: Log) -> Event:
         sni=sni,
         certificate=certificate or None,
     )
-    return event(
+    return located(
         NETWORK,
         REFUSE if allowed is False else TRAFFIC,
         log.stamp,
@@ -366,7 +370,7 @@ def globalprotect(log: Log) -> Event:
         )
     if uid == TUNNEL and source is None:
         uid, activity = BASE, UNKNOWN
-    return event(
+    return located(
         uid,
         activity,
         log.stamp,

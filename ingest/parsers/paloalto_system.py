@@ -11,6 +11,7 @@ from ingest.firewall import (
     Fields,
     endpoint,
     ends_seen,
+    located,
     severity,
     split_user,
 )
@@ -22,7 +23,6 @@ from ingest.ocsf import (
     OTHER,
     SUCCESS,
     UNKNOWN,
-    event,
     kept,
 )
 from ingest.parsers.paloalto_logs import Log, decryption, globalprotect, session, threat
@@ -52,7 +52,7 @@ def plain(
 ) -> Event:
     """A log of another type, as it stands."""
     columns = {"message": f"{log.kind} {log.fields.get('subtype', '')}".strip()}
-    return event(
+    return located(
         BASE,
         UNKNOWN,
         log.stamp,
@@ -74,7 +74,7 @@ def login(log: Log) -> Event:
     failed = log.kind != "USERID" and re.search(r"fail|den(?:y|ied)|reject|invalid", words)
     if user is None or (subtype not in ("login", "logout") and log.kind == "USERID"):
         return plain(log, common, kept(user=user, src_endpoint=source))
-    return event(
+    return located(
         AUTHENTICATION,
         2 if subtype == "logout" else 1,
         log.stamp,
@@ -107,7 +107,7 @@ def system(log: Log) -> Event:
         source = endpoint(ip=spelled.ip("ip"))
         user = split_user(match["user"])
         service = parts.get("service") or "PAN-OS"
-        return event(
+        return located(
             AUTHENTICATION,
             2 if away else activity,
             log.stamp,
@@ -135,7 +135,7 @@ def config(log: Log) -> Event:
     activity = {"delete": 4, "add": 1, "clone": 1, "set": 3, "edit": 3, "commit": 3}.get(
         (command or "").lower(), OTHER
     )
-    return event(
+    return located(
         API,
         activity,
         log.stamp,

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import unquote
 
 from ingest.clf import Token, access_event, given, read_clf, remaining, restamp_clf
 from ingest.framed import FramedSource
@@ -106,6 +107,8 @@ def _native(match: re.Match[str], line: Line, context: Context) -> Event:
         x.method = None
         x.rest["method"] = "NONE"
     x.user = given(match["user"])
+    if x.user and "%" in x.user and unquote(x.user).isprintable():
+        x.user = unquote(x.user)  # Squid writes names as they stand in URLs
     x.code = whole(match["code"], CODE) or None
     if x.code is None and match["code"] != "-":
         x.rest["status"] = match["code"]

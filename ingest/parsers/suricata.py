@@ -15,7 +15,17 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
-from ingest.firewall import CLOSE, REFUSE, TRAFFIC, Fields, decided, endpoint, severity, traffic
+from ingest.firewall import (
+    CLOSE,
+    REFUSE,
+    TRAFFIC,
+    Fields,
+    decided,
+    endpoint,
+    located,
+    severity,
+    traffic,
+)
 from ingest.json_source import JsonSource
 from ingest.json_time import restamp_json
 from ingest.ocsf import (
@@ -30,7 +40,6 @@ from ingest.ocsf import (
     NETWORK,
     OTHER,
     UNKNOWN,
-    event,
     kept,
 )
 from ingest.parsers.suricata_parts import (
@@ -142,7 +151,7 @@ def alert(entry: Entry) -> Event:
     uid = None if sid is None else str(sid)
     if action and allowed is None:
         found["action"] = action
-    return event(
+    return located(
         FINDING,
         CREATE,
         entry.stamp,
@@ -282,7 +291,7 @@ def flow(entry: Entry) -> Event:
     action = detail.text("action")
     allowed = {"pass": True, "accept": True, "drop": False}.get(action or "")
     activity = REFUSE if allowed is False else CLOSE if state == "closed" else TRAFFIC
-    return event(
+    return located(
         NETWORK,
         activity,
         entry.stamp,
@@ -305,7 +314,7 @@ def drop(entry: Entry) -> Event:
     rule = entry.fields.child("alert")
     sid, title = rule.number("signature_id"), rule.text("signature")
     entry.fields.keep("alert", rule.left())
-    return event(
+    return located(
         NETWORK,
         REFUSE,
         entry.stamp,
@@ -325,7 +334,7 @@ def drop(entry: Entry) -> Event:
 def anomaly(entry: Entry) -> Event:
     """A packet or protocol that is not as it should be."""
     what = entry.detail.text("event")
-    return event(
+    return located(
         NETWORK,
         OTHER,
         entry.stamp,
@@ -345,7 +354,7 @@ def about_itself(entry: Entry) -> Event:
     """Suricata's counters, and what its engine says of itself."""
     words = entry.detail.text("message")
     level = entry.fields.text("log_level", "level")
-    return event(
+    return located(
         BASE,
         UNKNOWN,
         entry.stamp,
@@ -365,7 +374,7 @@ def other(entry: Entry) -> Event:
         sni, ja3 = entry.detail.text("sni"), entry.detail.child("ja3")
         tls = kept(version="TLS 1.3", sni=sni, ja3_hash=ja3.text("hash"))
         entry.detail.keep("ja3", ja3.left())
-    return event(
+    return located(
         NETWORK,
         TRAFFIC,
         entry.stamp,

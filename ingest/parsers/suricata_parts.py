@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ingest.firewall import Fields, code, connection, ends_seen
+from ingest.firewall import Fields, code, connection, ends_seen, forwarded
 from ingest.ocsf import (
     A_HOST,
     A_URL,
@@ -127,7 +127,7 @@ def read_http(fields: Fields) -> dict[str, Any]:
         user_agent=fields.text("http_user_agent"),
         referrer=fields.text("http_refer"),
         url=_url(host, uri, fields.port("http_port")),
-        x_forwarded_for=taken(fields, "xff"),
+        x_forwarded_for=forwarded(fields, "xff"),
     )
     response = None
     if status is not None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ingest import dhcp
-from ingest.firewall import Fields, endpoint, ends_seen
+from ingest.firewall import Fields, endpoint, ends_seen, located
 from ingest.ocsf import (
     A_FILE,
     A_HASH,
@@ -30,7 +30,6 @@ from ingest.ocsf import (
     SSH,
     SUCCESS,
     UNKNOWN,
-    event,
     kept,
 )
 from ingest.parsers.suricata_parts import (
@@ -59,7 +58,7 @@ def dns(entry: Entry) -> Event:
     rcode = columns.get("rcode_id")
     answered = kind in ("answer", "response")
     name = (columns.get("query") or {}).get("hostname")
-    return event(
+    return located(
         DNS,
         RESPONSE if answered else QUERY if kind in ("query", "request") else TRAFFIC,
         entry.stamp,
@@ -80,7 +79,7 @@ def http(entry: Entry) -> Event:
     request = columns.get("http_request") or {}
     method, status = request.get("http_method"), (columns.get("http_response") or {}).get("code")
     url = (request.get("url") or {}).get("url_string")
-    return event(
+    return located(
         HTTP,
         METHODS.get((method or "").upper(), OTHER if method else UNKNOWN),
         entry.stamp,
@@ -100,7 +99,7 @@ def tls(entry: Entry) -> Event:
     """A TLS handshake."""
     columns = read_tls(entry.detail, entry.context)
     sni = columns.get("sni")
-    return event(
+    return located(
         NETWORK,
         TRAFFIC,
         entry.stamp,
@@ -127,7 +126,7 @@ def ssh(entry: Entry) -> Event:
             more[f"{name}_hassh"] = kept(algorithm=hassh.text("string"), fingerprint=print_)
         end.keep("hassh", hassh.left())
         entry.detail.keep(name, end.left())
-    return event(
+    return located(
         SSH,
         TRAFFIC,
         entry.stamp,
@@ -164,7 +163,7 @@ def smtp(entry: Entry) -> Event:
     entry.fields.keep("email", mail.left())
     hello = envelope.text("helo")
     found = columns.get("from")
-    return event(
+    return located(
         EMAIL,
         1,
         entry.stamp,
@@ -225,7 +224,7 @@ def ftp(entry: Entry) -> Event:
     codes = strings(detail.get("completion_code"))
     failed = bool(codes) and any(one[:1] in "45" for one in codes or ())
     activity = FTP_ACTIVITIES.get(command or "", OTHER)
-    return event(
+    return located(
         FTP,
         activity,
         entry.stamp,
@@ -265,7 +264,7 @@ def smb(entry: Entry) -> Event:
     user = kept(name=ntlm.text("user"), domain=ntlm.text("domain"))
     detail.keep("ntlmssp", ntlm.left())
     activity = SMB_ACTIVITIES.get(str(detail.get("disposition")), OTHER)
-    return event(
+    return located(
         SMB,
         activity,
         entry.stamp,
@@ -308,7 +307,7 @@ def krb5(entry: Entry) -> Event:
     user = kept(name=client if client and client != "<empty>" else None, domain=realm)
     if client and "name" not in user:
         detail["cname"] = client
-    return event(
+    return located(
         AUTHENTICATION,
         activity,
         entry.stamp,
@@ -316,7 +315,7 @@ def krb5(entry: Entry) -> Event:
         status_id=FAILURE if refused else SUCCESS,
         status_code=error,
         message=f"{message or 'Kerberos'} of {client or '?'} for {service or '?'}",
-        user=user or {"name": "unknown"},
+        user={"name": "unknown"} | user,
         service={"name": service} if service else None,
         auth_protocol="Kerberos",
         is_remote=True,
@@ -367,7 +366,7 @@ def read_dhcp(entry: Entry) -> Event:
         if leaf in ("ip", "port")
     } | kept(**ends)
     entry.source, entry.target = source, target
-    return event(
+    return located(
         DHCP,
         activity,
         entry.stamp,
@@ -399,7 +398,7 @@ def rdp(entry: Entry) -> Event:
     kind = entry.detail.text("event_type")
     activity = RDP_ACTIVITIES.get(kind or "", TRAFFIC)
     cookie = entry.detail.text("cookie")
-    return event(
+    return located(
         RDP,
         activity,
         entry.stamp,
@@ -431,7 +430,7 @@ def fileinfo(entry: Entry) -> Event:
         uid, activity = FTP, OTHER
     state = entry.detail.text("state")
     hashes = [one["value"] for one in file.get("hashes", ())]
-    return event(
+    return located(
         uid,
         activity,
         entry.stamp,

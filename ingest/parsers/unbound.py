@@ -269,6 +269,7 @@ SOURCES = (
         programs=frozenset({"unbound"}),
         product=PRODUCT,
         reader=read,
+        bare_first=True,
         restamper=restamp,
     ),
 )

@@ -225,10 +225,11 @@ def conn(lines: Lines) -> dict[str, pa.Array]:
         )
         for name, end, mac in (("src_endpoint", "orig", source), ("dst_endpoint", "resp", target))
     }
+    spelled = {f"{end}_l2_addr": _named(get[f"{end}_l2_addr"]) for end in ("orig", "resp")}
     odd = {
-        f"{end}_l2_addr": (pc.if_else(pc.is_null(mac), get[f"{end}_l2_addr"], None).to_pylist())
-        for end, mac in (("orig", source), ("resp", target))
-        if mac.null_count != get[f"{end}_l2_addr"].null_count
+        name: pc.if_else(pc.is_null(mac), spelled[name], None).to_pylist()
+        for name, mac in (("orig_l2_addr", source), ("resp_l2_addr", target))
+        if mac.null_count != spelled[name].null_count
     }
     return _class(NETWORK, activity, status, rows) | {
         **ends,

@@ -118,6 +118,28 @@ ACCESS: list[tuple[str, dict[str, Any]]] = [
         "unix: - - [21/Nov/2026:10:00:00 +0000] " + '"GET / HTTP/1.0" 200 1',
         {"src_endpoint": {"name": "unix:"}},
     ),
+    (
+        "1.2.3.4 - ann [21/Nov/2026:10:00:00 +0000] www.example.com "
+        '"GET /x HTTP/1.1" 200 5 0.017 "-" "ua"',
+        {
+            "http_request.url.hostname": "www.example.com",
+            "http_request.user_agent": "ua",
+            "duration": 17,
+            "actor.user.name": "ann",
+        },
+    ),
+    (
+        HEAD + '"GET /x HTTP/1.1" 200 5 "-" "ua" "-" "www.example.com" sn="_" rt=0.1 ua="-"',
+        {"http_request.url.hostname": "www.example.com", "duration": 100},
+    ),
+    (
+        "2026-11-21T10:00:07.5Z stdout F " + HEAD + '"GET /x HTTP/1.1" 200 5 "-" "ua"',
+        {"time": T, "src_endpoint.ip": "1.2.3.4"},
+    ),
+    (
+        "<190>Nov 21 10:00:05 web1 myapp: " + HEAD + '"GET / HTTP/1.1" 200 1 "-" "x"',
+        {"time": T, "src_endpoint.ip": "1.2.3.4", "metadata.log_provider": "myapp"},
+    ),
 ]
 
 

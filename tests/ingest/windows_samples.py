@@ -297,7 +297,13 @@ SAMPLES: dict[str, Sample] = {
     "4672": Sample(4672, {**ANN, "PrivilegeList": "SeTcbPrivilege\r\n\t\t\tSeDebugPrivilege"}),
     "4673": Sample(
         4673,
-        {**ANN, "ObjectServer": "Security", "Service": "-", "PrivilegeList": "SeTcbPrivilege", **RUN},
+        {
+            **ANN,
+            "ObjectServer": "Security",
+            "Service": "-",
+            "PrivilegeList": "SeTcbPrivilege",
+            **RUN,
+        },
         keywords=FAILURE,
     ),
     "4688": Sample(
@@ -494,9 +500,7 @@ SAMPLES: dict[str, Sample] = {
         },
     ),
     "4907": Sample(4907, {**OBJECT, "OldSd": "", "NewSd": "S:ARAI"}),
-    "4946": Sample(
-        4946, {"ProfileChanged": "All", "RuleId": "{1}", "RuleName": "allow evil"}
-    ),
+    "4946": Sample(4946, {"ProfileChanged": "All", "RuleId": "{1}", "RuleName": "allow evil"}),
     "4985": Sample(4985, {**ANN, "TransactionId": "{1}", "NewState": "52", **RUN}),
     "5136": Sample(
         5136,
@@ -587,12 +591,8 @@ SAMPLES: dict[str, Sample] = {
             "VendorIds": "USBSTOR",
         },
     ),
-    "4610": Sample(
-        4610, {"AuthenticationPackageName": "C:\\Windows\\system32\\msv1_0.DLL : NTLM"}
-    ),
-    "4616": Sample(
-        4616, {**ANN, "PreviousTime": "2024-03-05T09:00:00Z", "NewTime": "x", **RUN}
-    ),
+    "4610": Sample(4610, {"AuthenticationPackageName": "C:\\Windows\\system32\\msv1_0.DLL : NTLM"}),
+    "4616": Sample(4616, {**ANN, "PreviousTime": "2024-03-05T09:00:00Z", "NewTime": "x", **RUN}),
     "1102": Sample(
         1102,
         ANN,
@@ -613,9 +613,7 @@ SAMPLES: dict[str, Sample] = {
         "System",
         user_data="LogFileCleared",
     ),
-    "1100": Sample(
-        1100, {}, "Microsoft-Windows-Eventlog", level=4, user_data="ServiceShutdown"
-    ),
+    "1100": Sample(1100, {}, "Microsoft-Windows-Eventlog", level=4, user_data="ServiceShutdown"),
     "unknown": Sample(4999, {**ANN, "Odd": "x"}),
     "sysmon 1": sysmon(1, CREATED),
     "sysmon 2": sysmon(
@@ -718,9 +716,7 @@ SAMPLES: dict[str, Sample] = {
             "Contents": "[ZoneTransfer]",
         },
     ),
-    "sysmon 16": sysmon(
-        16, {"Configuration": "C:\\s.xml", "ConfigurationFileHash": "SHA256=AB"}
-    ),
+    "sysmon 16": sysmon(16, {"Configuration": "C:\\s.xml", "ConfigurationFileHash": "SHA256=AB"}),
     "sysmon 17": sysmon(17, {"EventType": "CreatePipe", **IMAGE, "PipeName": "\\msagent_01"}),
     "sysmon 18": sysmon(18, {"EventType": "ConnectPipe", **IMAGE, "PipeName": "\\lsass"}),
     "sysmon 19": sysmon(
@@ -759,7 +755,13 @@ SAMPLES: dict[str, Sample] = {
     ),
     "sysmon 23": sysmon(
         23,
-        {**BY_ANN, "TargetFilename": "C:\\a.exe", **HASHES, "IsExecutable": "true", "Archived": "true"},
+        {
+            **BY_ANN,
+            "TargetFilename": "C:\\a.exe",
+            **HASHES,
+            "IsExecutable": "true",
+            "Archived": "true",
+        },
     ),
     "sysmon 24": sysmon(
         24, {**IMAGE, "Session": "2", "ClientInfo": "user: CORP\\ann", **HASHES, "Archived": "true"}
@@ -770,7 +772,9 @@ SAMPLES: dict[str, Sample] = {
     "sysmon 29": sysmon(29, {**BY_ANN, "TargetFilename": "C:\\a.exe", **HASHES}),
     "sysmon 255": sysmon(255, {"ID": "DriverCommunication", "Description": "Failed"}),
     "4103": other(
-        4103, POWERSHELL, {"ContextInfo": CONTEXT, "UserData": "", "Payload": "CommandInvocation(x)"}
+        4103,
+        POWERSHELL,
+        {"ContextInfo": CONTEXT, "UserData": "", "Payload": "CommandInvocation(x)"},
     ),
     "4104": other(
         4104,
@@ -848,7 +852,19 @@ SAMPLES: dict[str, Sample] = {
     "1000": other(
         1000,
         "Application Error",
-        ("a.exe", "1.0", "5e", "ntdll.dll", "10.0", "5f", "c0000005", "1234", "1c", "1d", "C:\\a.exe"),
+        (
+            "a.exe",
+            "1.0",
+            "5e",
+            "ntdll.dll",
+            "10.0",
+            "5f",
+            "c0000005",
+            "1234",
+            "1c",
+            "1d",
+            "C:\\a.exe",
+        ),
         "Application",
         2,
     ),
@@ -871,16 +887,27 @@ SAMPLES: dict[str, Sample] = {
     "task 200": other(
         200,
         TASKS,
-        {"TaskName": "\\Evil", "ActionName": "C:\\evil.exe", "TaskInstanceId": "{1}", "EnginePID": "77"},
+        {
+            "TaskName": "\\Evil",
+            "ActionName": "C:\\evil.exe",
+            "TaskInstanceId": "{1}",
+            "EnginePID": "77",
+        },
     ),
     "task 201": other(
         201, TASKS, {"TaskName": "\\Evil", "ActionName": "C:\\evil.exe", "ResultCode": "2147942402"}
     ),
     "session 21": other(
-        21, TERMINAL, {"User": "CORP\\bob", "SessionID": "3", "Address": "10.9.8.7"}, user_data="EventXML"
+        21,
+        TERMINAL,
+        {"User": "CORP\\bob", "SessionID": "3", "Address": "10.9.8.7"},
+        user_data="EventXML",
     ),
     "session 25": other(
-        25, TERMINAL, {"User": "CORP\\bob", "SessionID": "3", "Address": "LOCAL"}, user_data="EventXML"
+        25,
+        TERMINAL,
+        {"User": "CORP\\bob", "SessionID": "3", "Address": "LOCAL"},
+        user_data="EventXML",
     ),
     "rdp 1149": other(
         1149,

@@ -1,0 +1,497 @@
+"""What events of Windows mean: the right class and the right fields."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ingest.present import ocsf_object
+from tests.ingest.logs import good
+from tests.ingest.windows_forms import FAILURE, SECURITY, Sample, nxlog, xml
+from tests.ingest.windows_samples import ANN, BOB, LOGON, NOBODY, SAMPLES, other
+
+ANN_USER = {"name": "ann", "domain": "CORP", "uid": "S-1-5-21-1-2-3-1104"}
+BOB_USER = {"name": "bob", "domain": "CORP", "uid": "S-1-5-21-1-2-3-1105"}
+HOST = "WS01.corp.example"
+
+
+def of(name: str) -> dict[str, Any]:
+    return good("windows_xml", xml(SAMPLES[name]))
+
+
+def left(event: dict[str, Any]) -> dict[str, Any]:
+    found = json.loads(event["unmapped"] or "{}")
+    assert isinstance(found, dict)
+    return found
+
+
+def more(event: dict[str, Any]) -> dict[str, Any]:
+    found = json.loads(event.get("more") or "{}")
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "class_uid", "activity", "status"),
+    [
+        ("4624", 3002, 1, 1),
+        ("4625", 3002, 1, 2),
+        ("4627", 3003, 2, 1),
+        ("4634", 3002, 2, 1),
+        ("4648", 3002, 1, 1),
+        ("4656", 1001, 14, 1),
+        ("4656 process", 1007, 3, 1),
+        ("4657", 201002, 3, 1),
+        ("4658", 201003, 99, 1),
+        ("4662", 201003, 1, 1),
+        ("4663", 1001, 3, 1),
+        ("4663 key", 201001, 2, 1),
+        ("4670", 1001, 7, 1),
+        ("4672", 3003, 1, 1),
+        ("4673", 3003, 99, 2),
+        ("4688", 1007, 1, 1),
+        ("4689", 1007, 2, 1),
+        ("4697", 201004, 1, 1),
+        ("4698", 1006, 1, 1),
+        ("4702", 1006, 2, 1),
+        ("4703", 3003, 1, 1),
+        ("4704", 3005, 1, 1),
+        ("4719", 3004, 3, 1),
+        ("4720", 3001, 1, 1),
+        ("4724", 3001, 4, 2),
+        ("4728", 3006, 3, 1),
+        ("4740", 3001, 9, 1),
+        ("4768", 3002, 3, 1),
+        ("4769", 3002, 4, 1),
+        ("4771", 3002, 6, 2),
+        ("4776", 3002, 1, 2),
+        ("4778", 4005, 8, 1),
+        ("4798", 3001, 99, 1),
+        ("4799", 3006, 99, 1),
+        ("5136", 3004, 3, 1),
+        ("5140", 4006, 2, 1),
+        ("5152", 4001, 5, 2),
+        ("5154", 4001, 7, 1),
+        ("5156", 4001, 1, 1),
+        ("6273", 3002, 1, 2),
+        ("6416", 1010, 1, 1),
+        ("1102", 1008, 1, 1),
+        ("104", 1008, 1, 1),
+        ("sysmon 1", 1007, 1, 1),
+        ("sysmon 2", 1001, 6, None),
+        ("sysmon 3", 4001, 1, 1),
+        ("sysmon 4", 6002, 4, None),
+        ("sysmon 5", 1007, 2, None),
+        ("sysmon 6", 1002, 1, None),
+        ("sysmon 7", 1005, 1, None),
+        ("sysmon 8", 1007, 4, None),
+        ("sysmon 9", 1001, 2, None),
+        ("sysmon 10", 1007, 3, None),
+        ("sysmon 11", 1001, 1, None),
+        ("sysmon 12", 201001, 1, None),
+        ("sysmon 12 value", 201002, 4, None),
+        ("sysmon 13", 201002, 2, None),
+        ("sysmon 14", 201001, 5, None),
+        ("sysmon 18", 1001, 14, None),
+        ("sysmon 19", 3004, 1, None),
+        ("sysmon 22", 4003, 1, 1),
+        ("sysmon 22 fails", 4003, 1, 2),
+        ("sysmon 23", 1001, 4, None),
+        ("sysmon 27", 1001, 1, 2),
+        ("sysmon 255", 6008, 1, None),
+        ("4103", 1009, 1, None),
+        ("4104", 1009, 1, None),
+        ("400", 6002, 3, None),
+        ("800", 1009, 1, None),
+        ("7045", 201004, 1, None),
+        ("7036", 201004, 4, None),
+        ("7040", 201004, 2, None),
+        ("7034", 201004, 4, 2),
+        ("1033", 6002, 1, 1),
+        ("18456", 3002, 1, 2),
+        ("task 106", 1006, 1, None),
+        ("task 201", 1006, 99, 2),
+        ("session 21", 3002, 1, 1),
+        ("session 25", 4005, 8, 1),
+        ("rdp 1149", 3002, 1, 1),
+        ("defender 1116", 2004, 1, None),
+        ("defender 5001", 6002, 7, 1),
+        ("bits 59", 4002, 3, None),
+        ("wmi 5858", 6003, 99, 2),
+        ("dns 3008", 4003, 2, 1),
+        ("applocker 8004", 1007, 1, 2),
+        ("applocker 8007", 1009, 1, 2),
+        ("codeintegrity 3077", 1005, 1, 2),
+        ("firewall 2004", 3004, 1, None),
+    ],
+)
+def test_the_class_of_an_event(
+    name: str, class_uid: int, activity: int, status: int | None
+) -> None:
+    event = of(name)
+    assert (event["class_uid"], event["activity_id"]) == (class_uid, activity)
+    assert event.get("status_id") == status
+    assert event["type_uid"] == class_uid * 100 + activity
+
+
+def test_a_logon_over_the_network() -> None:
+    event = of("4624")
+    assert event["user"] == BOB_USER
+    assert event["session"] == {"uid": "0x8f1c2"}
+    assert event["src_endpoint"] == {"ip": "10.9.8.7", "port": 49152, "hostname": "KALI"}
+    assert event["dst_endpoint"] == {"hostname": HOST}
+    assert (event["logon_type_id"], event["is_remote"], event["auth_protocol"]) == (3, True, "NTLM")
+    assert event.get("actor") is None
+    assert event["user_name"] == "bob"
+    assert event["host_name"] == HOST
+    assert event["message"] == "An account was successfully logged on."
+    assert left(event)["LmPackageName"] == "NTLM V2"
+    assert left(event)["SubjectUserSid"] == "S-1-0-0"
+    shown = ocsf_object(event)
+    assert (shown["auth_protocol_id"], shown["logon_type"]) == (1, "Network")
+    about = event["metadata"]
+    assert (about["log_name"], about["log_provider"], about["uid"]) == (
+        "Security",
+        SECURITY,
+        "4711",
+    )
+
+
+def test_a_logon_that_failed_says_why() -> None:
+    event = of("4625")
+    assert event["user"] == {"name": "administrator"}
+    assert event["src_endpoint"] == {"ip": "203.0.113.9", "hostname": "WS01"}
+    assert event["status_code"] == "0xC000006A"
+    assert event["status_detail"] == "user name is correct but the password is wrong"
+    assert event["logon_type_id"] == 10
+    assert event["severity_id"] == 2
+    assert event["actor"]["process"]["pid"] == 0x2C4
+    assert (left(event)["Status"], left(event)["SubStatus"]) == ("0xc000006d", "0xc000006a")
+
+
+@pytest.mark.parametrize(
+    ("number", "uid", "remote"),
+    [
+        ("2", 2, False),
+        ("5", 5, False),
+        ("7", 7, False),
+        ("8", 8, True),
+        ("12", 12, True),
+        ("0", 1, False),
+    ],
+)
+def test_logon_types(number: str, uid: int, remote: bool) -> None:
+    event = good("windows_xml", xml(Sample(4624, LOGON | {"LogonType": number})))
+    assert (event["logon_type_id"], event["is_remote"]) == (uid, remote)
+    odd = good("windows_xml", xml(Sample(4624, LOGON | {"LogonType": "77"})))
+    assert (odd["logon_type_id"], left(odd)["LogonType"]) == (99, "77")
+
+
+@pytest.mark.parametrize("ip", ["-", "", "LOCAL", "10.0.0.999", "1.2.3.4 5.6.7.8", "::g"])
+def test_what_is_no_address_does_not_become_one(ip: str) -> None:
+    event = good("windows_xml", xml(Sample(4624, LOGON | {"IpAddress": ip, "IpPort": "0"})))
+    assert event["src_endpoint"] == {"hostname": "KALI"}
+    assert event.get("src_ip") is None
+    assert left(event)["IpAddress"] == ip
+    assert left(event)["IpPort"] == "0"
+
+
+def test_nobody_logs_on() -> None:
+    nobody = {"TargetUserSid": "S-1-0-0", "TargetUserName": "-", "TargetDomainName": "-"}
+    event = good("windows_xml", xml(Sample(4625, {**NOBODY, **nobody}, keywords=FAILURE)))
+    assert event["user"] == {"uid": "S-1-0-0"}
+    assert event["user_name"] is None
+
+
+def test_credentials_used_for_another_machine() -> None:
+    event = of("4648")
+    assert event["user"] == {"name": "bob", "domain": "CORP"}
+    assert event["actor"]["user"] == ANN_USER
+    assert event["actor"]["session"] == {"uid": "0x3e7a1"}
+    assert event["actor"]["process"] == {"path": "C:\\Windows\\System32\\svchost.exe", "pid": 7240}
+    assert event["dst_endpoint"] == {"hostname": "FILES01"}
+
+
+def test_kerberos() -> None:
+    ticket = of("4768")
+    assert ticket["user"] == BOB_USER
+    assert ticket["service"] == {"name": "krbtgt", "uid": "S-1-5-21-1-2-3-502"}
+    assert ticket["src_endpoint"] == {"ip": "172.18.39.5", "port": 57965}
+    assert (ticket["auth_protocol"], ticket["status_code"]) == ("Kerberos", "0x0")
+    assert left(ticket)["TicketEncryptionType"] == "0x17"
+    assert of("4769")["user"] == {"name": "bob", "domain": "CORP.EXAMPLE", "uid": None} or (
+        of("4769")["user"]["name"] == "bob"
+    )
+    failed = of("4771")
+    assert (failed["status_code"], failed["src_ip"]) == ("0x18", "10.1.2.3")
+    assert failed["status_detail"] == "pre-authentication failed: wrong password"
+
+
+def test_ntlm_names_the_workstation() -> None:
+    event = of("4776")
+    assert event["src_endpoint"] == {"hostname": "KALI"}
+    assert (event["status_code"], event["status_detail"]) == (
+        "0xC0000064",
+        "user name does not exist",
+    )
+    assert event["auth_protocol"] == "NTLM"
+
+
+def test_a_process_of_the_security_log_has_hexadecimal_ids() -> None:
+    event = of("4688")
+    run = event["process"]
+    assert (run["path"], run["pid"]) == ("C:\\Windows\\System32\\bitsadmin.exe", 0x242C)
+    assert run["cmd_line"] == "bitsadmin /transfer x"
+    assert run["parent"] == {"path": "C:\\Windows\\System32\\cmd.exe", "pid": 0x273C}
+    assert event["actor"]["process"] == run["parent"]
+    assert run["user"] == event["actor"]["user"] == ANN_USER
+    assert (run["integrity"], run["session_uid"]) == ("High", "0x3e7a1")
+    assert left(event)["TokenElevationType"] == "%%1936"
+
+
+def test_accounts_and_groups() -> None:
+    made = of("4720")
+    assert made["user"] == BOB_USER | {"full_name": "Bob B.", "email_addr": "bob@corp.example"}
+    assert made["actor"]["user"] == ANN_USER
+    added = of("4728")
+    assert added["group"] == {
+        "name": "Domain Admins",
+        "domain": "CORP",
+        "uid": "S-1-5-21-1-2-3-512",
+    }
+    assert added["user"]["uid"] == "S-1-5-21-1-2-3-1105"
+    assert added["actor"]["user"] == ANN_USER
+    locked = of("4740")
+    assert locked["user"] == {"name": "bob", "domain": None, "uid": "S-1-5-21-1-2-3-1105"} or (
+        locked["user"]["name"] == "bob"
+    )
+    assert locked["src_endpoint"] == {"hostname": "WS77"}
+    assert of("4672")["privileges"] == ["SeTcbPrivilege", "SeDebugPrivilege"]
+    assert of("4627")["user"]["groups"] == ["S-1-5-32-544", "S-1-1-0"]
+    listed = of("4799")
+    assert listed["actor"]["process"] == {"path": "C:\\Windows\\explorer.exe", "pid": 0x1258}
+
+
+@pytest.mark.parametrize(
+    ("rights", "activity"),
+    [("%%4416", 2), ("%%1537\n\t\t%%4416", 4), ("%%4424", 6), ("%%1539", 7), ("%%4423", 8)],
+)
+def test_what_was_done_to_a_file_goes_by_the_gravest_right(rights: str, activity: int) -> None:
+    data = dict(SAMPLES["4663"].named) | {"AccessList": rights}
+    event = good("windows_xml", xml(Sample(4663, data)))
+    assert (event["class_uid"], event["activity_id"]) == (1001, activity)
+    assert event["file"]["path"] == left(event)["ObjectName"] == "C:\\secret\\plan.docx"
+
+
+def test_the_filtering_platform() -> None:
+    event = of("5156")
+    assert event["src_endpoint"] == {"ip": "192.168.2.5", "port": 61628}
+    assert event["dst_endpoint"] == {"ip": "93.184.216.34", "port": 443}
+    assert event["connection_info"]["direction_id"] == 2
+    assert event["connection_info"]["protocol_name"] == "tcp"
+    assert event["actor"]["process"]["pid"] == 4584
+    assert (event["action_id"], event["disposition_id"]) == (1, 1)
+    blocked = of("5152")
+    assert (blocked["action_id"], blocked["disposition_id"]) == (2, 2)
+    assert blocked["connection_info"]["direction"] == "Inbound"
+
+
+def test_shares_tasks_and_services() -> None:
+    event = of("5145")
+    assert (event["share"], event["src_ip"]) == ("\\\\*\\C$", "fe80::4d30:7d6f:8db9:ce3c")
+    assert left(event)["IpAddress"] == "fe80::4d30:7d6f:8db9:ce3c%4"
+    assert event["file"] == {"path": "Windows\\Temp\\a.exe"}
+    task = of("4698")
+    assert task["job"]["name"] == "\\Evil"
+    assert task["job"]["cmd_line"] == 'cmd.exe /c "calc > x"'
+    assert "<Command>" in left(task)["TaskContent"]
+    for name in ("4697", "7045"):
+        assert of(name)["win_service"] == {
+            "name": "PSEXESVC",
+            "cmd_line": "%SystemRoot%\\PSEXESVC.exe",
+            "start_type": "demand start",
+            "type": "user mode service",
+            "start_name": "LocalSystem",
+        }
+    changed = of("7040")
+    assert changed["win_service"]["name"] == "BITS"
+    assert changed["win_service"]["start_type"] == "disabled"
+    assert left(changed)["param2"] == "demand start"
+
+
+def test_the_audit_log_cleared() -> None:
+    event = of("1102")
+    assert event["actor"]["user"] == ANN_USER
+    assert event["severity_id"] == 4
+    assert more(event)["log_name"] == "Security"
+    assert more(of("104"))["log_name"] == "Application"
+
+
+def test_sysmon_process() -> None:
+    event = of("sysmon 1")
+    run = event["process"]
+    assert (run["path"], run["pid"]) == ("C:\\Windows\\System32\\cmd.exe", 9260)
+    assert run["cmd_line"] == 'cmd.exe /c "whoami /all"'
+    assert (run["internal_name"], run["integrity"]) == ("Cmd.Exe", "High")
+    assert run["user"] == {"name": "ann", "domain": "CORP"}
+    assert [one["algorithm"] for one in run["hashes"]] == ["SHA-1", "MD5", "SHA-256", "Imphash"]
+    assert run["hashes"][1]["value"] == "a094e2b38d3dd864b07580d243cb6e43"
+    assert run["parent"]["cmd_line"] == "C:\\Windows\\explorer.exe"
+    assert event["actor"]["process"]["pid"] == run["parent"]["pid"] == 10044
+    assert event["metadata"]["product"]["name"] == "Sysmon"
+    values = {one["value"] for one in event["observables"]}
+    assert {run["path"], run["cmd_line"], run["hashes"][3]["value"], "ann", HOST} <= values
+
+
+def test_sysmon_network_and_dns() -> None:
+    event = of("sysmon 3")
+    assert event["src_endpoint"] == {"ip": "10.0.0.5", "port": 50111, "hostname": "ws01"}
+    assert event["dst_endpoint"] == {"ip": "93.184.216.34", "port": 443, "svc_name": "https"}
+    assert event["connection_info"]["direction_id"] == 2
+    assert event["actor"]["user"] == {"name": "ann", "domain": "CORP"}
+    asked = of("sysmon 22")
+    assert asked["query"] == {"hostname": "www.example.com"}
+    assert asked["answers"] == [
+        {"rdata": "x.example.net", "type": "CNAME"},
+        {"rdata": "93.184.216.34", "type": "A"},
+        {"rdata": "2606:2800::1", "type": "AAAA"},
+    ]
+    assert of("sysmon 22 fails")["rcode"] == "NXDOMAIN"
+
+
+def test_sysmon_between_processes() -> None:
+    event = of("sysmon 10")
+    assert event["process"]["path"] == "C:\\Windows\\system32\\lsass.exe"
+    assert event["actor"]["process"]["path"] == "C:\\Tools\\mimikatz.exe"
+    assert event["actor"]["process"]["tid"] == 1060
+    assert left(event)["GrantedAccess"] == "0x1010"
+    assert more(event)["actual_permissions"] == 0x1010
+    assert left(of("sysmon 8"))["StartModule"] == "C:\\k.DLL"
+
+
+def test_sysmon_images_registry_and_pipes() -> None:
+    loaded = of("sysmon 7")
+    assert loaded["module"]["file"]["path"] == "C:\\x\\a.dll"
+    assert (left(loaded)["Signed"], left(loaded)["Signature"]) == ("false", "-")
+    driver = of("sysmon 6")
+    assert driver["module"]["file"]["signature"] == "Evil Ltd"
+    assert more(driver)["driver"]["file"]["name"] == "evil.sys"
+    assert of("sysmon 12")["reg_key"] == {"path": "HKLM\\SOFTWARE\\Evil"}
+    value = of("sysmon 13")["reg_value"]
+    assert value == {
+        "name": "x",
+        "path": "HKLM\\SOFTWARE\\Run",
+        "data": "DWORD (0x00000089)",
+        "type": "REG_DWORD",
+    }
+    renamed = of("sysmon 14")
+    assert renamed["reg_key"] == {"path": "HKLM\\B"}
+    assert more(renamed)["prev_reg_key"] == {"path": "HKLM\\A"}
+    assert of("sysmon 17")["file"] == {"path": "\\msagent_01", "type_id": 6}
+
+
+def test_powershell() -> None:
+    event = of("4104")
+    assert event["script"]["content"] == "  IEX (New-Object Net.WebClient)\n"
+    assert event["script"]["uid"] == "3a01e863-e5f7-4fe6-a55d-36e4078d77f9"
+    assert event["actor"]["process"]["pid"] == 744
+    assert event["actor"]["user"] == {"uid": "S-1-5-21-1-2-3-1104"}
+    assert event["severity_id"] == 3
+    called = of("4103")
+    assert called["actor"]["process"]["cmd_line"] == "powershell.exe -nop"
+    assert called["actor"]["user"] == {"name": "ann", "domain": "CORP"}
+    assert called["script"]["path"] == "C:\\x.ps1"
+    started = of("400")
+    assert started["actor"]["process"]["cmd_line"] == "powershell -enc AAAA"
+    assert more(started)["app"]["version"] == "2.0"
+    assert of("800")["script"]["content"] == "whoami"
+
+
+def test_classic_powershell_with_its_message_only() -> None:
+    message = (
+        "Pipeline execution details for command line: $x = 1\r\nHostApplication=forged. \r\n\r\n"
+        "Context Information: \r\n\tUserId=CORP\\ann\r\n\tHostApplication=powershell.exe\r\n"
+    )
+    raw = {"EventID": 800, "SourceName": "PowerShell", "Hostname": "h", "Message": message}
+    event = good("windows_nxlog", json.dumps(raw))
+    assert event["script"]["content"] == "$x = 1\r\nHostApplication=forged"
+    assert event["actor"]["process"]["cmd_line"] == "powershell.exe"
+
+
+def test_what_defender_found() -> None:
+    event = of("defender 1116")
+    assert event["finding_info"]["title"] == "HackTool:Win32/Mimikatz.D"
+    assert event["file"]["path"] == "C:\\x\\a.zip"
+    assert (event["severity_id"], event["disposition_id"]) == (4, 3)
+    assert event["actor"]["user"] == {"name": "ann", "domain": "CORP"}
+    assert event["metadata"]["product"]["name"] == "Microsoft Defender Antivirus"
+    assert of("defender 5001")["severity_id"] == 4
+    named = {key.replace(" ", "_"): value for key, value in SAMPLES["defender 1116"].named.items()}
+    spaced = other(1116, "Microsoft-Windows-Windows Defender", named, level=3)
+    again = good("windows_nxlog", nxlog(spaced))
+    assert again["finding_info"]["title"] == "HackTool:Win32/Mimikatz.D"
+
+
+def test_other_logs() -> None:
+    session = of("session 21")
+    assert (session["src_ip"], session["is_remote"], session["logon_type_id"]) == (
+        "10.9.8.7",
+        True,
+        10,
+    )
+    assert session["user"]["name"] == "bob"
+    local = of("session 25")
+    assert local.get("src_ip") is None
+    assert left(local)["Address"] == "LOCAL"
+    assert of("rdp 1149")["src_ip"] == "10.9.8.7"
+    assert of("rdp 1149")["user"]["domain"] == "CORP"
+    assert of("task 200")["job"] == {"name": "\\Evil", "cmd_line": "C:\\evil.exe"}
+    assert of("18456")["src_ip"] == "10.9.8.7"
+    assert of("bits 59")["http_request"]["url"]["hostname"] == "evil.example"
+    assert of("dns 257")["src_endpoint"] == {"ip": "10.0.0.77", "port": 50123}
+    assert of("dns 257")["rcode_id"] == 3
+    assert of("applocker 8004")["process"]["path"] == "%OSDRIVE%\\X\\A.EXE"
+    assert of("firewall 2004")["firewall_rule"] == {"uid": "{1}", "name": "evil"}
+    assert of("smb 551")["src_ip"] == "10.9.8.7"
+    assert of("6273")["mac"] == "02:42:ac:77:0b:19"
+    crash = of("1000")
+    assert crash["actor"]["process"]["path"] == "C:\\a.exe"
+    assert left(crash)["param1"] == "a.exe"
+    assert of("1074")["actor"]["process"]["path"] == "C:\\Windows\\System32\\RuntimeBroker.exe"
+
+
+def test_nothing_of_an_event_is_dropped() -> None:
+    """Every value is found again, but for those that were turned into numbers or split."""
+    turned = {
+        *("ProcessId", "NewProcessId", "ProcessID", "SourceProcessId", "TargetProcessId"),
+        *("CallerProcessId", "ClientProcessId", "Status", "LogonType", "Protocol", "Direction"),
+        *("IpAddress", "Hashes", "Hash", "User", "UtcTime", "SourceIsIpv6", "DestinationIsIpv6"),
+        *("Initiated", "MandatoryLabel", "TargetUserName", "PrivilegeList", "GroupMembership"),
+        *("EnabledPrivilegeList", "QueryResults", "TargetObject", "ServiceType", "RemoteName"),
+        *("ServiceStartType", "ParentUser", "SourceUser", "TargetUser", "Requester", "TCP"),
+        *("AuthenticationPackageName", "State", "QueryType", "QTYPE", "QNAME", "Detection User"),
+        *("UserContext", "param7", "jobOwner", "ResultCode", "FileHash", "ClientName", "param2"),
+        *("CallingStationID", "ModifyingUser", "DestPort", "ShareName", "NewValue", "QueryStatus"),
+        *("LogonProcessName", "ScriptBlockText", "ReasonCode"),
+    }
+    for name, sample in SAMPLES.items():
+        event = good("winlogbeat", FORMS_BEAT(sample))
+        kept = json.dumps([event, left(event)], default=str, ensure_ascii=False)
+        for field, value in sample.named.items():
+            if field not in turned and value.strip() and "\n" not in value:
+                shown = json.dumps(value.strip(), ensure_ascii=False)[1:-1]
+                assert shown in kept or shown in json.dumps(kept), (name, field, value)
+
+
+def FORMS_BEAT(sample: Sample) -> bytes:
+    from tests.ingest.windows_forms import beat
+
+    return beat(sample)
+
+
+def test_the_account_of_a_change_is_not_its_author() -> None:
+    event = good("windows_xml", xml(Sample(4726, {**BOB, **ANN})))
+    assert (event["user"]["name"], event["actor"]["user"]["name"]) == ("bob", "ann")
+    assert event["user_name"] == "bob"
