@@ -144,19 +144,26 @@ def number(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() and len(text) < 16 else None
 
 
-def process_of(audit: Audit, part: Part) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The process that a record is of, and what OCSF says of it besides. Takes the fields."""
+def process_of(audit: Audit, part: Part) -> dict[str, Any]:
+    """The process that a record is of. Takes the fields; of a record of none, no field."""
     take, names = part.take, part.names
+    for name in ("GID", "EUID", "SUID", "FSUID", "EGID", "SGID", "FSGID"):
+        if name in names:
+            part.fields.setdefault(name, names[name])
+    pid = number(part.fields.get("pid"))
+    if pid is None and not any(name in part.fields | part.inner for name in ("exe", "comm")):
+        return {}
     exe, comm = take("exe"), take("comm")
     parent = number(part.fields.get("ppid"))
     if parent is not None:
         take("ppid")
-    pid = number(part.fields.get("pid"))
     if pid is not None:
         take("pid")
     session = take("ses")
-    process = kept(
+    return kept(
         pid=pid,
+        # Of a record without one, the record is what identifies the process.
+        uid=audit.uid if pid is None else None,
         name=comm or (basename(exe) if exe else None),
         path=exe,
         cmd_line=audit.title,
@@ -165,18 +172,6 @@ def process_of(audit: Audit, part: Part) -> tuple[dict[str, Any], dict[str, Any]
         user=user(take("uid"), names.get("UID")),
         parent={"pid": parent} if parent is not None else None,
     )
-    more: dict[str, Any] = {}
-    for name in ("auid", "euid", "egid"):
-        value = part.fields.get(name)
-        if value and value.isdecimal() and value not in UNSET:
-            more[name] = int(value)
-    group = part.fields.get("gid")
-    if group:
-        more["group"] = kept(uid=take("gid"), name=names.get("GID"))
-    for name in ("GID", "EUID", "SUID", "FSUID", "EGID", "SGID", "FSGID"):
-        if name in names and name != "GID":
-            part.fields.setdefault(name, names[name])
-    return process, more
 
 
 def acting(part: Part) -> dict[str, Any] | None:
@@ -251,8 +246,8 @@ def _worth(columns: Mapping[str, Any]) -> list[tuple[str, int, Any]]:
     ]
 
 
-def acted(main: Part, audit: Audit) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The columns that all records of programs fill, `more`, and the process that reports."""
+def acted(main: Part, audit: Audit) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The columns that all records of programs fill, and the process that reports."""
     by = acting(main)
     outcome = main.fields.get("res") or main.inner.get("res")
     name = "res" if outcome is not None else "result"
@@ -261,13 +256,12 @@ def acted(main: Part, audit: Audit) -> tuple[dict[str, Any], dict[str, Any], dic
     done = status(outcome)
     if done is not None:
         main.take(name)
-    process, beside = process_of(audit, main)
+    process = process_of(audit, main)
     columns: dict[str, Any] = {"status_id": done}
-    # A title or a directory alone is of a process that other records name.
-    actor = kept(user=by, process=process if process.keys() - {"cmd_line", "cwd"} else None)
+    actor = kept(user=by, process=process or None)
     if actor:
         columns["actor"] = actor
-    return columns, {"actor": {"process": beside}} if beside and process else {}, process
+    return columns, process
 
 
 def peer(main: Part, audit: Audit) -> dict[str, Any] | None:

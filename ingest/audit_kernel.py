@@ -37,7 +37,8 @@ BLOCKED, LOGGED = 2, 17
 
 def _command(audit: Audit, main: Part) -> Event:
     """USER_CMD: sudo ran a command."""
-    columns, more, process = acted(main, audit)
+    columns, process = acted(main, audit)
+    more: Fields = {}
     line = main.inner.pop("cmd", None) or main.fields.pop("cmd", None)
     path = (line or "").partition(" ")[0]
     started = kept(
@@ -65,7 +66,8 @@ def _command(audit: Audit, main: Part) -> Event:
 
 def _terminal(audit: Audit, main: Part) -> Event:
     """TTY and USER_TTY: what was typed."""
-    columns, more, process = acted(main, audit)
+    columns, process = acted(main, audit)
+    more: Fields = {}
     typed = main.take("data")
     line = (typed or "").replace("\r", "\n").strip("\n")
     shell = process if "pid" in process else process | {"uid": audit.uid or "unknown"}
@@ -175,7 +177,8 @@ def _bpf(audit: Audit, main: Part) -> Event:
 
 def _abend(audit: Audit, main: Part) -> Event:
     """ANOM_ABEND: a program crashed."""
-    columns, more, process = acted(main, audit)
+    columns, process = acted(main, audit)
+    more: Fields = {}
     signal = main.fields.get("sig")
     process = process if "pid" in process else process | {"uid": audit.uid or "unknown"}
     columns.pop("status_id")
@@ -195,7 +198,8 @@ def _abend(audit: Audit, main: Part) -> Event:
 
 def _seccomp(audit: Audit, main: Part) -> Event:
     """SECCOMP: a program's own filter refused a system call."""
-    columns, more, process = acted(main, audit)
+    columns, process = acted(main, audit)
+    more: Fields = {}
     arch, code = main.take("arch"), main.take("syscall")
     called = main.names.get("SYSCALL") or audit_names.syscall(arch, code)
     process = process if "pid" in process else process | {"uid": audit.uid or "unknown"}
@@ -221,10 +225,11 @@ def _seccomp(audit: Audit, main: Part) -> Event:
 def anomaly(audit: Audit, main: Part) -> Event:
     """ANOM_*: what the kernel or a program found odd."""
     syscall = audit.of("SYSCALL")
-    columns, more, process = acted(main, audit)
+    columns, process = acted(main, audit)
+    more: Fields = {}
     if syscall and not process:
         by = acting(syscall)
-        columns["actor"] = kept(user=by, process=process_of(audit, syscall)[0] or None)
+        columns["actor"] = kept(user=by, process=process_of(audit, syscall) or None)
     about = subject(main)
     if about:
         columns["user"] = about
@@ -288,7 +293,8 @@ def refusal(audit: Audit, main: Part) -> Event:
     """AVC: what SELinux or AppArmor decided on an access."""
     fields = main.fields | main.inner
     verdict = refused(main)
-    columns, more, process = acted(main, audit)
+    columns, process = acted(main, audit)
+    more: Fields = {}
     columns.pop("status_id")
     action, disposition, denied = verdict or (0, 0, False)
     if verdict:
@@ -376,7 +382,8 @@ def _socket_refusal(
 
 def base(audit: Audit, main: Part) -> Event:
     """A record of no class of its own."""
-    columns, more, _ = acted(main, audit)
+    columns, _ = acted(main, audit)
+    more: Fields = {}
     words = main.fields.get("text") or main.inner.get("text") or main.inner.get("op")
     title = audit.title if main.type == "PROCTITLE" else None
     named = title or audit.cwd or main.fields.get("op") or words or ""

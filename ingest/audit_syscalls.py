@@ -88,7 +88,7 @@ def of_syscall(audit: Audit, main: Part) -> Event:
     called = main.names.get("SYSCALL") or audit_names.syscall(arch, code) or "unknown"
     error, words = audit_names.error_of(main.fields.get("exit"))
     actor_user = acting(main)
-    process, beside = process_of(audit, main)
+    process = process_of(audit, main)
     columns: dict[str, Any] = {
         "status_id": status(take("success")),
         "status_code": error,
@@ -103,7 +103,7 @@ def of_syscall(audit: Audit, main: Part) -> Event:
     if key and "\x01" in key:
         rest["key"] = key.split("\x01")
     rest = {name: value for name, value in rest.items() if value is not None}
-    call = Call(audit, main, called, process, beside, actor_user, columns, rest)
+    call = Call(audit, main, called, process, actor_user, columns, rest)
     return call.reader()()
 
 
@@ -116,13 +116,12 @@ class Call:
         main: Part,
         name: str,
         process: dict[str, Any],
-        beside: dict[str, Any],
         user: dict[str, Any] | None,
         columns: dict[str, Any],
         rest: dict[str, Any],
     ) -> None:
         self.audit, self.main, self.name = audit, main, name
-        self.process, self.beside, self.user = process, beside, user
+        self.process, self.user = process, user
         self.columns, self.rest = columns, rest
         program = process.get("path") or process.get("name") or "a process"
         self.by = f"{program} (pid {process['pid']})" if "pid" in process else program
@@ -151,8 +150,6 @@ class Call:
         more = dict(columns.pop("more", {}))
         if "actor" not in columns:
             columns["actor"] = {"process": self.process}
-            if self.beside:
-                more = more | {"actor": {"process": self.beside}}
         if self.user:
             columns["actor"] = columns["actor"] | {"user": self.user}
         return event(
@@ -192,7 +189,6 @@ class Call:
             LAUNCH,
             process=process,
             actor={"process": parent} if parent else {"process": self.process},
-            more={"process": self.beside} if self.beside else {},
             message=f"Process {process.get('pid', '')} started: {line or process.get('path')}"
             if not failed
             else f"{self.by} failed to start: {line or process.get('path')}",
@@ -208,7 +204,6 @@ class Call:
             if child:
                 process = process | {"pid": child, "parent": {"pid": process.get("pid")}}
         message = f"{self.name} by {self.by}"
-        more = {"process": self.beside} if self.beside and activity != LAUNCH else {}
         if activity == SET_USER:
             new = [self._argument(at) for at in range(3)]
             self.rest["ids"] = [
@@ -219,7 +214,6 @@ class Call:
             activity,
             process=process,
             message=message,
-            more=more,
             actor={"process": self.process},
         )
 

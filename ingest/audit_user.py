@@ -101,7 +101,8 @@ Fields = dict[str, Any]
 
 
 def _authentication(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
-    columns, more, process = acted(main, audit)
+    columns, process = acted(main, audit)
+    more: Fields = {}
     program = basename(process.get("path") or "") or process.get("name")
     about = subject(main)
     if main.type == "LOGIN":
@@ -170,7 +171,8 @@ def _account(audit: Audit, main: Part, activity: int, name: str | None) -> Event
             activity, name = found, None
         elif main.type == "USER_CHAUTHTOK" and op and "pam" not in op:
             activity, name = OTHER, "Account Change"
-    columns, more, _ = acted(main, audit)
+    columns, _ = acted(main, audit)
+    more: Fields = {}
     about = subject(main)
     if about is None:
         more["user"] = {"type_id": 0}
@@ -191,7 +193,8 @@ def _account(audit: Audit, main: Part, activity: int, name: str | None) -> Event
 
 def _group(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
     op = (main.inner.get("op") or "").lower()
-    columns, more, _ = acted(main, audit)
+    columns, _ = acted(main, audit)
+    more: Fields = {}
     named = main.inner.pop("grp", None)
     about_user = activity in (3, 4)
     uid = None if about_user else main.inner.pop("id", None)
@@ -218,7 +221,8 @@ def _group(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
 
 
 def _access(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
-    columns, more, _ = acted(main, audit)
+    columns, _ = acted(main, audit)
+    more: Fields = {}
     roles = (
         main.inner.get("new-role")
         or main.inner.get("new_role")
@@ -242,7 +246,8 @@ def _access(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
 
 
 def _lifecycle(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
-    columns, more, process = acted(main, audit)
+    columns, process = acted(main, audit)
+    more: Fields = {}
     unit = main.inner.get("unit") or main.inner.get("sw") or process.get("name")
     if main.type.startswith("SYSTEM_"):
         unit = "Linux"
@@ -264,7 +269,8 @@ def _event_log(audit: Audit, main: Part, activity: int, name: str | None) -> Eve
     enabled = main.fields.get("audit_enabled")
     if main.type == "CONFIG_CHANGE" and enabled is not None:
         activity, name = (10 if enabled == "0" else 9), None
-    columns, more, _ = acted(main, audit)
+    columns, _ = acted(main, audit)
+    more: Fields = {}
     op = main.fields.get("op") or main.inner.get("op")
     key = main.fields.get("key")
     weakens = enabled == "0" or (op or "").replace(" ", "_") in ("remove_rule", "remove rule")
@@ -284,7 +290,8 @@ def _event_log(audit: Audit, main: Part, activity: int, name: str | None) -> Eve
 
 
 def _config(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
-    columns, more, _ = acted(main, audit)
+    columns, _ = acted(main, audit)
+    more: Fields = {}
     op = main.fields.get("op") or main.inner.get("op") or ""
     table = main.fields.get("table") or ""
     off = main.type == "MAC_STATUS" and main.fields.get("enforcing") == "0"

@@ -168,6 +168,14 @@ def counted(found: Event, line: Line) -> Event:
     return found
 
 
+def placed(found: Event) -> Event:
+    """`found` with a device where OCSF requires one and the line names none."""
+    if found.get("category_uid") in (1, 5) and not found.get("device"):
+        more = msgspec.json.decode(found["more"]) if found.get("more") else {}
+        found["more"] = encode({"device": {"name": "unknown", "type_id": 0}} | more)
+    return found
+
+
 def names_of(program: str | None) -> tuple[str, ...]:
     """The names a program may be known by, the one it gave first."""
     if not program:
@@ -208,7 +216,7 @@ class SyslogSource(Source):
         if line.program is None or not self.reads_program(line.program):
             return None
         found = self.reader(line, context)
-        return found and counted(found, line)
+        return found and placed(counted(found, line))
 
     def reads_program(self, program: str) -> bool:
         """Whether the lines of `program` are for this source."""

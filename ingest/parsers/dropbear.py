@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ingest.clock import YEARLESS
 from ingest.daemon import Daemon, endpoint, told
-from ingest.ocsf import AUTHENTICATION, FAILURE, INFORMATIONAL, SSH, SUCCESS, UNKNOWN, kept
+from ingest.ocsf import AUTHENTICATION, BASE, FAILURE, INFORMATIONAL, SSH, SUCCESS, UNKNOWN, kept
 from ingest.source import Context, Event
 from ingest.syslog import Line
 
@@ -97,7 +97,7 @@ OWN = re.compile(rf"\[(?P<pid>\d{{1,10}})\] (?P<time>{YEARLESS}) (?P<text>.*)", 
 
 
 def read(line: Line, context: Context) -> Event | None:
-    """A connection, a logon or a logoff; None for what else Dropbear says."""
+    """A connection, a logon or a logoff; a base event for what else Dropbear says."""
     again = STAMPED.fullmatch(line.text)
     if again:
         line = line._replace(text=again["text"], pid=line.pid or int(again["pid"]))
@@ -107,7 +107,7 @@ def read(line: Line, context: Context) -> Event | None:
             return _login(activity, status, method, match.groupdict(), line)
     match = CONNECTED.fullmatch(line.text) or LEFT.fullmatch(line.text)
     if match is None:
-        return None
+        return told(line, PRODUCT, BASE, 0)
     part = match.groupdict()
     return _connection(CLOSE if match.re is LEFT else OPEN, part, line)
 
@@ -137,11 +137,9 @@ def _login(
     )
 
 
-def _connection(activity: int, part: dict[str, str | None], line: Line) -> Event | None:
+def _connection(activity: int, part: dict[str, str | None], line: Line) -> Event:
     rest: dict[str, object] = {}
     source = endpoint(part.get("peer"), part.get("port"), rest=rest)
-    if source is None and not line.host:
-        return None
     return told(
         line,
         PRODUCT,

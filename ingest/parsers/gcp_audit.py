@@ -296,6 +296,7 @@ class _Audit:
         else:
             group = self.parameters.get("group_email")
             special = {"user": target, "group": {"name": group} if group else None}
+        special["resources"] = self.resources
         needed = "group" if class_uid == GROUP else "user"
         if not special[needed]:
             return None

@@ -434,7 +434,7 @@ class Pam(SyslogSource):
 
     def known(self, line: Line, context: Context) -> Event | None:
         found = read(line, context)
-        return found and syslog.counted(found, line)
+        return found and syslog.placed(syslog.counted(found, line))
 
 
 PAM = Pam(

@@ -320,7 +320,8 @@ def _event(
         "severity_id": LOW if failed and (activity == LOGON or class_uid != AUTHENTICATION) else 1,
         "status_detail": (f"{detail}: {why}" if why else detail) or invalid,
         "src_endpoint": source if any(source.values()) else None,
-        "dst_endpoint": target or None,
+        # OCSF wants an end of every connection, if only by the name of its service.
+        "dst_endpoint": target or ({"svc_name": "sshd"} if class_uid == SSH else None),
     }
     if "POSSIBLE BREAK-IN" in line.text and class_uid == BASE:
         columns["severity_id"] = MEDIUM

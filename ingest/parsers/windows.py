@@ -117,6 +117,7 @@ BEATS: Paths = (
 )
 OBJECTS: Paths = (
     (("Event", "EventData", "UtcTime"), False),
+    (("EventData", "UtcTime"), False),
     (("Event", "System", "TimeCreated", "#attributes", "SystemTime"), False),
     (("Event", "System", "TimeCreated", "@SystemTime"), False),
     (("Event", "System", "TimeCreated_attributes", "SystemTime"), False),

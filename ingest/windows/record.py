@@ -210,9 +210,7 @@ class Fields:
             who, uid = None, who
         if who is not None:
             who, of = split_account(who, of)
-        if who is None and uid is None and of is None:
-            return None
-        return {"name": who, "domain": of, "uid": uid}
+        return filled(name=who, domain=of, uid=uid)
 
 
 def split_account(name: str, domain: str | None = None) -> tuple[str, str | None]:

@@ -44,7 +44,7 @@ def same(event: dict[str, Any]) -> dict[str, Any]:
 def test_an_event_is_the_same_in_every_form(name: str) -> None:
     found = {form: good(source, write(SAMPLES[name])) for form, (source, write) in FORMS.items()}
     expected = found["xml"]
-    data = set(SAMPLES[name].named)
+    data = SAMPLES[name].named.keys() - {"Version"}  # an event has one of its own, too
     for form, event in found.items():
         assert same(event) == same(expected), form
         assert data & left(event).keys() == data & left(expected).keys(), form

@@ -607,7 +607,6 @@ SAMPLES: dict[str, Sample] = {
         {
             "SubjectUserName": "ann",
             "SubjectDomainName": "CORP",
-            "Channel": "Application",
             "BackupPath": "",
         },
         "System",
