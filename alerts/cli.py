@@ -15,7 +15,9 @@ from alerts.check import check
 from alerts.compile import Compiled, compile_rules
 from alerts.pack import Correlation, PackStore
 from alerts.store import recompile, rule_folders, store_folder
+from infra.cells import harmless, lines
 from infra.errors import HeadgateError, Usage
+from infra.instants import instant
 from infra.settings import Settings, load
 
 FORMATS = ("table", "json", "ndjson", "csv")
@@ -139,17 +141,13 @@ def close_alert(args: argparse.Namespace, settings: Settings) -> int:
 
 def since_when(text: str, now: datetime) -> datetime:
     """An instant with its zone, or a span before `now` such as 90m, 24h or 7d; else `Usage`."""
-    try:
-        if text[-1:] in SPANS and text[:-1].isdecimal():
+    alternative = ", or a span such as 24h"
+    if text[-1:] in SPANS and text[:-1].isdecimal():
+        try:
             return now - timedelta(**{SPANS[text[-1]]: int(text[:-1])})
-        at = datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        raise Usage(
-            f"--since {text}: write an instant such as 2026-11-20T00:00:00Z, or a span such as 24h"
-        ) from None
-    if at.tzinfo is None:
-        raise Usage(f"--since {text}: name the zone, such as {text}Z")
-    return at
+        except OverflowError:
+            raise Usage(f"--since {text}: write an instant{alternative}") from None
+    return instant("--since", text, alternative)
 
 
 def list_rules(args: argparse.Namespace, settings: Settings) -> int:
@@ -254,30 +252,10 @@ def _print(rows: Sequence[Mapping[str, Any]], output: str) -> None:
     elif output == "csv":
         writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [])
         writer.writeheader()
-        writer.writerows({name: _harmless(cell) for name, cell in row.items()} for row in rows)
+        writer.writerows({name: harmless(value) for name, value in row.items()} for row in rows)
     else:
-        _print_table(rows)
-
-
-def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    if not rows:
-        return
-    names = list(rows[0])
-    lines = [{name: _cell(row[name]) for name in names} for row in rows]
-    widths = {n: max(len(n), *(len(line[n]) for line in lines)) for n in names}
-    for line in [dict(zip(names, names, strict=True)), *lines]:
-        print("  ".join(line[name].ljust(widths[name]) for name in names).rstrip())
-
-
-def _cell(value: Any) -> str:
-    """Control characters written out: what a log says must not steer the terminal."""
-    text = "" if value is None else str(value)
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def _harmless(value: Any) -> Any:
-    """A spreadsheet runs a cell that begins like a formula; a quote in front stops it."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
+        for line in lines(list(rows[0]) if rows else [], rows):
+            print(line)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

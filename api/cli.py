@@ -7,11 +7,12 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 from ipaddress import ip_address
 from typing import Any, TextIO
 
+from infra.cells import harmless, printable
 from infra.errors import HeadgateError, Usage
+from infra.instants import instant
 from infra.settings import Settings
 
 FORMATS = ("table", "json", "ndjson", "csv")
@@ -118,7 +119,7 @@ def run_lease(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage(f"'{args.ip}' is not an IP address") from None
     reader = Reader(settings)
     try:
-        found = holder(reader, address, _instant(args.at), args.scope)
+        found = holder(reader, address, instant("--at", args.at), args.scope)
     finally:
         reader.close()
     if args.output == "json":
@@ -141,7 +142,7 @@ def show(out: TextIO, columns: Sequence[str], rows: Sequence[Sequence[Any]], for
     elif form == "csv":
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([[_harmless(cell) for cell in row] for row in rows])
+        writer.writerows([[harmless(value) for value in row] for row in rows])
     else:
         _table(out, columns, rows)
 
@@ -153,28 +154,11 @@ def _table(out: TextIO, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(Text(_printable(column)), overflow="fold")
+        table.add_column(Text(printable(column)), overflow="fold")
     for row in rows:
-        table.add_row(*[Text(_printable(_cell(cell))) for cell in row])
+        table.add_row(*[Text(printable(value)) for value in row])
     # Piped, a line is a row: nothing is folded to the width of a screen that is not there.
     Console(file=out, width=None if out.isatty() else 100_000).print(table)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _printable(text: str) -> str:
-    """Control characters written out: a host name must not steer the terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def _harmless(value: Any) -> str:
-    """A spreadsheet runs a cell that begins like a formula; a quote in front stops it."""
-    text = _cell(value)
-    return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@", "\t") else text
 
 
 def _params(given: Sequence[str]) -> dict[str, str]:
@@ -185,13 +169,3 @@ def _params(given: Sequence[str]) -> dict[str, str]:
             raise Usage(f"--param {text}: write NAME=VALUE")
         found[name] = value
     return found
-
-
-def _instant(text: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise Usage(f"--at {text}: write an instant such as 2026-11-20T14:05:07Z") from None
-    if at.tzinfo is None:
-        raise Usage(f"--at {text}: name the zone, such as {text}Z")
-    return at

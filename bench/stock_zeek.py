@@ -11,9 +11,8 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from ingest.tables import EVENT
+from bench.stock import MALFORMED, identity, left, lookup, observables, product, silver, struct
 
 NOT_DONE = (
     "the stock side does not refuse a second object or bytes after the first, keys that stand "
@@ -47,7 +46,6 @@ STATES = {
 }  # fmt: skip
 METHODS = ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "TRACE", "PATCH")
 NETWORK = ("Unknown", "Open", "Close", "Reset", "Fail", "Refuse", "Traffic")
-OBSERVED = {1: "Hostname", 2: "IP Address", 4: "User Name", 6: "URL String", 16: "HTTP User-Agent"}
 
 
 def events(records: DataFrame) -> DataFrame:
@@ -57,18 +55,13 @@ def events(records: DataFrame) -> DataFrame:
         "record_id", "source", "mode", "received_at",
         F.from_json(F.col("raw").cast("string"), SCHEMA, how).alias("z"),
     )  # fmt: skip
-    reason = F.when(
-        F.col("z._corrupt").isNotNull() | F.col("z").isNull(), F.lit("malformed record")
-    ).when(
+    reason = F.when(F.col("z._corrupt").isNotNull() | F.col("z").isNull(), F.lit(MALFORMED)).when(
         F.col("z.ts").isNull() | F.col("z.id_orig_h").isNull() | F.col("z.id_resp_h").isNull(),
         F.lit("a field that must be there is missing"),
     )
     told = read.withColumn("dead_letter_reason", reason)
     prepared = told.withColumns(_prepared())
-    given = {**_identity(), **_class(), **_objects()}
-    return prepared.select(
-        *[_as(given.get(c.name, F.lit(None)), c.type).alias(c.name) for c in EVENT.columns]
-    )
+    return silver(prepared, _identity() | _class() | _objects())
 
 
 def _z(name: str) -> Column:
@@ -87,23 +80,18 @@ def _by_log(conn: Any, dns: Any, http: Any) -> Column:
     return picked.when(good & one[1][0], one[1][1]).when(good & one[2][0], one[2][1])
 
 
-def _lookup(values: dict[str, Any], key: Column) -> Column:
-    pairs = [F.lit(item) for pair in values.items() for item in pair]
-    return F.try_element_at(F.create_map(*pairs), key)
-
-
 def _prepared() -> dict[str, Column]:
     """What several columns need."""
     state, method = _z("conn_state"), F.upper(_z("method"))
     code = _z("status_code")
     activity = _by_log(
-        F.coalesce(_lookup({s: a for s, (a, _) in STATES.items()}, state), F.lit(6)),
+        F.coalesce(lookup({s: a for s, (a, _) in STATES.items()}, state), F.lit(6)),
         F.when(_z("rcode").isNull() & _z("answers").isNull(), 1).otherwise(6),
-        F.coalesce(_lookup({m: n for n, m in enumerate(METHODS, 1)}, method),
+        F.coalesce(lookup({m: n for n, m in enumerate(METHODS, 1)}, method),
                    F.when(method.isNotNull(), 99).otherwise(0)),
     )  # fmt: skip
     status = _by_log(
-        F.coalesce(_lookup({s: k for s, (_, k) in STATES.items()}, state), F.lit(0)),
+        F.coalesce(lookup({s: k for s, (_, k) in STATES.items()}, state), F.lit(0)),
         F.when(_z("rcode").isNull(), 0).when(_z("rcode") == 0, 1).otherwise(2),
         F.when(code.isNull(), 0).when(code < 400, 1).otherwise(2),
     )
@@ -126,26 +114,17 @@ def _prepared() -> dict[str, Column]:
 def _identity() -> dict[str, Column]:
     at = F.timestamp_micros("micros")
     good = F.col("good")
+    micros = F.round(F.col("span") * 1e6)
     return {
-        "event_uid": F.concat("record_id", F.lit("#0")),
-        "record_ids": F.array("record_id"),
-        "dead_letter_reason": F.col("dead_letter_reason"),
-        "source": F.col("source"),
-        "mode": F.col("mode"),
-        "time": F.when(good, at).otherwise(F.col("received_at")),
-        "received_at": F.col("received_at"),
-        "time_quality": F.when(good, "exact").otherwise("received"),
-        "scope": F.when(good, "default"),
+        **identity(good, at, F.lit("exact")),
         "src_ip": F.when(good, _z("id_orig_h")),
         "dst_ip": F.when(good, _z("id_resp_h")),
         "user_name": F.when(good & _of("http"), _z("username")),
         "host_name": F.when(good, _z("@system")),
         "mac": F.when(good & _of("conn"), F.lower(_z("orig_l2_addr"))),
         "start_time": F.when(good & ~_of("http"), at),
-        "end_time": F.when(
-            good, F.timestamp_micros(F.col("micros") + F.round(F.col("span") * 1e6).cast("long"))
-        ),
-        "duration": F.bround(F.col("span") * 1000).cast("long"),
+        "end_time": F.when(good, F.timestamp_micros(F.col("micros") + micros.cast("long"))),
+        "duration": F.bround(micros / 1000).cast("long"),
     }
 
 
@@ -154,9 +133,9 @@ def _class() -> dict[str, Column]:
     activity = F.coalesce(F.col("activity"), F.lit(0))
     titles = {str(n): m.capitalize() for n, m in enumerate(METHODS, 1)}
     names = _by_log(
-        _lookup({str(n): name for n, name in enumerate(NETWORK)}, F.col("activity").cast("string")),
+        lookup({str(n): name for n, name in enumerate(NETWORK)}, F.col("activity").cast("string")),
         F.when(F.col("activity") == 1, "Query").otherwise("Traffic"),
-        F.coalesce(_lookup(titles, F.col("activity").cast("string")),
+        F.coalesce(lookup(titles, F.col("activity").cast("string")),
                    F.when(F.col("activity") == 0, "Unknown").otherwise("Other")),
     )  # fmt: skip
     status = F.col("status_uid")
@@ -193,26 +172,25 @@ def _objects() -> dict[str, Column]:
     good, conn, http = F.col("good"), _of("conn"), _of("http")
     mac = {"src": F.when(conn, F.lower(_z("orig_l2_addr"))),
            "dst": F.when(conn, F.lower(_z("resp_l2_addr")))}  # fmt: skip
-    product = _struct("metadata.product", name=F.lit("Zeek"), vendor_name=F.lit("Zeek"))
     none = F.lit(None)
     return {
-        "metadata": F.when(good, _struct(
-            "metadata", version=F.lit("1.8.0"), product=product,
+        "metadata": F.when(good, struct(
+            "metadata", version=F.lit("1.8.0"), product=product("Zeek", "Zeek"),
             log_name=F.substring("source", 6, 4), correlation_uid=_z("uid"))),
-        "src_endpoint": F.when(good, _struct(
+        "src_endpoint": F.when(good, struct(
             "src_endpoint", ip=_z("id_orig_h"), port=_z("id_orig_p"), mac=mac["src"])),
-        "dst_endpoint": F.when(good, _struct(
+        "dst_endpoint": F.when(good, struct(
             "dst_endpoint", ip=_z("id_resp_h"), port=_z("id_resp_p"), mac=mac["dst"])),
-        "device": F.when(good & _z("@system").isNotNull(), _struct(
+        "device": F.when(good & _z("@system").isNotNull(), struct(
             "device", hostname=_z("@system"), type_id=F.lit(0))),
-        "actor": F.when(good & http & _z("username").isNotNull(), _struct(
-            "actor", user=_struct("actor.user", name=_z("username")))),
-        "query": _by_log(none, F.when(_z("query").isNotNull(), _struct(
+        "actor": F.when(good & http & _z("username").isNotNull(), struct(
+            "actor", user=struct("actor.user", name=_z("username")))),
+        "query": _by_log(none, F.when(_z("query").isNotNull(), struct(
             "query", hostname=_z("query"), type=_z("qtype_name"),
             **{"class": _z("qclass_name")})), none),
         "answers": _by_log(none, _answers(), none),
         "http_request": _by_log(none, none, _request()),
-        "http_response": _by_log(none, none, F.when(_z("status_code").isNotNull(), _struct(
+        "http_response": _by_log(none, none, F.when(_z("status_code").isNotNull(), struct(
             "http_response", code=_z("status_code"), message=_z("status_msg"),
             length=_z("response_body_len"),
             content_type=F.when(F.size(_z("resp_mime_types")) == 1, F.try_element_at(
@@ -220,8 +198,7 @@ def _objects() -> dict[str, Column]:
         "traffic": _by_log(_traffic(), none, none),
         "connection_info": F.when(good, _connection()),
         "observables": F.when(good, _observables()),
-        "unmapped": F.when(good, F.nullif(
-            F.to_json(F.struct(*[_z(name).alias(name) for name in LEFT])), F.lit("{}"))),
+        "unmapped": F.when(good, left(*[_z(name).alias(name) for name in LEFT])),
     }  # fmt: skip
 
 
@@ -243,7 +220,7 @@ def _answers() -> Column:
 
 def _request() -> Column:
     uri = F.when(~_z("uri").rlike("^[a-zA-Z][a-zA-Z0-9+.-]*://"), _z("uri"))
-    url = _struct(
+    url = struct(
         "http_request.url",
         url_string=F.col("url"),
         hostname=_z("host"),
@@ -252,7 +229,7 @@ def _request() -> Column:
         port=_z("id_resp_p"),
         scheme=F.lit("http"),
     )
-    return _struct(
+    return struct(
         "http_request",
         http_method=_z("method"),
         version=_z("version"),
@@ -266,7 +243,7 @@ def _request() -> Column:
 def _traffic() -> Column:
     counted = [_z(name) for name in ("orig_bytes", "resp_bytes", "orig_pkts", "resp_pkts")]
     some = reduce(lambda a, b: a | b, [one.isNotNull() for one in counted])
-    made = _struct(
+    made = struct(
         "traffic",
         bytes=F.try_add(counted[0], counted[1]),
         bytes_out=counted[0],
@@ -283,11 +260,11 @@ def _connection() -> Column:
     here, there = _z("local_orig"), _z("local_resp")
     direction = F.when(~here & there, 1).when(here & ~there, 2).when(here & there, 3).otherwise(0)
     names = F.array(*[F.lit(n) for n in ("Unknown", "Inbound", "Outbound", "Lateral")])
-    return _struct(
+    return struct(
         "connection_info",
         uid=_z("uid"),
         protocol_name=protocol,
-        protocol_num=_lookup({"icmp": 1, "tcp": 6, "udp": 17}, protocol),
+        protocol_num=lookup({"icmp": 1, "tcp": 6, "udp": 17}, protocol),
         protocol_ver_id=F.when(F.contains(_z("id_orig_h"), F.lit(":")), 6).otherwise(4),
         direction_id=direction,
         direction=F.get(names, direction),
@@ -297,7 +274,7 @@ def _connection() -> Column:
 
 
 def _observables() -> Column:
-    found = (
+    return observables(
         ("src_endpoint.ip", 2, _z("id_orig_h")),
         ("dst_endpoint.ip", 2, _z("id_resp_h")),
         ("query.hostname", 1, F.col("asked")),
@@ -306,35 +283,3 @@ def _observables() -> Column:
         ("http_request.user_agent", 16, F.col("agent")),
         ("actor.user.name", 4, F.when(_of("http"), _z("username"))),
     )
-    made = [
-        F.when(
-            value != "",
-            F.struct(
-                F.lit(name).alias("name"),
-                F.lit(OBSERVED[type_id]).alias("type"),
-                F.lit(type_id).alias("type_id"),
-                value.alias("value"),
-            ),
-        )
-        for name, type_id, value in found
-    ]
-    return F.array_compact(F.array(*made))
-
-
-def _kind(path: str) -> T.StructType:
-    """The struct at `path` in silver.event."""
-    found: Any = EVENT.schema
-    for name in path.split("."):
-        found = found[name].dataType
-    return found if isinstance(found, T.StructType) else T.StructType()
-
-
-def _struct(path: str, /, **given: Column) -> Column:
-    """A struct of silver.event with all its fields, those not given null."""
-    return F.struct(
-        *[_as(given.get(f.name, F.lit(None)), f.dataType).alias(f.name) for f in _kind(path)]
-    )
-
-
-def _as(value: Column, kind: T.DataType) -> Column:
-    return value.cast(kind)

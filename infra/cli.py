@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -22,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("ingest.cli", "take archived logs into the tables, without alerts"),
     "parse": ("ingest.cli", "turn raw records into OCSF events, without Spark"),
     "quality": ("ingest.cli", "check what ingest wrote against expectations"),
+    "reparse": ("ingest.cli", "read history again with today's parsers, while the jobs run"),
     "rules": ("alerts.cli", "list, test, switch rules on and off"),
     "alerts": ("alerts.cli", "read alerts from the topic or the table"),
     "lease": ("api.cli", "who held an address at an instant"),
@@ -64,6 +66,9 @@ def _run(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="headgate")
     import_module(COMMANDS[name][0]).build(parser.add_subparsers(dest="command", required=True))
     parsed = parser.parse_args(command)
+    if known.config is not None:
+        # Parts of us that run as processes of their own read the same file.
+        os.environ["HEADGATE_CONFIG"] = str(known.config.absolute())
     overrides: dict[str, Any] = {} if known.home is None else {"home": known.home}
     run: Run = parsed.run
     return run(parsed, load(known.config, **overrides))

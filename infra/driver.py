@@ -20,6 +20,7 @@ from infra.errors import Fatal, Usage
 from infra.jobs import Job
 from infra.kafka import Ticker, ensure_topics, require_broker
 from infra.lake import Lake
+from infra.schedule import Every
 from infra.settings import Settings
 from infra.spark import session
 from infra.spool import Folder
@@ -90,11 +91,14 @@ class Driver:
         # Ticks feed only a job that will read them: with `once` there is no next batch to move.
         ticker = Ticker(self.settings.kafka).start() if not self.once else None
         spooled = {"ledger": LEDGER, "audit": AUDIT, "alert_action": table("gold.alert_action")}
+        spooled |= {name: table(f"ops.{name}") for name in ("quality", "drift")}
         folder = Folder(lake, spooled).start()
+        checks = self._checks().start()
         watched = [Watched(name) for name in self.names]
         try:
             return self._through(lake, watched) if self.once else self._watch(lake, watched)
         finally:
+            checks.stop()
             if ticker:
                 ticker.stop()
             for one in watched:
@@ -102,6 +106,12 @@ class Driver:
                     one.job.stop()
             folder.stop()
             spark.stop()
+
+    def _checks(self) -> Every:
+        """The checks of the data, in a process of their own beside job ingest, if there is one."""
+        wanted = "ingest" in self.names and not self.once
+        minutes = self.settings.jobs.quality_minutes if wanted else 0
+        return Every("quality", ("quality", "run"), minutes, self.settings, self.tell)
 
     def stop(self) -> None:
         """Make `run` end after the batches under way."""

@@ -50,6 +50,11 @@ class SourceSettings(_Section):
     lease_seconds: int = Field(
         86400, gt=0, description="lease length where the log does not say (dhcpd, dnsmasq, Windows)"
     )
+    silent_minutes: int | None = Field(
+        None,
+        ge=0,
+        description="silent for longer: named; none: for longer than it ever was; 0: never named",
+    )
 
     format: Literal["text", "avro", "protobuf"] = Field(
         "text", description="how its messages are packed; text serves JSON too"
@@ -194,6 +199,12 @@ class JobSettings(_Section):
     )
     correct_seconds: int = Field(
         3600, gt=0, description="how long the repair job keeps findings to correct them"
+    )
+    quality_minutes: float = Field(
+        60, ge=0, description="how often the data is checked beside the jobs; 0: never"
+    )
+    silent_minutes: int = Field(
+        10, gt=0, description="a source is not called silent before so long, whatever its habit"
     )
     max_lease_seconds: int = Field(
         86400, gt=0, description="longest span one segment covers; longer leases come in pieces"

@@ -81,8 +81,8 @@ class Audit:
         """The PATH records of these kinds, all but the directories above where none is named."""
         found = [part for part in self.parts if part.type == "PATH" and "name" in part.fields]
         if kinds:
-            return [part for part in found if part.fields.get("nametype") in kinds]
-        return [part for part in found if part.fields.get("nametype") != "PARENT"] or found
+            return [part for part in found if _kind(part) in kinds]
+        return [part for part in found if _kind(part) != "PARENT"] or found
 
     def file(self, part: Part) -> dict[str, Any]:
         """The file of a PATH record."""
@@ -109,6 +109,11 @@ class Audit:
         for kind, records in others.items():
             rest[kind] = records if len(records) > 1 or kind == "PATH" else records[0]
         return rest | dict(more)
+
+
+def _kind(part: Part) -> str | None:
+    # RHEL 7 called it so.
+    return part.fields.get("nametype") or part.fields.get("objtype")
 
 
 _SPELLED = re.compile(r"(?:saddr_)?fam=(\S+)(?: (.*?))? ?\}?", re.ASCII)
@@ -277,9 +282,11 @@ def peer(main: Part, audit: Audit) -> dict[str, Any] | None:
         name = None
     elif name:
         main.inner.pop("hostname", None)
-    port = number(main.inner.get("lport") or main.inner.get("rport"))
+    port = number(main.inner.get("rport"))
     local = name is not None and not ip and name == audit.host
-    return None if local else kept(ip=ip, hostname=name, port=port)
+    if port is not None and port > 65535:
+        port = None
+    return None if local else kept(ip=ip, hostname=name, port=port) or None
 
 
 def subject(main: Part) -> dict[str, Any] | None:

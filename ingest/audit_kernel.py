@@ -112,7 +112,7 @@ def _path(audit: Audit, main: Part) -> Event:
     """A PATH whose SYSCALL came apart from it."""
     if "name" not in main.fields:
         return base(audit, main)
-    kind = main.fields.get("nametype", "")
+    kind = main.fields.get("nametype") or main.fields.get("objtype", "")
     activity = {"CREATE": 1, "DELETE": 4}.get(kind, 0)
     more = audit.owner(main)
     return event(
@@ -129,7 +129,7 @@ def _path(audit: Audit, main: Part) -> Event:
 def _sockaddr(audit: Audit, main: Part) -> Event:
     """A SOCKADDR whose SYSCALL came apart from it."""
     address = audit.address
-    if address is None:
+    if address is None or not (address.ip or address.path):
         return base(audit, main)
     there = kept(ip=address.ip, port=address.port, name=address.path)
     return event(
@@ -360,12 +360,16 @@ def _socket_refusal(
 
     def end(address: str, port: str) -> Fields | None:
         found = kept(ip=ocsf.address(fields.get(address, "")), port=number(fields.get(port)))
+        if found and "ip" not in found:
+            found["name"] = "unknown"  # OCSF wants more than a port
         return found if (found.get("port") or 0) < 65536 and found else None
 
     ends = {
         "src_endpoint": end("laddr", "lport") or end("saddr", "src"),
         "dst_endpoint": end("faddr", "fport") or end("daddr", "dest"),
     }
+    if not any(ends.values()):
+        ends["src_endpoint"] = {"hostname": audit.host or "unknown"}
     return event(
         audit,
         NETWORK,
@@ -383,7 +387,6 @@ def _socket_refusal(
 def base(audit: Audit, main: Part) -> Event:
     """A record of no class of its own."""
     columns, _ = acted(main, audit)
-    more: Fields = {}
     words = main.fields.get("text") or main.inner.get("text") or main.inner.get("op")
     title = audit.title if main.type == "PROCTITLE" else None
     named = title or audit.cwd or main.fields.get("op") or words or ""
@@ -393,8 +396,8 @@ def base(audit: Audit, main: Part) -> Event:
         BASE,
         0,
         main,
-        more=more,
         rest=rest,
+        src_endpoint=peer(main, audit) if ocsf.address(main.inner.get("addr", "")) else None,
         message=f"{main.type} {named}".strip(),
         **columns,
     )

@@ -31,9 +31,13 @@ _EPOCH = re.compile(r"\d{1,11}(?:\.\d{1,9})?", re.ASCII)
 _DATED = re.compile(r"(\d\d)/(\d\d)/(\d{4}|\d\d) (\d\d:\d\d:\d\d(?:\.\d{1,9})?)", re.ASCII)
 _TOKEN = re.compile(
     r"\(?(?P<name>[A-Za-z0-9_.\[\]-]{1,64})="
-    r"(?P<value>\"[^\"]*\"|\{[^{}]*\}|\[[^\[\]]*\]|\([^()\s]*\)|'[^']*'|[^\s'\"]*)|(?P<word>\S+)",
+    r"(?P<value>\"[^\"]*\"|\{[^{}]*\}|\[[^\[\]]*\]|\([^()\s]*\)|'[^']*'|"
+    # Some shippers drop the separator before what enrichment added.
+    r"[^\s'\"]*?(?=(?:SADDR|ARCH|A?UID|OUID)=|[\s'\"]|\Z))|(?P<word>\S+)",
     re.ASCII,
 )
+# Until RHEL 6: `old auid=700 new auid=701`.
+_OLD_LOGIN = re.compile(r"\b(old|new) (auid|ses)=")
 _HEX = re.compile(r"(?:[0-9A-F]{2})+", re.ASCII)
 _AVC = re.compile(r"avc: {1,2}(denied|granted) {1,2}\{ ?([^{}]*?) ?\} (?:for )?", re.ASCII)
 _ARGUMENT = re.compile(r"a\d{1,6}(?:\[\d{1,6}\])?", re.ASCII)
@@ -146,6 +150,8 @@ def _fields(part: Part, into: dict[str, str], body: str) -> None:
     if avc:
         into["seresult"], into["seperms"] = avc[1], avc[2]
         body = body[: avc.start()] + body[avc.end() :]
+    if part.type == "LOGIN":
+        body = _OLD_LOGIN.sub(lambda m: f"{'old-' if m[1] == 'old' else ''}{m[2]}=", body)
     found: dict[str, list[str]] = {}
     last: list[str] = []
     words: list[str] = []

@@ -88,7 +88,7 @@ def of_syscall(audit: Audit, main: Part) -> Event:
     called = main.names.get("SYSCALL") or audit_names.syscall(arch, code) or "unknown"
     error, words = audit_names.error_of(main.fields.get("exit"))
     actor_user = acting(main)
-    process = process_of(audit, main)
+    process = process_of(audit, main) or {"uid": audit.uid or "unknown"}
     columns: dict[str, Any] = {
         "status_id": status(take("success")),
         "status_code": error,
@@ -268,7 +268,7 @@ class Call:
         if address.family == "unix" or not address.ip:
             direction = (5, "Local") if address.family == "unix" else (0, "Unknown")
         if not any(there.values()):
-            ends = {"src_endpoint": here or None}
+            ends = {"src_endpoint": here or {"hostname": "unknown"}}
         self.rest["family"] = address.family
         where = address.path or f"{address.ip}:{address.port}" if address.ip or address.path else ""
         return self.event(

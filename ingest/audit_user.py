@@ -118,7 +118,7 @@ def _authentication(audit: Audit, main: Part, activity: int, name: str | None) -
     where = (remote or {}).get("ip") or (remote or {}).get("hostname")
     failed = columns["status_id"] == FAILURE
     if about is None:
-        more["user"] = {"type_id": 0}
+        more["user"] = {"name": "", "type_id": 0}
     if not columns.get("actor"):
         columns.pop("actor", None)
     op = main.inner.get("op") or main.type
@@ -133,7 +133,7 @@ def _authentication(audit: Audit, main: Part, activity: int, name: str | None) -
         user_name=(about or {}).get("name"),
         src_endpoint=remote,
         dst_endpoint={"hostname": audit.host} if audit.host else None,
-        service={"name": program} if program else None,
+        service={"name": program or "audit"},
         is_remote=True if where else None,
         logon_type_id=kind,
         session={"terminal": terminal} if terminal else None,
@@ -143,7 +143,7 @@ def _authentication(audit: Audit, main: Part, activity: int, name: str | None) -
 
 
 def _from(main: Part, audit: Audit) -> Fields | None:
-    """Where the user came from; tools for accounts name their own host where there is no address."""
+    """Where the user came from; without an address, tools for accounts name their own host."""
     return peer(main, audit) if ocsf.address(main.inner.get("addr", "")) else None
 
 
@@ -175,7 +175,7 @@ def _account(audit: Audit, main: Part, activity: int, name: str | None) -> Event
     more: Fields = {}
     about = subject(main)
     if about is None:
-        more["user"] = {"type_id": 0}
+        more["user"] = {"name": "", "type_id": 0}
     who = (about or {}).get("name") or (about or {}).get("uid") or "unknown"
     return event(
         audit,
@@ -230,7 +230,7 @@ def _access(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
     )
     about = subject(main)
     if about is None:
-        more["user"] = {"type_id": 0}
+        more["user"] = {"name": "", "type_id": 0}
     return event(
         audit,
         USER_ACCESS,

@@ -56,7 +56,7 @@ def parser_of(
 def build(subparsers: Any) -> None:
     """Register the commands of this folder with the command line's subparsers."""
     from ingest.imports import build as build_import
-    from ingest.quality import build as build_quality
+    from ingest.quality.cli import build as build_quality
     from ingest.replay import build as build_replay
 
     build_replay(subparsers)

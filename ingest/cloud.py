@@ -68,8 +68,8 @@ def listed(fields: Mapping[str, Any], *path: str) -> list[Fields]:
     return [one for one in value if type(one) is dict] if type(value) is list else []
 
 
-def take(fields: Fields, *path: str) -> Any:
-    """The value at `path`, taken out, and with it the objects that hold nothing else."""
+def _trail(fields: Fields, path: tuple[str, ...]) -> list[tuple[Fields, str]] | None:
+    """The objects on the way to `path`, each with its key; None where the way ends early."""
     trail: list[tuple[Fields, str]] = []
     value: Any = fields
     for name in path:
@@ -78,17 +78,38 @@ def take(fields: Fields, *path: str) -> Any:
             return None
         trail.append((value, key))
         value = value[key]
+    return trail
+
+
+def _remove(trail: list[tuple[Fields, str]]) -> None:
     for holder, key in reversed(trail):
         del holder[key]
         if holder:
             break
+
+
+def take(fields: Fields, *path: str) -> Any:
+    """The value at `path`, taken out, and with it the objects that hold nothing else."""
+    trail = _trail(fields, path)
+    if trail is None:
+        return None
+    holder, key = trail[-1]
+    value = holder[key]
+    _remove(trail)
     return value
 
 
 def take_text(fields: Fields, *path: str) -> str | None:
     """The text at `path`, taken out; anything else stays, and empty text, which says nothing."""
-    value = look(fields, *path)
-    return take(fields, *path) if type(value) is str and value else None
+    trail = _trail(fields, path)
+    if trail is None:
+        return None
+    holder, key = trail[-1]
+    value = holder[key]
+    if type(value) is not str or not value:
+        return None
+    _remove(trail)
+    return value
 
 
 def take_name(fields: Fields, *path: str) -> str | None:

@@ -43,7 +43,6 @@ from ingest.ocsf import (
     device,
     event,
     kept,
-    mac_address,
     metadata,
     observables,
     unmapped,
@@ -129,16 +128,16 @@ class Daemon(SyslogSource):
 
     def events(self, raw: bytes, context: Context) -> list[Event]:
         """The events of one line. Raises `Unreadable`."""
-        return [self.read(self.framed(one_line(raw), raw, context), context)]
+        return [self.read(self.framed(one_line(raw), context), context)]
 
-    def framed(self, text: str, raw: bytes, context: Context) -> Line:
+    def framed(self, text: str, context: Context) -> Line:
         """The line behind its framing: the program's own, or that of syslog."""
         for form in self.forms:
             match = form.fullmatch(text)
             if match:
                 return _line(match, context)
         try:
-            return self._retagged(syslog.read(raw, context))
+            return self._retagged(syslog.read_text(text, context))
         except Unreadable:
             match = _TAGGED.fullmatch(text)
             if match and self.reads_program(match["program"]):
@@ -175,7 +174,7 @@ class Daemon(SyslogSource):
             return None
         if len(line.text) > LONGEST:
             return None
-        found = self.reader(line, context) or pam(line, self.product)
+        found = pam(line, self.product) or self.reader(line, context)
         return found and syslog.counted(found, line)
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
@@ -317,7 +316,6 @@ def endpoint(
     rest: dict[str, Any],
     name: str = "peer",
     hostname: str | None = None,
-    mac: str | None = None,
 ) -> dict[str, Any] | None:
     """An endpoint of an address or host, with a port. What is neither goes to `rest`.
 
@@ -337,8 +335,10 @@ def endpoint(
             number, rest[f"{name}_port"] = None, port
     if hostname and (hostname.lower() in _NOBODY or address(hostname.strip("[]"))):
         hostname = None
-    hardware = mac_address(mac) if mac else None
-    return kept(ip=ip, port=number, hostname=hostname or None, mac=hardware) or None
+    if number is not None and not (ip or hostname):
+        # OCSF takes no endpoint of a port alone.
+        number, rest[f"{name}_port"] = None, number
+    return kept(ip=ip, port=number, hostname=hostname or None) or None
 
 
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})", re.ASCII)
@@ -374,6 +374,8 @@ _RHOST = re.compile(r" rhost=(\S*)(?=$|\s+user=)")
 
 def pam(line: Line, product: Mapping[str, str]) -> Event | None:
     """A failed login or a session, as PAM's modules write it; None for other lines."""
+    if not line.text.startswith(("pam_", "(pam_", "authentication failure; ")):
+        return None
     match = _PAM_FAILED.fullmatch(line.text)
     if match:
         return _pam_failed(match["fields"], match["service"], line, product)

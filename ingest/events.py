@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.arrow import EVENT_ARROW, column
+from ingest.formats import straight
 from ingest.rows import dead_letter, event_rows, joined, no_collection, rows_of_all
 from ingest.source import ParseSettings, Record, sources
 
@@ -51,7 +52,8 @@ class Parser:
         with no_collection():
             for name, records in _by_source(batch):
                 source = sources().get(name)
-                read = source.columns(records, self._settings) if source else None
+                whole = source is not None and straight(records, self._settings)
+                read = source.columns(records, self._settings) if source and whole else None
                 if read is None:
                     left.append(records)
                     continue

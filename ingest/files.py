@@ -67,15 +67,16 @@ def files(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job:
 
 
 def _watch(scanner: Scanner, job: Job, pause: float) -> None:
-    """Look into the folders while the job runs, resting at least nine tenths of the time."""
+    """Look into the folders while the job runs; where nothing lands, rest nine tenths of it."""
     while job.query.isActive:
-        began = time.monotonic()
+        began, found = time.monotonic(), False
         try:
-            scanner.look()
+            look = scanner.look()
+            found = look.taken + look.known + look.refused > 0
         except Exception as error:  # a folder that is away now may be back at the next look
             if job.query.isActive:
                 say(f"job files: the folders cannot be looked at: {reason(str(error))}")
-        time.sleep(max(pause, 9 * (time.monotonic() - began)))
+        time.sleep(pause if found else max(pause, 9 * (time.monotonic() - began)))
 
 
 def flow(

@@ -25,6 +25,7 @@ from ingest.ocsf import (
     MEDIUM,
     OTHER,
     SUCCESS,
+    TUNNEL,
     UNKNOWN,
     address,
     event,
@@ -194,8 +195,13 @@ def located(
     activity_name: str | None = None,
     **columns: Any,
 ) -> Event:
-    """An event; of no network class where neither of its ends is known, which OCSF asks for."""
-    ends = columns.get("src_endpoint") or columns.get("dst_endpoint")
+    """An event; of no network class where neither of its ends is known, which OCSF asks for.
+
+    A tunnel needs the end that opened it.
+    """
+    ends = columns.get("src_endpoint")
+    if class_uid != TUNNEL:
+        ends = ends or columns.get("dst_endpoint")
     if KINDS[class_uid].category_uid == NETWORK_CATEGORY and not ends:
         class_uid, activity_id, activity_name = BASE, UNKNOWN, None
     return event(class_uid, activity_id, stamp, activity_name=activity_name, **columns)

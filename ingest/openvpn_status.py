@@ -18,7 +18,7 @@ from ingest.time import Stamp, stamp_epoch
 from ingest.vpn import PRODUCT, Peer
 
 STATUS = re.compile(
-    rb"\s*(?:OpenVPN CLIENT LIST|OpenVPN STATISTICS|TITLE[,\t]|CLIENT_LIST[,\t]|"
+    rb"\s*(?:OpenVPN CLIENT LIST|OpenVPN STATISTICS|(?:TITLE|TIME)[,\t]|CLIENT_LIST[,\t]|"
     rb"ROUTING_TABLE[,\t]|HEADER[,\t]|GLOBAL_STATS[,\t])"
 )
 V1 = ("Common Name", "Real Address", "Bytes Received", "Bytes Sent", "Connected Since")

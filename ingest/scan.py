@@ -137,10 +137,9 @@ class Scanner:
         self._folders = dict(folders)
         self._tell = tell
         # Hashes, not names: a folder may hold a million files.
-        rows = lake.read(LANDED).select("path", "size", F.unix_micros("modified_at"))
-        self._known = {
-            hash(row[0]): hash((row[1], row[2])) for row in rows.orderBy("found_at").collect()
-        }
+        seen = F.struct("size", F.unix_micros("modified_at"))
+        rows = lake.read(LANDED).groupBy("path").agg(F.max_by(seen, "found_at"))
+        self._known = {hash(row[0]): hash(tuple(row[1])) for row in rows.toLocalIterator()}
         self._waiting: dict[str, tuple[Found, float, float]] = {}
         self._named: set[str] = set()
         self._changed: list[str] = []

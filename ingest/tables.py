@@ -412,7 +412,48 @@ LANDED = Table(
     stats=("found_at", "job", "path", "hash", "state"),
 )
 
-TABLES = (RECORD, EVENT, LANDED)
+QUALITY = Table(
+    name="ops.quality",
+    doc="One expectation about the data, and how it came out when it was checked.",
+    columns=(
+        Column("run_at", TS, "when the check ran, UTC"),
+        Column("suite", S, "what was checked: events, an OCSF class, sources, freshness, volume"),
+        Column("expectation", S, "what is expected, in words"),
+        Column("passed", B, "whether it was met"),
+        Column("checked", L, "rows (or sources) looked at"),
+        Column("unexpected", L, "rows (or sources) of these that are not as expected"),
+        Column("examples", S, "a few of them: event ids, values or sources", False),
+        Column("since", TS, "arrival of the first row checked, UTC; null: from the beginning", False),
+        Column("until", TS, "end of the arrivals checked, UTC; it is not in them", False),
+    ),
+    event_time="run_at",
+    key=("run_at", "suite", "expectation"),
+    cluster_by=("run_at",),
+    stats=("run_at", "suite", "expectation", "passed"),
+)
+
+DRIFT = Table(
+    name="ops.drift",
+    doc="A field that a source's records have and OCSF has no place for: the key of `unmapped`.",
+    columns=(
+        Column("source", S, "which source's records have it"),
+        Column(
+            "field",
+            S,
+            "path of the field; '(others)' stands for all beyond the most that are named",
+        ),
+        Column("first_seen", TS, "arrival of the first record that was seen with it, UTC"),
+        Column("rows", L, "events that had it in the run that first saw it"),
+        Column("event_uid", S, "one of them"),
+        Column("baseline", B, "true: found when the source was first looked at, so not new"),
+    ),
+    event_time="first_seen",
+    key=("source", "field"),
+    cluster_by=("source", "first_seen"),
+    stats=("source", "field", "first_seen", "baseline"),
+)
+
+TABLES = (RECORD, EVENT, LANDED, QUALITY, DRIFT)
 VIEWS = (
     View(
         "silver.events",

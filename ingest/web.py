@@ -285,6 +285,27 @@ def ends(x: Exchange, host: str | None) -> tuple[dict[str, Any], dict[str, Any]]
     return source, target
 
 
+def _request(x: Exchange) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The URL and the request; what needs either and finds none goes to `rest`."""
+    link = None
+    if x.target is not None or x.host:
+        link = url(x.target or "", x.method, x.host, x.port, x.scheme)
+    if link is None:
+        x.rest |= kept(scheme=x.scheme, port=x.port)
+    if x.code is None and x.content_type:
+        x.rest["content_type"] = x.content_type
+    request = kept(
+        http_method=x.method,
+        version=x.version,
+        user_agent=x.agent,
+        referrer=x.referrer,
+        length=x.sent,
+        x_forwarded_for=x.xff,
+        url=link,
+    )
+    return link, request
+
+
 def http_event(
     x: Exchange,
     stamp: Stamp,
@@ -299,18 +320,7 @@ def http_event(
     `host` is the machine that logged; `columns` win over what the exchange says.
     """
     source, target = ends(x, host)
-    link = None
-    if x.target is not None or x.host:
-        link = url(x.target or "", x.method, x.host, x.port, x.scheme)
-    request = kept(
-        http_method=x.method,
-        version=x.version,
-        user_agent=x.agent,
-        referrer=x.referrer,
-        length=x.sent,
-        x_forwarded_for=x.xff,
-        url=link,
-    )
+    link, request = _request(x)
     response = None
     if x.code is not None:
         response = kept(code=x.code, length=x.length, content_type=x.content_type)

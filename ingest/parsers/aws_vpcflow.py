@@ -45,21 +45,22 @@ from ingest.time import EPOCH, Stamp, stamp_epoch
 
 PRODUCT: Mapping[str, str] = {"name": "VPC Flow Logs", "vendor_name": "AWS"}
 _ORDER = """
-    version account-id interface-id srcaddr dstaddr srcport dstport protocol packets bytes start
-    end action log-status vpc-id subnet-id instance-id tcp-flags type pkt-srcaddr pkt-dstaddr
-    region az-id sublocation-type sublocation-id pkt-src-aws-service pkt-dst-aws-service flow-
-    direction traffic-path ecs-cluster-arn ecs-cluster-name ecs-container-instance-arn ecs-
-    container-instance-id ecs-container-id ecs-second-container-id ecs-service-name ecs-task-
-    definition-arn ecs-task-arn ecs-task-id reject-reason
+        version account-id interface-id srcaddr dstaddr srcport dstport protocol packets bytes
+    start     end action log-status vpc-id subnet-id instance-id tcp-flags type pkt-srcaddr
+    pkt-dstaddr     region az-id sublocation-type sublocation-id pkt-src-aws-service
+    pkt-dst-aws-service flow-direction traffic-path ecs-cluster-arn ecs-cluster-name
+    ecs-container-instance-arn ecs-container-instance-id ecs-container-id
+    ecs-second-container-id ecs-service-name ecs-task-definition-arn ecs-task-arn ecs-task-id
+    reject-reason
 """
 ORDER = _ORDER.split()
 """The fields as AWS lists them; the default line is the first 14."""
 DEFAULT = 14
 _GATEWAY = """
-    resource-type tgw-id tgw-attachment-id tgw-src-vpc-account-id tgw-dst-vpc-account-id tgw-
-    src-vpc-id tgw-dst-vpc-id tgw-src-subnet-id tgw-dst-subnet-id tgw-src-eni tgw-dst-eni tgw-
-    src-az-id tgw-dst-az-id tgw-pair-attachment-id packets-lost-no-route packets-lost-blackhole
-    packets-lost-mtu-exceeded packets-lost-ttl-expired
+        resource-type tgw-id tgw-attachment-id tgw-src-vpc-account-id tgw-dst-vpc-account-id
+    tgw-src-vpc-id tgw-dst-vpc-id tgw-src-subnet-id tgw-dst-subnet-id tgw-src-eni tgw-dst-eni
+    tgw-src-az-id tgw-dst-az-id tgw-pair-attachment-id packets-lost-no-route
+    packets-lost-blackhole     packets-lost-mtu-exceeded packets-lost-ttl-expired
 """
 GATEWAY = _GATEWAY.split()
 _SIMPLE = re.compile(r"[^a-z0-9]")
@@ -73,6 +74,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
 )
 """Every spelling of a field, without case and separators, to AWS's own."""
 KNOWN = frozenset((*ORDER, *GATEWAY))
+_FIELD = re.compile(r"[a-z][a-z0-9-]*")
 STATES = frozenset({"OK", "NODATA", "SKIPDATA"})
 EXPORTED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z ", re.ASCII)
 INTERFACE_LEAVES: Mapping[str, str] = MappingProxyType(
@@ -87,9 +89,13 @@ INTERFACE_LEAVES: Mapping[str, str] = MappingProxyType(
 
 def named(header: str) -> list[str] | None:
     """The fields that a header line names; None where it is no such line."""
-    words = [word.strip('"${}').replace("_", "-").lower() for word in re.split(r"[\s,]+", header)]
+    words = [word.strip('"${}').replace("_", "-") for word in re.split(r"[\s,]+", header)]
     words = [word for word in words if word]
-    return words if len(words) > 1 and KNOWN.issuperset(words) else None
+    known = sum(word in KNOWN for word in words)
+    # A later version's fields may be among them; values of a record are never such words.
+    if known < 2 or known * 2 < len(words) or not all(map(_FIELD.fullmatch, words)):
+        return None
+    return words
 
 
 def _of_line(line: str, names: Sequence[str] | None) -> Fields:

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 from ingest import syslog
 from ingest.dhcp import ACK, DECLINE, EXPIRE, RELEASE, dhcp_event
 from ingest.ocsf import OTHER, address, kept, mac_address
-from ingest.parsers import infoblox_audit, infoblox_dns, isc_dhcpd
+from ingest.parsers import bind, infoblox_audit, infoblox_dns, isc_dhcpd
 from ingest.source import Context, Event, Record, Source
 from ingest.syslog import Line
 from ingest.time import Stamp, stamp_epoch
@@ -74,7 +74,8 @@ def read(line: Line, context: Context) -> Event | None:
     if line.program in DHCP:
         return _lease(line, context) or isc_dhcpd.read(line, context)
     if line.program == "named":
-        return infoblox_dns.read(line, context)
+        # What Infoblox words as BIND does, such as transfers and updates of zones, BIND's reads.
+        return infoblox_dns.read(line, context) or bind.read(line, context)
     return infoblox_audit.read(line, context) if line.program == "httpd" else None
 
 

@@ -310,7 +310,7 @@ class DhcpdLeases(Source):
     whole_file: ClassVar[bool] = True
 
     def is_whole(self, first: bytes) -> bool:
-        return bool(first.strip())
+        return True
 
     def parse(self, record: Record, context: Context) -> list[Event]:
         raw = record.raw

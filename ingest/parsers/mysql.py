@@ -132,8 +132,8 @@ class MySql(Daemon):
             raise Unreadable(found[0]["dead_letter_reason"] if found else "no record in it")
         return found
 
-    def framed(self, text: str, raw: bytes, context: Context) -> Line:
-        line = super().framed(text, raw, context)
+    def framed(self, text: str, context: Context) -> Line:
+        line = super().framed(text, context)
         if line.program is None and CSV.fullmatch(text):
             return line._replace(program="server_audit")
         return line
@@ -149,7 +149,7 @@ class MySql(Daemon):
             return [line]
         if "\n" in text:
             first, _, more = text.partition("\n")
-            line_ = self.framed(first, first.encode(), context)
+            line_ = self.framed(first, context)
             return [self.read(line_._replace(text=f"{line_.text}\n{more}"), context)]
         if text.startswith("# "):
             return [slow([text], context, None)[0]]

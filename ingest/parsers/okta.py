@@ -148,7 +148,7 @@ def _source(fields: Fields) -> tuple[Fields, Fields | None]:
         ),
         isp=take_text(context, "isp"),
     )
-    if not (ip or source["zone"] or source["domain"]):
+    if not (ip or source["domain"]):
         source["name"] = "unknown"
     return source, more
 
@@ -317,6 +317,7 @@ def _group(entry: _Entry) -> Event:
         user=entry.targets.user,
         privileges=_privileges(entry),
         resources=[one for one in entry.targets.others if one is not group] or None,
+        more={"group": {"type": group["type"]}},
     )
 
 

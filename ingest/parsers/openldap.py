@@ -2,8 +2,9 @@
 
 https://www.openldap.org/doc/admin26/slapdconfig.html (olcLogLevel, olcLogFile) and slapd's
 source for 2.3 to 2.6. Only the line that accepts a connection has the client's address, and
-only the result of a bind says whether it succeeded: lines of one connection that arrive
-together are therefore joined. Alone, each line is an event of what it says itself.
+only the result of a bind says whether it succeeded: the lines that open a connection, and
+later each operation and its result, are joined where they arrive together. Alone, each line
+is an event of what it says itself.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from ingest.clock import HEXADECIMAL
 from ingest.daemon import Daemon, endpoint, told
+from ingest.ldap_codes import ERRORS, GOOD, METHODS, TAGS
 from ingest.ocsf import (
     ACCOUNT,
     AUTHENTICATION,
@@ -73,48 +75,10 @@ ACTIVITY: Mapping[str, int] = {
     "MODRDN": UPDATE,
     "CMP": READ,
 }
-TAGS: Mapping[str, str] = {
-    "97": "BIND",
-    "101": "SRCH",
-    "103": "MOD",
-    "105": "ADD",
-    "107": "DEL",
-    "109": "MODRDN",
-    "111": "CMP",
-    "120": "EXT",
-}
-METHODS: Mapping[str, str] = {"0": "none", "128": "simple", "163": "sasl"}
-ERRORS: Mapping[str, str] = {
-    "0": "success",
-    "1": "operations error",
-    "2": "protocol error",
-    "3": "time limit exceeded",
-    "4": "size limit exceeded",
-    "5": "compare false",
-    "6": "compare true",
-    "7": "auth method not supported",
-    "8": "strong auth required",
-    "13": "confidentiality required",
-    "14": "SASL bind in progress",
-    "16": "no such attribute",
-    "17": "undefined attribute type",
-    "19": "constraint violation",
-    "20": "attribute or value exists",
-    "21": "invalid attribute syntax",
-    "32": "no such object",
-    "34": "invalid DN syntax",
-    "48": "inappropriate authentication",
-    "49": "invalid credentials",
-    "50": "insufficient access rights",
-    "51": "busy",
-    "52": "unavailable",
-    "53": "unwilling to perform",
-    "65": "object class violation",
-    "68": "entry already exists",
-    "80": "other",
-}
-GOOD = frozenset({"0", "5", "6", "10", "14"})
-"""Results that are no failures: compared, referred elsewhere, or not yet at the end."""
+JOINED = re.compile(
+    r"(?:ACCEPT|TLS established|BIND|RESULT|SEARCH RESULT|SRCH base|(?:ADD|DEL|MOD|MODRDN|CMP) dn|"
+    r"PASSMOD|STARTTLS|EXT)\b"
+)
 _NAME = re.compile(r"(?:uid|cn|sAMAccountName|mail)=((?:[^,+\\]|\\.)+)", re.IGNORECASE)
 
 
@@ -415,9 +379,14 @@ class OpenLdap(Daemon, JoiningSource):
     def part_of(self, record: Record, context: Context) -> str | None:
         if b"conn=" not in record.raw or b"\n" in record.raw.rstrip(b"\r\n"):
             return None
-        line = self.framed(one_line(record.raw), record.raw, context)
+        line = self.framed(one_line(record.raw), context)
         match = CONNECTION.fullmatch(line.text)
-        return f"{line.host} {line.pid} {match['conn']}" if match else None
+        if match is None or not JOINED.match(match["words"]):
+            return None
+        # A pool keeps its connection for days: only its beginning, where the bind stands,
+        # is joined as a whole; afterwards each operation with its result.
+        late = match["op"] is not None and match["op"] not in ("0", "1")
+        return f"{line.host} {line.pid} {match['conn']} {match['op'] if late else ''}"
 
     def join(self, parts: Sequence[Record], context: Context) -> list[Event]:
         if len(parts) == 1:
@@ -428,7 +397,7 @@ class OpenLdap(Daemon, JoiningSource):
         lines: list[Line | Unreadable] = []
         for raw in raws:
             try:
-                lines.append(self.framed(one_line(raw), raw, context))
+                lines.append(self.framed(one_line(raw), context))
             except Unreadable as why:
                 lines.append(why)
         if all(isinstance(line, Unreadable) for line in lines):

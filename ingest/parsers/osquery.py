@@ -35,7 +35,8 @@ from ingest.ocsf import (
     observables,
     unmapped,
 )
-from ingest.osquery_tables import ADDED, REMOVED, SNAPSHOT, Found, Row, history, login, reader_of
+from ingest.osquery_state import history, login, reader_of
+from ingest.osquery_tables import ADDED, REMOVED, SNAPSHOT, Found, Row
 from ingest.source import Context, Event, Unreadable
 from ingest.time import Stamp
 

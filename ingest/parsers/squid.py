@@ -114,8 +114,6 @@ def _native(match: re.Match[str], line: Line, context: Context) -> Event:
         x.rest["status"] = match["code"]
     x.received = x.length = whole(match["bytes"])
     x.content_type = given(match["type"])
-    if x.content_type and x.code is None:
-        x.rest["content_type"] = x.content_type
     x.duration = whole(match["elapsed"])
     if x.duration is None:
         x.rest["elapsed"] = match["elapsed"]

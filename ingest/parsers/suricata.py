@@ -165,7 +165,7 @@ def alert(entry: Entry) -> Event:
             "types": [category] if category else None,
             "created_time": entry.stamp.time,
             "analytic": kept(
-                uid=uid,
+                uid=uid or "unknown",
                 name=title,
                 category=category,
                 version=None if revision is None else str(revision),

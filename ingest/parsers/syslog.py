@@ -60,6 +60,8 @@ JSON_PROGRAMS: Mapping[str, str] = MappingProxyType(
 
 _CUT_ESCAPE = re.compile(r"&(lt|gt|amp|quot|apos)(?![;\w])", re.ASCII)
 
+_OPEN_ESCAPE = re.compile(r"&\w{0,5}\Z|<[^>]{0,20}\Z", re.ASCII)
+
 Known = Callable[[Line, Context], "Event | list[Event] | None"]
 
 
@@ -120,16 +122,34 @@ def _by_its_text(line: Line, context: Context, record: Record | None) -> list[Ev
 
 
 def _xml(line: Line, context: Context) -> list[Event] | None:
-    """Sysmon for Linux, which writes its events as Windows does."""
+    """Sysmon for Linux, which writes its events as Windows does, but for two faults of syslog's.
+
+    It forgets the semicolon of what it escapes (`&lt unknown process&gt`), and a long event is
+    cut short, which takes none of the fields before along.
+    """
+    text = _CUT_ESCAPE.sub(r"&\1;", line.text)
+    whole = text.endswith("</Event>")
     try:
-        # It forgets the semicolon of what it escapes: `&lt unknown process&gt`.
-        found = event_of_xml(_CUT_ESCAPE.sub(r"&\1;", line.text), context)
+        found = event_of_xml(text if whole else _closed(text), context)
     except Unreadable:
         return None
+    if not whole:
+        more = msgspec.json.decode(found["more"]) if found.get("more") else {}
+        more["metadata"] = more.get("metadata", {}) | {"is_truncated": True}
+        found["more"] = encode(more)
     if line.rest:
         own = msgspec.json.decode(found["unmapped"]) if found.get("unmapped") else {}
         found["unmapped"] = encode(line.rest | own)
     return [found]
+
+
+def _closed(text: str) -> str:
+    """An event of XML that was cut within its data, with what it had until there."""
+    text = _OPEN_ESCAPE.sub("", text)
+    end, last = text.rfind("</Data>"), text.rfind("<Data ")
+    if last > end and ">" in text[last:]:
+        return f"{text}</Data></EventData></Event>"
+    return f"{text[: end + len('</Data>')]}</EventData></Event>" if end > 0 else text
 
 
 def _json(line: Line, context: Context) -> list[Event] | None:

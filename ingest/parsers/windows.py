@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -22,6 +22,8 @@ from ingest.windows.restamp import Paths, restamped_json
 from ingest.windows.xml import decoded, pieces, restamped
 
 Reader = Callable[[dict[str, Any], Context], Logged]
+# The mask of an audit does not fit 64 bits with a sign, in which numbers are read.
+UNSIGNED = re.compile(rb'("[Kk]eywords"\s{0,9}:\s{0,9})(\d{19,20})(?=[\s,}])')
 DUMP_HEADING = re.compile(rb"(?m)^Record \d{1,19}[ \t\r]*$")
 
 
@@ -38,15 +40,15 @@ class WindowsJson(JsonSource):
         return [event_of(self.reader(fields, context))]
 
     def parse(self, record: Record, context: Context) -> list[Event]:
+        if UNSIGNED.search(record.raw):
+            record = replace(record, raw=UNSIGNED.sub(rb'\1"\2"', record.raw))
         if self.name != "windows_evtx_json" or not record.raw.startswith(b"Record "):
             return super().parse(record, context)
         # evtx_dump without `-o jsonl`: each object under a heading, on several lines.
         found: list[Event] = []
         for piece in DUMP_HEADING.split(record.raw):
             if piece.strip():
-                part = Record(
-                    record.record_id, record.source, record.mode, record.received_at, piece.strip()
-                )
+                part = replace(record, raw=piece.strip())
                 try:
                     found += super().parse(part, context)
                 except Unreadable as why:

@@ -15,6 +15,7 @@ from ingest.ocsf import (
     A_PROCESS,
     A_URL,
     A_USER,
+    ACCOUNT,
     AN_IP,
     AUTHENTICATION,
     AUTHORIZATION,
@@ -33,6 +34,7 @@ from ingest.ocsf import (
     RDP,
     SMB,
     SUCCESS,
+    USER_ACCESS,
     device,
     event,
     metadata,
@@ -51,6 +53,7 @@ NEED_ACTOR = frozenset(
     {1001, 1002, 1004, 1005, 1007, 1009, 1010, 201001, 201002, 201003, 201004, 6003}
 )
 """Classes of which OCSF demands an actor."""
+NEED_USER = frozenset({ACCOUNT, AUTHENTICATION, AUTHORIZATION, USER_ACCESS})
 TO_HERE = frozenset({AUTHENTICATION, AUTHORIZATION, RDP, SMB})
 TRAFFIC = frozenset({NETWORK, HTTP, DNS, RDP, SMB})
 START_IDS: Mapping[str, int] = MappingProxyType(
@@ -170,6 +173,8 @@ def _complete(columns: Columns, class_uid: int, log: Logged) -> None:
         more.setdefault("log_name", log.channel or "unknown")
     if class_uid == MODULE:
         more["module"] = {"load_type_id": 1}
+    if class_uid == AUTHORIZATION and not (columns.get("privileges") or columns.get("group")):
+        more["privileges"] = []
     if class_uid != AUTHENTICATION:
         more.pop("logon_type", None)
         more.pop("auth_protocol_id", None)
@@ -177,7 +182,7 @@ def _complete(columns: Columns, class_uid: int, log: Logged) -> None:
         more["win_service"] = _service_ids(columns["win_service"])
     _identify(columns, more)
     columns["more"] = more
-    if class_uid == AUTHENTICATION and not columns.get("user"):
+    if class_uid in NEED_USER and not columns.get("user"):
         columns["user"] = {"uid": NOBODY}
 
 
@@ -259,7 +264,7 @@ def _observed(found: Event) -> Iterator[tuple[str, int, Any]]:
     for column, leaf, kind in SEARCHED:
         if about := found.get(column):
             yield f"{column}.{leaf}", kind, about.get(leaf)
-    if about := found.get("http_request"):
+    if (about := found.get("http_request")) and about.get("url"):
         yield "http_request.url.url_string", A_URL, about["url"].get("url_string")
 
 

@@ -179,7 +179,9 @@ def transfer(fields: Fields, log: Logged) -> Columns:
                 path=parts.path or None,
                 query_string=parts.query or None,
                 scheme=parts.scheme or None,
-            ),
+            )
+            if url
+            else None,
         },
         "src_endpoint": here(log),
         "dst_endpoint": filled(hostname=host, port=port),

@@ -13,7 +13,7 @@ from ingest.time import Stamp
 
 AUDIT_FAILURE = 0x10000000000000
 AUDIT_SUCCESS = 0x20000000000000
-NOTHING = frozenset({"", "-", "S-1-0-0", "NULL SID", "(null)"})
+NOTHING = frozenset({"", "-", "S-1-0-0", "NULL SID", "(null)", "(NULL)", "%%1793"})
 """What Windows writes where there is no value."""
 NO_GUID = frozenset({"{00000000-0000-0000-0000-000000000000}"})
 MOST_PID = 2**32 - 1
@@ -202,8 +202,10 @@ class Fields:
         `DOMAIN\\name` is split, and `name@REALM` where the realm is also its domain.
         """
         who = self.text(name) if name else None
-        of = self.text(domain) if domain else None
         uid = self.peek(sid) if sid else None
+        if who is None and uid is None:
+            return None
+        of = self.text(domain) if domain else None
         if uid is not None:
             self.text(sid)
         if who is not None and SID.fullmatch(who) and uid is None:

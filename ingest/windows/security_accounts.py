@@ -37,9 +37,6 @@ def account(fields: Fields, log: Logged) -> Columns:
     if columns["user"] is not None:
         columns["user"]["full_name"] = fields.text("DisplayName")
         columns["user"]["email_addr"] = _mail(fields)
-    if fields.peek("PrivilegeList"):
-        columns["more"] = {"actor": {"user": {"privileges": names(fields.peek("PrivilegeList"))}}}
-        columns.pop("more")
     return columns
 
 
@@ -92,7 +89,7 @@ def group_read(fields: Fields, log: Logged) -> Columns:
     """4799: somebody listed a group's members."""
     by = process(fields, "CallerProcessName", "CallerProcessId")
     found = group(fields, log)
-    return found | {"actor": filled(**(found["actor"] or {}), process=by)}
+    return found | {"actor": filled(**{**(found["actor"] or {}), **(filled(process=by) or {})})}
 
 
 def account_read(fields: Fields, log: Logged) -> Columns:
@@ -114,13 +111,16 @@ def right(fields: Fields, log: Logged) -> Columns:
 
 
 def token(fields: Fields, log: Logged) -> Columns:
-    """4703: rights switched on in a token. What was switched off stays in unmapped."""
+    """4703: rights switched on in a token, or off. Of both the latter stay in unmapped."""
     enabled = names(fields.text("EnabledPrivilegeList"))
+    taken = None if enabled else names(fields.text("DisabledPrivilegeList"))
     return {
+        "activity_id": OTHER if taken else 1,
+        "activity_name": "Remove Privileges" if taken else None,
         "user": target(fields),
         "session": filled(uid=fields.logon("TargetLogonId")),
         "actor": actor(fields),
-        "privileges": enabled or ["-"],
+        "privileges": enabled or taken,
     }
 
 
@@ -131,7 +131,7 @@ def used(fields: Fields, log: Logged) -> Columns:
         "user": by.get("user"),
         "session": by.get("session"),
         "actor": by,
-        "privileges": names(fields.text("PrivilegeList")) or ["-"],
+        "privileges": names(fields.text("PrivilegeList")),
     }
 
 

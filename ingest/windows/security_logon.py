@@ -97,7 +97,7 @@ def privileges(fields: Fields, log: Logged) -> Columns:
     return {
         "user": who.get("user"),
         "session": who.get("session"),
-        "privileges": names(fields.text("PrivilegeList")) or ["unknown"],
+        "privileges": names(fields.text("PrivilegeList")),
     }
 
 
@@ -113,7 +113,7 @@ def groups(fields: Fields, log: Logged) -> Columns:
         "user": who or (subject(fields) or {}).get("user"),
         "actor": subject(fields),
         "session": filled(uid=fields.logon("TargetLogonId")),
-        "group": {"uid": sids[0]} if sids else {"name": "unknown"},
+        "group": {"uid": sids[0]} if sids else None,
     }
 
 

@@ -27,6 +27,8 @@ END = re.compile(r"</Event\s{0,9}>")
 BETWEEN = re.compile(r"(?:\s|<\?xml[^>]{0,200}\?>|</?Events(?:\s[^<>]{0,500})?>|\ufeff)*")
 REFERENCE = re.compile(r"&#(x[0-9a-fA-F]{1,6}|\d{1,7});")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+CUT = frozenset({3, 4, 5})
+"""Expat's errors of a text that ends too early: no element, invalid or unclosed token."""
 STANDS_IN = 0xF0000
 """Private-use characters stand in for control characters, which XML cannot have and
 attackers' text may: they are put back once the XML is read."""
@@ -49,8 +51,8 @@ class Node:
         return next((one for one in self.children if one.name == name), None)
 
 
-def tree(text: str) -> Node:
-    """The element that `text` is. Raises `Unreadable`."""
+def tree(text: str, cut: bool = False) -> Node:
+    """The element that `text` is, or if it may be `cut` short, begins. Raises `Unreadable`."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     root = Node("", {})
@@ -81,6 +83,8 @@ def tree(text: str) -> Node:
     try:
         parser.Parse(_without_controls(text), True)
     except expat.ExpatError as error:
+        if cut and error.code in CUT and root.children:
+            return root.children[0]
         raise Unreadable(
             f"not valid XML: {expat.ErrorString(error.code)} at line {error.lineno}, "
             f"column {error.offset}"
@@ -148,14 +152,18 @@ def _stray(text: str, start: int, end: int) -> Unreadable:
     return Unreadable(f"not a Windows event in XML: '{piece[:40]}' at character {start}")
 
 
-def event_of_xml(text: str, context: Context) -> Event:
-    """The OCSF event of one `<Event>`. Raises `Unreadable`."""
-    return event_of(logged_of_xml(text, context))
+def event_of_xml(text: str, context: Context, cut: bool = False) -> Event:
+    """The OCSF event of one `<Event>`. Raises `Unreadable`.
+
+    With `cut` also of one without its end, as syslog with its limits leaves them: what
+    came is read, and `truncated` is in unmapped.
+    """
+    return event_of(logged_of_xml(text, context, cut))
 
 
-def logged_of_xml(text: str, context: Context) -> Logged:
+def logged_of_xml(text: str, context: Context, cut: bool = False) -> Logged:
     """The event that one `<Event>` describes. Raises `Unreadable`."""
-    node = tree(text)
+    node = tree(text, cut)
     system = node.child("System")
     if node.name != "Event" or system is None:
         raise Unreadable(f"not a Windows event: <{node.name}> without <System>")
@@ -172,6 +180,8 @@ def logged_of_xml(text: str, context: Context) -> Logged:
             _rendering(part, about)
         elif part is not system:
             about.rest[part.name] = _plain(part)
+    if cut and not END.search(text):
+        about.rest["truncated"] = True
     return logged(about, data)
 
 

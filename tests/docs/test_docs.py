@@ -17,7 +17,7 @@ from pydantic_core import PydanticUndefined
 
 from infra.cli import COMMANDS
 from infra.driver import JOBS
-from infra.settings import ScopeSettings, Settings, SourceSettings
+from infra.settings import FolderSettings, ScopeSettings, Settings, SourceSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -119,6 +119,7 @@ def sections() -> Iterator[str]:
         if model := nested(field):
             yield from section(f"[{name}]", doc(model), model.model_fields)
     yield from section("[sources.NAME]", doc(SourceSettings), SourceSettings.model_fields)
+    yield from section("[folders.NAME]", doc(FolderSettings), FolderSettings.model_fields)
     yield from section("[[scopes]]", doc(ScopeSettings), ScopeSettings.model_fields)
 
 

@@ -33,6 +33,8 @@ class Plant:
     settings: Settings
     broker: Broker
     driver: Part
+    drop: Path
+    """A folder whose files are read as zeek:http."""
     heard: list[Heard] = field(default_factory=list)
 
     def send(self, source: str, *lines: bytes) -> None:
@@ -97,8 +99,12 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
     broker = Broker(folder / "kafka", free_port()).start()
     settings = load(home=folder / "home", kafka={"bootstrap": broker.address})
     ensure_topics(settings, SOURCES)
-    part = Part("driver", ("up",), settings, environment=PACE)
-    running = Plant(settings, broker, part)
+    drop = folder / "drop"
+    drop.mkdir()
+    landing = {"drop": {"paths": [str(drop)], "source": "zeek:http", "settle_seconds": 0}}
+    environment = PACE | {"HEADGATE_FOLDERS": json.dumps(landing)}
+    part = Part("driver", ("up",), settings, environment=environment)
+    running = Plant(settings, broker, part, drop)
     try:
         with Listener(settings, running.heard.append):
             offsets = settings.checkpoint_root / "ingest" / "spark" / "offsets"

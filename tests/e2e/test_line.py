@@ -64,6 +64,20 @@ def test_bad_input_becomes_dead_letters_and_stops_nothing(plant: Plant) -> None:
     plant.until(lambda: plant.alerts_on("203.0.113.10"), "an alert after all that")
 
 
+def test_a_file_that_lands_in_a_folder_raises_its_alert(plant: Plant) -> None:
+    line = http("203.0.113.77", "/../../etc/passwd")
+    part = plant.drop / ".http.log"
+    part.write_bytes(line + b"\n" + b"no json\n")
+    part.rename(plant.drop / "http.log")
+    plant.until(lambda: plant.alerts_on("203.0.113.77"), "the alert")
+    landed = plant.ask("SELECT job, state FROM ops.file")
+    assert landed == [("files", "taken")]
+    records = plant.ask(
+        f"SELECT raw FROM bronze.record WHERE record_id LIKE '{plant.drop}/http.log:%'"
+    )
+    assert sorted(bytes(raw) for (raw,) in records) == sorted([line, b"no json"])
+
+
 def test_a_rule_is_switched_off_and_on_while_the_stream_runs(plant: Plant) -> None:
     assert headgate(plant, "rules", "disable", TRAVERSAL, "--reason", "test").returncode == 0
     plant.attack("203.0.113.20")

@@ -9,7 +9,7 @@ from ingest.present import ocsf_object
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.logs import SAMPLES
 
-ODD = (
+ODD: tuple[Any, ...] = (
     *(None, True, 0, -1, 5, 0.5, 1e300, 2**62, "x", "", "::1%eth0", "99999999999999", "a@b"),
     *([], {}, [1], [{}], ["a", "b"], {"a": 1}, [{"id": 5}], "\u202e\x1b[31m", "2026-13-45T99:99Z"),
 )

@@ -39,8 +39,8 @@ ENDS = "rip=1.2.3.4, lip=10.0.0.1"
             login(2, "1.2.3.4", "bob", **{"unmapped.attempts": "3", "severity_id": 2}),
         ),
         (
-            f"imap-login: Disconnected: Inactivity (auth failed, 1 attempts): method=PLAIN, {ENDS}, "
-            "TLS: Disconnected",
+            "imap-login: Disconnected: Inactivity (auth failed, 1 attempts): method=PLAIN, "
+            f"{ENDS}, TLS: Disconnected",
             login(2, "1.2.3.4", "", **{"unmapped.tls": "TLS: Disconnected"}),
         ),
         (

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
+import subprocess
+import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -246,9 +250,45 @@ def test_empty_files_and_links_to_nothing_are_not_there(lake, drop):
     assert [Path(found.path).name for found in listing(lake.spark, str(drop))] == ["a.log"]
 
 
-def test_a_line_longer_than_lines_may_be_cannot_smuggle_one_in():
-    import io
+READ = """
+import resource, sys
+from datetime import UTC, datetime
+import pyarrow as pa
+from ingest.files import _Reading
+from ingest.source import ParseSettings
+from ingest.scan import Found, digest, listing
+(found,) = listing(None, sys.argv[1])
+entry = {"path": found.path, "size": found.size, "modified_at": found.modified_at,
+         "hash": digest(found.path), "state": "taken", "reason": None, "source": "sshd",
+         "mode": "live", "tz": None, "host": None}
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+rows = 0
+for batch in _Reading(datetime.now(UTC), ParseSettings()).local(
+    iter([pa.RecordBatch.from_pylist([entry])])
+):
+    rows += batch.num_rows
+print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
 
+
+@pytest.mark.parametrize("name", ["a.log", "a.log.gz"])
+def test_a_file_of_100_mb_is_read_in_bounded_memory(drop, name):
+    lines = [(b"%d " % number).ljust(1023, b"x") + b"\n" for number in range(1024)]
+    with (
+        gzip.open(drop / name, "wb", 1) if name.endswith("gz") else (drop / name).open("wb") as out
+    ):
+        for _ in range(100):
+            out.writelines(lines)
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(drop)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rows, megabytes = map(int, done.stdout.split())
+    assert rows == 100 * 1024
+    assert megabytes < 100
+
+
+def test_a_line_longer_than_lines_may_be_cannot_smuggle_one_in():
     raw = b"x" * 10 + sshd(1)
     parts = list(pieces(io.BytesIO(raw + b"\nnext\n"), lookup("sshd"), longest=10))
     assert b"".join(part.raw for part in parts[:-1]) == raw + b"\n"
@@ -257,15 +297,11 @@ def test_a_line_longer_than_lines_may_be_cannot_smuggle_one_in():
 
 
 def test_a_whole_file_longer_than_a_record_may_be_is_said():
-    import io
-
     with pytest.raises(TooLong, match="more than 20 bytes"):
         list(pieces(io.BytesIO(b'{"Records": [' + b" " * 50), lookup("aws_cloudtrail"), b"", 20))
 
 
 def test_heartbeats_stay_below_files_under_way(tmp_path: Path, settings: Settings):
-    from datetime import UTC, datetime, timedelta
-
     at = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
     told, later = at + timedelta(seconds=2), at + timedelta(seconds=40)
     with held(tmp_path / "open", "files", at):

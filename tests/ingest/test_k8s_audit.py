@@ -114,8 +114,8 @@ def test_a_forwarded_address_is_no_more_trusted_than_its_place() -> None:
 
 def test_envelopes() -> None:
     text = json.dumps(EVENT)
-    watch = {"messageType": "DATA_MESSAGE", "logGroup": "/aws/eks/c/cluster", "logEvents": []}
-    watch["logEvents"] = [{"id": "1", "timestamp": 1, "message": text}] * 2
+    lines = [{"id": "1", "timestamp": 1, "message": text}] * 2
+    watch = {"messageType": "DATA_MESSAGE", "logGroup": "/aws/eks/c/cluster", "logEvents": lines}
     for raw in (
         json.dumps({"kind": "EventList", "items": [EVENT, EVENT]}).encode(),
         gzip.compress(json.dumps(watch).encode()),
@@ -127,10 +127,14 @@ def test_envelopes() -> None:
         found = rows("k8s_audit", raw)
         check(found)
         assert [one["src_ip"] for one in found] == ["203.0.113.9"] * 2
-    azure = {"category": "kube-audit", "time": "2026-03-02T09:00:00Z", "properties": {"log": text}}
-    found = good("k8s_audit", json.dumps({"records": [azure]}))
-    assert found["user_name"] == "ann@example.com"
-    assert "kube-audit" in found["unmapped"]
+    azure: dict[str, Any] = {
+        "category": "kube-audit",
+        "time": "2026-03-02T09:00:00Z",
+        "properties": {"log": text},
+    }
+    wrapped = good("k8s_audit", json.dumps({"records": [azure]}))
+    assert wrapped["user_name"] == "ann@example.com"
+    assert "kube-audit" in wrapped["unmapped"]
 
 
 def test_an_entry_of_googles_log_is_read_as_such() -> None:

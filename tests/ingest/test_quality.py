@@ -18,7 +18,9 @@ import pytest
 from infra.errors import Usage
 from infra.lake import Lake
 from ingest import cli
-from ingest.quality import ADDRESS, Outcome, Written, check, written
+from ingest.quality.found import Written, written
+from ingest.quality.suites import ADDRESS
+from ingest.quality.validate import Outcome, check
 from ingest.tables import EVENT
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -53,10 +55,10 @@ def failed(frame: pd.DataFrame, sources: pd.DataFrame) -> dict[str, Outcome]:
 
 def test_good_rows_pass_every_expectation() -> None:
     v6, none = {"src_ip": "2001:db8::7"}, {"src_ip": None}
-    outcomes = check(Written(rows(v6, none), shares(sshd=5, zeek__conn=0)))
-    assert len(outcomes) == 12
+    outcomes = check(Written(rows(v6, none), shares(sshd=5, zeek__conn=0, zeek__made_up=0)))
+    assert len(outcomes) == 13
     assert [one for one in outcomes if not one.passed or one.unexpected] == []
-    assert {one.checked for one in outcomes} == {202, 201, 2}
+    assert {one.checked for one in outcomes} == {202, 201, 3, 0}
 
 
 @pytest.mark.parametrize(
@@ -93,9 +95,11 @@ def test_a_source_that_cannot_be_read_is_named() -> None:
         "dead letters are at most 5% of each source",
         "source is one that can be read",
     ]
-    assert found["source is one that can be read"].examples == "no_such_source"
+    assert found["source is one that can be read"].examples == (
+        "no_such_source: 100 dead letters of 100"
+    )
     told = found["dead letters are at most 5% of each source"].examples
-    assert told == "no_such_source: 100 of 100, zeek:dns: 6 of 100"
+    assert told == "no_such_source: 100 dead letters of 100, zeek:dns: 6 dead letters of 100"
 
 
 def test_nothing_written_is_not_well() -> None:

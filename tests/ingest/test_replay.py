@@ -139,6 +139,31 @@ def test_files_keep_the_gaps_of_their_own_times(tmp_path: Path) -> None:
     ]
 
 
+def test_header_lines_travel_with_the_lines_they_name(tmp_path: Path) -> None:
+    header = [
+        b"#separator \\x09",
+        b"#set_separator\t,",
+        b"#empty_field\t(empty)",
+        b"#unset_field\t-",
+        b"#path\tdns",
+        b"#fields\tts\tuid\tid.orig_h\tid.orig_p\tid.resp_h\tid.resp_p\tquery",
+        b"#types\ttime\tstring\taddr\tport\taddr\tport\tstring",
+    ]
+    lines = [
+        b"%d.5\tC%d\t10.0.0.1\t40000\t10.0.0.2\t53\texample.org" % (1776500000 + at, at)
+        for at in range(3)
+    ]
+    (tmp_path / "dns.log").write_bytes(b"\n".join([*header, *lines, b""]))
+    shots = schedule(plan_of_files([tmp_path / "dns.log"], "zeek:dns"))
+    assert [each.raw for each in shots] == lines
+    assert [each.at for each in shots] == [0.0, 1.0, 2.0]
+    for each in shots:
+        headers = dict(each.headers)
+        assert headers["header"] == b"\n".join(header)
+        (event,) = parse("zeek:dns", each.raw, START, headers)
+        assert event["query"]["hostname"] == "example.org"
+
+
 def test_an_absurd_time_does_not_stretch_the_replay(tmp_path: Path) -> None:
     absurd = sshd(11).replace(b"2026", b"9998")
     (tmp_path / "a.log").write_bytes(b"\n".join([sshd(10), absurd, sshd(12)]))

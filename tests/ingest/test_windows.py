@@ -14,7 +14,9 @@ from ingest.source import Unreadable, lookup
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.logs import good, lines, reason, row, rows
 from tests.ingest.windows_forms import FORMS, NAMESPACE, SECURITY, Sample, beat, nxlog, sysmon, xml
-from tests.ingest.windows_samples import BY_ANN, CREATED, LOGON, SAMPLES
+from tests.ingest.windows_logon_samples import LOGON
+from tests.ingest.windows_samples import SAMPLES
+from tests.ingest.windows_sysmon_samples import BY_ANN, CREATED
 
 RECORDINGS = (
     "windows/cmd_bitsadmin_download_psh_script.jsonl.gz",

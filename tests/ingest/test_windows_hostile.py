@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.ingest.conforms import misfits
-from tests.ingest.logs import good, reason, rows
+from ingest.source import Context, Record, Unreadable
+from ingest.windows import event_of_xml
+from ingest.windows.providers import BY_PROVIDER
+from tests.ingest.conforms import faults, misfits
+from tests.ingest.logs import NOW, SETTINGS, good, reason, rows
 from tests.ingest.windows_forms import FORMS, Sample, nxlog, xml
-from tests.ingest.windows_samples import FAILED, LOGON, SAMPLES
+from tests.ingest.windows_logon_samples import FAILED, LOGON
+from tests.ingest.windows_samples import SAMPLES
 
 NAMES = [
     "admin from 6.6.6.6",
@@ -84,7 +88,8 @@ def test_elements_that_stand_twice_do_not_overrule() -> None:
     assert json.loads(event["unmapped"])["IpAddress.2"] == "6.6.6.6"
 
 
-ODD = [None, [], {}, "", "-", -5, 1e300, True, 2**62, [1, {"a": "b"}], {"a": []}, "\x00", " "]
+ODD: list[Any] = [None, [], {}, "", "-", -5, 1e300, True, 2**62, "\x00", " "]
+ODD += [[1, {"a": "b"}], {"a": []}]
 
 
 def odd_versions(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -173,3 +178,47 @@ def test_hostile_messages_cost_no_time() -> None:
 def test_a_name_is_no_event_of_another_channel() -> None:
     raw = json.dumps({"EventID": 1, "Channel": "Application", "Hostname": "h", "Image": "x"})
     assert good("windows_nxlog", raw)["class_uid"] == 0
+
+
+@pytest.mark.parametrize("provider", BY_PROVIDER)
+def test_every_known_event_is_ocsf_even_without_its_data(provider: str) -> None:
+    for event_id in BY_PROVIDER[provider]:
+        for data in ({}, dict.fromkeys((*LOGON, "param1", "param2", "TargetObject"), "x")):
+            event = good("windows_xml", xml(Sample(event_id, data, provider, "Some/Log")))
+            assert faults(event) + misfits(event) == [], event_id
+            assert event["message"]
+
+
+def test_an_event_cut_short_can_be_read_as_far_as_it_came() -> None:
+    whole = xml(SAMPLES["sysmon 1"]).decode()
+    context = Context(Record("r", "windows_xml", "live", NOW, b""), SETTINGS)
+    for end in range(whole.index("CurrentDirectory"), len(whole) - 20, 37):
+        event = event_of_xml(whole[:end], context, cut=True)
+        assert event["process"]["pid"] == 9260
+        assert json.loads(event["unmapped"])["truncated"] is True
+        with pytest.raises(Unreadable, match="not valid XML"):
+            event_of_xml(whole[:end], context)
+    assert event_of_xml(whole, context, cut=True) == event_of_xml(whole, context)
+
+
+@pytest.mark.parametrize("form", ["nxlog", "velociraptor", "evtx_dump"])
+def test_keywords_may_be_a_number_without_a_sign(form: str) -> None:
+    source, write = FORMS[form]
+    document = json.loads(write(SAMPLES["4625"]))
+    part = document.get("Event", document)
+    part.get("System", part)["Keywords"] = 0x8010000000000000
+    event = good(source, json.dumps(document))
+    assert (event["status_id"], json.loads(event["unmapped"])["Keywords"]) == (
+        2,
+        "0x8010000000000000",
+    )
+
+
+def test_rights_taken_from_a_token_are_not_given_to_it() -> None:
+    data = SAMPLES["4703"].named | {
+        "EnabledPrivilegeList": "-",
+        "DisabledPrivilegeList": "SeDebugPrivilege",
+    }
+    event = good("windows_xml", xml(Sample(4703, data)))
+    assert (event["activity_id"], event["activity_name"]) == (99, "Remove Privileges")
+    assert event["privileges"] == ["SeDebugPrivilege"]

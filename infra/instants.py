@@ -1,0 +1,28 @@
+"""Instants as people write them on the command line."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from infra.errors import Usage
+
+
+def instant(option: str, text: str, alternative: str = "") -> datetime:
+    """An instant with its zone; raises `Usage` that names the option and shows how to write one.
+
+    `alternative`: what else the option takes, for that sentence.
+    """
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise Usage(
+            f"{option} {text}: write an instant such as 2026-11-20T00:00:00Z{alternative}"
+        ) from None
+    if at.tzinfo is None:
+        raise Usage(f"{option} {text}: name the zone, such as {text}Z")
+    return at
+
+
+def instant_or_none(option: str, text: str | None) -> datetime | None:
+    """The same of an option that may be left out."""
+    return None if text is None else instant(option, text)

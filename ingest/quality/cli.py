@@ -1,0 +1,211 @@
+"""The command `quality`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from infra.cells import lines, printable
+from infra.errors import Usage
+from infra.instants import instant_or_none
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
+    from ingest.quality.validate import Outcome
+
+MOST_ROWS = 500_000
+NICE = 10
+"""A scheduled run lets the jobs beside it go first."""
+
+WHAT = {
+    "check": "check what ingest wrote (the default); nothing is kept",
+    "run": "what runs on a schedule: check what is new, keep it, tell of what failed",
+    "history": "what runs found",
+    "drift": "fields that are new, by source",
+    "silence": "sources, how long each is silent, and how long it may be",
+}
+
+
+def build(subparsers: Any) -> None:
+    """Register `quality`."""
+    command = subparsers.add_parser(
+        "quality",
+        help="check what ingest wrote against expectations",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="\n".join(f"{name:<8} {doc}" for name, doc in WHAT.items()),
+    )
+    command.add_argument("what", nargs="?", choices=tuple(WHAT), default="check")
+    command.add_argument("--history", action="store_true", help="the same as `quality history`")
+    command.add_argument("--since", help="received (or found) since: 2026-11-20T00:00:00Z")
+    command.add_argument("--until", help="received (or found) before")
+    command.add_argument("--failed", action="store_true", help="history: only what was not met")
+    command.add_argument("--source", help="drift: one source")
+    command.add_argument(
+        "--all", action="store_true", help="drift: also what a source had from the beginning"
+    )
+    command.add_argument(
+        "--rows", type=int, default=MOST_ROWS, help=f"look at the newest N (default: {MOST_ROWS})"
+    )
+    command.add_argument("--output", choices=("table", "json"), default="table")
+    command.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate quality`: exit code 1 when an expectation is not met or a source is silent."""
+    if args.rows < 1:
+        raise Usage(f"--rows {args.rows}: must be at least 1")
+    since, until = instant_or_none("--since", args.since), instant_or_none("--until", args.until)
+    what = "history" if args.history else args.what
+    code: int = _DOES[what](args, settings, since, until)
+    return code
+
+
+def _check(
+    args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
+) -> int:
+    from ingest.quality.found import written
+    from ingest.quality.validate import check
+
+    found = written(settings, since, until, args.rows)
+    outcomes = check(found)
+    _show(outcomes, args.output)
+    if found.total > len(found.rows):
+        print(
+            f"looked at the newest {len(found.rows)} of {found.total} rows (--rows); "
+            "dead letters and sources are counted over all",
+            file=sys.stderr,
+        )
+    return 0 if all(one.passed for one in outcomes) else 1
+
+
+def _run(
+    args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
+) -> int:
+    from ingest.quality.run import run as run_all
+
+    os.nice(NICE)
+    ran = run_all(settings)
+    _show([one for one in ran.outcomes if not one.passed], args.output)
+    failed = sum(not one.passed for one in ran.outcomes)
+    new = sum(not one.baseline for one in ran.fields)
+    print(
+        f"quality: {len(ran.outcomes)} expectations, {failed} not met, {new} new fields, "
+        f"{sum(one.broken for one in ran.found.silences)} sources silent, {ran.told} records sent",
+        file=sys.stderr,
+    )
+    return 1 if failed else 0
+
+
+def _history(
+    args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
+) -> int:
+    from infra.duck import connect
+    from ingest.quality.record import history
+
+    connection = connect(settings.lake_root, needs=("ops.quality",))
+    try:
+        rows = history(connection, since, until, failed=args.failed)
+    finally:
+        connection.close()
+    _print([{name: _told(value) for name, value in row.items()} for row in rows], args.output)
+    return 0
+
+
+def _drift(
+    args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
+) -> int:
+    from infra.duck import connect
+
+    connection = connect(settings.lake_root, needs=("ops.drift",))
+    try:
+        result = connection.execute(
+            'SELECT first_seen, source, field, "rows", event_uid, baseline FROM ops.drift '
+            "WHERE ($all OR NOT baseline) AND ($source IS NULL OR source = $source) "
+            "AND ($since IS NULL OR first_seen >= $since) "
+            "AND ($until IS NULL OR first_seen < $until) "
+            "ORDER BY first_seen DESC, source, field",
+            {"all": args.all, "source": args.source, "since": since, "until": until},
+        )
+        names = [column[0] for column in result.description or ()]
+        rows = [dict(zip(names, map(_told, row), strict=True)) for row in result.fetchall()]
+    finally:
+        connection.close()
+    _print(rows, args.output)
+    return 0
+
+
+def _silence(
+    args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
+) -> int:
+    from infra.duck import connect
+    from ingest.silence import finished, silences, span
+
+    connection = connect(settings.lake_root, needs=("bronze.record", "silver.event"))
+    try:
+        now = until or datetime.now(UTC)
+        found = silences(connection, settings, min(now, finished(connection) or now))
+    finally:
+        connection.close()
+    if args.output == "json":
+        _print([{**asdict(one), "newest": _told(one.newest)} for one in found], "json")
+    else:
+        rows = [
+            {
+                "source": one.source,
+                "state": "SILENT" if one.broken else "learning" if one.allowed is None else "ok",
+                "newest": _told(one.newest),
+                "silent for": span(one.seconds),
+                "may be silent for": "" if one.allowed is None else span(one.allowed),
+                "because": one.why,
+            }
+            for one in found
+        ]
+        _print(rows, "table")
+    return 1 if any(one.broken for one in found) else 0
+
+
+Does = Callable[[argparse.Namespace, "Settings", datetime | None, datetime | None], int]
+_DOES: Mapping[str, Does] = {
+    "check": _check,
+    "run": _run,
+    "history": _history,
+    "drift": _drift,
+    "silence": _silence,
+}
+
+
+def _show(outcomes: Sequence[Outcome], form: str) -> None:
+    if form == "json":
+        _print(
+            [{name: _told(one) for name, one in asdict(each).items()} for each in outcomes], form
+        )
+        return
+    for one in outcomes:
+        print(_line(one))
+
+
+def _line(one: Outcome) -> str:
+    """An outcome for a terminal, control characters of a log's values made harmless."""
+    told = "" if one.passed and not one.unexpected else f"  {one.unexpected} of {one.checked}"
+    text = f"{'ok    ' if one.passed else 'FAILED'} {one.name}{told}"
+    if one.examples:
+        text += f": {one.examples}"
+    return printable(text)
+
+
+def _told(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _print(rows: Sequence[Mapping[str, Any]], form: str) -> None:
+    if form == "json":
+        print(json.dumps(list(rows), indent=2))
+        return
+    for line in lines(list(rows[0]) if rows else [], rows):
+        print(line)

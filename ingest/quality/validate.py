@@ -1,0 +1,88 @@
+"""Running suites with Great Expectations; nothing is kept and nothing goes to a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ingest.quality.found import Written
+from ingest.quality.suites import Suite, suites
+
+EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One expectation and how it came out. `unexpected` counts rows, or sources for a share."""
+
+    expectation: str
+    passed: bool
+    checked: int
+    unexpected: int
+    examples: str = ""
+    suite: str = "events"
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """Suite and expectation: what stays the same from one run to the next."""
+        return f"{self.suite}: {self.expectation}"
+
+
+def check(found: Written, *, expect_some: bool = True) -> list[Outcome]:
+    """Run all suites. `expect_some`: that nothing was written at all is a failure too."""
+    if not found.total and expect_some:
+        return [
+            Outcome("ingest wrote something", False, 0, 0, since=found.since, until=found.until)
+        ]
+    made = list(suites(found))
+    return list(_validate(made)) if made else []
+
+
+def _validate(made: list[Suite]) -> Iterator[Outcome]:
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    source = context.data_sources.add_pandas("written")
+    for suite in made:
+        frame = suite.frame.reset_index(drop=True)
+        definition = source.add_dataframe_asset(suite.name).add_batch_definition_whole_dataframe(
+            "all"
+        )
+        batch = definition.get_batch({"dataframe": frame})
+        asked = gx.ExpectationSuite(name=suite.name, expectations=list(suite.expectations))
+        form = {"result_format": "SUMMARY", "partial_unexpected_count": EXAMPLES * 10}
+        if suite.key is not None:
+            form["unexpected_index_column_names"] = [suite.key]
+        for result in batch.validate(asked, result_format=form).results:
+            yield _outcome(result.to_json_dict(), suite)
+
+
+def _outcome(result: dict[str, Any], suite: Suite) -> Outcome:
+    config, numbers = result["expectation_config"], result["result"]
+    failure = result["exception_info"].get("exception_message")
+    return Outcome(
+        expectation=config["notes"],
+        passed=bool(result["success"]),
+        checked=int(numbers.get("element_count", 0)) - int(numbers.get("missing_count") or 0),
+        unexpected=int(numbers.get("unexpected_count", 0)),
+        examples=failure or ", ".join(list(dict.fromkeys(_examples(numbers, suite)))[:EXAMPLES]),
+        suite=suite.name,
+        since=suite.since,
+        until=suite.until,
+    )
+
+
+def _examples(numbers: dict[str, Any], suite: Suite) -> Iterator[str]:
+    """What is unexpected: the values, or the rows that have them by their key."""
+    if suite.key is None:
+        yield from map(str, numbers.get("partial_unexpected_list", ()))
+        return
+    for place in numbers.get("partial_unexpected_index_list") or ():
+        key = str(place[suite.key])
+        yield suite.says.get(key, key)
