@@ -6,6 +6,7 @@ import json
 import platform
 import subprocess
 import sys
+import threading
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -95,3 +96,31 @@ def cpu_seconds(root: int | None = None) -> float:
             continue
         total += used.user + used.system + used.children_user + used.children_system
     return total
+
+
+class WorkerMemory:
+    """The largest resident set that one of Spark's Python workers had, looked at as they run."""
+
+    def __init__(self, every: float = 0.25) -> None:
+        self.peak = 0
+        self._every = every
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> WorkerMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        top = psutil.Process()
+        while not self._done.wait(self._every):
+            for process in top.children(recursive=True):
+                try:
+                    if "pyspark" in " ".join(process.cmdline()):
+                        self.peak = max(self.peak, process.memory_info().rss)
+                except psutil.Error:
+                    continue

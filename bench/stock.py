@@ -104,7 +104,12 @@ def product(name: str, vendor: str) -> Column:
 def observables(*found: tuple[str, int, Column]) -> Column:
     """Observables from (path, type, value), without the empty ones; null if there is none."""
     made = F.array_compact(
-        F.array(*[F.when(value != "", observable(*one)) for one in found for value in one[2:]])
+        F.array(
+            *[
+                F.when(value != "", observable(name, type_id, value))
+                for name, type_id, value in found
+            ]
+        )
     )
     return F.when(F.size(made) > 0, made)
 

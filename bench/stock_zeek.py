@@ -38,6 +38,11 @@ _READ = (
     "username string, request_body_len bigint, response_body_len bigint, status_code int, "
     "status_msg string, resp_mime_types array<string>"
 )
+FIELDS = {
+    name.strip("`"): kind
+    for name, kind in (field.split() for field in f"{_READ}, {_LEFT}".split(", "))
+}
+"""All fields of the three logs, and their types."""
 SCHEMA = f"{_READ}, {_LEFT}, _corrupt string"
 LEFT = tuple(field.split()[0].strip("`") for field in _LEFT.split(", "))
 STATES = {

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
@@ -12,6 +17,97 @@ from infra.parquet import DataFile
 
 class AlreadyCommitted(Exception):
     """Delta has this application's version of the table, or a newer one."""
+
+
+class Moved(Exception):
+    """A file that was to be replaced is no longer part of the table as it was read."""
+
+
+@dataclass(frozen=True)
+class ActiveFile:
+    """A file of a table's newest version, as Delta's log has it."""
+
+    entry: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Its path below the table's folder."""
+        return unquote(self.entry["path"])
+
+    @property
+    def has_deletions(self) -> bool:
+        """Whether rows of it are deleted that the file itself still holds."""
+        return self.entry.get("deletionVector") is not None
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What changes when the file, or the set of its deleted rows, is another one."""
+        vector = self.entry.get("deletionVector")
+        return self.entry["path"], json.dumps(vector, sort_keys=True)
+
+    def may_hold(self, column: str, low: Any, high: Any) -> bool:
+        """Whether a value of `[low, high]` may be in it, by its statistics. Times are aware."""
+        stats = json.loads(self.entry.get("stats") or "{}")
+        least = stats.get("minValues", {}).get(column)
+        most = stats.get("maxValues", {}).get(column)
+        if isinstance(low, datetime):
+            cut = timedelta(milliseconds=1)  # statistics cut times to the millisecond
+            least = least and datetime.fromisoformat(least)
+            most = most and datetime.fromisoformat(most) + cut
+        return (least is None or least <= high) and (most is None or most >= low)
+
+    def removal(self) -> str:
+        """The action that takes the file out of the table, for readers a change of data."""
+        kept = ("path", "partitionValues", "size", "tags", "deletionVector", "baseRowId")
+        fields = {name: self.entry[name] for name in kept if self.entry.get(name) is not None}
+        if self.entry.get("defaultRowCommitVersion") is not None:
+            fields["defaultRowCommitVersion"] = self.entry["defaultRowCommitVersion"]
+        now = int(time.time() * 1000)
+        told = {"deletionTimestamp": now, "dataChange": True, "extendedFileMetadata": True}
+        return json.dumps({"remove": fields | told})
+
+
+def active_files(spark: SparkSession, path: str) -> list[ActiveFile]:
+    """The files of the table's newest version."""
+    return _active(_log(spark, path).startTransaction())
+
+
+def replace(
+    spark: SparkSession,
+    path: str,
+    removed: Sequence[ActiveFile],
+    added: Sequence[DataFile],
+    user_metadata: str,
+) -> int:
+    """Take files out of a table and put others in, in one commit; its version.
+
+    Streams with `skipChangeCommits` pass over it. Raises `Moved`, and changes nothing, when
+    one of `removed` is not in the newest version as it was read; what others appended
+    since then stays. The caller is alone with the table (`Lake.alone`), or Delta itself
+    finds the conflict (sink `txn`).
+    """
+    transaction = _log(spark, path).startTransaction()
+    now = {file.identity for file in _active(transaction, [file.entry["path"] for file in removed])}
+    gone = [file.name for file in removed if file.identity not in now]
+    if gone:
+        raise Moved(gone[0])
+    actions = [file.removal() for file in removed] + [file.action() for file in added]
+    return _commit(spark, transaction, actions, user_metadata, overwrite=True)
+
+
+def _log(spark: SparkSession, path: str) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+
+
+def _active(transaction: Any, paths: Iterable[str] | None = None) -> list[ActiveFile]:
+    files = transaction.snapshot().allFiles()
+    if paths is not None:
+        quoted = ", ".join(
+            "'" + one.replace("\\", "\\\\").replace("'", "\\'") + "'" for one in paths
+        )
+        files = files.where(f"path IN ({quoted})") if quoted else files.where("false")
+    return [ActiveFile(json.loads(text)) for text in files.toJSON().collectAsList()]
 
 
 def commit(
@@ -27,22 +123,33 @@ def commit(
     second time (`AlreadyCommitted`). Delta checks concurrent changes of the table's
     schema and protocol, and writes its checkpoints, as after a write of its own.
     """
-    jvm: Any = spark._jvm
-    delta = jvm.org.apache.spark.sql.delta
-    session = spark._jsparkSession
-    transaction = delta.DeltaLog.forTable(session, path).startTransaction()
-    actions = jvm.java.util.ArrayList()
+    transaction = _log(spark, path).startTransaction()
+    actions = [file.action() for file in files]
     if txn is not None:
         name, version = txn
         if transaction.txnVersion(name) >= version:
             raise AlreadyCommitted(name)
-        updated = jvm.scala.Option.empty()
-        actions.add(delta.actions.SetTransaction(name, version, updated))
-    for file in files:
-        actions.add(delta.actions.Action.fromJson(file.action()))
+        actions.insert(0, json.dumps({"txn": {"appId": name, "version": version}}))
+    return _commit(spark, transaction, actions, user_metadata, overwrite=False)
+
+
+def _commit(
+    spark: SparkSession,
+    transaction: Any,
+    actions: Sequence[str],
+    user_metadata: str,
+    *,
+    overwrite: bool,
+) -> int:
+    jvm: Any = spark._jvm
+    delta = jvm.org.apache.spark.sql.delta
+    made = jvm.java.util.ArrayList()
+    for action in actions:
+        made.add(delta.actions.Action.fromJson(action))
+    mode = jvm.org.apache.spark.sql.SaveMode
     none = jvm.scala.Option.empty()
     write = getattr(delta, "DeltaOperations$Write")(
-        jvm.org.apache.spark.sql.SaveMode.Append,
+        mode.Overwrite if overwrite else mode.Append,
         none,
         none,
         jvm.scala.Option.apply(user_metadata),
@@ -52,5 +159,5 @@ def commit(
         none,
         none,
     )
-    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq()
+    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(made).toSeq()
     return int(transaction.commit(sequence, write))

@@ -20,8 +20,9 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 
 from infra.commits import commit, newest_first, newest_version, versions
-from infra.delta import AlreadyCommitted
+from infra.delta import ActiveFile, AlreadyCommitted
 from infra.delta import commit as commit_files
+from infra.delta import replace as replace_files
 from infra.errors import Fatal
 from infra.jobs import Batch, Job, Work, start
 from infra.parquet import WRITTEN, DataFile, FileWriter, Target, arrow_schema, written
@@ -185,6 +186,16 @@ class Lake:
                 self.spark, self.path(table), files, marker, txn
             )
         run.rows[table.name] = sum(file.rows for file in files)
+
+    def replace(
+        self, table: Table, removed: Sequence[ActiveFile], added: Sequence[DataFile], note: str
+    ) -> int:
+        """Put files in the place of others, in one commit that streams pass over; its version.
+
+        Jobs may append meanwhile. Raises `Moved` when one of `removed` was replaced by others.
+        """
+        with self.alone(table):
+            return replace_files(self.spark, self.path(table), removed, added, note)
 
     def add(self, table: Table, rows: Sequence[Mapping[str, Any]], note: str) -> None:
         """Append a few rows that the driver holds itself, in a commit that carries `note`."""

@@ -212,6 +212,8 @@ def event(
         level = LOW if columns.get("status_id") == FAILURE else ocsf.INFORMATIONAL
     columns = {name: value for name, value in columns.items() if value is not None}
     beside = dict(more or {})
+    if class_uid in (ocsf.FILE, ocsf.PROCESS) and not columns.get("actor"):
+        beside.setdefault("actor", {"invoked_by": "unknown"})
     if not audit.host:
         beside.setdefault("device", {"name": "unknown", "type_id": 0})
     row = ocsf.event(

@@ -266,7 +266,7 @@ class Call:
         elif self.name in ("bind", "listen"):
             ends, direction = {"src_endpoint": here | there}, (0, "Unknown")
         if address.family == "unix" or not address.ip:
-            direction = (5, "Local") if address.family == "unix" else (0, "Unknown")
+            direction = (4, "Local") if address.family == "unix" else (0, "Unknown")
         if not any(there.values()):
             ends = {"src_endpoint": here or {"hostname": "unknown"}}
         self.rest["family"] = address.family

@@ -1,4 +1,4 @@
-"""The commands of ingest: `headgate parse`, `replay`, `import` and `quality`."""
+"""The commands of ingest: `headgate parse`, `replay`, `import`, `quality` and `reparse`."""
 
 from __future__ import annotations
 
@@ -57,11 +57,13 @@ def build(subparsers: Any) -> None:
     """Register the commands of this folder with the command line's subparsers."""
     from ingest.imports import build as build_import
     from ingest.quality.cli import build as build_quality
+    from ingest.reparse import build as build_reparse
     from ingest.replay import build as build_replay
 
     build_replay(subparsers)
     build_import(subparsers)
     build_quality(subparsers)
+    build_reparse(subparsers)
     command = subparsers.add_parser(
         "parse", help="show what records become, one OCSF object a line"
     )

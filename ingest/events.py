@@ -65,6 +65,13 @@ class Parser:
                 found += self._one_by_one(records)
         return found
 
+    def groups(self, groups: list[list[Record]]) -> list[pa.RecordBatch]:
+        """The rows of records in groups; only what is in one group can be one event."""
+        with no_collection():
+            parts = [part for group in groups for part in joined(group, self._settings)]
+            pieces = [rows_of_all(part, self._settings) for part in parts]
+            return list(_batches(parts, pieces)) if parts else []
+
     def _one_by_one(self, records: pa.RecordBatch) -> list[pa.RecordBatch]:
         found: list[pa.RecordBatch] = []
         for start in range(0, records.num_rows, TOGETHER):

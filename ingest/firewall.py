@@ -16,13 +16,16 @@ from ingest.ocsf import (
     BASE,
     CRITICAL,
     DENIED,
+    EMAIL,
     FAILURE,
     FATAL,
     HIGH,
+    HTTP,
     INFORMATIONAL,
     KINDS,
     LOW,
     MEDIUM,
+    NETWORK,
     OTHER,
     SUCCESS,
     TUNNEL,
@@ -197,11 +200,14 @@ def located(
 ) -> Event:
     """An event; of no network class where neither of its ends is known, which OCSF asks for.
 
-    A tunnel needs the end that opened it.
+    A tunnel needs the end that opened it, HTTP and mail what they are named for.
     """
     ends = columns.get("src_endpoint")
     if class_uid != TUNNEL:
         ends = ends or columns.get("dst_endpoint")
+    without = {HTTP: ("http_request", "http_response"), EMAIL: ("email",)}.get(class_uid)
+    if without and not any(columns.get(name) for name in without):
+        class_uid, activity_id, activity_name = NETWORK, TRAFFIC, None
     if KINDS[class_uid].category_uid == NETWORK_CATEGORY and not ends:
         class_uid, activity_id, activity_name = BASE, UNKNOWN, None
     return event(class_uid, activity_id, stamp, activity_name=activity_name, **columns)

@@ -19,7 +19,7 @@ def key_values(text: str, *, commas: bool = False) -> Fields:
 
     Read from the left, so that what stands in quotes is never taken for a key. Of a
     key that stands twice the first counts: others may have written the second, which
-    is kept as `key_again`. A quote that is never closed runs to the end.
+    is kept in `key_again`. A quote that is never closed runs to the end.
     """
     fields = Fields()
     words: list[str] = []
@@ -34,13 +34,22 @@ def key_values(text: str, *, commas: bool = False) -> Fields:
             at = end
             continue
         value, at = _value(text, match.end(), commas)
-        key = match[1]
-        while key in fields:
-            key += "_again"
-        fields[key] = value
+        put(fields, match[1], value)
     if words:
         fields["text"] = " ".join(words)
     return fields
+
+
+def put(fields: Fields, key: str, value: str) -> None:
+    """Set `key`, or where it stands already, keep `value` in the list `key_again`."""
+    if key not in fields:
+        fields[key] = value
+        return
+    again = fields.get(f"{key}_again")
+    if type(again) is list:
+        again.append(value)
+    else:
+        fields[f"{key}_again"] = [value] if again is None else [again, value]
 
 
 def certain(fields: Fields, keys: Iterable[str]) -> Fields:
@@ -52,7 +61,7 @@ def certain(fields: Fields, keys: Iterable[str]) -> Fields:
     """
     for key in keys:
         again = fields.get(f"{key}_again")
-        if again is not None and again != fields.get(key):
+        if type(again) is list and any(one != fields.get(key) for one in again):
             fields[f"{key}_first"] = fields.pop(key)
             fields["ambiguous"] = True
     return fields

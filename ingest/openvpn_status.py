@@ -59,7 +59,10 @@ def status_events(raw: bytes, context: Context) -> list[Event]:
             section = text
         elif kind == "CLIENT_LIST":
             columns = names.get("CLIENT_LIST") or (V2 if len(cells) - 1 >= len(V2) else OLD_V2)
-            found.append(_client(dict(zip(columns, cells[1:], strict=False)), written, context))
+            named = dict(zip(columns, cells[1:], strict=False))
+            beyond = cells[1 + len(columns) :]
+            named |= {"further": ",".join(beyond)} if beyond else {}
+            found.append(_client(named, written, context))
         elif section == "OpenVPN CLIENT LIST" and len(cells) == len(V1) and cells != list(V1):
             found.append(_client(dict(zip(V1, cells, strict=True)), written, context))
         elif kind not in ("END", *V1[:1], "Virtual Address"):

@@ -28,7 +28,10 @@ from ingest.syslog import Line
 from ingest.time import EPOCH, Stamp
 
 SERIAL = re.compile(rb"audit\([0-9./: ]{1,40}?:\d{1,20}\)")
-_KERNEL = re.compile(r"(?:\[ *\d+\.\d+\] ?)?(?:audit: )?(?=(?:node=\S{1,256} )?(?:type=\w|(?:msg=)?audit\())", re.ASCII)
+_KERNEL = re.compile(
+    r"(?:\[ *\d+\.\d+\] ?)?(?:audit: )?(?=(?:node=\S{1,256} )?(?:type=\w|(?:msg=)?audit\())",
+    re.ASCII,
+)
 _SKIPPED = re.compile(r"-{4}|time->.*", re.ASCII)
 _EPOCH_TIME = re.compile(rb"(audit\()(\d{1,11})(?:\.(\d{1,9}))?(:\d{1,20}\))")
 _BESIDES = frozenset({"PROCTITLE", "CWD", "PATH", "SOCKADDR", "EXECVE", "OBJ_PID", "MMAP", "EOE"})

@@ -282,6 +282,8 @@ def to_event(told: Told, header: Header, context: Context) -> Event:
     if act and allowed is None:
         fields["act"] = act
     way = {"0": INBOUND, "1": OUTBOUND}.get(str(fields.get("deviceDirection")), {})
+    if way:
+        del fields["deviceDirection"]
     request, file = _request(fields), _file(fields)
     message = fields.text("msg", "message")
     host, ip = fields.text("dvchost", "deviceHostName"), fields.ip("dvc", "deviceAddress")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ingest.firewall import (
     Fields,
 )
+from ingest.key_values import put
 from ingest.source import Unreadable
 
 KEY = re.compile(r"(?:(?<=^)|(?<=[ \t]))([\w.\[\]-]{1,64}|\w[\w.]{0,63})=(?!=)", re.ASCII)
@@ -80,13 +81,6 @@ def _plain(value: str) -> str:
     return _ESCAPED.sub(lambda match: _MEANS.get(match[1], match[1]), value)
 
 
-def _put(fields: Fields, key: str, value: str) -> None:
-    while key in fields:
-        key += "_again"
-    if value:
-        fields[key] = value
-
-
 def _extension(text: str) -> Fields:
     """The pairs of a CEF extension."""
     fields = Fields()
@@ -95,7 +89,8 @@ def _extension(text: str) -> Fields:
         fields["extension"] = text[: keys[0].start()].strip()
     for here, there in zip(keys, [*keys[1:], None], strict=False):
         value = text[here.end() : there.start() if there else len(text)].strip()
-        _put(fields, here[1], _plain(value))
+        if value:
+            put(fields, here[1], _plain(value))
     if not keys and text.strip():
         fields["extension"] = text.strip()
     return fields
@@ -130,9 +125,9 @@ def of_leef(version: str, text: str) -> Told:
     for pair in body.split(delimiter):
         key, equals, value = pair.strip().partition("=")
         if equals:
-            _put(fields, LEEF_NAMES.get(key, key), value)
+            put(fields, LEEF_NAMES.get(key, key), value)
         elif key:
-            _put(fields, "extension", key)
+            put(fields, "extension", key)
     level = fields.text("severity") or ""
     vendor, product, release, uid = parts[:4]
     return Told(vendor, product, release, uid, fields.get("name", uid), level, fields)

@@ -24,7 +24,7 @@ from ingest.parsers.cisco_asa_events import READERS, Message, plain
 from ingest.parsers.cisco_asa_messages import shaped
 from ingest.parsers.cisco_ftd import ftd_event
 from ingest.source import Context, Event, Record, Source, Unreadable
-from ingest.syslog import Line, one_line
+from ingest.syslog import one_line
 from ingest.time import Stamp
 
 MARK = re.compile(
@@ -81,24 +81,6 @@ class CiscoAsa(Source):
         if match is None:
             raise Unreadable(f"no '%ASA-' with level and number in '{text[:60]}'")
         return read_message(match, read_header(text[: match.start()], context), context)
-
-    def reads_program(self, program: str) -> bool:
-        """Whether syslog lines whose tag is `program` are for this source."""
-        return MARK.fullmatch(program) is not None
-
-    def known(self, line: Line, context: Context) -> Event | None:
-        """The event of a line whose framing has been read; None for other programs' lines."""
-        match = MARK.match(f"{line.program}: {line.text}") if line.program else None
-        if match is None:
-            return None
-        return read_message(match, Header(line.stamp, line.host, line.rest), context)
-
-    def read(self, line: Line, context: Context) -> Event:
-        """The event of a line whose framing has been read."""
-        found = self.known(line, context)
-        if found is None:
-            raise Unreadable(f"no '%ASA-' with level and number in '{line.text[:60]}'")
-        return found
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)

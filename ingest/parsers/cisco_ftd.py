@@ -28,6 +28,7 @@ from ingest.firewall import (
     traffic,
     verdict,
 )
+from ingest.key_values import put
 from ingest.ocsf import (
     A_FILE,
     A_HASH,
@@ -87,10 +88,7 @@ def pairs(text: str) -> Fields:
     at = [one for one in PAIR.finditer(text) if one["key"] in KEYS]
     for here, there in zip(at, [*at[1:], None], strict=False):
         value = text[here.end() : there.start() if there else len(text)]
-        key = here["key"]
-        while key in found:
-            key += "_again"
-        found[key] = value.strip()
+        put(found, here["key"], value.strip())
     return found
 
 

@@ -56,7 +56,7 @@ def _json(fields: dict[str, Any], context: Context) -> Event:
     zone, received_at = context.zone(context.host), context.record.received_at
     record = fields.get("audit_record")
     if type(record) is dict:
-        fields = record
+        fields = {name: fields[name] for name in fields if name != "audit_record"} | record
     text = next((fields[n] for n in ("msg", "query", "sqltext") if type(fields.get(n)) is str), "")
     stamp = audit_stamp(fields, zone, received_at)
     line = Line(stamp, context.host, None, None, text, {})

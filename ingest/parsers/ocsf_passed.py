@@ -88,6 +88,7 @@ def read(fields: dict[str, Any], context: Context) -> Event:
     """The event that an OCSF object is. Raises `Unreadable`."""
     class_uid, activity, severity = _checked(fields)
     stamp = _stamp(fields, context)
+    odd = _odd(fields)
     columns = columns_of(fields)
     about = {"version": ocsf.VERSION, "product": {"name": "unknown"}} | columns.pop("metadata", {})
     name = columns.pop("activity_name", None)
@@ -103,12 +104,25 @@ def read(fields: dict[str, Any], context: Context) -> Event:
     _outcome(row, fields, class_uid)
     theirs = fields.get("metadata")
     left = _unmapped(fields, theirs if type(theirs) is dict else {})
-    if left:
-        row["unmapped"] = encode(left)
+    if left or odd:
+        row["unmapped"] = encode(odd | left)
     more = _missing(fields, _shown(row, context))
     if more:
         row["more"] = encode(more)
     return row
+
+
+def _odd(fields: dict[str, Any]) -> dict[str, Any]:
+    """What is no object where OCSF has one that we must look into; taken out."""
+    odd: dict[str, Any] = {
+        name: fields.pop(name)
+        for name in ("metadata", "http_request")
+        if name in fields and type(fields[name]) is not dict
+    }
+    request = fields.get("http_request")
+    if request and type(request.get("http_method", "")) is not str:
+        odd["http_method"] = request.pop("http_method")
+    return odd
 
 
 def _outcome(row: Event, fields: Mapping[str, Any], class_uid: int) -> None:

@@ -25,10 +25,13 @@ from ingest.ocsf import (
     AUTHENTICATION,
     BASE,
     DNS,
+    FILE,
+    GROUP,
     HIGH,
     INFORMATIONAL,
     MEDIUM,
     NETWORK,
+    PROCESS,
     event,
     kept,
     metadata,
@@ -130,11 +133,17 @@ def _row(around: dict[str, Any], columns: dict[str, Any], action: str, context: 
 
 def _sound(class_uid: int, values: dict[str, Any], more: dict[str, Any]) -> None:
     """What OCSF requires and the row does not say."""
-    process = values.get("process")
-    if process is not None and not process.keys() & {"pid", "uid"}:
-        process["uid"] = process.get("path") or process.get("name") or "unknown"
-    if class_uid in (1001, 1007) and not values.get("actor"):
+    for process in (values.get("process"), (values.get("actor") or {}).get("process")):
+        if process is not None and not process.keys() & {"pid", "uid"}:
+            # Whatever names it best identifies it.
+            names = (process.get(name) for name in ("path", "name", "cmd_line"))
+            process["uid"] = next((name for name in names if name), "unknown")[:256]
+    if class_uid in (FILE, PROCESS) and not values.get("actor"):
         more.setdefault("actor", {"invoked_by": "unknown"})
+    if class_uid == GROUP and not values.get("group"):
+        more["group"] = {"name": "unknown"}
+    if class_uid == AUTHENTICATION and not values.get("service"):
+        values["service"] = {"name": "login"}
 
 
 def _ends(class_uid: int, values: dict[str, Any], row: Row, host: str | None) -> None:

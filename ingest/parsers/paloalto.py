@@ -8,7 +8,6 @@ CEF or LEEF are read by `cef`.
 
 from __future__ import annotations
 
-import csv
 import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -27,11 +26,13 @@ from ingest.syslog import one_line
 from ingest.time import Stamp, like_iso, stamp_iso
 
 START = re.compile(
-    r"(?:(?<=^)|(?<=[\s:]))\d*,(?P<received>\d{4}[/-]\d\d[/-]\d\d[ T]\d\d:\d\d:\d\d[^,]{0,20}),"
+    r"(?:(?<=^)|(?<=[\s:>]))\d*,(?P<received>\d{4}[/-]\d\d[/-]\d\d[ T]\d\d:\d\d:\d\d[^,]{0,20}),"
     r"(?P<serial>[^,]{0,64}),(?:(?P<old>\d+,0x[0-9a-f]+),)?(?P<type>[A-Z][A-Z0-9_-]{1,31}),",
     re.ASCII,
 )
 LONGEST_HEADER = 1024
+# Not the csv module: it refuses cells of more than 128 kB.
+CELL = re.compile(r'(?:"(?P<quoted>(?:[^"]|"")*+)"(?P<tail>[^,]*)|(?P<plain>[^,]*))(?:,|$(?!\n))')
 OFFSET = re.compile(
     r"(?P<local>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<fraction>\.\d{1,9})?"
     r"(?P<offset>Z|[+-]\d\d:?\d\d)",
@@ -46,11 +47,12 @@ STALE = 2000
 
 
 def _fields(text: str, start: re.Match[str]) -> Fields:
-    body = text[start.start() :]
-    try:
-        (row,) = csv.reader([body.replace("\r", " ").replace("\n", " ")])
-    except (csv.Error, ValueError) as why:
-        raise Unreadable(f"not comma-separated values: {why}") from None
+    row = [
+        cell["quoted"].replace('""', '"') + cell["tail"]
+        if cell["quoted"] is not None
+        else cell["plain"]
+        for cell in CELL.finditer(text, start.start())
+    ]
     if start["old"]:
         # PAN-OS 9.1 first wrote GLOBALPROTECT with two columns before its type.
         row = [*row[:3], *row[5:], *row[3:5]]

@@ -91,16 +91,19 @@ def events_of(line: Line, context: Context, record: Record | None = None) -> lis
     first: Source | None = None
     for source in _knowing(line.program):
         first = first or source
-        known: Known = getattr(source, "known", None) or source.read  # type: ignore[attr-defined]
-        found = known(line, context)
+        # Not all are a SyslogSource: Kea and auditd only have one of its methods.
+        known: Known | None = getattr(source, "known", None) or getattr(source, "read", None)
+        found = known(line, context) if known else None
         if found:
-            return found if type(found) is list else [found]  # type: ignore[list-item]
+            return found if isinstance(found, list) else [found]
     if first is None or first.name != "sudo":  # which tells itself of what PAM refused
         other = PAM.known(line, context)
         if other:
             return [other]
+    # What the kernel says besides is not of the audit system.
+    product = PRODUCT if first is AUDITD else getattr(first, "product", PRODUCT)
     return _by_its_text(line, context, record) or [
-        syslog.counted(syslog.base_event(line, getattr(first, "product", PRODUCT)), line)
+        syslog.counted(syslog.base_event(line, product), line)
     ]
 
 

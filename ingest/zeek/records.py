@@ -77,10 +77,7 @@ def _from_inside(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _objects(raw: bytes) -> Iterator[Found | Unreadable]:
     stripped = raw.strip()
-    lines = stripped.count(b"\n") + 1
-    # Two objects and no end of the second line: not a file of lines, but one record
-    # with another smuggled behind it. It is refused, as are two on one line.
-    one = lines == 1 or (lines == 2 and not raw.endswith(b"\n"))
+    one = b"\n" not in stripped
     if (stripped[:1] == b"{" and one) or stripped[1:].strip() == b"]":
         yield unwrapped(decode_object(raw))
         return

@@ -51,7 +51,7 @@ def at(found: dict[str, Any], path: str) -> Any:
 
 
 def check(source: str, raw: str, expected: Expected) -> None:
-    """That a line becomes what is expected; and the same through syslog's router, if it is such."""
+    """That a line becomes what is expected, at each of the paths."""
     found = told(source, raw)
     actual = {path: at(found, path) for path in expected}
     assert actual == expected, json.dumps(found, indent=1)

@@ -427,16 +427,6 @@ def test_what_ausearch_prints_is_read() -> None:
     assert found["process"]["cmd_line"] == "cat /etc/passwd -n"
 
 
-def test_auoms_and_sysmon_in_wrappers_of_json_are_read() -> None:
-    joined = rows("json", *lines("linux/auoms_in_syslog.json"))
-    assert {about(one)[:2] for one in joined} == {(1007, 1)}
-    assert joined[0]["process"]["path"] == "/usr/local/sbin/bash"
-    assert joined[0]["process"]["user"] == {"uid": "1001", "name": "tomcat"}
-    sysmon = rows("json", *lines("linux/sysmon_in_syslog.json"))
-    assert {one["class_uid"] for one in sysmon} == {1001, 1007, 4001}
-    assert [faults(one) for one in joined] == [[]] * len(joined)
-
-
 def test_a_title_of_auoms_cannot_forge_a_field() -> None:
     raw = (
         "<13>Nov 21 10:00:00 h auoms: type=AUOMS_EXECVE audit(1600000000.5:7): "

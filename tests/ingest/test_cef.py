@@ -156,7 +156,7 @@ def test_an_address_that_stands_twice_is_none() -> None:
     rest = json.loads(row["unmapped"])
     assert (rest["src_first"], rest["src_again"], rest["ambiguous"]) == (
         "6.6.6.6 y",
-        "10.0.0.5",
+        ["10.0.0.5"],
         True,
     )
     escaped = told(cef("request=http://x/?a src\\=6.6.6.6 " + NET))

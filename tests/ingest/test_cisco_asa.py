@@ -366,7 +366,7 @@ def test_firepower() -> None:
     assert row["actor"]["user"] == {"name": "ann", "domain": "CORP"}
     assert (row["duration"], row["traffic"]["bytes_in"]) == (30000, 1927)
     assert row["time_quality"] == "exact"
-    assert json.loads(row["unmapped"])["SrcIP_again"] == "6.6.6.6"
+    assert json.loads(row["unmapped"])["SrcIP_again"] == ["6.6.6.6"]
     sha = "b" * 64
     row = message(
         "%FTD-1-430005: SrcIP: 10.0.1.20, DstIP: 192.0.2.30, SrcPort: 1, DstPort: 80, Protocol: "

@@ -134,16 +134,17 @@ def test_what_became_of_a_session(subtype: str, action: str, activity: int, deci
     )
 
 
-@pytest.mark.parametrize("columns", [53, 60, 70, 100, 115])
+@pytest.mark.parametrize("columns", [53, 60, 70, 100, len(LAYOUTS["TRAFFIC"])])
 def test_releases_have_more_columns_or_fewer(columns: int) -> None:
     fields = TRAFFIC | {"high_res_timestamp": "2026-03-02T09:00:00.437-08:00", "src_host": "pc5"}
     row = log(csv_line(fields, columns))
     assert row["dst_ip"] == "192.0.2.7"
-    if columns == 115:
+    whole = len(LAYOUTS["TRAFFIC"])
+    if columns == whole:
         assert row["time"] == datetime(2026, 3, 2, 17, 0, 0, 437000, UTC)
         assert (row["time_quality"], row["src_endpoint"]["hostname"]) == ("exact", "pc5")
-    extra = log(csv_line(fields, 115) + ",from,the,future")
-    assert json.loads(extra["unmapped"])["column_118"] == "future"
+    extra = log(csv_line(fields, whole) + ",from,the,future")
+    assert json.loads(extra["unmapped"])[f"column_{whole + 3}"] == "future"
 
 
 def test_a_placeholder_is_no_time() -> None:
@@ -333,6 +334,8 @@ def test_hostile_lines() -> None:
     assert "priority" in reason("paloalto", "<999>" + csv_line(TRAFFIC))
     line = csv_line(TRAFFIC)
     assert len(rows("paloalto", f"{line}\n{line}\n".encode())) == 2
+    assert good("paloalto", csv_line(TRAFFIC | {"srcuser": "a" * 5_000_000}))["dst_ip"]
+    assert good("paloalto", csv_line(TRAFFIC) + ',"' * 1_000_000)["src_ip"] == "10.0.0.5"
     cef = log("CEF:0|Palo Alto Networks|PAN-OS|11.0|end|TRAFFIC|1|src=10.0.0.5 dst=192.0.2.7")
     assert (cef["class_uid"], cef["src_ip"]) == (4001, "10.0.0.5")
 

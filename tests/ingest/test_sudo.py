@@ -30,7 +30,7 @@ def event(text: str) -> dict[str, Any]:
             "root",
         ),
         (
-            "   ann : TTY=pts/0 ; PWD=/ ; USER=bob ; GROUP=wheel ; ENV=A=1 ; TSID=00 ; COMMAND=/bin/ls",
+            "   ann : TTY=pts/0 ; PWD=/ ; USER=bob ; GROUP=wheel ; ENV=A=1 ; COMMAND=/bin/ls",
             (1007, 1, 1),
             "ann",
             "bob",

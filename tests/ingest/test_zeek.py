@@ -323,7 +323,8 @@ def test_several_objects_are_several_events() -> None:
 def test_an_object_behind_another_is_refused() -> None:
     one = packed(SSH)
     assert "a second value after the end" in reason("zeek:ssh", one + one)
-    assert "a second value after the end" in reason("zeek:ssh", one + b"\n" + one)
+    assert "a second value after the end" in reason("zeek:ssh", one + b" " + one)
+    assert len(rows("zeek:ssh", one + b"\n" + one)) == 2  # a line each
     assert "stands twice" in reason("zeek:ssh", one[:-1] + b', "id.orig_h": "6.6.6.6"}')
     assert len(rows("zeek:ssh", json.dumps(SSH, indent=1).encode())) == 1
 

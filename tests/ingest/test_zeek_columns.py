@@ -93,9 +93,7 @@ VALUES = st.one_of(
     st.lists(st.one_of(st.text(max_size=3), st.integers(0, 9)), max_size=3),
     st.sampled_from(["", "-", "10.0.0.1", "::ffff:10.0.0.1", "fe80::1%eth0", "0:0::1", "nowhere"]),
     st.sampled_from([0, 65535, 65536, 1e300, 0.5, 1588205199.0000005, 1e11, -1.0, 404, 200]),
-    st.sampled_from(
-        ["S0", "SF", "OTH", "GET", "get", "PROPFIND", "http://a/b?c", "/x?y=1", "dns"]
-    ),
+    st.sampled_from(["S0", "SF", "OTH", "GET", "get", "PROPFIND", "http://a/b?c", "/x?y=1", "dns"]),
 )
 
 

@@ -1,0 +1,304 @@
+"""Raw records to bronze.record and silver.event: the real path beside stock Spark, and DuckDB.
+
+Both Spark sides read the same Parquet files of bronze's shape and write two Delta tables.
+Their events are compared before anything is timed. DuckDB only reads the same JSON to
+Parquet: no columns of OCSF, nothing refused; it is the limit, not a rival.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bench.measure import Report, WorkerMemory, cpu_seconds
+from bench.mixes import MIXES, Kind, Mix
+from bench.records import Stored, store
+from infra.jobs import Batch
+from infra.lake import Lake
+from infra.parquet import WRITTEN, DataFile
+from infra.settings import load
+from infra.spark import session
+from infra.tables import Table
+from ingest.source import ParseSettings
+from ingest.tables import EVENT, RECORD
+from ingest.write import Pass
+
+WORKER_MB = 600
+REPETITIONS = 3
+EXAMPLES = 3
+"""Rows shown of each column in which the sides differ."""
+
+Through = Callable[[Lake, DataFrame], None]
+
+
+@dataclass
+class Side:
+    """One way from raw to silver, and what it took each time."""
+
+    name: str
+    through: Through
+    cpu: list[float] = field(default_factory=list)
+
+
+def run(quick: bool = False) -> Report:
+    """All mixes, one after the other, in one session."""
+    report = Report("sources", "make bench ONLY=sources")
+    home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
+    spark = session(load(home=home, spark={"small": False}), "sources")
+    try:
+        with WorkerMemory() as memory:
+            for mix in MIXES:
+                count = min(20_000, mix.records) if quick else mix.records
+                _measure(report, spark, home / mix.name, mix, count, 1 if quick else REPETITIONS)
+                shutil.rmtree(home / mix.name)
+    finally:
+        spark.stop()
+        shutil.rmtree(home, ignore_errors=True)
+    peak = report.add("largest Python worker", [memory.peak / 1e6], "MB")
+    peak.bar, peak.met = f"< {WORKER_MB} MB", 0 < memory.peak < WORKER_MB * 1_000_000
+    for words in dict.fromkeys(kind.not_done for mix in MIXES for kind in mix.kinds):
+        report.notes.append(f"what stock does not do: {words}")
+    return report
+
+
+def _measure(
+    report: Report, spark: SparkSession, home: Path, mix: Mix, count: int, repetitions: int
+) -> None:
+    """One mix: compared first, then timed, the sides in turns."""
+    stored = store(home / "raw", mix.families(), count)
+    sides = (Side("ours", _ours), Side("stock Spark", _stock(mix)))
+    found = [_checked(spark, home, side, stored) for side in sides]
+    _agree(mix, stored, *found)
+    limit: list[float] = []
+    if mix.limit is not None:
+        _as_lines(home)
+        _limit(home, mix.limit)
+    for repetition in range(repetitions):
+        # In turns, so that a machine that slows down slows all.
+        for side in sides if repetition % 2 == 0 else reversed(sides):
+            _once(spark, home, side)
+        if mix.limit is not None:
+            limit.append(_limit(home, mix.limit))
+    _tell(report, mix, stored, sides, limit)
+    _tell_bad(report, mix, stored, sides, found)
+
+
+# -- the sides -----------------------------------------------------------------------------------
+
+
+def _ours(lake: Lake, records: DataFrame) -> None:
+    """As job `ingest` writes a batch: workers write the files, the driver commits them."""
+    run = Batch(
+        job="ingest",
+        query_id="bench",
+        batch_id=0,
+        digest="0",
+        folder=lake.settings.home,
+        look_back=False,
+        started_at=datetime.now(UTC),
+        offsets="",
+    )
+    targets = {table.name: lake.target(table, run) for table in (RECORD, EVENT)}
+    work = Pass(ParseSettings.of(lake.settings), targets, (), None)
+    files = [DataFile(**row.asDict()) for row in records.mapInArrow(work, WRITTEN).collect()]
+    for table in (RECORD, EVENT):
+        lake.commit(table, run, [file for file in files if file.table == table.name])
+
+
+def _stock(mix: Mix) -> Through:
+    def through(lake: Lake, records: DataFrame) -> None:
+        _append(lake, records, RECORD)
+        _append(lake, mix.stock(records), EVENT)
+
+    return through
+
+
+def _append(lake: Lake, rows: DataFrame, table: Table) -> None:
+    rows.write.format("delta").mode("append").save(lake.path(table))
+
+
+def _as_lines(home: Path) -> None:
+    """The raw bytes as lines of a file, which is how DuckDB reads JSON."""
+    with (home / "raw.ndjson").open("wb") as file:
+        for part in sorted((home / "raw").glob("*.parquet")):
+            for raw in pq.read_table(part, columns=["raw"]).column("raw").to_pylist():
+                file.write(raw + b"\n")
+
+
+def _limit(home: Path, columns: Mapping[str, str]) -> float:
+    """CPU seconds in which DuckDB reads the lines and writes the fields to Parquet."""
+    target = home / "duckdb.parquet"
+    target.unlink(missing_ok=True)
+    with duckdb.connect(config={"threads": 2}) as connection:
+        begun = time.process_time()
+        connection.execute(
+            "COPY (SELECT * FROM read_json($lines, format = 'newline_delimited', "
+            f"columns = {dict(columns)}, ignore_errors = true)) TO '{target}' (FORMAT parquet)",
+            {"lines": str(home / "raw.ndjson")},
+        )
+        return time.process_time() - begun
+
+
+# -- once through --------------------------------------------------------------------------------
+
+
+def _lake(spark: SparkSession, home: Path, side: Side) -> Lake:
+    """Two fresh tables."""
+    own = home / side.name.replace(" ", "_")
+    shutil.rmtree(own, ignore_errors=True)
+    return Lake(spark, load(home=own)).ensure(RECORD, EVENT)
+
+
+def _once(spark: SparkSession, home: Path, side: Side) -> Lake:
+    """Once from the raw files into two fresh tables, timed."""
+    lake = _lake(spark, home, side)
+    begun = cpu_seconds()
+    side.through(lake, spark.read.schema(RECORD.schema).parquet(str(home / "raw")))
+    side.cpu.append(cpu_seconds() - begun)
+    return lake
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a side made of the records: of good ones events, of bad ones dead letters."""
+
+    name: str
+    good: DataFrame
+    missing: int
+    """Good records of which it made no event."""
+    bad: frozenset[int]
+    """The planted records it refused."""
+
+
+def _checked(spark: SparkSession, home: Path, side: Side, stored: Stored) -> Found:
+    """The warm-up round, whose tables are looked at."""
+    lake = _once(spark, home, side)
+    side.cpu.clear()
+    records = lake.read(RECORD).count()
+    if records != stored.count:
+        raise AssertionError(f"{side.name}: {records} of {stored.count} records in bronze")
+    number = F.substring_index(F.get("record_ids", F.lit(0)), ":", -1).cast("long")
+    events = lake.read(EVENT).withColumn("number", number)
+    dead = events.where("dead_letter_reason IS NOT NULL")
+    refused = {row["number"] for row in dead.select("number").distinct().collect()}
+    wrong = refused - stored.planted.keys()
+    if wrong:
+        example = dead.where(F.col("number") == min(wrong)).first()
+        raise AssertionError(f"{side.name} refused {len(wrong)} good records, such as {example}")
+    planted = spark.createDataFrame([(n,) for n in stored.planted], "number bigint")
+    good = events.join(F.broadcast(planted), "number", "left_anti")
+    missing = stored.count - len(stored.planted) - good.select("number").distinct().count()
+    return Found(side.name, good, missing, frozenset(refused))
+
+
+# -- the comparison ------------------------------------------------------------------------------
+
+
+def _agree(mix: Mix, stored: Stored, ours: Found, stock: Found) -> None:
+    """Raises `AssertionError` unless all good events agree in all compared columns."""
+    for one in (ours, stock):
+        events = one.good.count()
+        if one.missing or events != stored.count - len(stored.planted):
+            raise AssertionError(
+                f"{mix.name}, {one.name}: {events} events of {stored.count - len(stored.planted)} "
+                f"good records, none of {one.missing}"
+            )
+    for kind in mix.kinds:
+        differing = _differing(kind, ours.good, stock.good)
+        if differing:
+            shown = "\n".join(_example(kind, name, ours.good, stock.good) for name in differing)
+            raise AssertionError(f"{mix.name}: the events of {kind.name} differ in\n{shown}")
+
+
+def _differing(kind: Kind, ours: DataFrame, stock: DataFrame) -> list[str]:
+    digests = [_digest(name).alias(str(at)) for at, name in enumerate(kind.compared)]
+    one, other = (side.where(kind.where).agg(*digests).first() for side in (ours, stock))
+    if one is None or other is None or one[0] is None:
+        raise AssertionError(f"no events of {kind.name} to compare")
+    return [name for at, name in enumerate(kind.compared) if one[at] != other[at]]
+
+
+def _digest(name: str) -> Column:
+    """A sum over a column that does not depend on the order of rows."""
+    whole = F.xxhash64("number", F.to_json(F.struct(F.expr(name).alias("v"))))
+    return F.sum(whole.cast("decimal(38,0)"))
+
+
+def _example(kind: Kind, name: str, ours: DataFrame, stock: DataFrame) -> str:
+    value = F.to_json(F.struct(F.expr(name).alias("v")))
+    one, other = (
+        side.where(kind.where).select("number", value.alias(f"v{at}"))
+        for at, side in enumerate((ours, stock))
+    )
+    rows = one.join(other, "number").where("v0 != v1").orderBy("number").limit(EXAMPLES).collect()
+    shown = [f"    {row['number']}: ours {row['v0']}, stock {row['v1']}" for row in rows]
+    return "\n".join([f"  {name}:", *shown])
+
+
+# -- the report ----------------------------------------------------------------------------------
+
+
+def _tell(
+    report: Report, mix: Mix, stored: Stored, sides: tuple[Side, Side], limit: list[float]
+) -> None:
+    ours, stock = (
+        report.add(f"{mix.name}: {side.name}", _rate(stored.count, side.cpu), "events/CPU-s")
+        for side in sides
+    )
+    if ours.value and stock.value:
+        ours.compared_with, ours.ratio = stock.name, ours.value / stock.value
+        if mix.bar is not None:
+            ours.bar, ours.met = f">= {mix.bar}x", ours.ratio >= mix.bar
+    for side in sides:
+        rates = _rate(stored.raw_bytes / 1e6, side.cpu)
+        report.add(f"{mix.name}: {side.name}, raw data", rates, "MB/CPU-s")
+    if limit:
+        duck = report.add(
+            f"{mix.name}: DuckDB, JSON to Parquet", _rate(stored.count, limit), "events/CPU-s"
+        )
+        report.add(
+            f"{mix.name}: DuckDB, raw data", _rate(stored.raw_bytes / 1e6, limit), "MB/CPU-s"
+        )
+        again = report.add(f"{mix.name}: ours against DuckDB", ours.repetitions, "events/CPU-s")
+        if again.value and duck.value:
+            again.compared_with, again.ratio = duck.name, again.value / duck.value
+            if mix.limit_bar is not None:
+                again.bar = f">= {mix.limit_bar} of it"
+                again.met = again.ratio >= mix.limit_bar
+
+
+def _tell_bad(
+    report: Report, mix: Mix, stored: Stored, sides: tuple[Side, Side], found: list[Found]
+) -> None:
+    for side, one in zip(sides, found, strict=True):
+        caught = len(one.bad & stored.planted.keys())
+        measure = report.add(
+            f"{mix.name}: planted bad records found, {side.name}",
+            [caught],
+            f"of {len(stored.planted)}",
+        )
+        if side is sides[0]:
+            measure.bar, measure.met = "all", caught == len(stored.planted)
+        missed = Counter(kind for n, kind in stored.planted.items() if n not in one.bad)
+        told = "; ".join(f"{kind}: {times}" for kind, times in sorted(missed.items()))
+        report.notes.append(f"{mix.name}: {side.name} took for good: {told or 'none'}")
+    report.notes.append(
+        f"{mix.name}: {stored.count} records, {stored.raw_bytes / 1e6:.1f} MB, read from the same "
+        "Parquet files; all good events agree in "
+        + ", ".join(f"{len(kind.compared)} columns ({kind.name})" for kind in mix.kinds)
+    )
+
+
+def _rate(amount: float, seconds: list[float]) -> list[float]:
+    return [amount / one for one in seconds]
