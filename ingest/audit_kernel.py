@@ -314,8 +314,7 @@ def refusal(audit: Audit, main: Part) -> Event:
     level = MEDIUM if denied else INFORMATIONAL
     if of_file and target:
         activity = next((at for word, at in _PERMISSIONS if word in wanted), 0)
-        path = audit.absolute(target) or ""
-        file = {"path" if "/" in path else "name": path, "type_id": 2 if kind == "dir" else 0}
+        file = _target(audit.absolute(target) or "", kind)
         columns.setdefault("actor", {"process": process})
         return event(
             audit,
@@ -351,6 +350,10 @@ def refusal(audit: Audit, main: Part) -> Event:
     return event(
         audit, BASE, 0, main, severity_id=level, more=more, message=message, rest=rest, **columns
     )
+
+
+def _target(path: str, kind: str) -> Fields:
+    return {"path" if "/" in path else "name": path, "type_id": 2 if kind == "dir" else 0}
 
 
 def _socket_refusal(

@@ -429,7 +429,7 @@ QUALITY = Table(
     event_time="run_at",
     key=("run_at", "suite", "expectation"),
     cluster_by=("run_at",),
-    stats=("run_at", "suite", "expectation", "passed"),
+    stats=("run_at", "suite", "expectation"),
 )
 
 DRIFT = Table(
@@ -450,7 +450,7 @@ DRIFT = Table(
     event_time="first_seen",
     key=("source", "field"),
     cluster_by=("source", "first_seen"),
-    stats=("source", "field", "first_seen", "baseline"),
+    stats=("source", "field", "first_seen"),
 )
 
 TABLES = (RECORD, EVENT, LANDED, QUALITY, DRIFT)

@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from infra.commits import newest_first, newest_version
+from infra.delta import Moved, active_files
 from infra.duck import connect
 from infra.errors import Fatal, Usage
 from infra.jobs import Batch, Job, Lock
@@ -131,10 +132,7 @@ def dead(lake: Lake, where: str) -> None:
 
 
 def files_of(lake: Lake) -> set[str]:
-    return {
-        Path(row["name"]).name
-        for row in lake.read(EVENT).selectExpr("_metadata.file_path AS name").distinct().collect()
-    }
+    return {file.name for file in active_files(lake.spark, lake.path(EVENT))}
 
 
 def test_rows_become_what_todays_parser_makes_of_them_and_others_stay(line: Line) -> None:
@@ -304,12 +302,10 @@ def test_a_slice_that_others_rewrite_meanwhile_is_done_again(line: Line) -> None
             older(lake, "event_uid = 's1#0'")  # rewrites the file that was just read
             super()._replace(prefix, note)
 
-    from infra.delta import Moved
-
     version = newest_version(lake.folder(EVENT))
+    piece = Overtaken(lake, ParseSettings.of(lake.settings), span, folder)
     with pytest.raises(Moved):
-        parsing = ParseSettings.of(lake.settings)
-        Overtaken(lake, parsing, span, folder).rewrite("reparse-x-", "{}", dry=False)
+        piece.rewrite("reparse-x-", "{}", dry=False)
     assert newest_version(lake.folder(EVENT)) == version + 1
     assert list(lake.folder(EVENT).glob("reparse-x-*")) == []
     reparse(lake, "sshd", BEGIN)
