@@ -237,6 +237,7 @@ def _unmapped() -> Column:
     accounts = F.transform("z.resources", lambda one: F.struct(one["accountId"].alias("accountId")))
     return left(
         *[_z(name).alias(name) for name in LEFT],
+        _z("@timestamp").alias("@timestamp"),
         of.alias("userIdentity"),
         F.when(F.exists(accounts, lambda one: one["accountId"].isNotNull()), accounts).alias(
             "resources"

@@ -13,7 +13,7 @@ marks what it marked before, and one that never comes to a commit marks nothing.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from hashlib import blake2b
@@ -34,31 +34,33 @@ from ingest.write import Find, Stage
 
 KEPT_KEYS = 2_000_000
 KEPT_MICROS = 7 * 86400 * 1_000_000
-"""The memory holds at most so many keys, none much older than this before the newest."""
-
-FORGET_AT_ONCE = 50_000
-KEY_BYTES = 16
+"""The memory has two generations of half this size each; when one is full the older one goes."""
 
 SEEN = Table(
     name="redelivery.key",
     doc="Keys of a batch's events, on their way from the workers to the driver.",
     columns=(
-        Column("key", T.BinaryType(), "what makes the event the same"),
-        Column("live_key", T.BinaryType(), "of an import: the key it has as a live event", False),
+        Column("key", T.LongType(), "what makes the event the same"),
+        Column("live_key", T.LongType(), "of an import: the key it has as a live event", False),
         Column("event_uid", T.StringType(), "the event"),
         Column("at", T.LongType(), "when it was received, microseconds since 1970"),
     ),
 )
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS seen (
-  id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, uid TEXT NOT NULL, at INTEGER NOT NULL
+CREATE TABLE IF NOT EXISTS generation_0 (key INTEGER PRIMARY KEY, uid TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS generation_1 (key INTEGER PRIMARY KEY, uid TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS state (
+  one INTEGER PRIMARY KEY CHECK (one = 1), current INTEGER NOT NULL,
+  keys INTEGER NOT NULL, since INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS pending (
-  job TEXT NOT NULL, query TEXT NOT NULL, batch INTEGER NOT NULL,
-  key BLOB NOT NULL, uid TEXT NOT NULL, at INTEGER NOT NULL
+  job TEXT NOT NULL, query TEXT NOT NULL, batch INTEGER NOT NULL, file TEXT NOT NULL
 );
 """
+
+Row = tuple[int, int | None, str, int]
+"""A row of `SEEN`."""
 
 
 class Redelivery:
@@ -70,12 +72,12 @@ class Redelivery:
         self._file = lake.settings.home.absolute() / "redelivery.sqlite"
         self._owner = (run.job, run.query_id)
         self._batch = run.batch_id
-        self._pending = False
+        self._fresh: list[Row] = []
+        self._names: list[str] = []
+        if run.look_back and self._file.exists():
+            self._settle(self._batch if committed else self._batch - 1)
         if run.look_back:
-            for leftover in self._folder.glob("*"):
-                leftover.unlink(missing_ok=True)
-            if self._file.exists():
-                self._settle(committed)
+            self._clear(self._folder.glob("*"))
 
     @property
     def stage(self) -> Stage:
@@ -92,77 +94,58 @@ class Redelivery:
 
         Within a batch the first is the one that was received first.
         """
-        found = self._read(files)
-        if found.num_rows == 0:
+        self._names = [file.name for file in files if file.table == SEEN.name]
+        if not self._names:
             return {}
-        ordered = found.sort_by([("at", "ascending"), ("event_uid", "ascending")]).to_pydict()
-        rows = list(
-            zip(
-                ordered["key"],
-                ordered["live_key"],
-                ordered["event_uid"],
-                ordered["at"],
-                strict=True,
-            )
-        )
-        asked = {key for row in rows for key in row[:2] if key is not None}
+        rows = self._rows(self._names)
         with self._open() as memory:
-            first = _known(memory, asked)
-            fresh = []
-            repeated: dict[str, str] = {}
-            for key, live_key, uid, at in rows:
-                before = first.get(live_key) or first.get(key)
-                if before is None:
-                    first[key] = uid
-                    fresh.append((*self._owner, self._batch, key, uid, at))
-                elif before != uid:
-                    repeated[uid] = before
-            memory.executemany("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", fresh)
-        self._pending = bool(fresh)
+            self._fresh, repeated = _sorted_out(rows, _known(memory, rows))
+            memory.executemany(
+                "INSERT INTO pending VALUES (?, ?, ?, ?)",
+                [(*self._owner, self._batch, name) for name in self._names],
+            )
         return repeated
 
     def drop(self, files: Sequence[DataFile]) -> None:
-        """Take away key files that nobody asks any more."""
-        for file in files:
-            if file.table == SEEN.name:
-                (self._folder / file.name).unlink(missing_ok=True)
+        """Take away key files that nobody asks for."""
+        self._clear(self._folder / file.name for file in files if file.table == SEEN.name)
 
     def keep(self) -> None:
         """The batch is committed: from now on its keys are known."""
-        if self._pending:
+        if self._names:
             with self._open() as memory:
-                self._promote(memory, self._batch)
+                _remember(memory, self._fresh)
+                self._forget(memory)
+            self._clear(self._folder / name for name in self._names)
 
-    def _read(self, files: Sequence[DataFile]) -> pa.Table:
-        paths = [self._folder / file.name for file in files if file.table == SEEN.name]
-        tables = [pq.read_table(path, schema=arrow_schema(SEEN)) for path in paths]
-        self.drop(files)
-        return pa.concat_tables(tables) if tables else arrow_schema(SEEN).empty_table()
-
-    def _settle(self, committed: bool) -> None:
+    def _settle(self, up_to: int) -> None:
         """What an earlier run left: keys of batches that are in count, of others do not."""
         with self._open() as memory:
-            self._promote(memory, self._batch if committed else self._batch - 1)
-            memory.execute("DELETE FROM pending WHERE job = ? AND query = ?", self._owner)
-            memory.execute(  # of a checkpoint that is no more
-                "DELETE FROM pending WHERE job = ? AND query <> ?", self._owner
-            )
+            which = "SELECT file FROM pending WHERE job = ? AND query = ? AND batch <= ?"
+            names = [name for (name,) in memory.execute(which, (*self._owner, up_to))]
+            rows = self._rows(name for name in names if (self._folder / name).exists())
+            _remember(memory, _sorted_out(rows, _known(memory, rows))[0])
+            self._forget(memory)
 
-    def _promote(self, memory: sqlite3.Connection, up_to: int) -> None:
-        which = "FROM pending WHERE job = ? AND query = ? AND batch <= ?"
-        whose = (*self._owner, up_to)
-        memory.execute(
-            f"INSERT OR IGNORE INTO seen (key, uid, at) SELECT key, uid, at {which}", whose
+    def _forget(self, memory: sqlite3.Connection) -> None:
+        """Nothing of this job is pending any more, nor of a checkpoint it had before."""
+        memory.execute("DELETE FROM pending WHERE job = ?", self._owner[:1])
+
+    def _rows(self, names: Iterable[str]) -> list[Row]:
+        """The keys in some files, in the order of receipt."""
+        tables = [pq.read_table(self._folder / name, schema=arrow_schema(SEEN)) for name in names]
+        if not tables:
+            return []
+        ordered = pa.concat_tables(tables).sort_by(
+            [("at", "ascending"), ("event_uid", "ascending")]
         )
-        memory.execute(f"DELETE {which}", whose)
-        newest, at = memory.execute("SELECT max(id), max(at) FROM seen").fetchone()
-        if newest is not None:
-            oldest = "SELECT id FROM seen ORDER BY id LIMIT ?"
-            memory.execute("DELETE FROM seen WHERE id <= ?", (newest - KEPT_KEYS,))
-            memory.execute(
-                f"DELETE FROM seen WHERE id IN ({oldest}) AND at < ?",
-                (FORGET_AT_ONCE, at - KEPT_MICROS),
-            )
+        columns = [ordered.column(column.name).to_pylist() for column in SEEN.columns]
+        return list(zip(*columns, strict=True))
+
+    @staticmethod
+    def _clear(paths: Iterable[Path]) -> None:
+        for path in list(paths):
+            path.unlink(missing_ok=True)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -181,12 +164,52 @@ class Redelivery:
             memory.execute("COMMIT")
 
 
-def _known(memory: sqlite3.Connection, asked: set[bytes]) -> dict[bytes, str]:
+def _known(memory: sqlite3.Connection, rows: Sequence[Row]) -> dict[int, str]:
     """The keys that were seen before, with the first event of each."""
-    memory.execute("CREATE TEMP TABLE IF NOT EXISTS asked (key BLOB PRIMARY KEY)")
-    memory.execute("DELETE FROM asked")
-    memory.executemany("INSERT INTO asked VALUES (?)", ((key,) for key in asked))
-    return dict(memory.execute("SELECT seen.key, seen.uid FROM asked JOIN seen USING (key)"))
+    # In the order of the table, which is several times faster than at random.
+    asked = sorted({key for row in rows for key in row[:2] if key is not None})
+    memory.execute("CREATE TEMP TABLE asked (key INTEGER PRIMARY KEY)")
+    memory.executemany("INSERT INTO asked VALUES (?)", zip(asked, strict=True))
+    found: dict[int, str] = {}
+    for table in ("generation_0", "generation_1"):
+        found |= dict(memory.execute(f"SELECT key, uid FROM asked JOIN {table} USING (key)"))
+    return found
+
+
+def _sorted_out(rows: Sequence[Row], first: dict[int, str]) -> tuple[list[Row], dict[str, str]]:
+    """The rows whose key is new, and the others' event_uid to that of the first delivery.
+
+    `first`: what is known; it learns the new ones.
+    """
+    fresh: list[Row] = []
+    repeated: dict[str, str] = {}
+    for row in rows:
+        key, live_key, uid, _ = row
+        before = first.get(key) if live_key is None else first.get(live_key, first.get(key))
+        if before is None:
+            first[key] = uid
+            fresh.append(row)
+        elif before != uid:
+            repeated[uid] = before
+    return fresh, repeated
+
+
+def _remember(memory: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    """Add keys; where a generation is full, the older one makes room."""
+    if not rows:
+        return
+    newest = rows[-1][3]
+    memory.execute("INSERT OR IGNORE INTO state VALUES (1, 0, 0, ?)", (newest,))
+    current, had, since = memory.execute("SELECT current, keys, since FROM state").fetchone()
+    if had >= KEPT_KEYS // 2 or newest - since > KEPT_MICROS // 2:
+        current, had, since = 1 - current, 0, newest
+        memory.execute(f"DELETE FROM generation_{current}")
+    memory.executemany(
+        f"INSERT OR IGNORE INTO generation_{current} VALUES (?, ?)",
+        sorted((key, uid) for key, _, uid, _ in rows),
+    )
+    state = (current, had + len(rows), since)
+    memory.execute("UPDATE state SET current = ?, keys = ?, since = ?", state)
 
 
 # -- in the workers ----------------------------------------------------------------------------
@@ -219,39 +242,48 @@ def columns_of(source: str) -> tuple[str, ...]:
 
 def _keys(events: pa.RecordBatch, source: str, columns: Sequence[str]) -> pa.RecordBatch:
     values = [_texts(events, column) for column in columns]
-    times = events.column("received_at").cast(pa.int64()).to_pylist()
-    uids, modes = events.column("event_uid").to_pylist(), events.column("mode").to_pylist()
-    rows = []
-    for uid, mode, at, *parts in zip(uids, modes, times, *values, strict=True):
-        if None in parts:
-            continue
-        live = _key(source, "", parts)
-        # A live event must not pass for the second delivery of one that only was imported.
-        rows.append(
-            (_key(source, mode, parts), live, uid, at)
-            if mode == "import"
-            else (live, None, uid, at)
-        )
+    # Lengths keep ("a", "bc") and ("ab", "c") apart. Null where one of them is.
+    lengths = [pc.cast(pc.binary_length(value), pa.string()) for value in values]
+    parts = [part for pair in zip(lengths, values, strict=True) for part in pair]
+    joined = pc.binary_join_element_wise(*parts, ":")
+    named = joined.is_valid()
+    texts = joined.filter(named).to_pylist()
+    modes = events.column("mode").filter(named).to_pylist()
+    live = [_key(f"{source}|{text}") for text in texts]
+    # A live event must not pass for the second delivery of one that only was imported.
+    imported = [mode == "import" for mode in modes]
+    arrays = [
+        [
+            _key(f"{source}|import|{text}") if is_import else key
+            for key, text, is_import in zip(live, texts, imported, strict=True)
+        ],
+        [key if is_import else None for key, is_import in zip(live, imported, strict=True)],
+        events.column("event_uid").filter(named),
+        events.column("received_at").filter(named).cast(pa.int64()),
+    ]
     schema = arrow_schema(SEEN)
-    arrays = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(
+        [
+            array if isinstance(array, pa.Array) else pa.array(array, field.type)
+            for array, field in zip(arrays, schema, strict=True)
+        ],
+        schema=schema,
+    )
 
 
-def _key(source: str, mode: str, parts: Sequence[str]) -> bytes:
-    # Lengths keep ("a", "bc") and ("ab", "c") apart.
-    text = "".join(f"{len(part)}:{part}" for part in (source, mode, *parts))
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+def _key(text: str) -> int:
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
-def _texts(events: pa.RecordBatch, path: str) -> list[str | None]:
+def _texts(events: pa.RecordBatch, path: str) -> pa.Array:
     name, *inside = path.split(".")
     array = events.column(name)
     for step in inside:
         array = pc.struct_field(array, step)
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.int64())
-    texts: list[str | None] = array.cast(pa.string()).to_pylist()
-    return texts
+    return array.cast(pa.string())
 
 
 def discard(lake: Lake, tables: Sequence[Table], files: Sequence[DataFile]) -> None:

@@ -423,7 +423,9 @@ QUALITY = Table(
         Column("checked", L, "rows (or sources) looked at"),
         Column("unexpected", L, "rows (or sources) of these that are not as expected"),
         Column("examples", S, "a few of them: event ids, values or sources", False),
-        Column("since", TS, "arrival of the first row checked, UTC; null: from the beginning", False),
+        Column(
+            "since", TS, "arrival of the first row checked, UTC; null: from the beginning", False
+        ),
         Column("until", TS, "end of the arrivals checked, UTC; it is not in them", False),
     ),
     event_time="run_at",

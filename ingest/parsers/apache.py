@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ingest.clf import Token, access_event, read_clf, remaining, restamp_clf
 from ingest.framed import FramedSource
 from ingest.source import Context, Event
 from ingest.syslog import Line
-from ingest.web import Exchange, milliseconds, whole
-from ingest.webjson import read_json, restamp_web_json
-from ingest.webtime import first_of
+from ingest.web.clf import Token, access_event, read_clf, remaining, restamp_clf
+from ingest.web.exchange import Exchange, milliseconds, whole
+from ingest.web.objects import read_json, restamp_web_json
+from ingest.web.times import first_of
 
 PRODUCT: Mapping[str, str] = {"name": "HTTP Server", "vendor_name": "Apache"}
 MILLION = 1_000_000

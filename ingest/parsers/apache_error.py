@@ -16,7 +16,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ingest.framed import FramedSource
-from ingest.modsecurity import finding
 from ingest.ocsf import (
     BASE,
     CRITICAL,
@@ -33,8 +32,17 @@ from ingest.ocsf import (
 from ingest.source import Context, Event
 from ingest.syslog import Line
 from ingest.time import Stamp, month_number, stamp_iso, stamp_parts
-from ingest.web import PORT, Exchange, basic_logon, http_event, request_line, unescape, whole
-from ingest.webtime import replacing, write_ctime
+from ingest.web.exchange import (
+    PORT,
+    Exchange,
+    basic_logon,
+    http_event,
+    request_line,
+    unescape,
+    whole,
+)
+from ingest.web.modsecurity import finding
+from ingest.web.times import replacing, write_ctime
 
 PRODUCT: Mapping[str, str] = {"name": "HTTP Server", "vendor_name": "Apache"}
 LEVELS: Mapping[str, int] = MappingProxyType(

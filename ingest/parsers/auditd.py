@@ -15,12 +15,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ingest import syslog
-from ingest.audit_auoms import AUOMS, read_auoms
-from ingest.audit_event import PRODUCT, Audit
-from ingest.audit_kernel import refused
-from ingest.audit_record import HEADER, Part, read_journal, read_part
-from ingest.audit_syscalls import of_syscall
-from ingest.audit_user import of_user
+from ingest.audit.auoms import AUOMS, read_auoms
+from ingest.audit.event import PRODUCT, Audit
+from ingest.audit.kernel import refused
+from ingest.audit.record import HEADER, Part, read_journal, read_part
+from ingest.audit.syscalls import of_syscall
+from ingest.audit.user import of_user
 from ingest.ocsf import ACTION, DISPOSITION, FAILURE, STATUS
 from ingest.source import Context, Event, JoiningSource, Record, Unreadable
 from ingest.strict import FILE_BYTES, not_utf8

@@ -10,27 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ingest.cloud import (
-    PORTS,
-    EnvelopedSource,
-    Fields,
-    filled,
-    inner,
-    key_of,
-    listed,
-    look,
-    mail,
-    moment,
-    ms,
-    remains,
-    take,
-    take_ip,
-    take_name,
-    take_number,
-    take_text,
-    take_texts,
-    take_time,
-)
 from ingest.ocsf import (
     A_CREDENTIAL,
     A_HASH,
@@ -50,6 +29,27 @@ from ingest.ocsf import (
     event,
     metadata,
     observables,
+)
+from ingest.saas.cloud import (
+    PORTS,
+    EnvelopedSource,
+    Fields,
+    filled,
+    inner,
+    key_of,
+    listed,
+    look,
+    mail,
+    moment,
+    ms,
+    remains,
+    take,
+    take_ip,
+    take_name,
+    take_number,
+    take_text,
+    take_texts,
+    take_time,
 )
 from ingest.source import Context, Event
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ingest.firewall import (
+from ingest.devices.firewall import (
     INBOUND,
     OUTBOUND,
     REFUSE,

@@ -11,23 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ingest.cloud import (
-    EnvelopedSource,
-    Fields,
-    activity_of,
-    filled,
-    inner,
-    listed,
-    look,
-    mail,
-    remains,
-    take_ip,
-    take_name,
-    take_number,
-    take_text,
-    take_time,
-    unnamed,
-)
 from ingest.ocsf import (
     A_RESOURCE,
     A_USER,
@@ -44,6 +27,23 @@ from ingest.ocsf import (
     event,
     metadata,
     observables,
+)
+from ingest.saas.cloud import (
+    EnvelopedSource,
+    Fields,
+    activity_of,
+    filled,
+    inner,
+    listed,
+    look,
+    mail,
+    remains,
+    take_ip,
+    take_name,
+    take_number,
+    take_text,
+    take_time,
+    unnamed,
 )
 from ingest.source import Context, Event, Unreadable
 from ingest.time import Stamp

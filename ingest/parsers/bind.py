@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ingest.bind_messages import BLOCKED, CLIENT_SAID, Columns, end_of, volume, zone_of
 from ingest.framed import FramedSource
-from ingest.nameserver import (
+from ingest.nameserver.answers import (
     RCODES,
     RESPONSE,
     TRAFFIC,
@@ -23,6 +22,7 @@ from ingest.nameserver import (
     dns_event,
     question,
 )
+from ingest.nameserver.bind import BLOCKED, CLIENT_SAID, Columns, end_of, volume, zone_of
 from ingest.ocsf import (
     CRITICAL,
     DENIED,
@@ -37,7 +37,7 @@ from ingest.ocsf import (
 from ingest.source import Context, Event
 from ingest.syslog import Line, severity
 from ingest.time import Stamp, month_number, stamp_iso, stamp_parts, stamp_rfc3164
-from ingest.webtime import replacing, write_dashed
+from ingest.web.times import replacing, write_dashed
 
 PRODUCT: Mapping[str, str] = {"name": "BIND", "vendor_name": "ISC"}
 LEVELS: Mapping[str, int] = MappingProxyType(

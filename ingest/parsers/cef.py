@@ -16,8 +16,8 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ingest.device_header import OFFSETS, Header, each_line, read_header, restamp_header
-from ingest.firewall import (
+from ingest.devices.cef import Told, of_cef, of_leef
+from ingest.devices.firewall import (
     INBOUND,
     OPEN,
     OUTBOUND,
@@ -35,7 +35,9 @@ from ingest.firewall import (
     traffic,
     verdict,
 )
-from ingest.key_values import certain
+from ingest.devices.header import OFFSETS, Header, each_line, read_header, restamp_header
+from ingest.devices.key_values import certain
+from ingest.devices.suricata_parts import METHODS
 from ingest.ocsf import (
     A_FILE,
     A_HASH,
@@ -56,8 +58,6 @@ from ingest.ocsf import (
     metadata,
     unmapped,
 )
-from ingest.parsers.cef_format import Told, of_cef, of_leef
-from ingest.parsers.suricata_parts import METHODS
 from ingest.source import Context, Event, Record, Source, Unreadable
 from ingest.syslog import one_line
 from ingest.time import EPOCH, Stamp, like_iso, month_number, stamp_epoch, stamp_iso, stamp_parts

@@ -13,16 +13,16 @@ from datetime import datetime
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
-from ingest.device_header import Header, each_line, read_header, restamp_header
-from ingest.firewall import (
+from ingest.devices.asa_events import READERS, Message, plain
+from ingest.devices.asa_messages import shaped
+from ingest.devices.firewall import (
     Fields,
 )
+from ingest.devices.ftd import ftd_event
+from ingest.devices.header import Header, each_line, read_header, restamp_header
 from ingest.ocsf import (
     kept,
 )
-from ingest.parsers.cisco_asa_events import READERS, Message, plain
-from ingest.parsers.cisco_asa_messages import shaped
-from ingest.parsers.cisco_ftd import ftd_event
 from ingest.source import Context, Event, Record, Source, Unreadable
 from ingest.syslog import one_line
 from ingest.time import Stamp

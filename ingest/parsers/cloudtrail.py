@@ -19,7 +19,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
-from ingest.cloud import EnvelopedSource, Fields, filled, ms, take_text
 from ingest.json_time import restamp_json
 from ingest.ocsf import (
     A_CREDENTIAL,
@@ -42,6 +41,7 @@ from ingest.ocsf import (
     observables,
     unmapped,
 )
+from ingest.saas.cloud import EnvelopedSource, Fields, filled, ms, take_text
 from ingest.source import Context, Event, Record, Unreadable
 from ingest.strict import FILE_BYTES, child, decode_object, kind, text
 from ingest.time import Stamp, like_iso, of_iso, stamp_iso

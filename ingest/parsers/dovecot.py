@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ingest.clock import CTIME, EPOCH, ISO, TAI64N, YEARLESS
-from ingest.daemon import NAMED, Daemon, endpoint, pam, told
+from ingest.daemons.clock import CTIME, EPOCH, ISO, TAI64N, YEARLESS
+from ingest.daemons.daemon import NAMED, Daemon, endpoint, pam, told
 from ingest.ocsf import (
     AUTHENTICATION,
     BASE,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ingest.clock import YEARLESS
-from ingest.daemon import Daemon, endpoint, told
+from ingest.daemons.clock import YEARLESS
+from ingest.daemons.daemon import Daemon, endpoint, told
 from ingest.ocsf import AUTHENTICATION, BASE, FAILURE, INFORMATIONAL, SSH, SUCCESS, UNKNOWN, kept
 from ingest.source import Context, Event
 from ingest.syslog import Line

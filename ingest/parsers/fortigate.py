@@ -13,13 +13,13 @@ from contextlib import suppress
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from ingest.device_header import Header, each_line, read_header, restamp_header
-from ingest.firewall import Fields
-from ingest.key_values import certain, key_values
+from ingest.devices.firewall import Fields
+from ingest.devices.fortigate_logs import of_event, of_utm
+from ingest.devices.fortigate_sessions import Log, session
+from ingest.devices.header import Header, each_line, read_header, restamp_header
+from ingest.devices.key_values import certain, key_values
 from ingest.parsers.cef import MARK as CEF_MARK
 from ingest.parsers.cef import read_cef
-from ingest.parsers.fortigate_logs import of_event, of_utm
-from ingest.parsers.fortigate_sessions import Log, session
 from ingest.source import Context, Event, Record, Source, Unreadable
 from ingest.syslog import one_line
 from ingest.time import EPOCH, Stamp, stamp_epoch, stamp_iso

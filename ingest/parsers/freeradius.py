@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ingest.clock import CTIME, ISO, YEARLESS, read_clock
-from ingest.daemon import NAMED, Daemon, endpoint, told
+from ingest.daemons.clock import CTIME, ISO, YEARLESS, read_clock
+from ingest.daemons.daemon import NAMED, Daemon, endpoint, told
 from ingest.ocsf import (
     AUTHENTICATION,
     BASE,

@@ -13,26 +13,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from ingest.cloud import (
-    PORTS,
-    EnvelopedSource,
-    Fields,
-    activity_of,
-    filled,
-    inner,
-    key_of,
-    listed,
-    look,
-    mail,
-    remains,
-    severity_of,
-    take_ip,
-    take_name,
-    take_number,
-    take_text,
-    take_time,
-    unnamed,
-)
 from ingest.ocsf import (
     A_CREDENTIAL,
     A_RESOURCE,
@@ -52,7 +32,27 @@ from ingest.ocsf import (
     metadata,
     observables,
 )
-from ingest.parsers.gcp_logging import read_entry
+from ingest.saas.cloud import (
+    PORTS,
+    EnvelopedSource,
+    Fields,
+    activity_of,
+    filled,
+    inner,
+    key_of,
+    listed,
+    look,
+    mail,
+    remains,
+    severity_of,
+    take_ip,
+    take_name,
+    take_number,
+    take_text,
+    take_time,
+    unnamed,
+)
+from ingest.saas.gcp_logging import read_entry
 from ingest.source import Context, Event, Unreadable
 from ingest.time import Stamp
 

@@ -12,22 +12,6 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import ClassVar
 
-from ingest.cloud import (
-    EnvelopedSource,
-    Fields,
-    activity_of,
-    filled,
-    look,
-    mail,
-    remains,
-    take,
-    take_ip,
-    take_name,
-    take_number,
-    take_text,
-    take_time,
-    unnamed,
-)
 from ingest.ocsf import (
     A_CREDENTIAL,
     A_RESOURCE,
@@ -45,6 +29,22 @@ from ingest.ocsf import (
     event,
     metadata,
     observables,
+)
+from ingest.saas.cloud import (
+    EnvelopedSource,
+    Fields,
+    activity_of,
+    filled,
+    look,
+    mail,
+    remains,
+    take,
+    take_ip,
+    take_name,
+    take_number,
+    take_text,
+    take_time,
+    unnamed,
 )
 from ingest.source import Context, Event, Unreadable
 

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ingest.clf import Token, access_event, read_clf, remaining, restamp_clf
 from ingest.framed import FramedSource
 from ingest.ocsf import (
     BASE,
@@ -30,9 +29,10 @@ from ingest.ocsf import (
 from ingest.source import Context, Event
 from ingest.syslog import Line, severity
 from ingest.time import Stamp, stamp_clf
-from ingest.web import CODE, PORT, Exchange, endpoint, http_event, request_line, whole
-from ingest.webjson import read_json, restamp_web_json
-from ingest.webtime import first_of, replacing, write_clf
+from ingest.web.clf import Token, access_event, read_clf, remaining, restamp_clf
+from ingest.web.exchange import CODE, PORT, Exchange, endpoint, http_event, request_line, whole
+from ingest.web.objects import read_json, restamp_web_json
+from ingest.web.times import first_of, replacing, write_clf
 
 PRODUCT: Mapping[str, str] = {"name": "HAProxy", "vendor_name": "HAProxy"}
 OPEN, CLOSE, FAIL, TRAFFIC, BLOCKED = 1, 2, 4, 6, 2

@@ -24,8 +24,8 @@ from ingest.ocsf import BASE, FTP, INFORMATIONAL, LOW, NETWORK, address, kept
 from ingest.source import Context, Event, Record, Source, Unreadable
 from ingest.syslog import one_line
 from ingest.time import Stamp, like_iso, stamp_iso
-from ingest.web import CODE, NONE, Exchange, http_event, whole
-from ingest.webfields import fill
+from ingest.web.exchange import CODE, NONE, Exchange, http_event, whole
+from ingest.web.fields import fill
 
 PRODUCT: Mapping[str, str] = {"name": "IIS", "vendor_name": "Microsoft"}
 CLOSE, TRAFFIC, FTP_OTHER = 2, 6, 99

@@ -17,9 +17,10 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from ingest import syslog
+from ingest.devices import infoblox_audit, infoblox_dns
 from ingest.dhcp import ACK, DECLINE, EXPIRE, RELEASE, dhcp_event
 from ingest.ocsf import OTHER, address, kept, mac_address
-from ingest.parsers import bind, infoblox_audit, infoblox_dns, isc_dhcpd
+from ingest.parsers import bind, isc_dhcpd
 from ingest.source import Context, Event, Record, Source
 from ingest.syslog import Line
 from ingest.time import Stamp, stamp_epoch

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ingest.daemons.dhcpd6 import read_v6
 from ingest.dhcp import (
     ACK,
     DECLINE,
@@ -22,7 +23,6 @@ from ingest.dhcp import (
     dhcp_event,
 )
 from ingest.ocsf import OTHER, address, kept, mac_address
-from ingest.parsers.isc_dhcpd6 import read_v6
 from ingest.source import Context, Event
 from ingest.syslog import Line, SyslogSource
 

@@ -12,26 +12,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from ingest.cloud import (
-    EnvelopedSource,
-    Fields,
-    filled,
-    inner,
-    key_of,
-    listed,
-    look,
-    mail,
-    moment,
-    ms,
-    remains,
-    take,
-    take_ip,
-    take_number,
-    take_text,
-    take_texts,
-    take_time,
-    unnamed,
-)
 from ingest.ocsf import (
     A_CREDENTIAL,
     A_RESOURCE,
@@ -51,6 +31,26 @@ from ingest.ocsf import (
     observables,
 )
 from ingest.parsers import gcp_audit
+from ingest.saas.cloud import (
+    EnvelopedSource,
+    Fields,
+    filled,
+    inner,
+    key_of,
+    listed,
+    look,
+    mail,
+    moment,
+    ms,
+    remains,
+    take,
+    take_ip,
+    take_number,
+    take_text,
+    take_texts,
+    take_time,
+    unnamed,
+)
 from ingest.source import Context, Event, Unreadable
 from ingest.strict import decode_object
 

@@ -14,14 +14,14 @@ from datetime import datetime
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
-from ingest.clock import ISO, SHORT, read_clock
-from ingest.daemon import NAMED, Daemon, told
+from ingest.daemons.clock import ISO, SHORT, read_clock
+from ingest.daemons.daemon import NAMED, Daemon, told
+from ingest.daemons.mysql_audit import CSV, audit_stamp, audited, flat, oracle
+from ingest.daemons.mysql_error import BODY, LEVELS, message
+from ingest.daemons.mysql_events import PRODUCT, known
+from ingest.daemons.mysql_query import GENERAL, HEADER, Clients, general, slow
 from ingest.json_source import objects
 from ingest.json_time import restamp_json
-from ingest.mysql_audit import CSV, audit_stamp, audited, flat, oracle
-from ingest.mysql_error import BODY, LEVELS, message
-from ingest.mysql_events import PRODUCT, known
-from ingest.mysql_query import GENERAL, HEADER, Clients, general, slow
 from ingest.ocsf import BASE, kept
 from ingest.source import Context, Event, Record, Unreadable
 from ingest.syslog import Line, one_line

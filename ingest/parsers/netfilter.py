@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ingest.device_header import read_header
-from ingest.firewall import (
+from ingest.devices.firewall import (
     INBOUND,
     OPEN,
     OUTBOUND,
@@ -28,6 +27,7 @@ from ingest.firewall import (
     located,
     traffic,
 )
+from ingest.devices.header import read_header
 from ingest.ocsf import NETWORK, OBSERVED, device, kept, mac_address, metadata, unmapped
 from ingest.source import Context, Event, Record, Unreadable
 from ingest.strict import decode_object

@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ingest.clf import Token, access_event, read_clf, remaining, restamp_clf
 from ingest.framed import FramedSource
 from ingest.source import Context, Event
 from ingest.syslog import Line
-from ingest.web import NONE, Exchange, milliseconds, whole
-from ingest.webfields import fill
-from ingest.webjson import read_json, restamp_web_json
-from ingest.webtime import first_of
+from ingest.web.clf import Token, access_event, read_clf, remaining, restamp_clf
+from ingest.web.exchange import NONE, Exchange, milliseconds, whole
+from ingest.web.fields import fill
+from ingest.web.objects import read_json, restamp_web_json
+from ingest.web.times import first_of
 
 PRODUCT: Mapping[str, str] = {"name": "nginx", "vendor_name": "F5"}
 SECONDS = re.compile(r"\d{1,9}\.\d{3}", re.ASCII)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from ingest.framed import FramedSource
-from ingest.modsecurity import finding
 from ingest.ocsf import (
     BASE,
     CRITICAL,
@@ -32,8 +31,9 @@ from ingest.ocsf import (
 from ingest.source import Context, Event
 from ingest.syslog import Line
 from ingest.time import Stamp, stamp_iso
-from ingest.web import Exchange, basic_logon, endpoint, host_port, http_event, whole
-from ingest.webtime import replacing, write_slashed
+from ingest.web.exchange import Exchange, basic_logon, endpoint, host_port, http_event, whole
+from ingest.web.modsecurity import finding
+from ingest.web.times import replacing, write_slashed
 
 PRODUCT: Mapping[str, str] = {"name": "nginx", "vendor_name": "F5"}
 LEVELS: Mapping[str, int] = MappingProxyType(

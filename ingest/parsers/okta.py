@@ -11,25 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ingest.cloud import (
-    EnvelopedSource,
-    Fields,
-    activity_of,
-    filled,
-    inner,
-    listed,
-    look,
-    mail,
-    remains,
-    severity_of,
-    take,
-    take_ip,
-    take_name,
-    take_number,
-    take_text,
-    take_time,
-    unnamed,
-)
 from ingest.ocsf import (
     A_HOST,
     A_RESOURCE,
@@ -52,7 +33,26 @@ from ingest.ocsf import (
     metadata,
     observables,
 )
-from ingest.parsers.okta_types import kind_of
+from ingest.saas.cloud import (
+    EnvelopedSource,
+    Fields,
+    activity_of,
+    filled,
+    inner,
+    listed,
+    look,
+    mail,
+    remains,
+    severity_of,
+    take,
+    take_ip,
+    take_name,
+    take_number,
+    take_text,
+    take_time,
+    unnamed,
+)
+from ingest.saas.okta_types import kind_of
 from ingest.source import Context, Event, Unreadable
 from ingest.time import Stamp
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ingest.clock import HEXADECIMAL
-from ingest.daemon import Daemon, endpoint, told
-from ingest.ldap_codes import ERRORS, GOOD, METHODS, TAGS
+from ingest.daemons.clock import HEXADECIMAL
+from ingest.daemons.daemon import Daemon, endpoint, told
+from ingest.daemons.ldap_codes import ERRORS, GOOD, METHODS, TAGS
 from ingest.ocsf import (
     ACCOUNT,
     AUTHENTICATION,

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ingest.clock import CTIME, EPOCH, ISO
-from ingest.daemon import Daemon, endpoint, told
+from ingest.daemons.clock import CTIME, EPOCH, ISO
+from ingest.daemons.daemon import Daemon, endpoint, told
+from ingest.daemons.openvpn_status import STATUS, is_status, status_events
+from ingest.daemons.vpn import PRODUCT, Peer
 from ingest.ocsf import (
     AUTHENTICATION,
     BASE,
@@ -29,10 +31,8 @@ from ingest.ocsf import (
     address,
     kept,
 )
-from ingest.openvpn_status import STATUS, is_status, status_events
 from ingest.source import Context, Event, Record
 from ingest.syslog import Line
-from ingest.vpn import PRODUCT, Peer
 
 LOGON, PREAUTH, NETWORK_LOGON = 1, 6, 3
 OPEN, CLOSE, RENEW = 1, 2, 3

@@ -38,8 +38,8 @@ from ingest.ocsf import (
     observables,
     unmapped,
 )
-from ingest.osquery_state import history, login, reader_of
-from ingest.osquery_tables import ADDED, REMOVED, SNAPSHOT, Found, Row
+from ingest.osquery.state import history, login, reader_of
+from ingest.osquery.tables import ADDED, REMOVED, SNAPSHOT, Found, Row
 from ingest.source import Context, Event, Unreadable
 from ingest.time import Stamp
 

@@ -12,15 +12,15 @@ import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from ingest.device_header import Header, each_line, read_header
-from ingest.firewall import (
+from ingest.devices.firewall import (
     Fields,
 )
+from ingest.devices.header import Header, each_line, read_header
+from ingest.devices.paloalto_fields import layout
+from ingest.devices.paloalto_logs import Log
+from ingest.devices.paloalto_system import READERS, plain
 from ingest.parsers.cef import MARK as CEF_MARK
 from ingest.parsers.cef import Cef, read_cef
-from ingest.parsers.paloalto_fields import layout
-from ingest.parsers.paloalto_logs import Log
-from ingest.parsers.paloalto_system import READERS, plain
 from ingest.source import Context, Event, Record, Source, Unreadable
 from ingest.syslog import one_line
 from ingest.time import Stamp, like_iso, stamp_iso

@@ -17,7 +17,8 @@ from types import MappingProxyType
 from typing import Any
 
 from ingest import syslog
-from ingest.daemon import endpoint, told
+from ingest.audit.pam import LONGEST, is_pam, read_pam
+from ingest.daemons.daemon import endpoint, told
 from ingest.ocsf import (
     ACCOUNT,
     AUTHENTICATION,
@@ -32,7 +33,6 @@ from ingest.ocsf import (
     SUCCESS,
     kept,
 )
-from ingest.pam import LONGEST, is_pam, read_pam
 from ingest.parsers import sshd, sudo
 from ingest.source import Context, Event
 from ingest.syslog import Line, SyslogSource

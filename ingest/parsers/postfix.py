@@ -14,7 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ingest.daemon import Daemon, endpoint, told
+from ingest.daemons.daemon import Daemon, endpoint, told
+from ingest.daemons.postfix_network import network
 from ingest.ocsf import (
     AUTHENTICATION,
     BASE,
@@ -29,7 +30,6 @@ from ingest.ocsf import (
     SUCCESS,
     kept,
 )
-from ingest.postfix_network import network
 from ingest.source import Context, Event
 from ingest.syslog import Line
 

@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ingest.clock import CLF
-from ingest.daemon import Daemon, endpoint, told
+from ingest.daemons.clock import CLF
+from ingest.daemons.daemon import Daemon, endpoint, told
+from ingest.daemons.xferlog import DELETE, GET, LIST, PUT, RENAME, XFERLOG, ftp, transfer
 from ingest.ocsf import (
     AUTHENTICATION,
     BASE,
@@ -28,7 +29,6 @@ from ingest.ocsf import (
 )
 from ingest.source import Context, Event
 from ingest.syslog import Line
-from ingest.xferlog import DELETE, GET, LIST, PUT, RENAME, XFERLOG, ftp, transfer
 
 PRODUCT: Mapping[str, str] = {"name": "ProFTPD", "vendor_name": "ProFTPD Project"}
 LOGON, PREAUTH, NETWORK_LOGON = 1, 6, 3

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
-from ingest.clf import Token, access_event, given, read_clf, remaining, restamp_clf
 from ingest.framed import FramedSource
 from ingest.ocsf import (
     ALLOWED,
@@ -30,9 +29,20 @@ from ingest.ocsf import (
 from ingest.source import Context, Event
 from ingest.syslog import Line
 from ingest.time import Stamp, stamp_epoch, stamp_iso
-from ingest.web import CODE, NONE, Exchange, endpoint, host_port, http_event, unescape, url, whole
-from ingest.webjson import read_json, restamp_web_json
-from ingest.webtime import first_of, replacing, write_epoch, write_slashed
+from ingest.web.clf import Token, access_event, given, read_clf, remaining, restamp_clf
+from ingest.web.exchange import (
+    CODE,
+    NONE,
+    Exchange,
+    endpoint,
+    host_port,
+    http_event,
+    unescape,
+    url,
+    whole,
+)
+from ingest.web.objects import read_json, restamp_web_json
+from ingest.web.times import first_of, replacing, write_epoch, write_slashed
 
 PRODUCT: Mapping[str, str] = {"name": "Squid", "vendor_name": "Squid"}
 A_PASS, BLOCKED = 1, 2

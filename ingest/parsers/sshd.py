@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ingest.audit.pam import is_pam, read_pam
 from ingest.ocsf import (
     A_HOST,
     A_USER,
@@ -34,7 +35,6 @@ from ingest.ocsf import (
     observables,
     unmapped,
 )
-from ingest.pam import is_pam, read_pam
 from ingest.source import Context, Event
 from ingest.syslog import Line, SyslogSource
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
-from ingest.firewall import (
+from ingest.devices.firewall import (
     CLOSE,
     REFUSE,
     TRAFFIC,
@@ -26,6 +26,17 @@ from ingest.firewall import (
     severity,
     traffic,
 )
+from ingest.devices.suricata_parts import (
+    Entry,
+    http_seen,
+    read_dns,
+    read_file,
+    read_http,
+    read_tls,
+    seconds_between,
+    strings,
+)
+from ingest.devices.suricata_protocols import READERS
 from ingest.json_source import JsonSource
 from ingest.json_time import restamp_json
 from ingest.ocsf import (
@@ -42,17 +53,6 @@ from ingest.ocsf import (
     UNKNOWN,
     kept,
 )
-from ingest.parsers.suricata_parts import (
-    Entry,
-    http_seen,
-    read_dns,
-    read_file,
-    read_http,
-    read_tls,
-    seconds_between,
-    strings,
-)
-from ingest.parsers.suricata_protocols import READERS
 from ingest.source import Context, Event, Record, Unreadable
 from ingest.time import Stamp, stamp_epoch, stamp_iso
 

@@ -16,7 +16,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ingest.framed import FramedSource
-from ingest.nameserver import QUERY, RESPONSE, TRAFFIC, answered, dns_event, question
+from ingest.nameserver.answers import QUERY, RESPONSE, TRAFFIC, answered, dns_event, question
 from ingest.ocsf import (
     ALLOWED,
     BASE,
@@ -37,8 +37,8 @@ from ingest.ocsf import (
 from ingest.source import Context, Event
 from ingest.syslog import Line
 from ingest.time import Stamp, stamp_epoch, stamp_iso, stamp_rfc3164
-from ingest.web import PORT, milliseconds, whole
-from ingest.webtime import write_dashed, write_epoch
+from ingest.web.exchange import PORT, milliseconds, whole
+from ingest.web.times import write_dashed, write_epoch
 
 PRODUCT: Mapping[str, str] = {"name": "Unbound", "vendor_name": "NLnet Labs"}
 LEVELS: Mapping[str, int] = MappingProxyType(

@@ -12,12 +12,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ingest.clock import CTIME
-from ingest.daemon import Daemon, endpoint, told
+from ingest.daemons.clock import CTIME
+from ingest.daemons.daemon import Daemon, endpoint, told
+from ingest.daemons.xferlog import DELETE, GET, LIST, PUT, RENAME, XFERLOG, ftp, transfer
 from ingest.ocsf import AUTHENTICATION, BASE, FAILURE, FTP, NETWORK, OTHER, SUCCESS, kept
 from ingest.source import Context, Event
 from ingest.syslog import Line
-from ingest.xferlog import DELETE, GET, LIST, PUT, RENAME, XFERLOG, ftp, transfer
 
 PRODUCT: Mapping[str, str] = {"name": "vsftpd", "vendor_name": "Chris Evans"}
 LOGON, NETWORK_LOGON, OPEN = 1, 3, 1

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ingest.clock import COMPACT, ISO
-from ingest.daemon import NAMED, Daemon, endpoint, told
+from ingest.daemons.clock import COMPACT, ISO
+from ingest.daemons.daemon import NAMED, Daemon, endpoint, told
 from ingest.ocsf import AUTHENTICATION, BASE, FAILURE, NETWORK, RDP, SUCCESS, UNKNOWN, kept
 from ingest.source import Context, Event
 from ingest.syslog import Line, severity

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ingest.clock import read_clock, write_clock
+from ingest.daemons.clock import read_clock, write_clock
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ingest.parsers.paloalto_fields import LAYOUTS
+from ingest.devices.paloalto_fields import LAYOUTS
 from ingest.source import lookup
 from tests.ingest import conforms
 from tests.ingest.logs import good, reason, rows

@@ -159,11 +159,13 @@ def test_the_same_id_at_another_time_is_another_event(lake, deliver):
 
 
 def test_the_memory_is_bounded(lake, deliver, monkeypatch):
-    monkeypatch.setattr("ingest.redelivery.KEPT_KEYS", 2)
-    deliver(("a", trail(*[call(number) for number in range(5)])))
-    deliver(("b", trail(call(4), call(0))))
-    assert marks(lake)["b#0"] == "a#4"
-    assert marks(lake)["b#1"] is None
+    monkeypatch.setattr("ingest.redelivery.KEPT_KEYS", 4)
+    for name, first in (("a", 0), ("b", 2), ("c", 4)):
+        deliver((name, trail(call(first), call(first + 1))))
+    deliver(("d", trail(call(0), call(3), call(5))))
+    assert marks(lake)["d#0"] is None  # the oldest generation is gone
+    assert marks(lake)["d#1"] == "b#1"
+    assert marks(lake)["d#2"] == "c#1"
 
 
 def test_a_file_delivered_again_under_another_name(lake: Lake, tmp_path: Path):

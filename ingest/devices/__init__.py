@@ -1,0 +1,1 @@
+"""What logs of firewalls, sensors and other devices are made of."""

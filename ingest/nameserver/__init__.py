@@ -1,0 +1,1 @@
+"""What logs of name servers are made of."""

@@ -1,0 +1,1 @@
+"""osquery's tables as events."""

@@ -1,0 +1,1 @@
+"""What audit records of cloud services are made of."""
