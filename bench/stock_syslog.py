@@ -83,7 +83,8 @@ def events(records: DataFrame) -> DataFrame:
 
 
 def _head(name: str) -> Column:
-    return F.nullif(part(F.col("head"), HEADER.index(name)), F.lit("-"))
+    found = F.nullif(part(F.col("head"), HEADER.index(name)), F.lit("-"))
+    return F.when(F.size("head") == len(HEADER), found)
 
 
 def _p(name: str) -> Column:
@@ -133,7 +134,7 @@ def _is_old() -> Column:
 
 def _prepared() -> dict[str, Column]:
     """What several columns need."""
-    known = F.size("found") == len(PARTS)
+    known = F.coalesce(F.size("found") == len(PARTS), F.lit(False))
     level = (F.col("pri").cast("int")).bitwiseAND(7)
     class_uid = F.when(known, _p("class").cast("int")).otherwise(0)
     invalid = F.when(_p("invalid").isNotNull(), "invalid user")
@@ -257,7 +258,7 @@ def _objects() -> dict[str, Column]:
         name=lookup({key: name for key, (name, _) in VENDORS.items()}, vendor),
         vendor_name=lookup({key: name for key, (_, name) in VENDORS.items()}, vendor),
     )
-    pid = F.when(F.col("acting") & F.col("pid").isNotNull(), F.col("pid").cast("long"))
+    pid = F.when(F.col("acting") & F.col("pid").isNotNull(), F.col("pid").try_cast("long"))
     process = struct("actor.process", name=F.col("program"), pid=pid)
     by = struct("actor.user", name=_p("by"), uid=_p("by_uid"))
     is_by = F.coalesce(_p("by"), _p("by_uid")).isNotNull()
@@ -341,7 +342,7 @@ def _unmapped() -> Column:
     given = {
         "facility": F.shiftright(F.col("pri").cast("int"), 3),
         "level": F.col("level"),
-        "pid": F.when(~F.col("acting"), F.col("pid").cast("long")),
+        "pid": F.when(~F.col("acting"), F.col("pid").try_cast("long")),
         "invalid_user": F.when(_p("invalid").isNotNull(), F.lit(True)),
         "method": F.when(F.col("class_id") == 0, _p("method")),
         "command": F.when(ssh, _p("command")),

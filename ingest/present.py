@@ -66,7 +66,7 @@ def ocsf_object(row: Mapping[str, Any]) -> dict[str, Any]:
     _move_misplaced(found)
     if row.get("relay_ip"):
         found["relay"] = {"ip": row["relay_ip"], "type_id": 0}
-    found["metadata"] = found["metadata"] | _about(row)
+    found["metadata"] = _about(row, found["metadata"])
     return found
 
 
@@ -114,9 +114,13 @@ def _merge(found: dict[str, Any], more: dict[str, Any]) -> None:
             found[name] = value
 
 
-def _about(row: Mapping[str, Any]) -> dict[str, Any]:
+def _about(row: Mapping[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
     labels = [f"{name}:{row[name]}" for name in ("time_quality", "scope") if row.get(name)]
-    return {"source": row["source"], "logged_time": _plain(row["received_at"]), "labels": labels}
+    return metadata | {
+        "source": row["source"],
+        "logged_time": _plain(row["received_at"]),
+        "labels": [*metadata.get("labels", ()), *labels],
+    }
 
 
 # -- values ------------------------------------------------------------------------------------

@@ -121,7 +121,8 @@ def source_expectations() -> list[Expectation]:
 
 def sources_of(found: Written) -> Suite:
     """Each source as one row, with whether it can be read."""
-    frame = found.shares.assign(readable=[readable(name) for name in found.shares["source"]])
+    frame = found.shares.sort_values("dead_share", ascending=False)  # the worst come first
+    frame["readable"] = [readable(name) for name in frame["source"]]
     if "lag_seconds" not in frame:
         frame["lag_seconds"] = None
     says = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -39,10 +39,11 @@ def check(found: Written, *, expect_some: bool = True) -> list[Outcome]:
             Outcome("ingest wrote something", False, 0, 0, since=found.since, until=found.until)
         ]
     made = list(suites(found))
-    return list(_validate(made)) if made else []
+    return list(validate(made)) if made else []
 
 
-def _validate(made: list[Suite]) -> Iterator[Outcome]:
+def validate(made: Sequence[Suite]) -> Iterator[Outcome]:
+    """Run suites; their outcomes in their order."""
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,28 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from infra.errors import Usage
+from alerts.jobs import alert, ingest_and_detect
+from alerts.tables import ALERT, FINDING
+from infra.duck import connect
+from infra.errors import Retryable, Usage
+from infra.kafka import Broker, ensure_topics
 from infra.lake import Lake
+from infra.schedule import Every
+from infra.settings import load
+from infra.spool import fold
 from ingest import cli
-from ingest.quality.found import Written, written
-from ingest.quality.suites import ADDRESS
-from ingest.quality.validate import Outcome, check
-from ingest.tables import EVENT
+from ingest.ocsf import KINDS
+from ingest.quality.found import RANGES, Written, presence, written
+from ingest.quality.record import State, alone, folder_of, history
+from ingest.quality.report import of_outcomes
+from ingest.quality.required import ONE_OF, REQUIRED
+from ingest.quality.run import run as run_all
+from ingest.quality.suites import ADDRESS, Suite, class_expectations, freshness, volume
+from ingest.quality.validate import Outcome, check, validate
+from ingest.silence import Silence
+from ingest.tables import DRIFT, EVENT, QUALITY
+from tests.ingest.conforms import CLASSES, EXPORT, faults, misfits
+from tests.ingest.logs import good, reason
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 GOOD = {
@@ -146,7 +162,7 @@ def event(uid: str, minutes: int) -> dict[str, Any]:
         "event_uid": uid, "record_ids": [uid], "source": "sshd", "mode": "live", "time": at,
         "received_at": at + timedelta(seconds=2), "activity_id": 1, "category_uid": 3,
         "class_uid": 3002, "class_name": "Authentication", "type_uid": 300201, "severity_id": 1,
-        "src_ip": "10.0.0.1",
+        "src_ip": "10.0.0.1", "user": {"name": "root"}, "service": {"name": "sshd"},
     }  # fmt: skip
 
 
@@ -156,6 +172,223 @@ def run(lake: Lake, *words: str) -> int:
     args = parser.parse_args(["quality", *words])
     code: int = args.run(args, lake.settings)
     return code
+
+
+def of_class(uid: int, *rows: dict[str, Any]) -> dict[str, Outcome]:
+    """What does not hold for a frame with a good row of a class and `rows`, by expectation."""
+    required = [(name,) for name in REQUIRED.get(uid, ())] + list(ONE_OF.get(uid, ()))
+    plain = {
+        **dict.fromkeys(RANGES),
+        "event_uid": "good#0",
+        "activity_id": 1,
+        "category_uid": uid // 1000,
+        "severity_id": 1,
+        "status_id": 1,
+        "action_id": None,
+        "disposition_id": None,
+        "duration": None,
+        **{presence(group): 1 for group in required},
+    }
+    numbered = [{**plain, "event_uid": f"bad{n}#0", **row} for n, row in enumerate(rows)]
+    frame = pd.DataFrame([plain, *numbered])
+    suite = Suite("class", frame, class_expectations(uid, frame), "event_uid")
+    return {one.expectation: one for one in validate([suite]) if not one.passed}
+
+
+def test_what_a_class_requires_is_that_of_ocsf() -> None:
+    ours = {column.name for column in EVENT.columns}
+    for uid in KINDS:
+        theirs = EXPORT["classes"][CLASSES[uid]]
+        required = {
+            name
+            for name, about in theirs["attributes"].items()
+            if about.get("requirement") == "required" and not about.get("profile")
+        } - OF_ALL
+        assert set(REQUIRED.get(uid, ())) == required, CLASSES[uid]
+        groups = (theirs.get("constraints") or {}).get("at_least_one", [])
+        whole = tuple(sorted(name for name in groups if "." not in name))
+        assert {tuple(sorted(group)) for group in ONE_OF.get(uid, ())} == (
+            {whole} if whole else set()
+        )
+    assert {"user", "actor", "src_endpoint", "process", "finding_info"} <= ours
+
+
+OF_ALL = {
+    "activity_id", "category_uid", "class_uid", "type_uid", "severity_id", "time", "metadata",
+    "osint", "cloud",
+}  # fmt: skip
+"""What all classes require, and what only profiles do."""
+
+
+def test_an_event_without_what_its_class_requires_is_named() -> None:
+    assert of_class(3002) == {}
+    found = of_class(3002, {"has_user": None}, {"has_dst_endpoint_or_service": None})
+    assert sorted(found) == ["dst_endpoint or service is there", "user is there"]
+    assert found["user is there"].examples == "bad0#0"
+    assert found["user is there"].unexpected == 1
+
+
+def test_one_in_a_hundred_may_lack_what_its_class_requires() -> None:
+    assert of_class(3002, {"has_user": None}, *[{}] * 120) == {}
+
+
+@pytest.mark.parametrize(
+    ("uid", "bad", "said"),
+    [
+        (3002, {"activity_id": 55}, "activity_id is a value of its class"),
+        (3002, {"activity_id": None}, "activity_id is there"),
+        (3002, {"status_id": 4}, "status_id is a value of its class"),
+        (4001, {"severity_id": 7}, "severity_id is a value of its class"),
+        (4001, {"category_uid": 3}, "category_uid is a value of its class"),
+        (4001, {"src_port": 65536}, "src_endpoint.port is at least 0 and at most 65535"),
+        (4002, {"http_code": -1}, "http_response.code is at least 0 and at most 999"),
+        (4001, {"bytes_in": -5}, "traffic.bytes_in is at least 0"),
+    ],
+)
+def test_a_value_outside_of_its_class_is_named(uid: int, bad: dict[str, Any], said: str) -> None:
+    found = of_class(uid, bad)
+    assert list(found) == [said]
+    assert of_class(2004, {"status_id": 4}) == {}
+
+
+def test_an_hour_unlike_the_same_hour_last_week_is_named() -> None:
+    frame = pd.DataFrame(
+        [("quiet", 10, 1000, 0.01), ("loud", 6000, 1000, 6.0), ("same", 900, 1000, 0.9),
+         ("small", 0, 5, None)],
+        columns=["source", "now", "before", "ratio"],
+    )  # fmt: skip
+    (one,) = validate([volume(frame, AT)])
+    assert not one.passed
+    assert one.examples == (
+        "quiet: 10 events, 1000 a week before, loud: 6000 events, 1000 a week before"
+    )
+    assert (one.checked, one.since, one.until) == (3, AT, AT + timedelta(hours=1))
+
+
+def test_a_silent_source_fails_its_freshness() -> None:
+    found = (
+        Silence("sshd", AT, 7200.0, 60.0, 600.0, "its longest pause was 60 s"),
+        Silence("zeek:dns", AT, 60.0, 60.0, 600.0, "fine"),
+        Silence("new", AT, 7200.0, 0.0, None, "no habit yet"),
+    )
+    (one,) = validate([freshness(found, AT)])
+    assert not one.passed
+    assert one.unexpected == 1
+    assert one.examples.startswith("sshd: nothing since 2026-11-20 12:00:00 UTC, for 2.0 h")
+    assert [each.passed for each in validate([freshness(found[1:], AT)])] == [True]
+
+
+def outcome(passed: bool, unexpected: int = 0) -> Outcome:
+    return Outcome("device is there", passed, 10, unexpected, "e1" if unexpected else "")
+
+
+def test_a_failure_is_told_when_it_begins_updated_while_it_lasts_and_closed() -> None:
+    state = State()
+    hours = [AT + timedelta(hours=n) for n in range(5)]
+    results = (outcome(True), outcome(False, 3), outcome(False, 4), outcome(True), outcome(True))
+    told = [list(of_outcomes([one], state, at)) for one, at in zip(results, hours, strict=True)]
+    assert [[one["activity"] for one in said] for said in told] == [
+        [], ["create"], ["update"], ["close"], [],
+    ]  # fmt: skip
+    assert len({one["finding"] for said in told for one in said}) == 1
+    assert len({one["uid"] for said in told for one in said}) == 3
+    row = good("headgate", json.dumps(told[1][0]))
+    assert (row["class_uid"], row["activity_id"], row["severity_id"]) == (2004, 1, 3)
+    assert row["message"] == "events: device is there: not so for 3 of 10, for example e1"
+    assert json.loads(row["unmapped"])["unexpected"] == 3
+    assert [
+        fault
+        for said in told
+        for one in said
+        for fault in faults(good("headgate", json.dumps(one)))
+    ] == []
+    assert misfits(row) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kind": "other"}, "kind: not one of"),
+        ({"activity": 7}, "activity: not one of"),
+        ({"level": None}, "level: not one of"),
+        ({"uid": ""}, "uid: missing, or no text"),
+        ({"message": ["x"]}, "message: missing, or no text"),
+    ],
+)
+def test_a_record_of_headgate_is_strict(change: dict[str, Any], said: str) -> None:
+    (one,) = of_outcomes([outcome(False, 1)], State(), AT)
+    assert said in reason("headgate", json.dumps({**one, **change}))
+
+
+def test_a_run_is_kept_told_and_becomes_an_alert(lake: Lake, broker: Broker) -> None:
+    settings = load(
+        home=lake.settings.home,
+        kafka={"bootstrap": broker.address, "topic_prefix": "q.", "tick_topic": "q.tick",
+               "alerts_topic": "q.alerts", "progress_topic": "q.progress"},
+    )  # fmt: skip
+    lake = Lake(lake.spark, settings)
+    ensure_topics(settings)
+    bad = [event(f"e{n}", 0) | {"severity_id": 42, "user": None, "service": None} for n in (1, 2)]
+    lake.spark.createDataFrame(bad, EVENT.schema).coalesce(1).write.format("delta").mode(
+        "append"
+    ).save(lake.path(EVENT))
+    now = AT + timedelta(hours=1)
+
+    ran = run_all(settings, now)
+    assert {one.name for one in ran.outcomes if not one.passed} == {
+        "class 3002 Authentication: user is there",
+        "class 3002 Authentication: dst_endpoint or service is there",
+        "class 3002 Authentication: severity_id is a value of its class",
+    }
+    assert ran.told == 3
+    assert run_all(settings, now + timedelta(hours=1)).told == 0, "nothing new came"
+
+    assert fold(lake, QUALITY, lake.spool / "quality") == len(ran.outcomes)
+    assert fold(lake, DRIFT, lake.spool / "drift") == 1
+    connection = connect(settings.lake_root)
+    kept = history(connection, None, None, failed=True)
+    assert [row["expectation"] for row in kept] == [
+        "dst_endpoint or service is there",
+        "severity_id is a value of its class",
+        "user is there",
+    ]
+    assert {row["run_at"] for row in kept} == {now}
+
+    ingest_and_detect(lake, once=True).wait()
+    alert(lake, once=True).wait()
+    found = lake.read(FINDING).where("rule_id <> '_heartbeat'").collect()
+    assert [row["rule_title"] for row in found] == ["Data quality check failed"] * 3
+    assert {row["fields"]["finding_info.title"] for row in found} == {
+        f"Data quality: {row['expectation']}" for row in kept
+    }
+    alerts = lake.read(ALERT).collect()
+    assert [row["rule_id"] for row in alerts] == [found[0]["rule_id"]] * 3
+    assert len({row["entity_value"] for row in alerts}) == 3, "none is folded into another"
+
+
+def test_only_one_run_at_a_time(tmp_path: Path) -> None:
+    settings = load(home=tmp_path)
+    with alone(folder_of(settings)), pytest.raises(Retryable, match="another quality run"):
+        run_all(settings)
+
+
+def test_a_command_runs_every_so_often_and_ends_with_us(tmp_path: Path) -> None:
+    said: list[str] = []
+    settings = load(home=tmp_path)
+    every = Every("tables", ("tables",), 0.02, settings, said.append).start()
+    log = tmp_path / "tables.log"
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not (log.exists() and log.stat().st_size):
+        time.sleep(0.1)
+    every.stop()
+    assert "silver.event" in log.read_text()
+    assert said == []
+    wrong = Every("wrong", ("nonsense",), 0.02, settings, said.append).start()
+    while time.monotonic() < end and not said:
+        time.sleep(0.1)
+    wrong.stop()
+    assert "no command 'nonsense'" in said[0]
+    assert Every("never", ("tables",), 0, settings, said.append).start().stop() is None
 
 
 OFFLINE = """
