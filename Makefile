@@ -33,6 +33,7 @@ soak: setup-dev
 
 docs: setup
 	$(BIN)/headgate tables --output markdown > docs/tables.md
+	$(BIN)/headgate sources --output markdown > docs/sources.md
 
 setup: $(VENV)/.runtime
 	@$(BIN)/headgate doctor --jars

@@ -31,16 +31,18 @@ _FLOW = (
 )
 _ALERT = (
     "struct<action:string,gid:bigint,signature_id:bigint,rev:bigint,signature:string,"
-    "category:string,severity:int>"
+    "category:string,severity:int,tx_id:bigint>"
 )
 _DNS = "struct<type:string,id:bigint,rrname:string,rrtype:string,tx_id:bigint>"
 _HTTP = (
     "struct<hostname:string,url:string,http_user_agent:string,http_content_type:string,"
-    "http_method:string,protocol:string,status:int,length:bigint>"
+    "http_refer:string,http_method:string,protocol:string,status:string,redirect:string,"
+    "length:bigint>"
 )
 _LEFT = (
     "pcap_cnt bigint, in_iface string, tx_id bigint, payload string, payload_printable string, "
-    "stream bigint, packet string, packet_info struct<linktype:bigint>, app_proto_tc string"
+    "stream bigint, packet string, packet_info struct<linktype:bigint>, app_proto_tc string, "
+    "vars string"
 )
 EVE = (
     "timestamp string, flow_id bigint, event_type string, src_ip string, src_port int, "
@@ -132,7 +134,7 @@ def _eve_class() -> dict[str, Column]:
     class_uid, activity = F.col("class_id"), F.col("activity")
     alarm = F.greatest(F.lit(2), F.lit(5) - _z("alert.severity"))
     severity = F.when(class_uid == 2004, alarm).when(F.col("good"), 1).otherwise(0)
-    code = _z("http.status")
+    code = _z("http.status").try_cast("int")
     status = F.when(class_uid == 4003, 0).when(
         class_uid == 4002,
         F.when(code.isNull(), 0).when(code < 400, 1).otherwise(2),
@@ -192,7 +194,8 @@ def _eve_objects() -> dict[str, Column]:
         "finding_info": _of("alert", _finding(rule)),
         "traffic": _good(F.when(_z("flow").isNotNull(), _traffic())),
         "query": _of("dns", struct("query", hostname=_z("dns.rrname"), type=_z("dns.rrtype"))),
-        "http_request": _of("http", _request()),
+        "http_request": _good(F.when(_z("http").isNotNull(), _request())),
+        "http_response": _good(F.when(_z("http.status").isNotNull(), _response())),
         "observables": _good(
             observables(
                 ("src_endpoint.ip", 2, _z("src_ip")),
@@ -249,7 +252,8 @@ def _request() -> Column:
         "http_request",
         http_method=_z("http.http_method"),
         version=_z("http.protocol"),
-        user_agent=_z("http.http_user_agent"),
+        user_agent=F.nullif(_z("http.http_user_agent"), F.lit("")),
+        referrer=_z("http.http_refer"),
         url=struct(
             "http_request.url",
             url_string=F.col("url"),
@@ -261,18 +265,29 @@ def _request() -> Column:
     )
 
 
+def _response() -> Column:
+    return struct(
+        "http_response",
+        code=_z("http.status").try_cast("int"),
+        content_type=_z("http.http_content_type"),
+        length=_z("http.length"),
+    )
+
+
 def _unmapped() -> Column:
+    alert = F.struct(_z("alert.gid").alias("gid"), _z("alert.tx_id").alias("tx_id"))
     age = F.struct(_z("flow.age").alias("age"), _z("flow.alerted").alias("alerted"))
     dns = F.struct(_z("dns.id").alias("id"), _z("dns.tx_id").alias("tx_id"))
+    unanswered = F.when(_z("http.status").isNull(), _z("http.length"))
+    http = F.struct(_z("http.redirect").alias("redirect"), unanswered.alias("length"))
+    of_http = _z("http.redirect").isNotNull() | unanswered.isNotNull()
     return left(
         *[_z(name).alias(name) for name in LEFT],
         F.when(_z("app_proto") == "failed", "failed").alias("app_proto"),
-        F.when(_z("alert.gid").isNotNull(), F.struct(_z("alert.gid").alias("gid"))).alias("alert"),
+        F.when(_z("alert").isNotNull(), alert).alias("alert"),
         F.when(_z("flow.age").isNotNull(), age).alias("flow"),
         F.when(_z("dns").isNotNull(), dns).alias("dns"),
-        F.when(_z("http.length").isNotNull(), F.struct(_z("http.length").alias("length"))).alias(
-            "http"
-        ),
+        F.when(of_http, http).alias("http"),
     )
 
 

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tables": ("infra.operate", "the tables, and what their columns mean"),
     "replay": ("ingest.cli", "send log files to Kafka as if they happened now"),
     "import": ("ingest.cli", "take archived logs into the tables, without alerts"),
+    "sources": ("ingest.cli", "what can be read"),
     "parse": ("ingest.cli", "turn raw records into OCSF events, without Spark"),
     "quality": ("ingest.cli", "check what ingest wrote against expectations"),
     "reparse": ("ingest.cli", "read history again with today's parsers, while the jobs run"),

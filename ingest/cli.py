@@ -1,4 +1,4 @@
-"""The commands of ingest: `headgate parse`, `replay`, `import`, `quality` and `reparse`."""
+"""The commands of ingest: `sources`, `parse`, `replay`, `import`, `quality` and `reparse`."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ def parser_of(
 def build(subparsers: Any) -> None:
     """Register the commands of this folder with the command line's subparsers."""
     from ingest.imports import build as build_import
+    from ingest.listing import build as build_listing
     from ingest.quality.cli import build as build_quality
     from ingest.reparse import build as build_reparse
     from ingest.replay import build as build_replay
@@ -64,6 +65,7 @@ def build(subparsers: Any) -> None:
     build_import(subparsers)
     build_quality(subparsers)
     build_reparse(subparsers)
+    build_listing(subparsers)
     command = subparsers.add_parser(
         "parse", help="show what records become, one OCSF object a line"
     )

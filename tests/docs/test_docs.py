@@ -49,10 +49,11 @@ def test_files_named_in_the_text_are_there(page: Path) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-def test_the_tables_page_is_up_to_date(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "infra.cli", "tables", "--output", "markdown"]
+@pytest.mark.parametrize("name", ["tables", "sources"])
+def test_a_page_made_by_a_command_is_up_to_date(name: str) -> None:
+    command = [sys.executable, "-m", "infra.cli", name, "--output", "markdown"]
     wanted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert (ROOT / "docs/tables.md").read_text("utf-8") == wanted, "run `make docs`"
+    assert (ROOT / f"docs/{name}.md").read_text("utf-8") == wanted, "run `make docs`"
 
 
 def test_the_settings_page_is_up_to_date(tmp_path: Path) -> None:
