@@ -282,7 +282,8 @@ def _unmapped() -> Column:
     http = F.struct(_z("http.redirect").alias("redirect"), unanswered.alias("length"))
     of_http = _z("http.redirect").isNotNull() | unanswered.isNotNull()
     return left(
-        *[_z(name).alias(name) for name in LEFT],
+        *[_z(name).alias(name) for name in LEFT if name != "payload"],
+        F.nullif(_z("payload"), F.lit("")).alias("payload"),
         F.when(_z("app_proto") == "failed", "failed").alias("app_proto"),
         F.when(_z("alert").isNotNull(), alert).alias("alert"),
         F.when(_z("flow.age").isNotNull(), age).alias("flow"),

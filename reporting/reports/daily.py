@@ -16,7 +16,8 @@ from reporting.reports.figures import LEVELS, Figures, figures
 DOC = "Alerts, devices, sources, attribution, delays and completeness of an interval."
 TABLES = (
     "bronze.record", "silver.event", "gold.finding", "gold.findings", "gold.attribution",
-    "gold.attribution_current", "gold.alert", "gold.alert_current",
+    "gold.attribution_current", "gold.alert", "gold.alert_current", "ops.quality",
+    "ops.drift",
 )  # fmt: skip
 """What it reads."""
 

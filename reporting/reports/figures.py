@@ -42,6 +42,9 @@ class Figures:
     delays: list[Row]
     ledger: list[Completeness]
     ledger_total: Completeness
+    quality: list[Row]
+    quality_runs: int
+    drift: list[Row]
 
     @property
     def alerts(self) -> int:
@@ -69,6 +72,9 @@ def figures(connection: duckdb.DuckDBPyConnection, interval: Interval) -> Figure
         delays=ask(_DELAYS),
         ledger=ledger,
         ledger_total=total(ledger),
+        quality=ask(_QUALITY),
+        quality_runs=ask(_QUALITY_RUNS)[0]["n"],
+        drift=ask(_DRIFT),
     )
 
 
@@ -166,6 +172,23 @@ span AS (
 SELECT span, count(s) AS n, quantile_cont(s, 0.5) AS p50, quantile_cont(s, 0.95) AS p95,
        max(s) AS worst
 FROM span GROUP BY nth, span ORDER BY nth
+"""
+_QUALITY_RUNS = """
+SELECT count(DISTINCT run_at) AS n FROM ops.quality WHERE run_at >= $since AND run_at < $until
+"""
+_QUALITY = """
+SELECT suite, expectation, count(*) AS runs, count(*) FILTER (WHERE NOT passed) AS failed,
+       arg_max(unexpected, run_at) FILTER (WHERE NOT passed) AS unexpected,
+       arg_max(checked, run_at) FILTER (WHERE NOT passed) AS checked,
+       arg_max(examples, run_at) FILTER (WHERE NOT passed) AS examples
+FROM ops.quality WHERE run_at >= $since AND run_at < $until
+GROUP BY suite, expectation HAVING failed > 0 ORDER BY failed DESC, suite, expectation
+"""
+_DRIFT = f"""
+SELECT source, count(*) AS n, min(first_seen) AS first,
+       list_slice(list(field ORDER BY first_seen, field), 1, {TOP}) AS fields
+FROM ops.drift WHERE NOT baseline AND first_seen >= $since AND first_seen < $until
+GROUP BY source ORDER BY n DESC, source
 """
 
 
