@@ -15,13 +15,14 @@ from sigma.correlations import (
     SigmaCorrelationType,
 )
 from sigma.exceptions import SigmaError, SigmaRegularExpressionError
+from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule, SigmaRuleBase, SigmaYAMLLoader
 
 from alerts.attack import techniques_of
 from alerts.fields import LogSource, Unmapped, mapping
 from alerts.pack import Correlation, Rule, RulePack, content_version
-from alerts.predicate import literals_of
-from alerts.translate import NO_LOOK_AROUND, Untranslatable, predicate_of
+from alerts.predicate import All, literals_of
+from alerts.translate import NO_LOOK_AROUND, Meaning, Untranslatable, predicate_of, where_of
 from infra.errors import Fatal
 
 BUNDLED = Path(__file__).with_name("rules")
@@ -32,6 +33,9 @@ ROLES = ("src_endpoint", "dst_endpoint", "device")
 
 DEVICE = "device"
 """Group-by name that is no field: the device a finding was attributed to."""
+
+PLACEHOLDERS = "placeholders.yml"
+"""File of a rule folder with the values that `expand` puts for `%name%`."""
 
 LEVELS = ("informational", "low", "medium", "high", "critical")
 
@@ -69,6 +73,7 @@ class Source:
     enabled: bool
     match: tuple[Any, ...] = ()
     no_match: tuple[Any, ...] = ()
+    license: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,9 +97,10 @@ class _Own(msgspec.Struct, forbid_unknown_fields=True):
 @dataclass
 class _Draft:
     path: Path
-    parsed: SigmaRule | SigmaCorrelationRule
+    parsed: SigmaRule | SigmaCorrelationRule | SigmaFilter
     own: _Own
     rule: Rule | Correlation | None = None
+    license: str = ""
 
 
 def compile_rules(
@@ -110,6 +116,7 @@ def compile_rules(
     """
     refused: list[Refused] = []
     drafts: dict[str, _Draft] = {}
+    placeholders = read_placeholders(folders, refused)
     for path in _files(folders):
         for document in _documents(path, refused):
             try:
@@ -119,7 +126,8 @@ def compile_rules(
                     raise Untranslatable(f"its id is taken by {taken.path}", "give it a new uuid")
             except REFUSALS as error:
                 refused.append(_refusal(_name(path, document), error, path))
-    _translate(drafts, refused)
+    _filter(drafts, refused)
+    _translate(drafts, refused, placeholders)
     return _assemble(drafts, refused, set(disabled), set(levels))
 
 
@@ -138,7 +146,11 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
                 f"{folder}: no such rule folder; the rules in force stay as they are "
                 "(alerts.rules in the settings)"
             )
-        yield from sorted(p for p in folder.rglob("*") if p.suffix in (".yml", ".yaml"))
+        yield from sorted(
+            p
+            for p in folder.rglob("*")
+            if p.suffix in (".yml", ".yaml") and p.name != PLACEHOLDERS and p.is_file()
+        )
 
 
 def _documents(path: Path, refused: list[Refused]) -> list[Any]:
@@ -171,11 +183,18 @@ def _draft(path: Path, document: Any) -> _Draft:
         raise Untranslatable(f"headgate.tests: {sorted(own.tests)}", "its keys: match, no_match")
     if path.is_relative_to(BUNDLED) and not (own.tests.get("match") and own.tests.get("no_match")):
         raise Untranslatable("it has no tests", "add headgate.tests: match and no_match events")
-    kind = SigmaCorrelationRule if "correlation" in document else SigmaRule
-    parsed: SigmaRule | SigmaCorrelationRule = kind.from_dict(document)
+    parsed = _parsed(document)
     if parsed.id is None:
         raise Untranslatable("it has no id", "add `id:` with a fresh uuid")
-    return _Draft(path, parsed, own)
+    return _Draft(path, parsed, own, license=str(document.get("license") or ""))
+
+
+def _parsed(document: dict[str, Any]) -> SigmaRule | SigmaCorrelationRule | SigmaFilter:
+    if "correlation" in document:
+        return SigmaCorrelationRule.from_dict(document)
+    if "filter" in document:
+        return SigmaFilter.from_dict(with_known_names(document))
+    return SigmaRule.from_dict(with_known_names(document))
 
 
 def _name(path: Path, document: Any) -> str:
@@ -187,14 +206,31 @@ def _roles(own: _Own) -> tuple[str, ...]:
     return (own.role,) if isinstance(own.role, str) else own.role
 
 
-def _translate(drafts: dict[str, _Draft], refused: list[Refused]) -> None:
+def _filter(drafts: dict[str, _Draft], refused: list[Refused]) -> None:
+    """Take the filters out and apply them; refuse one that no rule is concerned by."""
+    for filter_id, draft in list(drafts.items()):
+        if not isinstance(draft.parsed, SigmaFilter):
+            continue
+        del drafts[filter_id]
+        try:
+            if not apply_filter(draft.parsed, [other.parsed for other in drafts.values()]):
+                raise Untranslatable(
+                    "it filters no rule", "name rules that are there, with their log source"
+                )
+        except REFUSALS as error:
+            refused.append(_refusal(filter_id, error, draft.path))
+
+
+def _translate(
+    drafts: dict[str, _Draft], refused: list[Refused], placeholders: Placeholders
+) -> None:
     """Fill in each draft's rule; drop and refuse those that cannot be translated."""
     by_name = {str(d.parsed.name): rule_id for rule_id, d in drafts.items() if d.parsed.name}
     for rule_id, draft in list(drafts.items()):
         try:
             if isinstance(draft.parsed, SigmaRule):
-                draft.rule = _rule(draft, draft.parsed)
-            else:
+                draft.rule = _rule(draft, draft.parsed, placeholders)
+            elif isinstance(draft.parsed, SigmaCorrelationRule):
                 draft.rule = _correlation(draft, draft.parsed, by_name, drafts)
         except REFUSALS as error:
             refused.append(_refusal(rule_id, error, draft.path))
@@ -244,17 +280,19 @@ def _described(parsed: SigmaRuleBase, own: _Own) -> dict[str, Any]:
     }
 
 
-def _rule(draft: _Draft, parsed: SigmaRule) -> Rule:
-    where = parsed.logsource
-    source: LogSource = mapping().logsource(where.category, where.product, where.service)
-    predicate = predicate_of(parsed, source, mapping().keywords)
+def _rule(draft: _Draft, parsed: SigmaRule, placeholders: Placeholders) -> Rule:
+    named = parsed.logsource
+    source: LogSource = mapping().logsource(named.category, named.product, named.service)
+    asked = predicate_of(parsed, Meaning(source, mapping().keywords, placeholders))
+    where = where_of(source)
     return Rule(
         **_described(parsed, draft.own),
         classes=source.classes,
         sources=source.sources,
         roles=_roles(draft.own) or ("src_endpoint", "device"),
-        predicate=predicate,
-        literals=literals_of(predicate),
+        predicate=asked if where is None else All((where, asked)),
+        # What marks a log source is long and in each of its events, so it comes second.
+        literals=literals_of(asked) or (where and literals_of(where)),
     )
 
 
@@ -371,6 +409,7 @@ def _assemble(
             i in on,
             tuple(drafts[i].own.tests.get("match", ())),
             tuple(drafts[i].own.tests.get("no_match", ())),
+            drafts[i].license,
         )
         for i, rule in finished.items()
     }

@@ -1,85 +1,78 @@
 """Sigma correlations over attributed findings: sliding windows in event time.
 
-Everything here is a function of the rows given, never of the wall clock. A
-finding that arrives late is put in its place; what it completes fires then.
+Everything here is a function of the rows given, never of the wall clock. The
+windows of a group end with its findings: at each instant t that has one, the
+window is all of the group in [t - timespan, t], both ends included. A window
+that fulfils the condition fires; then the group rests for a timespan.
+
+Conditions that more findings can only fulfil the better (`gt`, `gte` of a count,
+a sum or a sequence) fire with the finding that completes them, in any order of
+arrival. The others (`lt`, `lte`, `eq`, `neq`, averages, percentiles) are looked
+at when their window closes, in the order of event time. A finding that comes
+after that is put in its place, the windows it lies in are looked at again, and
+what fires then is marked late.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from alerts.entity import Holder, entity_of, fields_of, holder_of, micros, moment
-from alerts.finding import identity, one_line
+from alerts.correlation_entry import Entry, by_order, by_time, entry_of
+from alerts.correlation_finding import Fired, corrected, fired, told
+from alerts.correlation_first_seen import Seen, forget_values, sight
+from alerts.correlation_measure import Measured, least, measured, told_at_once
+from alerts.entity import micros
 from alerts.pack import Correlation
 
 LATENESS = 600 * 1_000_000
 """How late a finding may be, microseconds: longer than any source of ours delivers late."""
 
+SETTLE = 90 * 1_000_000
+"""How long after its end a window closes, microseconds: what attribution waits, and some delay."""
+
+SKEW = 300 * 1_000_000
+"""How far, microseconds, a clock ahead of ours may move a correlation's time."""
+
 CORRECTABLE = 3600 * 1_000_000
 """How long after a firing its holder can still be corrected, as long as job `repair` looks back."""
 
 MAX_ENTRIES = 1_000
-"""Findings kept for a group; the oldest go first. Above any threshold worth setting."""
-
-EVIDENCE = 10
-
-_COPIED = ("class_uid", "source", "mode", "role", "scope", "ip", "host_name", "user_name", "dst_ip")
-_COLUMN = {
-    "src_endpoint.ip": "ip",
-    "dst_endpoint.ip": "dst_ip",
-    "user.name": "user_name",
-    "actor.user.name": "user_name",
-    "device.hostname": "host_name",
-}
-"""Columns of a finding that stand in for a field it does not carry."""
-
-
-class Entry(msgspec.Struct, order=False):
-    """A finding that a correlation remembers. `used`: it counted in a window that fired."""
-
-    time: int
-    finding_id: str
-    rule_id: str
-    rev: int
-    event_uid: str
-    snippet: str
-    received: int
-    group: list[str]
-    copied: dict[str, Any]
-    entity: str
-    value: str | None = None
-    holder: Holder | None = None
-    used: bool = False
-
-
-class Fired(msgspec.Struct):
-    """A window that fired, kept to stay quiet afterwards and to correct its holder."""
-
-    start: int
-    end: int
-    newest: str
-    members: list[str]
-    rev: int
-    entity: str
-    finding: dict[str, Any]
+"""Findings kept for a group, or twice what its condition needs; the oldest go first, counted."""
 
 
 class Group(msgspec.Struct):
-    """Entries of one group, by time, and what fired."""
+    """Entries of one group, by time, and what fired.
+
+    `closed`: windows that end up to there were looked at, for conditions that
+    wait. `dropped` findings were one too many, the newest of them at `dropped_at`.
+    """
 
     entries: list[Entry] = []
     fired: list[Fired] = []
+    closed: int = 0
+    dropped: int = 0
+    dropped_at: int = 0
+    seen: Seen | None = None
 
 
 class CorrelationState(msgspec.Struct):
-    """All that one correlation remembers. `span`: its newest time span, microseconds."""
+    """All that one correlation remembers. `span`: its newest time span, microseconds.
+
+    `clock`: its newest event time, which a clock ahead of ours moves by `SKEW` at
+    most. `pack`: of its newest finding. `late` and `dropped` count findings that came
+    after their window closed, and that were too many for their group.
+    """
 
     groups: dict[str, Group] = {}
     span: int = 0
+    clock: int = 0
+    pack: str = ""
+    late: int = 0
+    dropped: int = 0
 
 
 class Correlator:
@@ -91,8 +84,8 @@ class Correlator:
         for key, group in state.groups.items():
             for entry in group.entries:
                 self._where[entry.finding_id] = key
-            for fired in group.fired:
-                self._where.update(dict.fromkeys(fired.members, key))
+            for one in group.fired:
+                self._where.update(dict.fromkeys(one.members, key))
 
     def feed(self, definition: Correlation, row: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Take one attributed finding, or the same again with a newer attribution.
@@ -100,62 +93,132 @@ class Correlator:
         Returns `{"out": "finding", "row": ...}` for a window that fires and
         `{"out": "attribution", "row": ...}` when what fired belongs to another device now.
         """
-        self.state.span = definition.timespan_seconds * 1_000_000
-        entry = _entry(definition, row)
-        if entry is None:
-            return []
-        known = self._where.get(entry.finding_id)
-        if known is None:
-            return self._insert(definition, row, entry)
-        return self._again(definition, row, entry, known)
+        state = self.state
+        state.span = definition.timespan_seconds * 1_000_000
+        state.pack = row["pack"]
+        entry = entry_of(definition, row)
+        outputs: list[dict[str, Any]] = []
+        if entry is not None:
+            known = self._where.get(entry.finding_id)
+            if known is None:
+                outputs = self._insert(definition, entry)
+            else:
+                outputs = self._again(definition, entry, known)
+        time = min(micros(row["event_time"]), micros(row["received_at"]) + SKEW)
+        state.clock = max(state.clock, time)
+        return outputs
 
-    def _insert(
-        self, definition: Correlation, row: Mapping[str, Any], entry: Entry
+    def settle(
+        self, definition: Correlation, arrivals: int | None = None
     ) -> list[dict[str, Any]]:
+        """Look at the windows that closed, of a condition that waits; outputs as of `feed`.
+
+        A window closes when event time, or the time of arrivals, is `SETTLE` past
+        the finding it ends with. Without `arrivals` all windows close.
+        """
+        if told_at_once(definition):
+            return []
+        outputs: list[dict[str, Any]] = []
+        for _, group in sorted(self.state.groups.items()):
+            waiting = group.entries[bisect_right(group.entries, group.closed, key=by_time) :]
+            closing = [e.time for e in waiting if self._is_closed(e, arrivals)]
+            if closing:
+                since, group.closed = waiting[0].time, closing[-1]
+                outputs += self._fire(definition, group, since, group.closed)
+        return outputs
+
+    def _is_closed(self, entry: Entry, arrivals: int | None) -> bool:
+        if arrivals is None or entry.received < arrivals - SETTLE:
+            return True
+        return entry.time < self.state.clock - SETTLE
+
+    def _insert(self, definition: Correlation, entry: Entry) -> list[dict[str, Any]]:
         key = msgspec.json.encode(entry.group).decode()
-        group = self.state.groups.setdefault(key, Group([], []))
-        insort(group.entries, entry, key=_order)
+        group = self.state.groups.setdefault(key, Group())
+        entry.late = entry.time < self.state.clock - SETTLE
+        self.state.late += entry.late
+        if definition.type == "first_seen":
+            return self._sighted(definition, group, entry, key)
+        insort(group.entries, entry, key=by_order)
         self._where[entry.finding_id] = key
-        if len(group.entries) > MAX_ENTRIES:
-            dropped = group.entries.pop(0)
-            self._where.pop(dropped.finding_id, None)
-        window = _first_window(definition, group, entry.time)
-        if window is None:
-            return []
-        within, chosen = window
-        finding = _finding(definition, row, within, chosen)
-        for member in within:
-            member.used = True
-        newest = chosen[-1]
-        group.fired.append(
-            Fired(
-                within[0].time,
-                newest.time,
-                newest.finding_id,
-                [e.finding_id for e in within],
-                newest.rev,
-                newest.entity,
-                finding,
-            )
-        )
-        return [{"out": "finding", "row": _told(finding)}]
+        self._bound(definition, group)
+        return self._look_again(definition, group, entry.time)
 
-    def _again(
-        self, definition: Correlation, row: Mapping[str, Any], entry: Entry, key: str
+    def _bound(self, definition: Correlation, group: Group) -> None:
+        """Keep the group at its cap: the oldest finding goes, is counted, and marks its windows."""
+        needed = least(definition) if definition.type.endswith("_count") else 0
+        while len(group.entries) > max(MAX_ENTRIES, 2 * needed):
+            gone = group.entries.pop(0)
+            self._where.pop(gone.finding_id, None)
+            group.dropped += 1
+            group.dropped_at = max(group.dropped_at, gone.time)
+            self.state.dropped += 1
+
+    def _look_again(
+        self, definition: Correlation, group: Group, time: int
     ) -> list[dict[str, Any]]:
+        """Look at the windows that a finding at `time` lies in, if they are not to wait."""
+        until = time + self.state.span
+        if not told_at_once(definition):
+            until = min(until, group.closed)
+        return self._fire(definition, group, time, until, again=True)
+
+    def _fire(
+        self, definition: Correlation, group: Group, since: int, until: int, *, again: bool = False
+    ) -> list[dict[str, Any]]:
+        """Fire the windows that end in [since, until] and fulfil the condition, resting between."""
+        outputs = []
+        window = _first_window(definition, group, since, until)
+        while window is not None:
+            within, what = window
+            end = within[-1].time
+            late = end < self.state.clock - SETTLE if again else within[-1].late
+            cut = group.dropped if group.dropped_at >= end - self.state.span else 0
+            group.fired.append(
+                fired(definition, within, what, pack=self.state.pack, late=late, dropped=cut)
+            )
+            outputs.append({"out": "finding", "row": told(group.fired[-1].finding)})
+            window = _first_window(definition, group, end + self.state.span + 1, until)
+        return outputs
+
+    def _sighted(
+        self, definition: Correlation, group: Group, entry: Entry, key: str
+    ) -> list[dict[str, Any]]:
+        if entry.value is None:
+            return []
+        group.seen = group.seen or Seen()
+        if not sight(group.seen, definition, entry.value, entry.time):
+            return []
+        what = Measured(1, [entry])
+        told_now = fired(
+            definition,
+            [entry],
+            what,
+            pack=self.state.pack,
+            late=entry.late,
+            dropped=group.seen.dropped,
+        )
+        group.fired.append(told_now)
+        self._where[entry.finding_id] = key
+        return [{"out": "finding", "row": told(told_now.finding)}]
+
+    def _again(self, definition: Correlation, entry: Entry, key: str) -> list[dict[str, Any]]:
         """The same finding once more: a newer attribution may move it to another group."""
         group = self.state.groups[key]
-        at = bisect_left(group.entries, _order(entry), key=_order)
+        at = bisect_left(group.entries, by_order(entry), key=by_order)
         old = group.entries[at] if at < len(group.entries) else None
         if old is not None and old.finding_id == entry.finding_id:
             if entry.rev <= old.rev:
                 return []
             if not old.used and entry.group != old.group:
                 group.entries.pop(at)
-                return self._insert(definition, row, entry)
-            entry.used = old.used
+                left = self._look_again(definition, group, entry.time)
+                return left + self._insert(definition, entry)
+            entry.used, entry.late = old.used, old.late
+            if entry.group != old.group:
+                entry.group, entry.shown = old.group, old.shown
             group.entries[at] = entry
-        return [out for fired in group.fired for out in _corrected(fired, entry)]
+        return [out for one in group.fired for out in corrected(one, entry)]
 
 
 def forget_findings(state: CorrelationState, clock: int) -> None:
@@ -164,181 +227,30 @@ def forget_findings(state: CorrelationState, clock: int) -> None:
     for key, group in list(state.groups.items()):
         group.entries = [e for e in group.entries if e.time >= oldest]
         group.fired = [f for f in group.fired if f.end >= oldest - CORRECTABLE]
-        if not group.entries and not group.fired:
+        if group.seen is not None and forget_values(group.seen, oldest):
+            group.seen = None
+        if not group.entries and not group.fired and group.seen is None:
             del state.groups[key]
 
 
-def _order(entry: Entry) -> tuple[int, str]:
-    return entry.time, entry.finding_id
-
-
-def _entry(definition: Correlation, row: Mapping[str, Any]) -> Entry | None:
-    """The finding as an entry; None when it lacks what the correlation groups by or counts."""
-    holder = holder_of(row)
-    entity = entity_of(row, holder)
-    group = [_value(definition, row, name, entity.key) for name in definition.group_by]
-    value = definition.field and _value(definition, row, definition.field, entity.key)
-    if None in group or (definition.field and value is None):
-        return None
-    rev = row.get("attr_rev")
-    return Entry(
-        time=micros(row["event_time"]),
-        finding_id=row["finding_id"],
-        rule_id=row["rule_id"],
-        rev=-1 if rev is None else int(rev),
-        event_uid=row["event_uid"],
-        snippet=row.get("snippet") or "",
-        received=micros(row["received_at"]),
-        group=[str(v) for v in group],
-        copied={name: row.get(name) for name in _COPIED},
-        entity=entity.key,
-        value=value,
-        holder=holder,
-    )
-
-
-def _value(definition: Correlation, row: Mapping[str, Any], name: str, entity: str) -> str | None:
-    if name == "device":
-        return entity
-    if name in definition.aliases:
-        name = definition.aliases[name].get(row["rule_id"], name)
-    found = fields_of(row).get(name)
-    if found is None:
-        found = row.get(_COLUMN.get(name, name))
-    return None if found is None else str(found)
-
-
 def _first_window(
-    definition: Correlation, group: Group, since: int
-) -> tuple[list[Entry], list[Entry]] | None:
-    """The first window, by its end, that a finding at `since` completes: (all in it, evidence)."""
+    definition: Correlation, group: Group, since: int, until: int
+) -> tuple[Sequence[Entry], Measured] | None:
+    """The first window that ends in [since, until], outside every rest, and fulfils the condition.
+
+    A group rests for a timespan after what fired, and before it: what comes late
+    and only adds to what was told already tells nothing new.
+    """
     span = definition.timespan_seconds * 1_000_000
     entries = group.entries
-    at = bisect_left(entries, (since, ""), key=_order)
-    for end in range(at, len(entries)):
-        last = entries[end]
-        if last.time > since + span:
-            break
-        if any(f.start - span <= last.time <= f.end + span for f in group.fired):
+    at = bisect_left(entries, since, key=by_time)
+    while at < len(entries) and entries[at].time <= until:
+        end = entries[at].time
+        at = bisect_right(entries, end, lo=at, key=by_time)
+        if any(f.start - span <= end <= f.end + span for f in group.fired):
             continue
-        low = bisect_left(entries, (last.time - span, ""), key=_order)
-        within = [e for e in entries[low : end + 1] if not e.used]
-        chosen = _satisfied(definition, within)
-        if chosen:
-            return within, chosen
+        within = entries[bisect_left(entries, end - span, key=by_time) : at]
+        what = measured(definition, within)
+        if what is not None:
+            return within, what
     return None
-
-
-def _satisfied(definition: Correlation, within: Sequence[Entry]) -> list[Entry] | None:
-    """The entries that fulfil the condition, by time, or None."""
-    needed = definition.count + (definition.op == "gt")
-    if definition.type == "event_count":
-        return list(within) if len(within) >= needed else None
-    if definition.type == "value_count":
-        return list(within) if len({e.value for e in within}) >= needed else None
-    if definition.type == "temporal":
-        latest = {e.rule_id: e for e in within}
-        return sorted(latest.values(), key=_order) if len(latest) >= needed else None
-    return _in_order(definition.rules, within)
-
-
-def _in_order(rules: Sequence[str], within: Sequence[Entry]) -> list[Entry] | None:
-    """The latest chain in which each rule comes no earlier than the one before it."""
-    chain: list[Entry] = []
-    limit = within[-1].time if within else 0
-    for rule_id in reversed(rules):
-        fitting = [e for e in within if e.rule_id == rule_id and e.time <= limit]
-        if not fitting:
-            return None
-        chain.append(fitting[-1])
-        limit = fitting[-1].time
-    return chain[::-1]
-
-
-def _finding(
-    definition: Correlation,
-    row: Mapping[str, Any],
-    within: Sequence[Entry],
-    chosen: Sequence[Entry],
-) -> dict[str, Any]:
-    """The finding of a window that fired; times in microseconds."""
-    newest = chosen[-1]
-    anchor = identity(*newest.group, str(within[0].time))
-    named = dict(zip(definition.group_by, newest.group, strict=True))
-    return {
-        **newest.copied,
-        "finding_id": identity(definition.id, anchor),
-        "rule_id": definition.id,
-        "rule_version": definition.version,
-        "rule_title": definition.title,
-        "level": definition.level,
-        "kind": "correlation",
-        "pack": row["pack"],
-        "feeds": list(definition.feeds),
-        "alerting": definition.alerting,
-        "event_uid": anchor,
-        "event_time": newest.time,
-        "received_at": max(e.received for e in within),
-        "window_start": within[0].time,
-        "holder": newest.holder and msgspec.structs.asdict(newest.holder),
-        "fields": named | {"count": str(len(within))},
-        "snippet": _summary(definition, within, chosen),
-        "evidence": [
-            {"event_uid": e.event_uid, "time": e.time, "snippet": e.snippet}
-            for e in _sample(chosen)
-        ],
-        "evidence_total": len(chosen),
-    }
-
-
-def _sample(entries: Sequence[Entry]) -> list[Entry]:
-    """At most ten: the first and the last five."""
-    if len(entries) <= EVIDENCE:
-        return list(entries)
-    half = EVIDENCE // 2
-    return [*entries[:half], *entries[-half:]]
-
-
-def _summary(definition: Correlation, within: Sequence[Entry], chosen: Sequence[Entry]) -> str:
-    seconds = (chosen[-1].time - within[0].time) / 1_000_000
-    what = f"{len(chosen)} findings in {seconds:.0f} s"
-    if definition.type == "value_count":
-        what = f"{len({e.value for e in within})} values of {definition.field} in {seconds:.0f} s"
-    return one_line(f"{definition.title}: {what}; last: {chosen[-1].snippet}")
-
-
-def _told(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """The finding as a row of gold.finding, its times as UTC datetimes."""
-    row = dict(finding)
-    for name in ("event_time", "received_at", "window_start"):
-        row[name] = moment(row[name])
-    row["evidence"] = [e | {"time": moment(e["time"])} for e in row["evidence"]]
-    return row
-
-
-def _corrected(fired: Fired, entry: Entry) -> Iterator[dict[str, Any]]:
-    """The correction of what fired, when its newest finding turns out to be another device's."""
-    if fired.newest != entry.finding_id or entry.rev <= fired.rev:
-        return
-    moved = entry.entity != fired.entity
-    fired.rev, fired.entity = entry.rev, entry.entity
-    if not moved:
-        return
-    holder = entry.holder and msgspec.structs.asdict(entry.holder)
-    finding = _told(fired.finding)
-    known_at = entry.holder.known_at if entry.holder else None
-    yield {
-        "out": "attribution",
-        "row": {
-            "finding_id": finding["finding_id"],
-            "role": finding["role"],
-            "rev": entry.rev,
-            "event_time": finding["event_time"],
-            "holder": holder,
-            "via": "correction",
-            "attributed_at": known_at or finding["received_at"],
-            "finding": msgspec.json.encode(
-                {name: value for name, value in finding.items() if name != "holder"}
-            ).decode(),
-        },
-    }

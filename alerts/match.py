@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple
 
-import ahocorasick_rs
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alerts.columns import Columns, Flags, Numbers, Picked
 from alerts.finding import (
     FIELD_CHARS,
     RULE_FAILED,
@@ -30,19 +29,21 @@ from alerts.predicate import (
     Node,
     RowTest,
     Test,
-    at,
-    fold,
     holds,
     paths_of,
     present,
     row_test,
     text_of,
 )
+from alerts.prefilter import SAMPLE_ROWS, Census, Plan, count
 from infra.errors import Fatal
 from ingest.tables import HEARTBEAT
 
 LIVE_MODES = ("live", "replay")
 """Modes whose events may raise live alerts; an import of old logs may not."""
+
+DEAR = 1.0
+"""Candidates an event above which it is worth asking again what is rare."""
 
 _ROUTING = ("class_uid", "source", "mode", "dead_letter_reason", "duplicate_of")
 
@@ -64,43 +65,25 @@ class _Ready:
         )
 
 
+class Cost(NamedTuple):
+    """What a rule has cost a matcher so far."""
+
+    rows: int
+    """Events of its log source."""
+    candidates: int
+    """Of these, events that were confirmed one by one."""
+    hits: int
+    seconds: float
+    """Time spent confirming."""
+
+
 @dataclass
-class _Scan:
-    """The literals that rules look for in one column; `rules` are the readers of each."""
+class _Routed:
+    """Rows that rules may see: for each its group, and which rules look at a group's events."""
 
-    automaton: ahocorasick_rs.AhoCorasick
-    rules: list[list[int]]
-
-
-@dataclass
-class _Columns:
-    """Columns of a batch as Python lists, each converted once and only if asked for."""
-
-    batch: pa.RecordBatch
-    lists: dict[str, list[Any]] = field(default_factory=dict)
-
-    def __getitem__(self, path: str) -> list[Any]:
-        if path not in self.lists:
-            self.lists[path] = column(self.batch, path)
-        return self.lists[path]
-
-
-def column(batch: pa.RecordBatch, path: str) -> list[Any]:
-    """The values at `path`, one a row, None where missing, lists where it crosses a list."""
-    name, *rest = path.split(".")
-    index = batch.schema.get_field_index(name)
-    if index < 0:
-        return [None] * batch.num_rows
-    array = batch.column(index)
-    while rest and pa.types.is_struct(array.type):
-        step = rest.pop(0)
-        if array.type.get_field_index(step) < 0:
-            return [None] * batch.num_rows
-        array = pc.struct_field(array, step)
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
-        return values
-    return [at({"": v}, ".".join(["", *rest])) if rest else v for v in array.to_pylist()]
+    rows: Numbers
+    groups: Numbers
+    rules: Flags
 
 
 class Matcher:
@@ -110,29 +93,47 @@ class Matcher:
     finding of rule `headgate-rule-failed`; the others run on.
     """
 
-    def __init__(self, pack: RulePack, modes: Collection[str] = LIVE_MODES) -> None:
+    def __init__(
+        self, pack: RulePack, modes: Collection[str] = LIVE_MODES, sample_rows: int = SAMPLE_ROWS
+    ) -> None:
         self.pack_hash = pack.hash
         self.modes = pa.array(sorted(modes), pa.string())
-        paths = sorted({p for rule in pack.rules for p in paths_of(rule.predicate)})
-        self._paths = paths
-        slots = {path: slot for slot, path in enumerate(paths)}
+        self._paths = sorted({p for rule in pack.rules for p in paths_of(rule.predicate)})
+        slots = {path: slot for slot, path in enumerate(self._paths)}
         self._rules = [_ready(rule, slots) for rule in pack.rules]
-        self._scans, self._unfiltered = _prefilter(self._rules)
-        self._routes: dict[tuple[int | None, str], frozenset[int]] = {}
+        self._nodes = [None if r.test is None else r.rule.predicate for r in self._rules]
+        self._routes: dict[tuple[int | None, str], Flags] = {}
+        self._sample_rows = sample_rows
+        self._census = Census()
+        self._plan: Plan | None = None
+        self._since = [0, 0]
+        self._counts = np.zeros((3, len(self._rules)), np.int64)
+        self._seconds = np.zeros(len(self._rules))
 
     def match(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Findings of gold.finding's schema, by row and then by rule id."""
-        columns = _Columns(batch)
-        routed = self._route(batch, columns)
-        if not routed:
+        routed = self._route(batch)
+        if not len(routed.rows):
             return pa.RecordBatch.from_pylist([], schema=finding_schema())
-        hits, failures = self._confirm(self._candidates(columns, routed), columns)
-        rows = [self._finding(columns, row, self._rules[rule]) for row, rule in hits]
-        rows += [self._failure(columns, *failure) for failure in failures]
-        return pa.RecordBatch.from_pylist(rows, schema=finding_schema())
+        rules, rows = self._candidates(batch, routed)
+        picked_rows, places = np.unique(rows, return_inverse=True)
+        picked = Picked(batch, picked_rows, self._paths)
+        hits, failures = self._confirm(rules, places, picked)
+        found = [self._finding(picked, place, self._rules[rule]) for place, rule in hits]
+        found += [self._failure(picked, *failure) for failure in failures]
+        return pa.RecordBatch.from_pylist(found, schema=finding_schema())
 
-    def _route(self, batch: pa.RecordBatch, columns: _Columns) -> dict[int, frozenset[int]]:
-        """Row -> rules of its class and source, for the rows that rules may see."""
+    def costs(self) -> dict[str, Cost]:
+        """What each rule has cost since this matcher was made, by rule id."""
+        return {
+            ready.rule.id: Cost(rows, candidates, hits, seconds)
+            for ready, rows, candidates, hits, seconds in zip(
+                self._rules, *self._counts.tolist(), self._seconds.tolist(), strict=True
+            )
+        }
+
+    def _route(self, batch: pa.RecordBatch) -> _Routed:
+        """The rows that some rule may see, by class and source."""
         missing = [name for name in _ROUTING if name not in batch.schema.names]
         if missing:
             raise Fatal(f"a batch of silver.event lacks {missing}; select all its columns")
@@ -142,60 +143,83 @@ class Matcher:
             ),
             pc.is_in(batch.column("mode"), self.modes),
         )
-        classes, sources = columns["class_uid"], columns["source"]
-        routed = {}
-        for row in pc.indices_nonzero(seen).to_pylist():
-            rules = self._rules_for(classes[row], sources[row])
-            if rules:
-                routed[row] = rules
-        return routed
+        classes = batch.column("class_uid").dictionary_encode(null_encoding="encode")
+        sources = batch.column("source").dictionary_encode(null_encoding="encode")
+        codes = sources.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes *= len(classes.dictionary)
+        codes += classes.indices.to_numpy(zero_copy_only=False)
+        pairs, groups = np.unique(codes, return_inverse=True)
+        names, uids = sources.dictionary.to_pylist(), classes.dictionary.to_pylist()
+        rules = np.zeros((len(pairs), len(self._rules)), bool)
+        for group, pair in enumerate(pairs.tolist()):
+            name, uid = divmod(pair, len(uids))
+            rules[group] = self._rules_for(uids[uid], names[name])
+        looked_at = np.flatnonzero(rules.any(axis=1))
+        rows = np.flatnonzero(seen.to_numpy(zero_copy_only=False) & np.isin(groups, looked_at))
+        self._counts[0] += np.bincount(groups[rows], minlength=len(pairs)) @ rules
+        return _Routed(rows, groups, rules)
 
-    def _rules_for(self, class_uid: int | None, source: str) -> frozenset[int]:
+    def _rules_for(self, class_uid: int | None, source: str) -> Flags:
         key = (class_uid, source)
         if key not in self._routes:
-            self._routes[key] = frozenset(
-                number
-                for number, ready in enumerate(self._rules)
-                if source != HEARTBEAT and ready.looks_at(class_uid, source)
-            )
+            looks = [source != HEARTBEAT and r.looks_at(class_uid, source) for r in self._rules]
+            self._routes[key] = np.array(looks, bool)
         return self._routes[key]
 
-    def _candidates(
-        self, columns: _Columns, routed: Mapping[int, frozenset[int]]
-    ) -> list[tuple[int, int]]:
-        """(row, rule) pairs worth confirming, in that order."""
-        pairs = {
-            (row, rule) for row, rules in routed.items() for rule in (rules & self._unfiltered)
-        }
-        wanted = frozenset().union(*routed.values())
-        for path, scan in self._scans.items():
-            if wanted.isdisjoint(r for rules in scan.rules for r in rules):
-                continue
-            for row, rule in _scan(scan, columns[path], list(routed)):
-                if rule in routed[row]:
-                    pairs.add((row, rule))
-        return sorted(pairs)
+    def _candidates(self, batch: pa.RecordBatch, routed: _Routed) -> tuple[Numbers, Numbers]:
+        """(rule, row) pairs worth confirming, by rule and then by row."""
+        columns = Columns(batch, routed.rows)
+        wanted = np.flatnonzero(routed.rules.any(axis=0))
+        plan = self._planned(columns, routed, wanted)
+        rules, rows = plan.pairs(columns, routed.rows, wanted)
+        allowed = routed.rules[routed.groups[rows], rules]
+        keys = np.unique(rules[allowed] * batch.num_rows + rows[allowed])
+        self._since[0] += len(routed.rows)
+        self._since[1] += len(keys)
+        rules, rows = np.divmod(keys, batch.num_rows)
+        return rules, rows
+
+    def _planned(self, columns: Columns, routed: _Routed, wanted: Numbers) -> Plan:
+        """The plan in force; a new one when a batch can tell what is rare, and the old one is
+        blind or dear. It waits four times as long each time, so planning stays cheap."""
+        rows, candidates = self._since
+        enough = len(routed.rows) >= self._sample_rows
+        due = not self._census.rows or rows >= 4 * self._census.rows
+        dear = not self._census.rows or candidates > DEAR * rows
+        if enough and due and dear:
+            count((self._nodes[n] for n in wanted), columns, len(routed.rows), self._census)
+            self._plan, self._since = None, [0, 0]
+        if self._plan is None:
+            self._plan = Plan.of(self._nodes, self._census)
+        return self._plan
 
     def _confirm(
-        self, candidates: list[tuple[int, int]], columns: _Columns
+        self, rules: Numbers, places: Numbers, picked: Picked
     ) -> tuple[list[tuple[int, int]], list[tuple[int, _Ready, str]]]:
-        lists = _Slots(self._paths, columns)
+        """Hits as (place, rule), in order, and for each rule that threw where and why."""
         hits: list[tuple[int, int]] = []
-        failed: dict[int, tuple[int, _Ready, str]] = {}
-        for row, number in candidates:
-            if number in failed:
-                continue
-            ready = self._rules[number]
+        failed: list[tuple[int, _Ready, str]] = []
+        numbers, starts = np.unique(rules, return_index=True)
+        bounds = [*starts.tolist(), len(rules)]
+        listed = places.tolist()
+        for nth, number in enumerate(numbers.tolist()):
+            ready, place, before = self._rules[number], -1, len(hits)
+            tried = listed[bounds[nth] : bounds[nth + 1]]
+            began = perf_counter()
             try:
-                if ready.test is None:
-                    raise ValueError(ready.broken)
-                if ready.test(lists, row):
-                    hits.append((row, number))
+                for place in tried:
+                    if ready.test is None:
+                        raise ValueError(ready.broken)
+                    if ready.test(picked, place):
+                        hits.append((place, number))
             except Exception as error:  # whatever one rule throws must not stop the others
-                failed[number] = (row, ready, f"{type(error).__name__}: {error}")
-        return hits, [failed[number] for number in sorted(failed)]
+                failed.append((place, ready, f"{type(error).__name__}: {error}"))
+            self._seconds[number] += perf_counter() - began
+            self._counts[1, number] += len(tried)
+            self._counts[2, number] += len(hits) - before
+        return sorted(hits), failed
 
-    def _finding(self, columns: _Columns, row: int, ready: _Ready) -> dict[str, Any]:
+    def _finding(self, columns: Picked, row: int, ready: _Ready) -> dict[str, Any]:
         rule = ready.rule
         role, ip = _role(columns, row, rule.roles)
         event_uid = columns["event_uid"][row]
@@ -216,7 +240,7 @@ class Matcher:
             "snippet": _snippet(columns, row),
         }
 
-    def _failure(self, columns: _Columns, row: int, ready: _Ready, reason: str) -> dict[str, Any]:
+    def _failure(self, columns: Picked, row: int, ready: _Ready, reason: str) -> dict[str, Any]:
         """The finding that a rule threw; it is about the rule, so it names no address."""
         rule, event_uid = ready.rule, columns["event_uid"][row]
         title = one_line(f"Rule '{rule.title}' failed: {reason}")
@@ -233,7 +257,7 @@ class Matcher:
             "snippet": title,
         }
 
-    def _common(self, columns: _Columns, row: int) -> dict[str, Any]:
+    def _common(self, columns: Picked, row: int) -> dict[str, Any]:
         taken = {
             "event_uid": "event_uid",
             "event_time": "time",
@@ -247,17 +271,6 @@ class Matcher:
             "kind": "event",
             "pack": self.pack_hash,
         }
-
-
-@dataclass
-class _Slots:
-    """Columns by slot number, converted when a test first reads them."""
-
-    paths: Sequence[str]
-    columns: _Columns
-
-    def __getitem__(self, slot: int) -> list[Any]:
-        return self.columns[self.paths[slot]]
 
 
 def _ready(rule: Rule, slots: Mapping[str, int]) -> _Ready:
@@ -277,41 +290,7 @@ def _positive(node: Node) -> Iterator[str]:
             yield from _positive(part)
 
 
-def _prefilter(rules: Sequence[_Ready]) -> tuple[dict[str, _Scan], frozenset[int]]:
-    """A scan for each column with literals, and the rules that have none."""
-    readers: dict[str, dict[str, list[int]]] = defaultdict(dict)
-    unfiltered = []
-    for number, ready in enumerate(rules):
-        if not ready.rule.literals:
-            unfiltered.append(number)
-            continue
-        for path, text in ready.rule.literals:
-            readers[path].setdefault(text, []).append(number)
-    scans = {
-        path: _Scan(ahocorasick_rs.AhoCorasick(list(texts)), list(texts.values()))
-        for path, texts in readers.items()
-    }
-    return scans, frozenset(unfiltered)
-
-
-def _scan(scan: _Scan, values: Sequence[Any], rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """(row, rule) for each literal found; all rows are joined and searched in one call."""
-    texts, owners = [], []
-    for row in rows:
-        for value in present(values[row]):
-            texts.append(fold(text_of(value)))
-            owners.append(row)
-    if not texts:
-        return
-    starts = [0, *accumulate(len(text) + 1 for text in texts)]
-    haystack = "\n".join(texts)
-    for literal, start, _ in scan.automaton.find_matches_as_indexes(haystack, overlapping=True):
-        row = owners[bisect_right(starts, start) - 1]
-        for rule in scan.rules[literal]:
-            yield row, rule
-
-
-def _role(columns: _Columns, row: int, roles: Sequence[str]) -> tuple[str, str | None]:
+def _role(columns: Picked, row: int, roles: Sequence[str]) -> tuple[str, str | None]:
     """The first endpoint that has an address, else the first."""
     for role in roles:
         ip = columns[f"{role}.ip"][row]
@@ -320,7 +299,7 @@ def _role(columns: _Columns, row: int, roles: Sequence[str]) -> tuple[str, str |
     return roles[0], None
 
 
-def _shown(columns: _Columns, row: int, paths: Iterable[str]) -> dict[str, str]:
+def _shown(columns: Picked, row: int, paths: Iterable[str]) -> dict[str, str]:
     shown = {}
     for path in paths:
         values = present(columns[path][row])
@@ -329,7 +308,7 @@ def _shown(columns: _Columns, row: int, paths: Iterable[str]) -> dict[str, str]:
     return shown
 
 
-def _snippet(columns: _Columns, row: int) -> str:
+def _snippet(columns: Picked, row: int) -> str:
     message = columns["message"][row]
     if message:
         return one_line(message)

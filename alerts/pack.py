@@ -57,10 +57,12 @@ class Rule(Described, frozen=True, kw_only=True):
 
 
 class Correlation(Described, frozen=True, kw_only=True):
-    """One Sigma correlation. It fires when `op` (gte or gt) `count` holds inside the time span.
+    """One Sigma correlation. It fires when its number, `op` and `count` hold inside the time span.
 
     `aliases` maps a group-by name to the field that each rule (by id) has for it.
-    `field` is what `value_count` counts.
+    `field` is what the `value_...` types count or compute with. `first_seen` is a
+    type of ours: a value of `field` that its group did not have within the time
+    span, once the group is known for `learn_seconds`.
     """
 
     type: str
@@ -68,7 +70,9 @@ class Correlation(Described, frozen=True, kw_only=True):
     group_by: tuple[str, ...]
     timespan_seconds: int
     op: str = "gte"
-    count: int = 1
+    count: int | float = 1
+    percentile: int | None = None
+    learn_seconds: int = 0
     field: str | None = None
     aliases: dict[str, dict[str, str]] = {}
     generate: bool = False

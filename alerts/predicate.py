@@ -2,13 +2,14 @@
 
 Two-valued logic: a missing field matches nothing, so `Not` of it is true. A
 field that is a list matches when any of its elements does. Text is compared
-without regard to case unless a test says `cased`.
+without regard to case unless a test says `cased`. A field is a column of
+silver.event, or derived from some (`alerts/derived.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Any, Protocol, TypeAlias
@@ -16,9 +17,14 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 import re2
 
+from alerts.derived import derived, inputs
+from alerts.derived import fold as fold
+from alerts.derived import text_of as text_of
+
 Value: TypeAlias = str | int | float | bool | None
 Leaf: TypeAlias = Callable[[Any], bool]
 RowTest: TypeAlias = "Callable[[Slots, int], bool]"
+Reader: TypeAlias = "Callable[[Slots, int], Any]"
 Literals: TypeAlias = tuple[tuple[str, str], ...]
 
 ANY_RUN, ANY_ONE = "*", "?"
@@ -39,6 +45,12 @@ OPS = (
     "gte",
     "ne",
     "bool",
+    "minute",
+    "hour",
+    "day",
+    "week",
+    "month",
+    "year",
     "exists",
     "ref",
     "ref_contains",
@@ -92,23 +104,6 @@ class Not(msgspec.Struct, frozen=True, tag="not"):
 Node: TypeAlias = Test | All | Either | Not
 
 
-def fold(text: str) -> str:
-    """`text` without case. `fold(a + b) == fold(a) + fold(b)`, which `str.lower` alone breaks:
-    it writes a capital sigma in two ways, and a literal would be missed inside a longer text."""
-    return text.lower() if text.isascii() else text.replace("\u03a3", "\u03c3").lower()
-
-
-def text_of(value: Any) -> str:
-    """A field's value as the text that rules compare: true, 22, 1.5, 2025-03-01T12:00:00+00:00."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return str(value)
-
-
 def number_of(value: Any) -> float | int | None:
     """A field's value as a number, or None where it is none."""
     if isinstance(value, bool):
@@ -157,6 +152,8 @@ def leaf(test: Test) -> Leaf:
         return lambda v: fold(text_of(v)) == wanted
     if op in _COMPARE:
         return _number_leaf(op, value)
+    if op in _TIME:
+        return _time_leaf(op, value)
     raise ValueError(f"test on {test.field}: unknown operation '{op}'; known are {', '.join(OPS)}")
 
 
@@ -175,6 +172,41 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "gte": lambda a, b: a >= b,
     "ne": lambda a, b: a != b,
 }
+
+
+_TIME: dict[str, Callable[[datetime], int]] = {
+    "minute": lambda t: t.minute,
+    "hour": lambda t: t.hour,
+    "day": lambda t: t.day,
+    "week": lambda t: t.isocalendar().week,
+    "month": lambda t: t.month,
+    "year": lambda t: t.year,
+}
+"""Parts of a time in UTC; `day` is that of the month, `week` ISO 8601's of the year."""
+
+
+def time_of(value: Any) -> datetime | None:
+    """A field's value as an instant in UTC, or None where it is none. A time without zone is UTC."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+    if not isinstance(value, datetime):
+        return None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _time_leaf(op: str, value: Value) -> Leaf:
+    part, wanted = _TIME[op], number_of(value)
+    if wanted is None:
+        raise ValueError(f"'{value}' is not a number")
+
+    def test(v: Any) -> bool:
+        time = time_of(v)
+        return time is not None and part(time) == wanted
+
+    return test
 
 
 def _text_leaf(op: str, wanted: str, cased: bool) -> Leaf:
@@ -240,6 +272,9 @@ def _refers(op: str, value: Any, other: Any, cased: bool) -> bool:
 
 def at(event: Mapping[str, Any], path: str) -> Any:
     """The value at `path` of a nested event; a list of them where the path crosses a list."""
+    made = derived(path)
+    if made is not None:
+        return made.make([at(event, column) for column in made.inputs])
     value: Any = event
     for name in path.split("."):
         if isinstance(value, list):
@@ -277,19 +312,29 @@ def row_test(node: Node, slots: Mapping[str, int]) -> RowTest:
     if isinstance(node, Not):
         inner = row_test(node.of, slots)
         return lambda columns, i: not inner(columns, i)
-    slot = slots[node.field]
+    read = _reader(node.field, slots)
     if node.op == "exists":
         wanted = bool(node.value)
-        return lambda columns, i: bool(present(columns[slot][i])) is wanted
+        return lambda columns, i: bool(present(read(columns, i))) is wanted
     if node.op.startswith("ref"):
-        op, cased, other = node.op, node.cased, slots[str(node.value)]
-        return lambda columns, i: _refers(op, columns[slot][i], columns[other][i], cased)
-    return _value_test(leaf(node), slot)
+        op, cased, other = node.op, node.cased, _reader(str(node.value), slots)
+        return lambda columns, i: _refers(op, read(columns, i), other(columns, i), cased)
+    return _value_test(leaf(node), read)
 
 
-def _value_test(test: Leaf, slot: int) -> RowTest:
+def _reader(field: str, slots: Mapping[str, int]) -> Reader:
+    """The value of a field, column or derived, in one row."""
+    made = derived(field)
+    if made is None:
+        slot = slots[field]
+        return lambda columns, i: columns[slot][i]
+    make, places = made.make, [slots[path] for path in made.inputs]
+    return lambda columns, i: make([columns[place][i] for place in places])
+
+
+def _value_test(test: Leaf, read: Reader) -> RowTest:
     def run(columns: Slots, i: int) -> bool:
-        value = columns[slot][i]
+        value = read(columns, i)
         if value is None:
             return False
         if isinstance(value, list):
@@ -311,17 +356,17 @@ def tests_of(node: Node) -> Iterator[Test]:
 
 
 def paths_of(node: Node) -> set[str]:
-    """Every field the tree reads."""
+    """Every column the tree reads; of a derived field those it is made of."""
     paths: set[str] = set()
     for test in tests_of(node):
-        paths.add(test.field)
+        paths.update(inputs(test.field))
         if test.op.startswith("ref"):
-            paths.add(str(test.value))
+            paths.update(inputs(str(test.value)))
     return paths
 
 
 def literals_of(node: Node) -> Literals | None:
-    """(field, folded text) pairs of which at least one occurs in any event that matches.
+    """(column, folded text) pairs of which at least one occurs in any event that matches.
 
     None: nothing of the kind can be said, the rule has to look at every event
     of its log source.
@@ -330,7 +375,10 @@ def literals_of(node: Node) -> Literals | None:
         return None
     if isinstance(node, Test):
         text = _literal(node)
-        return ((node.field, text),) if text else None
+        if not text:
+            return None
+        made = derived(node.field)
+        return made.literals(text) if made else ((node.field, text),)
     found = [literals_of(part) for part in node.of]
     if isinstance(node, Either):
         if any(literals is None for literals in found):

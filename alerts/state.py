@@ -10,6 +10,7 @@ import msgspec
 from alerts.alert import Fold, FoldState, forget_alerts
 from alerts.body import alert_row
 from alerts.correlate import CorrelationState, Correlator, forget_findings
+from alerts.correlation_measure import told_at_once
 from alerts.entity import micros
 from alerts.pack import Correlation, RulePack
 from infra.errors import Fatal
@@ -18,9 +19,6 @@ from infra.settings import AlertSettings
 HEADER = b"HGALERT\x01"
 """First bytes of an encoded bucket; the last of them is the version."""
 
-SKEW = 300 * 1_000_000
-"""How far, microseconds, a clock ahead of ours may move a correlation's time."""
-
 Packs = Callable[[str], RulePack]
 Row = Mapping[str, Any]
 
@@ -28,7 +26,6 @@ Row = Mapping[str, Any]
 class _Kept(msgspec.Struct):
     folds: dict[str, FoldState] = {}
     correlations: dict[str, CorrelationState] = {}
-    event_clocks: dict[str, int] = {}
     clock: int = 0
 
 
@@ -77,6 +74,7 @@ class BucketState:
         known = _Packs(packs)
         findings = [row for row in rows if row["row_kind"] in ("finding", "correction")]
         outputs = self._correlate(findings, known)
+        outputs += self._settle(known)
         outputs += self._fold(findings, rows, known, settings, detected_at, lineage or {})
         self._forget()
         return outputs
@@ -102,9 +100,18 @@ class BucketState:
                 definition = packs.described(row["pack"], target)
                 if isinstance(definition, Correlation):
                     outputs += correlator.feed(definition, row)
-                time = min(micros(row["event_time"]), micros(row["received_at"]) + SKEW)
-                clocks = self._kept.event_clocks
-                clocks[target] = max(clocks.get(target, 0), time)
+        return outputs
+
+    def _settle(self, packs: _Packs) -> list[dict[str, Any]]:
+        """What correlations that wait for their windows to close tell now, by the rule last used.
+
+        Every batch looks, and a tick is enough: a window closes when nothing comes.
+        """
+        outputs: list[dict[str, Any]] = []
+        for target, state in sorted(self._kept.correlations.items()):
+            definition = packs.described(state.pack, target)
+            if isinstance(definition, Correlation) and not told_at_once(definition):
+                outputs += Correlator(state).settle(definition, self._kept.clock)
         return outputs
 
     def _fold(
@@ -141,10 +148,9 @@ class BucketState:
                 del kept.folds[target]
         hour = 3600 * 1_000_000
         for target, state in list(kept.correlations.items()):
-            forget_findings(state, max(kept.event_clocks.get(target, 0), kept.clock - hour))
+            forget_findings(state, max(state.clock, kept.clock - hour))
             if not state.groups:
                 del kept.correlations[target]
-                kept.event_clocks.pop(target, None)
 
 
 class _Packs:

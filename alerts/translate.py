@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import re2
 from sigma.conditions import (
     ConditionAND,
     ConditionFieldEqualsValueExpression,
@@ -30,6 +35,7 @@ from sigma.types import (
     SpecialChars,
 )
 
+from alerts.derived import JSON_COLUMNS
 from alerts.fields import LogSource
 from alerts.predicate import ANY_ONE, ANY_RUN, All, Either, Node, Not, Test, leaf, tests_of
 from infra.errors import Fatal
@@ -38,6 +44,9 @@ MAX_TESTS = 5_000
 """A rule with more tests than this is refused: it would slow down every event of its source."""
 
 NO_LOOK_AROUND = "RE2 has no backreferences or look-around; use `and not` with another selection"
+
+CODES = ("metadata.event_code",)
+"""Texts that are numbers written in one way only, so that a number is a text to look for."""
 
 _FLAGS = {
     SigmaRegularExpressionFlag.IGNORECASE: "i",
@@ -54,8 +63,17 @@ class Untranslatable(Fatal):
         self.remedy = remedy
 
 
-def predicate_of(rule: SigmaRule, source: LogSource, keywords: tuple[str, ...]) -> Node:
-    """The rule's conditions, any of which may hold, as one tree.
+@dataclass(frozen=True)
+class Meaning:
+    """What a rule's words stand for: its log source, the columns of keywords, placeholders."""
+
+    source: LogSource
+    keywords: tuple[str, ...] = ()
+    placeholders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def predicate_of(rule: SigmaRule, meaning: Meaning) -> Node:
+    """The rule's conditions, any of which may hold, as one tree; without those of its log source.
 
     Raises `Unmapped`, `Untranslatable` or pySigma's own SigmaError.
     """
@@ -64,12 +82,26 @@ def predicate_of(rule: SigmaRule, source: LogSource, keywords: tuple[str, ...]) 
         parsed = condition.parsed
         if parsed is None:
             raise Untranslatable("its condition is empty", "name a selection in the condition")
-        nodes.append(_Translation(source, keywords).node(parsed))
-    tree = nodes[0] if len(nodes) == 1 else Either(tuple(nodes))
-    if source.where:
-        tree = All((*(Test(path, "eq", text) for path, text in source.where), tree))
+        nodes.append(_Translation(meaning).node(parsed))
+    tree = any_of(nodes)
     _check(tree)
     return tree
+
+
+def where_of(source: LogSource) -> Node | None:
+    """The conditions of a log source as a tree; None when it has none."""
+    if not source.where:
+        return None
+    ways = [
+        [any_of([Test(path, "eq", text) for text in texts]) for path, texts in one.items()]
+        for one in source.where
+    ]
+    return any_of([tests[0] if len(tests) == 1 else All(tuple(tests)) for tests in ways])
+
+
+def any_of(nodes: Sequence[Node]) -> Node:
+    """The node itself where there is but one."""
+    return nodes[0] if len(nodes) == 1 else Either(tuple(nodes))
 
 
 def _check(tree: Node) -> None:
@@ -92,9 +124,10 @@ def _check(tree: Node) -> None:
 
 
 class _Translation:
-    def __init__(self, source: LogSource, keywords: tuple[str, ...]) -> None:
-        self.source = source
-        self.keywords = keywords
+    def __init__(self, meaning: Meaning) -> None:
+        self.source = meaning.source
+        self.keywords = meaning.keywords
+        self.placeholders = meaning.placeholders
 
     def node(self, item: object) -> Node:
         """A condition, whatever its kind."""
@@ -104,59 +137,105 @@ class _Translation:
         if isinstance(item, ConditionNOT):
             return Not(self.node(item.args[0]))
         if isinstance(item, ConditionFieldEqualsValueExpression):
-            return self.value(self.source.path(item.field), item.value)
+            return self.field(item.field, item.value)
         if isinstance(item, ConditionValueExpression):
-            return Either(tuple(self.keyword(path, item.value) for path in self.keywords))
+            return any_of([self.keyword(path, item.value) for path in self.keywords])
         raise Untranslatable(f"condition of kind {type(item).__name__}", "use and, or, not, N of")
+
+    def field(self, name: str, value: SigmaType) -> Node:
+        """A field, which may be in one of several places; it is missing when it is in none."""
+        paths = self.source.paths(name)
+        if isinstance(value, SigmaNull) or (isinstance(value, SigmaExists) and not value):
+            absent = tuple(Test(path, "exists", False) for path in paths)
+            return absent[0] if len(absent) == 1 else All(absent)
+        return any_of([self.value(path, value) for path in paths])
 
     def keyword(self, path: str, value: SigmaType) -> Node:
         """A value without a field: text found anywhere in one of the keyword columns."""
         if isinstance(value, SigmaExpansion):
-            return Either(tuple(self.keyword(path, v) for v in value.values))
+            return any_of([self.keyword(path, v) for v in value.values])
         if isinstance(value, SigmaNumber):
             return Test(path, "contains", str(value.number))
         if isinstance(value, SigmaString):
             anywhere = SpecialChars.WILDCARD_MULTI + value + SpecialChars.WILDCARD_MULTI
-            return _text(path, anywhere, isinstance(value, SigmaCasedString))
+            if path in JSON_COLUMNS:
+                anywhere = anywhere.map_parts(_as_in_json, lambda part: isinstance(part, str))
+            return self.text(path, anywhere, isinstance(value, SigmaCasedString))
         return self.value(path, value)
 
     def value(self, path: str, value: SigmaType) -> Node:
         """One field against one value."""
         if isinstance(value, SigmaExpansion):
-            return Either(tuple(self.value(path, v) for v in value.values))
+            return any_of([self.value(path, v) for v in value.values])
         if isinstance(value, SigmaString):
-            return _text(path, value, isinstance(value, SigmaCasedString))
+            return self.text(path, value, isinstance(value, SigmaCasedString))
         if isinstance(value, SigmaTimestampPart):
-            raise Untranslatable("parts of a time", "use a scheduled query for hours and weekdays")
+            return Test(path, value.timestamp_part.name.lower(), value.number)
         if isinstance(value, SigmaNumber):
+            if path in CODES:
+                return Test(path, "eq", str(value.number))
             return Test(path, "number", value.number)
         if isinstance(value, SigmaBool):
             return Test(path, "bool", value.boolean)
-        if isinstance(value, SigmaNull):
-            return Test(path, "exists", False)
         if isinstance(value, SigmaExists):
-            return Test(path, "exists", bool(value))
+            return Test(path, "exists", True)
         if isinstance(value, SigmaCIDRExpression):
             return Test(path, "cidr", value.cidr)
         if isinstance(value, SigmaCompareExpression):
             return _compare(path, value)
         if isinstance(value, SigmaRegularExpression):
-            flags = "".join(sorted(_FLAGS[flag] for flag in value.flags))
-            pattern = str(value.regexp)
-            return Test(path, "re", f"(?{flags}){pattern}" if flags else pattern, True)
+            return self.expression(path, value)
         if isinstance(value, SigmaFieldReference):
-            return self.reference(path, value)
+            return any_of([_reference(path, of, value) for of in self.source.paths(value.field)])
         raise Untranslatable(f"value of kind {type(value).__name__}", "see docs/adding-a-rule.md")
 
-    def reference(self, path: str, value: SigmaFieldReference) -> Node:
-        """One field against another."""
-        op = {
-            (False, False): "ref",
-            (True, False): "ref_startswith",
-            (False, True): "ref_endswith",
-            (True, True): "ref_contains",
-        }[value.starts_with, value.ends_with]
-        return Test(path, op, self.source.path(value.field))
+    def text(self, path: str, value: SigmaString, cased: bool) -> Node:
+        """A text, with each of the values its placeholders stand for."""
+        return any_of([_text(path, v, cased) for v in value.replace_placeholders(self.expand)])
+
+    def expression(self, path: str, value: SigmaRegularExpression) -> Node:
+        """A regular expression with its flags; values of placeholders are taken literally."""
+        flags = "".join(sorted(_FLAGS[flag] for flag in value.flags))
+        start = f"(?{flags})" if flags else ""
+        filled = value.regexp.replace_placeholders(self.expand_quoted)
+        return any_of([Test(path, "re", f"{start}{one}", True) for one in filled])
+
+    def expand(self, placeholder: Placeholder) -> Iterator[SigmaString]:
+        """What `%name%` stands for, each of which may have wildcards."""
+        for value in self.values_of(placeholder):
+            yield SigmaString(value)
+
+    def expand_quoted(self, placeholder: Placeholder) -> Iterator[SigmaString]:
+        """The same inside a regular expression."""
+        for value in self.values_of(placeholder):
+            yield SigmaString(re2.escape(value), escape=False)
+
+    def values_of(self, placeholder: Placeholder) -> tuple[str, ...]:
+        """The values; raises `Untranslatable` when nobody gave any."""
+        values = self.placeholders.get(placeholder.name)
+        if not values:
+            raise Untranslatable(
+                f"placeholder %{placeholder.name}% has no values",
+                f"write the values out, or list them under {placeholder.name} in a file "
+                "placeholders.yml in a rule folder",
+            )
+        return values
+
+
+def _reference(path: str, of: str, value: SigmaFieldReference) -> Test:
+    """One field against another."""
+    op = {
+        (False, False): "ref",
+        (True, False): "ref_startswith",
+        (False, True): "ref_endswith",
+        (True, True): "ref_contains",
+    }[value.starts_with, value.ends_with]
+    return Test(path, op, of)
+
+
+def _as_in_json(part: object) -> str:
+    """A text as it is written inside a JSON string."""
+    return msgspec.json.encode(str(part)).decode()[1:-1]
 
 
 def _compare(path: str, value: SigmaCompareExpression) -> Node:
@@ -176,8 +255,6 @@ def _text(path: str, value: SigmaString, cased: bool) -> Test:
     for part in value.s:
         if isinstance(part, str):
             parts.append(("text", part))
-        elif isinstance(part, Placeholder):
-            raise Untranslatable(f"placeholder %{part.name}%", "write the values out")
         else:
             parts.append((ANY_RUN if part == SpecialChars.WILDCARD_MULTI else ANY_ONE, ""))
     parts = [p for i, p in enumerate(parts) if not (i and p[0] == ANY_RUN == parts[i - 1][0])]

@@ -120,7 +120,7 @@ class WorkerMemory:
         while not self._done.wait(self._every):
             for process in top.children(recursive=True):
                 try:
-                    if "pyspark" in " ".join(process.cmdline()):
+                    if "pyspark.daemon" in process.cmdline():
                         self.peak = max(self.peak, process.memory_info().rss)
                 except psutil.Error:
                     continue

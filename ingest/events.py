@@ -12,8 +12,16 @@ import pyarrow.compute as pc
 
 from ingest.arrow import EVENT_ARROW, column
 from ingest.formats import straight
-from ingest.rows import dead_letter, event_rows, joined, no_collection, rows_of_all
-from ingest.source import ParseSettings, Record, sources
+from ingest.rows import (
+    dead_letter,
+    event_rows,
+    is_large,
+    joined,
+    no_collection,
+    rows_in_parts,
+    rows_of_all,
+)
+from ingest.source import JoiningSource, ParseSettings, Record, sources
 
 __all__ = ["EVENT_ARROW", "arrow_parser", "event_rows"]
 
@@ -45,25 +53,23 @@ class Parser:
     def __init__(self, settings: ParseSettings) -> None:
         self._settings = settings
 
-    def __call__(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    def __call__(self, batch: pa.RecordBatch) -> Batches:
         """The rows of all records, one or more for each; not in the records' order."""
-        found: list[pa.RecordBatch] = []
         left: list[pa.RecordBatch] = []
-        with no_collection():
-            for name, records in _by_source(batch):
-                source = sources().get(name)
-                whole = source is not None and straight(records, self._settings)
+        for name, records in _by_source(batch):
+            source = sources().get(name)
+            whole = source is not None and straight(records, self._settings)
+            with no_collection():
                 read = source.columns(records, self._settings) if source and whole else None
-                if read is None:
-                    left.append(records)
-                    continue
-                if read.events is not None:
-                    found.append(read.events)
-                if read.left:
-                    left.append(records.take(pa.array(read.left)))
-            for records in left:
-                found += self._one_by_one(records)
-        return found
+            if read is None:
+                left.append(records)
+                continue
+            if read.events is not None:
+                yield read.events
+            if read.left:
+                left.append(records.take(pa.array(read.left)))
+        for records in left:
+            yield from self._one_by_one(records)
 
     def groups(self, groups: list[list[Record]]) -> list[pa.RecordBatch]:
         """The rows of records in groups; only what is in one group can be one event."""
@@ -72,13 +78,29 @@ class Parser:
             pieces = [rows_of_all(part, self._settings) for part in parts]
             return list(_batches(parts, pieces)) if parts else []
 
-    def _one_by_one(self, records: pa.RecordBatch) -> list[pa.RecordBatch]:
-        found: list[pa.RecordBatch] = []
-        for start in range(0, records.num_rows, TOGETHER):
-            parts = joined(records_of(records.slice(start, TOGETHER)), self._settings)
-            pieces = [rows_of_all(part, self._settings) for part in parts]
-            found += _batches(parts, pieces)
-        return found
+    def _one_by_one(self, records: pa.RecordBatch) -> Batches:
+        # Lines that are parts of one event must be seen together.
+        joining = isinstance(sources().get(records.column("source")[0].as_py()), JoiningSource)
+        together = records.num_rows if joining else TOGETHER
+        for start in range(0, records.num_rows, together):
+            held = records_of(records.slice(start, together))
+            large = [record for record in held if is_large(record)]
+            if large:
+                held = [record for record in held if not is_large(record)]
+            with no_collection():
+                parts = joined(held, self._settings)
+                pieces = [rows_of_all(part, self._settings) for part in parts]
+                made = list(_batches(parts, pieces)) if parts else []
+                del pieces
+            yield from made
+            for record in large:
+                yield from self._large(record)
+
+    def _large(self, record: Record) -> Batches:
+        for rows in rows_in_parts(record, self._settings):
+            with no_collection():
+                made = list(_batches([[record]], [rows]))
+            yield from made
 
 
 def _by_source(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -131,13 +153,26 @@ def _batches(parts: list[list[Record]], pieces: list[list[dict[str, Any]]]) -> B
         yield to_arrow([row for piece in pieces for row in piece])
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if len(parts) == 1:
-            source = parts[0][0].source
-            reason = f"parser {source} made a row that fits no column: {error}"[:500]
-            yield to_arrow([dead_letter(record, reason) for record in parts[0]])
+            yield from _one_batch(parts[0], pieces[0], error)
             return
         half = len(parts) // 2
         yield from _batches(parts[:half], pieces[:half])
         yield from _batches(parts[half:], pieces[half:])
+
+
+def _one_batch(records: list[Record], rows: list[dict[str, Any]], error: Exception) -> Batches:
+    """The rows of one event or record, those at fault replaced by a dead letter."""
+    source = records[0].source
+    reason = f"parser {source} made a row that fits no column: {error}"[:500]
+    if len(rows) == 1:
+        at = int(rows[0]["event_uid"].rpartition("#")[2])
+        yield to_arrow([dead_letter(record, reason, at) for record in records])
+        return
+    for row in rows:
+        try:
+            yield to_arrow([row])
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as why:
+            yield from _one_batch(records, [row], why)
 
 
 def to_arrow(rows: list[dict[str, Any]]) -> pa.RecordBatch:

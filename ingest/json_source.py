@@ -8,10 +8,12 @@ refused: a way to smuggle one past a detector.
 
 from __future__ import annotations
 
+import io
 import zlib
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import cache
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
@@ -72,6 +74,69 @@ def objects(raw: bytes, envelope: str | None = "Records") -> Iterator[dict[str, 
     yield found
 
 
+PART_BYTES = 2 * 1024 * 1024
+"""A file of many objects is read in parts of about so many bytes."""
+
+
+def parts(raw: bytes, envelope: str | None = "Records") -> Iterator[list[bytes]]:
+    """The objects of a large file, some at a time; nothing where it is not plainly such a file.
+
+    Plainly: an array, an object a line, or an object with the array `envelope` and nothing
+    else. What is said twice or besides would be passed over here, so such a file is read as
+    a whole.
+    Raises `Unreadable` where gzip is broken.
+    """
+    if len(raw) < PART_BYTES and raw[:2] != GZIP:
+        return
+    content = unpacked(raw).strip()
+    if len(content) <= PART_BYTES:
+        return
+    elements = _elements_of(content, envelope)
+    if elements is None:
+        return
+    held: list[bytes] = []
+    size = 0
+    for element in elements:
+        held.append(bytes(element))
+        size += len(held[-1])
+        if size > PART_BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+def _elements_of(content: bytes, envelope: str | None) -> Iterable[bytes | msgspec.Raw] | None:
+    lines = content.partition(b"\n")
+    if content[:1] == b"{" and lines[1] and _is_object(lines[0].strip()):
+        return (line for line in io.BytesIO(content) if line.strip())
+    try:
+        if content[:1] == b"[":
+            elements = _ARRAY.decode(content)
+        elif envelope is not None:
+            elements = _one_array(envelope).decode(content).elements
+        else:
+            return None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    said = sum(len(memoryview(element)) for element in elements) + 8 * len(elements)
+    return None if len(content) > said + 64 else elements
+
+
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+@cache
+def _one_array(envelope: str) -> msgspec.json.Decoder[Any]:
+    shape = msgspec.defstruct(
+        "File",
+        [("elements", list[msgspec.Raw])],
+        rename={"elements": envelope},
+        forbid_unknown_fields=True,
+    )
+    return msgspec.json.Decoder(shape)
+
+
 def _is_object(line: bytes) -> bool:
     """Whether a line is a JSON value of its own, so that its file is one a line."""
     try:
@@ -100,6 +165,8 @@ class JsonSource(Source):
     whole_file: ClassVar[bool] = True
     envelope: ClassVar[str | None] = "Records"
     """Key of an object that only holds an array of events."""
+    large: ClassVar[str | None] = "Records"
+    """The same in files so large that they are read in parts (`parts`)."""
     time_key: ClassVar[str] = "time"
     """Where a top-level time stands, for `restamp`."""
 

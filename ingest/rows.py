@@ -8,10 +8,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from infra.errors import Fatal, Retryable, Usage
 from ingest.formats import readable
+from ingest.json_source import GZIP, PART_BYTES, JsonSource, parts
 from ingest.source import (
     Context,
     Event,
@@ -68,8 +71,50 @@ def rows_of(record: Record, settings: ParseSettings) -> list[dict[str, Any]]:
     return rows_of_all([record], settings)
 
 
-def rows_of_all(records: Sequence[Record], settings: ParseSettings) -> list[dict[str, Any]]:
-    """The rows of the records of one event: its events, or a dead letter for each record."""
+def is_large(record: Record) -> bool:
+    """Whether a record may hold so many events that they are better made some at a time."""
+    return len(record.raw) > PART_BYTES or (
+        record.raw[:2] == GZIP and len(record.raw) > PART_BYTES // 50
+    )
+
+
+def rows_in_parts(record: Record, settings: ParseSettings) -> Iterator[list[dict[str, Any]]]:
+    """The rows of a large record, some at a time where it is a file of many events.
+
+    All of them together are those of `rows_of`, with the same ids.
+    """
+    found = None
+    try:
+        source = lookup(record.source)
+        if isinstance(source, JsonSource):
+            found = parts(readable(record, settings).raw, source.large)
+            first = next(found, None)
+    except (Unreadable, Usage):
+        found = None
+    if found is None or first is None:
+        yield rows_of(record, settings)
+        return
+    at = 0
+    for held in chain([first], found):
+        whole = replace(record, raw=b"[" + b",".join(held) + b"]")
+        rows = rows_of_all([whole], settings, at)
+        if len(rows) == 1 and rows[0].get("dead_letter_reason") and len(held) > 1:
+            # One bad object must not take its neighbours along.
+            rows = []
+            for element in held:
+                alone = replace(record, raw=bytes(element))
+                rows += rows_of_all([alone], settings, at + len(rows))
+        at += len(rows)
+        yield rows
+
+
+def rows_of_all(
+    records: Sequence[Record], settings: ParseSettings, first: int = 0
+) -> list[dict[str, Any]]:
+    """The rows of the records of one event: its events, or a dead letter for each record.
+
+    The rows are numbered from `first`.
+    """
     record = records[0]
     try:
         source = lookup(record.source)
@@ -81,15 +126,15 @@ def rows_of_all(records: Sequence[Record], settings: ParseSettings) -> list[dict
             events = source.parse(known[0], context)
         if not events:
             raise Unreadable("the parser found no event in it")
-        return [_row(event, records, at, settings) for at, event in enumerate(events)]
+        return [_row(event, records, at, settings) for at, event in enumerate(events, first)]
     except (Unreadable, Usage) as why:
-        return [dead_letter(one, str(why)) for one in records]
+        return [dead_letter(one, str(why), first) for one in records]
     except (Retryable, Fatal):
         raise  # a registry that is away, a schema that is none: no fault of the record
     except Exception as error:
         # Whatever a record makes a parser do must not take its whole batch along.
         what = f"{type(error).__name__}: {error}"[:NO_LONGER]
-        return [dead_letter(one, f"parser {one.source} failed: {what}") for one in records]
+        return [dead_letter(one, f"parser {one.source} failed: {what}", first) for one in records]
 
 
 def dead_letter(record: Record, reason: str, at: int = 0) -> dict[str, Any]:

@@ -207,5 +207,7 @@ def _print(rows: Sequence[Mapping[str, Any]], form: str) -> None:
     if form == "json":
         print(json.dumps(list(rows), indent=2))
         return
+    if not rows:
+        print("nothing", file=sys.stderr)
     for line in lines(list(rows[0]) if rows else [], rows):
         print(line)

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import Retryable
-from infra.kafka import ensure_topics, producer, topic_of
+from infra.kafka import ensure_topics, producer, require_broker, topic_of
 from ingest.drift import Field
 from ingest.quality.record import State
 from ingest.quality.validate import Outcome
@@ -141,6 +141,7 @@ def send(settings: Settings, records: Sequence[Said], seconds: float = 30.0) -> 
     if not records:
         return
     kafka = settings.kafka
+    require_broker(kafka)
     ensure_topics(settings, (SOURCE,))
     refused: list[str] = []
 

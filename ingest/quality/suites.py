@@ -17,6 +17,7 @@ from infra.errors import Usage
 from ingest.ocsf import ACTION, KINDS, SEVERITY, STATUS
 from ingest.quality.found import HOUR, RANGES, Written, ours, presence
 from ingest.quality.required import ONE_OF, REQUIRED
+from ingest.silence import span
 from ingest.source import lookup
 
 if TYPE_CHECKING:
@@ -125,12 +126,18 @@ def sources_of(found: Written) -> Suite:
     frame["readable"] = [readable(name) for name in frame["source"]]
     if "lag_seconds" not in frame:
         frame["lag_seconds"] = None
+    lags = dict(zip(frame["source"], frame["lag_seconds"], strict=True))
     says = {
         str(one.source): f"{one.source}: {one.dead} dead letters of {one.rows}"
+        + (f", come {span(lags[one.source])} late" if _odd(lags[one.source]) else "")
         for one in frame.itertuples()
     }
     expectations = source_expectations()
     return Suite("sources", frame, expectations, "source", says, found.since, found.until)
+
+
+def _odd(lag: Any) -> bool:
+    return lag is not None and abs(lag) > AHEAD_SECONDS
 
 
 def readable(source: str) -> bool:

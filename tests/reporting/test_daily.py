@@ -14,7 +14,7 @@ from alerts.tables import ALERT
 from infra.duck import connect
 from infra.errors import Retryable, Usage
 from infra.lake import Lake
-from ingest.tables import EVENT, RECORD
+from ingest.tables import DRIFT, EVENT, QUALITY, RECORD
 from reporting.interval import Interval, parse_interval
 from reporting.reports.daily import render
 from reporting.reports.figures import figures
@@ -169,3 +169,29 @@ def test_a_table_that_is_missing_is_named(lake: Lake, tmp_path: Path) -> None:
     (lake.settings.lake_root / "gold" / "alert").rename(tmp_path / "away")
     with pytest.raises(Retryable, match=r"gold\.alert "):
         run(["report", "run", "daily", "--interval", "2026-11-20"], lake.settings)
+
+
+def test_checks_that_failed_and_new_fields_are_in_the_page(lake: Lake) -> None:
+    assert "No check ran in this interval." in page(lake)
+    at = DAY.replace(hour=12)
+    outcome = {"run_at": at, "suite": "events", "checked": 9, "unexpected": 0, "examples": None}
+    bad = {"passed": False, "unexpected": 3, "examples": EVIL}
+    field = {"source": "okta", "first_seen": at, "rows": 1, "event_uid": "e", "baseline": False}
+    insert(lake, QUALITY, [
+        outcome | {"expectation": "device is there"} | bad,
+        outcome | {"expectation": "event_uid is there once", "passed": True},
+    ])  # fmt: skip
+    insert(lake, DRIFT, [
+        *(field | {"field": f"new{n}"} for n in range(12)),
+        field | {"field": "always there", "baseline": True},
+    ])  # fmt: skip
+    html = page(lake)
+    assert "1 runs of checks" in html
+    assert "device is there" in html
+    assert "3 of 9" in html
+    assert "event_uid is there once" not in html
+    assert "new0" in html
+    assert "and 2 more" in html
+    assert "always there" not in html
+    assert elements(html).risky == []
+    assert "script" not in elements(html).names

@@ -1,0 +1,262 @@
+"""Fields that are no column of silver.event, but are read from some.
+
+| Written | Is |
+|---|---|
+| `unmapped:GrantedAccess`, `more:driver.file.path` | that key of the JSON object in the column |
+| `{reg_value.path}\\{reg_value.name\\|(Default)}` | columns put into a text; after a bar, what stands for a missing one |
+| `process.hashes#` | each hash as `MD5=...`, `SHA256=...` |
+| `process.hashes#imphash` | the hash of that algorithm |
+| `connection_info.direction?Outbound=true&Inbound=false` | the column in other words |
+
+A field without a value is missing, as a column is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+Make: TypeAlias = Callable[[Sequence[Any]], Any]
+Literals: TypeAlias = tuple[tuple[str, str], ...]
+
+JSON_COLUMNS = ("unmapped", "more")
+PLACE = re.compile(r"\{([a-z_0-9.]+)(?:\|([^{}]*))?\}")
+SAFE = re.compile(r"[a-z0-9 !#$%&'()*+\-./;<=>?@^_`|~]+")
+"""Text that JSON writes as it is, whoever writes it: no quotes, backslashes, control characters,
+nor the commas and colons that some writers put blanks behind."""
+NUMBERLIKE = re.compile(r"[0-9.+\-e]*")
+
+
+class Derived(NamedTuple):
+    """A field made of columns.
+
+    `inputs` are the columns it reads, `make` gives its value from theirs, and
+    `literals` finds, for a folded text that its value holds, texts of which at
+    least one is in those columns (None: nothing of the kind is known).
+    """
+
+    inputs: tuple[str, ...]
+    make: Make
+    literals: Callable[[str], Literals | None]
+
+
+@lru_cache(maxsize=20_000)
+def derived(field: str) -> Derived | None:
+    """How a field is made; None when it is a plain column. Raises `ValueError` when misspelt."""
+    column, colon, key = field.partition(":")
+    if colon and column in JSON_COLUMNS:
+        if not key:
+            raise ValueError(f"'{field}' names no key after the colon")
+        return Derived((column,), lambda values: _keyed(values[0], key), _in_json(column))
+    if "{" in field:
+        return _template(field)
+    if "#" in field:
+        return _hashes(*field.split("#", 1))
+    if "?" in field:
+        return _words(*field.split("?", 1))
+    return None
+
+
+def inputs(field: str) -> tuple[str, ...]:
+    """The columns that a field is read from: itself, unless it is derived."""
+    made = derived(field)
+    return made.inputs if made else (field,)
+
+
+def fold(text: str) -> str:
+    """`text` without case. `fold(a + b) == fold(a) + fold(b)`, which `str.lower` alone breaks:
+    it writes a capital sigma in two ways, and a literal would be missed inside a longer text."""
+    return text.lower() if text.isascii() else text.replace("\u03a3", "\u03c3").lower()
+
+
+def text_of(value: Any) -> str:
+    """A field's value as the text that rules compare: true, 22, 1.5, 2025-03-01T12:00:00+00:00."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value)
+
+
+# -- keys of a JSON object ---------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _document(text: str) -> Any:
+    """Parsed once for all rules that look at the same row."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+
+
+def _keyed(text: Any, key: str) -> Any:
+    found = [scalar for value in _find(_document(text), key) for scalar in _scalars(value)]
+    return None if not found else found[0] if len(found) == 1 else found
+
+
+def _find(value: Any, key: str) -> list[Any]:
+    """What stands under a key, whose dots may be part of a name or lead into an object."""
+    if isinstance(value, list):
+        return [found for item in value for found in _find(item, key)]
+    if not isinstance(value, dict):
+        return []
+    if key in value:
+        return [value[key]]
+    dot = key.find(".")
+    while dot > 0:
+        if key[:dot] in value and (found := _find(value[key[:dot]], key[dot + 1 :])):
+            return found
+        dot = key.find(".", dot + 1)
+    return []
+
+
+def _scalars(value: Any) -> list[Any]:
+    """Elements of lists one by one; an object as its compact JSON, to be searched as text."""
+    if value is None:
+        return []
+    if isinstance(value, list):
+        return [scalar for item in value for scalar in _scalars(item)]
+    if isinstance(value, dict):
+        return [msgspec.json.encode(value).decode()]
+    return [value]
+
+
+def _in_json(column: str) -> Callable[[str], Literals | None]:
+    def literals(text: str) -> Literals | None:
+        runs = [run for run in SAFE.findall(text) if not NUMBERLIKE.fullmatch(run)]
+        longest = max(runs, key=len, default="")
+        return ((column, longest),) if longest else None
+
+    return literals
+
+
+# -- columns put into a text -------------------------------------------------------------------
+
+
+def _template(field: str) -> Derived:
+    found = list(PLACE.finditer(field))
+    if not found or "{" in PLACE.sub("", field):
+        raise ValueError(f"'{field}' is no text with {{column}} or {{column|default}} in it")
+    places = [(one[1], one[2]) for one in found]
+    between = PLACE.split(field)[::3]
+
+    def one(values: Sequence[Any]) -> str | None:
+        text = between[0]
+        for value, (_, default), after in zip(values, places, between[1:], strict=True):
+            shown = default if value is None else text_of(value)
+            if shown is None:
+                return None
+            text += shown + after
+        return text
+
+    return Derived(
+        tuple(path for path, _ in places), _elementwise(one), _across(places, tuple(between))
+    )
+
+
+def _elementwise(one: Callable[[Sequence[Any]], str | None]) -> Make:
+    """`one` for each element, where the columns are lists of as many; a single value is repeated."""
+
+    def make(values: Sequence[Any]) -> Any:
+        lengths = {len(value) for value in values if isinstance(value, list)}
+        if not lengths:
+            return one(values)
+        made = [
+            one([value[i] if isinstance(value, list) else value for value in values])
+            for i in range(min(lengths))
+        ]
+        return [text for text in made if text is not None] or None
+
+    return make
+
+
+def _across(
+    places: Sequence[tuple[str, str | None]], between: tuple[str, ...]
+) -> Callable[[str], Literals | None]:
+    """A text inside `{a}SEP{b}` lies in a, in b, or ends a, is SEP, and begins b."""
+
+    def literals(text: str) -> Literals | None:
+        if len(places) != 2 or between[0] or between[2] or len(between[1]) != 1:
+            return None
+        (left, left_default), (right, right_default) = places
+        in_left = fold(left_default or "")
+        in_right = fold(right_default or "")
+        if text in in_left or text in in_right:
+            return None
+        found = {(left, text), (right, text)}
+        separator = fold(between[1])
+        at = text.find(separator)
+        while at >= 0:
+            before, after = text[:at], text[at + len(separator) :]
+            pieces = [(left, before)] if before and before not in in_left else []
+            pieces += [(right, after)] if after and after not in in_right else []
+            if not pieces:
+                return None
+            found.add(max(pieces, key=lambda piece: len(piece[1])))
+            at = text.find(separator, at + 1)
+        return tuple(sorted(found))
+
+    return literals
+
+
+# -- hashes ------------------------------------------------------------------------------------
+
+
+def _hashes(path: str, wanted: str) -> Derived:
+    columns = (f"{path}.algorithm", f"{path}.value")
+    if wanted:
+        return Derived(columns, _hash_of(wanted), lambda text: ((columns[1], text),))
+
+    def literals(text: str) -> Literals | None:
+        _, equals, value = text.rpartition("=")
+        return ((columns[1], value),) if equals and value else None
+
+    return Derived(columns, _named_hashes, literals)
+
+
+def _pairs(values: Sequence[Any]) -> list[tuple[str, str]]:
+    """(algorithm as Sysmon writes it, value) of the hashes that have both."""
+    names, hashes = ([v] if isinstance(v, str) else v or [] for v in values)
+    return [
+        (name.replace("-", "").upper(), value)
+        for name, value in zip(names, hashes, strict=False)
+        if isinstance(name, str) and isinstance(value, str) and "=" not in name + value
+    ]
+
+
+def _named_hashes(values: Sequence[Any]) -> Any:
+    return [f"{name}={value}" for name, value in _pairs(values)] or None
+
+
+def _hash_of(wanted: str) -> Make:
+    name = wanted.replace("-", "").upper()
+    return lambda values: [value for found, value in _pairs(values) if found == name] or None
+
+
+# -- other words -------------------------------------------------------------------------------
+
+
+def _words(path: str, told: str) -> Derived:
+    words: dict[str, str] = {}
+    for pair in told.split("&"):
+        word, equals, meaning = pair.partition("=")
+        if not equals:
+            raise ValueError(f"'{path}?{told}': '{pair}' is not WORD=MEANING")
+        words[fold(word)] = meaning
+
+    def one(values: Sequence[Any]) -> str | None:
+        return None if values[0] is None else words.get(fold(text_of(values[0])))
+
+    def literals(text: str) -> Literals | None:
+        found = sorted(word for word, meaning in words.items() if text in fold(meaning))
+        return tuple((path, word) for word in found if word) or None
+
+    return Derived((path,), _elementwise(one), literals)
