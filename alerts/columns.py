@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alerts.derived import Derived, derived
 from alerts.predicate import at, fold, present, text_of
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
 SEPARATOR = b"\xff"
 """Stands before, between and after the values of a haystack; no UTF-8 text holds this byte."""
@@ -24,7 +24,7 @@ SEPARATOR = b"\xff"
 class Haystack:
     """Folded texts in one run of bytes; `starts` are the places of the separators before each."""
 
-    data: Bytes
+    data: memoryview
     starts: Numbers
 
 
@@ -59,7 +59,7 @@ class Distinct:
         blank = pa.array([b""], pa.binary())
         padded = pa.concat_arrays([blank, texts.cast(pa.binary()), blank])
         joined = pc.binary_join(pa.ListArray.from_arrays([0, len(padded)], padded), SEPARATOR)
-        data = np.frombuffer(joined[0].as_buffer(), np.uint8)
+        data = memoryview(joined[0].as_buffer()).cast("B")
         lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
         starts = np.zeros(len(texts), np.int64)
         np.cumsum(lengths[:-1] + 1, out=starts[1:])
@@ -107,7 +107,12 @@ class Columns:
 
     def _flat(self, path: str) -> tuple[pa.Array, Numbers]:
         """One scalar an element, and the row each belongs to."""
-        found = leaf_array(self.batch, path)
+        made = derived(path)
+        if made is not None and len(made.inputs) == 1:
+            single = leaf_array(self.batch, made.inputs[0])
+            if single is not None and not pa.types.is_nested(single.type):
+                return self._made(made)
+        found = None if made else leaf_array(self.batch, path)
         if found is not None and not pa.types.is_nested(found.type):
             return (found if self._all else found.take(pa.array(self._rows))), self._rows
         if found is not None and _is_flat_list(found.type):
@@ -121,6 +126,17 @@ class Columns:
         ]
         owners = np.array([row for row, _ in pairs], np.int64)
         return pa.array([text for _, text in pairs], pa.string()), owners
+
+    def _made(self, made: Derived) -> tuple[pa.Array, Numbers]:
+        """A field made of one column, made once for each value the column has."""
+        base = self.distinct(made.inputs[0])
+        pairs = [
+            (number, text_of(value))
+            for number, whole in enumerate(base.to_list())
+            for value in present(made.make([whole]))
+        ]
+        place, rows = base.rows_of(np.array([number for number, _ in pairs], np.int64))
+        return pa.array([text for _, text in pairs], pa.string()).take(pa.array(place)), rows
 
 
 def _is_flat_list(kind: pa.DataType) -> bool:
@@ -176,20 +192,21 @@ def _through_list(array: pa.Array, step: str) -> pa.Array | None:
 
 def column(batch: pa.RecordBatch, path: str, rows: Numbers | None = None) -> list[Any]:
     """The values at `path`, one a row, None where missing, lists where it crosses a list."""
+    made = derived(path)
+    if made is not None:
+        inputs = [column(batch, name, rows) for name in made.inputs]
+        return [made.make(values) for values in zip(*inputs, strict=True)]
     name, *rest = path.split(".")
-    base = name.partition(":")[0]
-    index = batch.schema.get_field_index(base)
+    index = batch.schema.get_field_index(name)
     if index < 0:
         return [None] * (batch.num_rows if rows is None else len(rows))
     array = batch.column(index)
-    while rest and base == name and pa.types.is_struct(array.type):
+    while rest and pa.types.is_struct(array.type):
         if array.type.get_field_index(rest[0]) < 0:
             return [None] * (batch.num_rows if rows is None else len(rows))
         array = pc.struct_field(array, rest.pop(0))
     if rows is not None:
         array = array.take(pa.array(rows))
-    if base != name:
-        return [None if v is None else at({base: v}, path) for v in array.to_pylist()]
     if _is_text(array.type):
         values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
         return values

@@ -9,19 +9,24 @@ from typing import Any
 
 import msgspec
 import yaml
-from sigma.correlations import (
-    SigmaCorrelationCondition,
-    SigmaCorrelationRule,
-    SigmaCorrelationType,
-)
+from sigma.correlations import SigmaCorrelationRule
 from sigma.exceptions import SigmaError, SigmaRegularExpressionError
 from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule, SigmaRuleBase, SigmaYAMLLoader
 
 from alerts.attack import techniques_of
+from alerts.correlation_rules import DEVICE, correlation_of
 from alerts.fields import LogSource, Unmapped, mapping
 from alerts.pack import Correlation, Rule, RulePack, content_version
-from alerts.predicate import All, literals_of
+from alerts.predicate import All, Node, literals_of
+from alerts.prepare import (
+    Filter,
+    Placeholders,
+    placeholder_files,
+    read_placeholders,
+    rule_files,
+    with_known_names,
+)
 from alerts.translate import NO_LOOK_AROUND, Meaning, Untranslatable, predicate_of, where_of
 from infra.errors import Fatal
 
@@ -30,12 +35,6 @@ BUNDLED = Path(__file__).with_name("rules")
 
 ROLES = ("src_endpoint", "dst_endpoint", "device")
 """Endpoints a rule may be about."""
-
-DEVICE = "device"
-"""Group-by name that is no field: the device a finding was attributed to."""
-
-PLACEHOLDERS = "placeholders.yml"
-"""File of a rule folder with the values that `expand` puts for `%name%`."""
 
 LEVELS = ("informational", "low", "medium", "high", "critical")
 
@@ -92,6 +91,8 @@ class _Own(msgspec.Struct, forbid_unknown_fields=True):
     tests: dict[str, list[Any]] = {}
     runbook: str = ""
     generate: bool | None = None
+    type: str = ""
+    learn: str = ""
 
 
 @dataclass
@@ -116,7 +117,6 @@ def compile_rules(
     """
     refused: list[Refused] = []
     drafts: dict[str, _Draft] = {}
-    placeholders = read_placeholders(folders, refused)
     for path in _files(folders):
         for document in _documents(path, refused):
             try:
@@ -126,8 +126,7 @@ def compile_rules(
                     raise Untranslatable(f"its id is taken by {taken.path}", "give it a new uuid")
             except REFUSALS as error:
                 refused.append(_refusal(_name(path, document), error, path))
-    _filter(drafts, refused)
-    _translate(drafts, refused, placeholders)
+    _translate(drafts, refused, _placeholders(folders, refused))
     return _assemble(drafts, refused, set(disabled), set(levels))
 
 
@@ -146,11 +145,7 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
                 f"{folder}: no such rule folder; the rules in force stay as they are "
                 "(alerts.rules in the settings)"
             )
-        yield from sorted(
-            p
-            for p in folder.rglob("*")
-            if p.suffix in (".yml", ".yaml") and p.name != PLACEHOLDERS and p.is_file()
-        )
+        yield from rule_files(folder)
 
 
 def _documents(path: Path, refused: list[Refused]) -> list[Any]:
@@ -174,7 +169,7 @@ def _draft(path: Path, document: Any) -> _Draft:
         own = msgspec.convert(document.pop("headgate", {}), _Own)
     except msgspec.ValidationError as error:
         raise Untranslatable(
-            f"headgate: {error}", "its keys are role, tests, runbook, generate"
+            f"headgate: {error}", "its keys are role, tests, runbook, generate, type, learn"
         ) from None
     for role in _roles(own):
         if role not in ROLES:
@@ -206,36 +201,64 @@ def _roles(own: _Own) -> tuple[str, ...]:
     return (own.role,) if isinstance(own.role, str) else own.role
 
 
-def _filter(drafts: dict[str, _Draft], refused: list[Refused]) -> None:
-    """Take the filters out and apply them; refuse one that no rule is concerned by."""
-    for filter_id, draft in list(drafts.items()):
-        if not isinstance(draft.parsed, SigmaFilter):
-            continue
-        del drafts[filter_id]
+def _filters(drafts: dict[str, _Draft]) -> dict[str, Filter]:
+    """The filters, taken out of the drafts."""
+    return {
+        filter_id: Filter(parsed, drafts.pop(filter_id).path)
+        for filter_id, draft in list(drafts.items())
+        if isinstance(parsed := draft.parsed, SigmaFilter)
+    }
+
+
+def _placeholders(folders: Sequence[Path], refused: list[Refused]) -> Placeholders:
+    """The values of all folders; a later file adds to what an earlier one says of a name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path in placeholder_files(folders):
         try:
-            if not apply_filter(draft.parsed, [other.parsed for other in drafts.values()]):
-                raise Untranslatable(
-                    "it filters no rule", "name rules that are there, with their log source"
-                )
-        except REFUSALS as error:
-            refused.append(_refusal(filter_id, error, draft.path))
+            for name, values in read_placeholders(path).items():
+                found[name] = tuple(dict.fromkeys((*found.get(name, ()), *values)))
+        except (ValueError, OSError, yaml.YAMLError) as error:
+            refused.append(_refusal(path.stem, error, path))
+    return found
 
 
 def _translate(
     drafts: dict[str, _Draft], refused: list[Refused], placeholders: Placeholders
 ) -> None:
     """Fill in each draft's rule; drop and refuse those that cannot be translated."""
+    filters = _filters(drafts)
     by_name = {str(d.parsed.name): rule_id for rule_id, d in drafts.items() if d.parsed.name}
     for rule_id, draft in list(drafts.items()):
         try:
-            if isinstance(draft.parsed, SigmaRule):
-                draft.rule = _rule(draft, draft.parsed, placeholders)
-            elif isinstance(draft.parsed, SigmaCorrelationRule):
+            if isinstance(draft.parsed, SigmaCorrelationRule):
                 draft.rule = _correlation(draft, draft.parsed, by_name, drafts)
+            elif isinstance(draft.parsed, SigmaRule):
+                meaning = Meaning(_source(draft.parsed), mapping().keywords, placeholders)
+                filtered = list(_filtered(draft.parsed, filters, meaning, refused))
+                draft.rule = _rule(draft, draft.parsed, meaning, filtered)
         except REFUSALS as error:
             refused.append(_refusal(rule_id, error, draft.path))
             del drafts[rule_id]
+    for filter_id, one in filters.items():
+        if not one.used:
+            remedy = "name rules that are there, with their log source, or `rules: any`"
+            refused.append(Refused(filter_id, "it filters no rule", remedy, str(one.path)))
     _drop_orphans(drafts, refused)
+
+
+def _filtered(
+    rule: SigmaRule, filters: Mapping[str, Filter], meaning: Meaning, refused: list[Refused]
+) -> Iterator[Node]:
+    """What the filters that concern a rule demand besides; a broken filter is refused, once."""
+    for filter_id, one in filters.items():
+        if not one.concerns(rule):
+            continue
+        one.used = True
+        try:
+            yield predicate_of(one.parsed.filter, meaning)
+        except REFUSALS as error:
+            one.broken = True
+            refused.append(_refusal(filter_id, error, one.path))
 
 
 def _drop_orphans(drafts: dict[str, _Draft], refused: list[Refused]) -> None:
@@ -280,28 +303,25 @@ def _described(parsed: SigmaRuleBase, own: _Own) -> dict[str, Any]:
     }
 
 
-def _rule(draft: _Draft, parsed: SigmaRule, placeholders: Placeholders) -> Rule:
+def _source(parsed: SigmaRule) -> LogSource:
     named = parsed.logsource
-    source: LogSource = mapping().logsource(named.category, named.product, named.service)
-    asked = predicate_of(parsed, Meaning(source, mapping().keywords, placeholders))
-    where = where_of(source)
+    return mapping().logsource(named.category, named.product, named.service)
+
+
+def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence[Node]) -> Rule:
+    asked = predicate_of(parsed.detection, meaning)
+    if filtered:
+        asked = All((asked, *filtered))
+    where = where_of(meaning.source)
     return Rule(
         **_described(parsed, draft.own),
-        classes=source.classes,
-        sources=source.sources,
+        classes=meaning.source.classes,
+        sources=meaning.source.sources,
         roles=_roles(draft.own) or ("src_endpoint", "device"),
         predicate=asked if where is None else All((where, asked)),
         # What marks a log source is long and in each of its events, so it comes second.
-        literals=literals_of(asked) or (where and literals_of(where)),
+        literals=literals_of(asked) or (literals_of(where) if where else None),
     )
-
-
-_TYPES = {
-    SigmaCorrelationType.EVENT_COUNT,
-    SigmaCorrelationType.VALUE_COUNT,
-    SigmaCorrelationType.TEMPORAL,
-    SigmaCorrelationType.TEMPORAL_ORDERED,
-}
 
 
 def _correlation(
@@ -310,72 +330,11 @@ def _correlation(
     by_name: Mapping[str, str],
     drafts: Mapping[str, _Draft],
 ) -> Correlation:
-    if parsed.type not in _TYPES:
-        raise Untranslatable(
-            f"correlation type {parsed.type.name.lower()}",
-            f"use one of {', '.join(sorted(t.name.lower() for t in _TYPES))}",
-        )
-    condition = parsed.condition
-    if not isinstance(condition, SigmaCorrelationCondition):
-        raise Untranslatable("a condition that is an expression", "use `condition: {gte: N}`")
-    op = condition.op.name.lower()
-    if op not in ("gte", "gt"):
-        raise Untranslatable(
-            f"condition {op}: a stream cannot know that no more will come", "use gte or gt"
-        )
-    rules = [by_name.get(r.reference, r.reference) for r in parsed.rules or ()]
-    if str(parsed.id) in rules:
-        raise Untranslatable("it counts its own findings", "remove it from correlation.rules")
-    aliases = {
-        alias.alias: {
-            by_name.get(ref.reference, ref.reference): path for ref, path in alias.mapping.items()
-        }
-        for alias in parsed.aliases
-    }
-    counted = condition.fieldref[0] if isinstance(condition.fieldref, list) else condition.fieldref
-    correlation = Correlation(
-        **_described(parsed, draft.own),
-        type=parsed.type.name.lower(),
-        rules=tuple(dict.fromkeys(rules)),
-        group_by=tuple(parsed.group_by or ()),
-        timespan_seconds=parsed.timespan.seconds,
-        op=op,
-        count=int(condition.count),
-        field=counted,
-        aliases=aliases,
-        generate=parsed.generate if draft.own.generate is None else draft.own.generate,
-    )
-    return _with_paths(correlation, drafts)
-
-
-def _with_paths(correlation: Correlation, drafts: Mapping[str, _Draft]) -> Correlation:
-    """Check every field the correlation names, through the field names of the rules it counts."""
-    source = _event_source(correlation.rules, drafts)
-
-    def path(name: str) -> str:
-        return name if name == DEVICE or name in correlation.aliases else source.path(name)
-
-    return msgspec.structs.replace(
-        correlation,
-        group_by=tuple(path(name) for name in correlation.group_by),
-        field=None if correlation.field is None else path(correlation.field),
-        aliases={
-            alias: {
-                rule: _event_source((rule,), drafts).path(name) for rule, name in fields.items()
-            }
-            for alias, fields in correlation.aliases.items()
-        },
-    )
-
-
-def _event_source(rules: Sequence[str], drafts: Mapping[str, _Draft]) -> LogSource:
-    """Field names of the first Sigma rule among `rules`, for short names in a correlation."""
-    for rule_id in rules:
-        draft = drafts.get(rule_id)
-        if draft is not None and isinstance(draft.parsed, SigmaRule):
-            where = draft.parsed.logsource
-            return mapping().logsource(where.category, where.product, where.service)
-    return LogSource()
+    every = {rule_id: other.parsed for rule_id, other in drafts.items()}
+    own = draft.own
+    made = correlation_of(parsed, _described(parsed, own), by_name, every, own.type, own.learn)
+    generate = made.generate if own.generate is None else own.generate
+    return msgspec.structs.replace(made, generate=generate)
 
 
 def _assemble(

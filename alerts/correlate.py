@@ -27,6 +27,7 @@ from alerts.correlation_first_seen import Seen, forget_values, sight
 from alerts.correlation_measure import Measured, least, measured, told_at_once
 from alerts.entity import micros
 from alerts.pack import Correlation
+from alerts.predicate import fold
 
 LATENESS = 600 * 1_000_000
 """How late a finding may be, microseconds: longer than any source of ours delivers late."""
@@ -108,9 +109,7 @@ class Correlator:
         state.clock = max(state.clock, time)
         return outputs
 
-    def settle(
-        self, definition: Correlation, arrivals: int | None = None
-    ) -> list[dict[str, Any]]:
+    def settle(self, definition: Correlation, arrivals: int | None = None) -> list[dict[str, Any]]:
         """Look at the windows that closed, of a condition that waits; outputs as of `feed`.
 
         A window closes when event time, or the time of arrivals, is `SETTLE` past
@@ -154,9 +153,7 @@ class Correlator:
             group.dropped_at = max(group.dropped_at, gone.time)
             self.state.dropped += 1
 
-    def _look_again(
-        self, definition: Correlation, group: Group, time: int
-    ) -> list[dict[str, Any]]:
+    def _look_again(self, definition: Correlation, group: Group, time: int) -> list[dict[str, Any]]:
         """Look at the windows that a finding at `time` lies in, if they are not to wait."""
         until = time + self.state.span
         if not told_at_once(definition):
@@ -187,7 +184,7 @@ class Correlator:
         if entry.value is None:
             return []
         group.seen = group.seen or Seen()
-        if not sight(group.seen, definition, entry.value, entry.time):
+        if not sight(group.seen, definition, fold(entry.value), entry.time):
             return []
         what = Measured(1, [entry])
         told_now = fired(

@@ -12,6 +12,7 @@ from alerts.correlation_measure import NUMERIC, Measured, Number
 from alerts.entity import moment
 from alerts.finding import identity, one_line
 from alerts.pack import Correlation
+from alerts.predicate import fold
 
 EVIDENCE = 10
 
@@ -44,7 +45,7 @@ def fired(
     """
     newest = what.chosen[-1]
     # Without the value that is new, one instant's two new values would share an anchor.
-    apart = [newest.value or ""] if definition.type == "first_seen" else []
+    apart = [fold(newest.value or "")] if definition.type == "first_seen" else []
     anchor = identity(*newest.group, str(within[0].time), *apart)
     marks = {"late": "true"} if late else {}
     if dropped:

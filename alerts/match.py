@@ -169,17 +169,17 @@ class Matcher:
     def _candidates(self, batch: pa.RecordBatch, routed: _Routed) -> tuple[Numbers, Numbers]:
         """(rule, row) pairs worth confirming, by rule and then by row."""
         columns = Columns(batch, routed.rows)
-        wanted = np.flatnonzero(routed.rules.any(axis=0))
+        wanted = np.asarray(routed.rules.any(axis=0))
         plan = self._planned(columns, routed, wanted)
         rules, rows = plan.pairs(columns, routed.rows, wanted)
         allowed = routed.rules[routed.groups[rows], rules]
-        keys = np.unique(rules[allowed] * batch.num_rows + rows[allowed])
+        rules, rows = rules[allowed], rows[allowed]
         self._since[0] += len(routed.rows)
-        self._since[1] += len(keys)
-        rules, rows = np.divmod(keys, batch.num_rows)
-        return rules, rows
+        self._since[1] += len(rules)
+        order = np.lexsort((rows, rules))
+        return rules[order], rows[order]
 
-    def _planned(self, columns: Columns, routed: _Routed, wanted: Numbers) -> Plan:
+    def _planned(self, columns: Columns, routed: _Routed, wanted: Flags) -> Plan:
         """The plan in force; a new one when a batch can tell what is rare, and the old one is
         blind or dear. It waits four times as long each time, so planning stays cheap."""
         rows, candidates = self._since
@@ -187,7 +187,8 @@ class Matcher:
         due = not self._census.rows or rows >= 4 * self._census.rows
         dear = not self._census.rows or candidates > DEAR * rows
         if enough and due and dear:
-            count((self._nodes[n] for n in wanted), columns, len(routed.rows), self._census)
+            nodes = (self._nodes[n] for n in np.flatnonzero(wanted).tolist())
+            count(nodes, columns, len(routed.rows), self._census)
             self._plan, self._since = None, [0, 0]
         if self._plan is None:
             self._plan = Plan.of(self._nodes, self._census)

@@ -6,6 +6,7 @@ import re
 import string
 from collections.abc import Iterator
 from functools import lru_cache
+from ipaddress import ip_network
 from typing import Literal, NamedTuple, TypeAlias
 
 from alerts.predicate import Test, fold
@@ -42,6 +43,8 @@ def needles_of(test: Test) -> tuple[Needle, ...]:
         return (Needle(test.field, fold(str(test.value)), PLACES[test.op]),)
     if test.op == "like":
         return tuple(Needle(test.field, *found) for found in _of_like(test))
+    if test.op == "cidr":
+        return tuple(_of_network(test.field, str(test.value)))
     if test.op == "re":
         texts = dict.fromkeys(fold(text) for text in _of_regex(str(test.value)))
         return tuple(Needle(test.field, text) for text in texts)
@@ -61,6 +64,18 @@ def _of_like(test: Test) -> Iterator[tuple[str, Place]]:
             yield fold(text), "end"
         else:
             yield fold(text), "anywhere"
+
+
+def _of_network(path: str, value: str) -> Iterator[Needle]:
+    """The whole numbers of an IPv4 network; addresses are only read in their one plain form."""
+    try:
+        network = ip_network(value)
+    except ValueError:
+        return
+    whole = network.prefixlen // 8
+    if network.version == 4 and whole:
+        text = ".".join(str(network.network_address).split(".")[:whole])
+        yield Needle(path, text, "whole") if whole == 4 else Needle(path, f"{text}.", "start")
 
 
 _TOKEN = re.compile(

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import ahocorasick_rs
 import numpy as np
@@ -21,20 +21,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alerts.columns import SEPARATOR, Columns, Distinct, Flags, Numbers, spread
-from alerts.needles import PLACES, Needle, needles_of
-from alerts.predicate import All, Either, Leaf, Node, Test, leaf
+from alerts.derived import derived
+from alerts.needles import Needle, needles_of
+from alerts.predicate import OPS, All, Either, Leaf, Node, Test, leaf
 
 Atom: TypeAlias = Needle | Test
-Gate: TypeAlias = tuple[Atom, ...]
 
-BY_VALUE = frozenset(("re", "cidr", "number", "lt", "lte", "gt", "gte", "ne", "bool", "like"))
+BY_VALUE = frozenset(op for op in OPS if op != "exists" and not op.startswith("ref"))
 """Operations that one value decides and that no missing value satisfies."""
 
 SAMPLE_ROWS = 256
 """Batches smaller than this do not tell what is rare."""
 
-TRIED, ASKED = 2.0, 0.4
-"""What confirming a row costs against asking one value, in microseconds."""
+TRIED, ASKED, PAIRED = 4.0, 0.4, 0.2
+"""Microseconds to confirm a row, to ask one value, and to note that a row passed a gate."""
+
+MADE = 4.0
+"""Microseconds to make the value of a derived field, which a question does for every row."""
 
 
 @dataclass
@@ -45,47 +48,81 @@ class Census:
     found: Counter[Atom] = field(default_factory=Counter)
     asked: Counter[Atom] = field(default_factory=Counter)
 
-    def cost(self, atom: Atom) -> float:
-        """Microseconds an event that the atom is expected to cost."""
+    def price(self, atom: Atom) -> tuple[float, float]:
+        """What an atom costs an event, in microseconds, and the share of events it holds in."""
         rows = self.rows + 1
         if isinstance(atom, Needle):
-            return TRIED * (self.found[atom] + 0.5 / len(atom.text) ** 2) / rows
-        guess = 0.0 if self.rows else 1.0
-        return TRIED * (self.found[atom] + 0.5) / rows + ASKED * (self.asked[atom] / rows + guess)
+            rate = (self.found[atom] + 0.5 / len(atom.text) ** 2) / rows
+            return PAIRED * rate, rate
+        rate = (self.found[atom] + 0.5) / rows
+        asked = self.asked[atom] / rows if self.rows else 1.0
+        made = MADE if derived(atom.field) else 0.0
+        return PAIRED * rate + ASKED * asked + made, rate
 
 
-def gate_of(node: Node, census: Census) -> tuple[float, Gate] | None:
-    """The cheapest gate of a rule and its cost; None when any event might match."""
+class Gate(NamedTuple):
+    """Atoms of which one holds in every match, what they cost an event, and how many pass."""
+
+    cost: float
+    rate: float
+    atoms: tuple[Atom, ...]
+
+
+def gates_of(node: Node, census: Census) -> list[Gate]:
+    """Gates that every match of the tree passes all of, the cheapest first; none: any event may."""
     if isinstance(node, Test):
-        options = [((census.cost(a)), (a,)) for a in atoms_of(node)]
-        return min(options, key=lambda option: option[0], default=None)
-    if isinstance(node, All):
-        gates = [gate for part in node.of if (gate := gate_of(part, census)) is not None]
-        return min(gates, key=lambda gate: gate[0], default=None)
-    if isinstance(node, Either):
-        parts = [gate_of(part, census) for part in node.of]
-        known = [part for part in parts if part is not None]
-        if not known or len(known) < len(parts):
-            return None
-        atoms = dict.fromkeys(atom for _, gate in known for atom in gate)
-        return sum(census.cost(atom) for atom in atoms), tuple(atoms)
-    return None
+        gates = [_priced(atoms, census) for atoms in choices_of(node)]
+    elif isinstance(node, All):
+        gates = [gate for part in node.of for gate in gates_of(part, census)]
+    elif isinstance(node, Either):
+        parts = [gates_of(part, census) for part in node.of]
+        if not parts or not all(parts):
+            return []
+        return [_priced((atom for gates in parts for atom in gates[0].atoms), census)]
+    else:
+        return []
+    return sorted(gates, key=lambda gate: gate[:2])
 
 
-def atoms_of(test: Test) -> list[Atom]:
-    """Atoms that hold whenever the test does."""
-    needles: list[Atom] = list(needles_of(test))
-    if needles:
-        return needles
-    if test.op in BY_VALUE or test.op in PLACES:
-        return [test]
-    return []
+def _priced(atoms: Iterable[Atom], census: Census) -> Gate:
+    """The gate of these atoms, each once."""
+    different = tuple(dict.fromkeys(atoms))
+    prices = [census.price(atom) for atom in different]
+    return Gate(sum(p[0] for p in prices), sum(p[1] for p in prices), different)
+
+
+def chosen(gates: Sequence[Gate]) -> list[Gate]:
+    """The first gates, as long as another one costs less than the rows it keeps out."""
+    taken = list(gates[:1])
+    passing = taken[0].rate if taken else 0.0
+    for gate in gates[1:]:
+        if gate.cost < TRIED * passing * (1 - min(gate.rate, 1.0)):
+            taken.append(gate)
+            passing *= gate.rate
+    return taken
+
+
+def choices_of(test: Test) -> list[tuple[Atom, ...]]:
+    """Atoms of which at least one holds whenever the test does, in each way that is known.
+
+    A text in a derived field is sought in the columns the field is made of.
+    """
+    needles = needles_of(test)
+    made = derived(test.field)
+    if made is None:
+        choices: list[tuple[Atom, ...]] = [(needle,) for needle in needles]
+    else:
+        sought = [made.literals(needle.text) for needle in needles]
+        choices = [tuple(Needle(*pair) for pair in pairs) for pairs in sought if pairs]
+    if not choices and test.op in BY_VALUE:
+        return [(test,)]
+    return choices
 
 
 def all_atoms(node: Node) -> Iterator[Atom]:
     """Every atom that a gate of the tree could be made of."""
     if isinstance(node, Test):
-        yield from atoms_of(node)
+        yield from chain.from_iterable(choices_of(node))
     elif isinstance(node, All | Either):
         for part in node.of:
             yield from all_atoms(part)
@@ -148,51 +185,66 @@ _NONE: Numbers = np.zeros(0, np.int64)
 
 @dataclass
 class Plan:
-    """How the rules of a pack are looked for: searches by column, questions, and the rest."""
+    """How the rules of a pack are looked for: searches by column, questions, and the rest.
+
+    `rules` says whose each gate is, `gates` how many each rule has.
+    """
 
     searches: dict[str, Search]
     questions: dict[Test, Numbers]
-    ungated: Numbers
+    rules: Numbers
+    gates: Numbers
 
     @classmethod
     def of(cls, rules: Sequence[Node | None], census: Census) -> Plan:
-        """The cheapest gate of every rule, as far as the census can tell; None has no gate."""
+        """The cheapest gates of every rule, as far as the census can tell; None has no gate."""
         needles: dict[str, dict[Needle, list[int]]] = defaultdict(lambda: defaultdict(list))
         questions: dict[Test, list[int]] = defaultdict(list)
-        ungated = []
+        owners: list[int] = []
+        gates = np.zeros(len(rules), np.int64)
         for number, node in enumerate(rules):
-            chosen = None if node is None else gate_of(node, census)
-            if chosen is None:
-                ungated.append(number)
-            for atom in chosen[1] if chosen else ():
-                if isinstance(atom, Needle):
-                    needles[atom.path][atom].append(number)
-                else:
-                    questions[atom].append(number)
+            taken = [] if node is None else chosen(gates_of(node, census))
+            gates[number] = len(taken)
+            for gate in taken:
+                for atom in gate.atoms:
+                    if isinstance(atom, Needle):
+                        needles[atom.path][atom].append(len(owners))
+                    else:
+                        questions[atom].append(len(owners))
+                owners.append(number)
         return cls(
             {path: Search.of(wanted) for path, wanted in needles.items()},
             {test: np.array(numbers, np.int64) for test, numbers in questions.items()},
-            np.array(ungated, np.int64),
+            np.array(owners, np.int64),
+            gates,
         )
 
-    def pairs(self, columns: Columns, rows: Numbers, wanted: Numbers) -> tuple[Numbers, Numbers]:
-        """(rule, row) worth confirming, possibly twice; `wanted` are the rules that matter."""
-        mask = np.zeros(int(wanted.max()) + 1 if len(wanted) else 0, bool)
-        mask[wanted] = True
-        ungated = np.intersect1d(self.ungated, wanted)
-        found = [(np.repeat(ungated, len(rows)), np.tile(rows, len(ungated)))]
+    def pairs(self, columns: Columns, rows: Numbers, wanted: Flags) -> tuple[Numbers, Numbers]:
+        """(rule, row) worth confirming, in order; `wanted` are the rules that matter."""
+        passed = [(_NONE, _NONE)]
+        matter = wanted[self.rules]
         for path, search in self.searches.items():
-            if _any(mask, search.owners):
-                found.append(search.pairs(columns.distinct(path)))
+            if matter[search.owners].any():
+                passed.append(search.pairs(columns.distinct(path)))
         for test, owners in self.questions.items():
-            if _any(mask, owners):
+            if matter[owners].any():
                 hit = rows_where(test, columns)
-                found.append((np.repeat(owners, len(hit)), np.tile(hit, len(owners))))
-        return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+                passed.append((np.repeat(owners, len(hit)), np.tile(hit, len(owners))))
+        keys = np.unique(
+            np.concatenate([p[0] for p in passed]) * columns.count
+            + np.concatenate([p[1] for p in passed])
+        )
+        ungated = np.flatnonzero(wanted & (self.gates == 0))
+        rest = (ungated[:, None] * columns.count + rows).ravel()
+        return np.divmod(np.concatenate([self._through(keys, columns.count), rest]), columns.count)
 
-
-def _any(mask: Flags, numbers: Numbers) -> bool:
-    return bool(mask[numbers[numbers < len(mask)]].any())
+    def _through(self, keys: Numbers, count: int) -> Numbers:
+        """Gate and row in one number -> rule and row in one, where all gates were passed."""
+        gate, row = np.divmod(keys, count)
+        rules = self.rules[gate]
+        found, times = np.unique(rules * count + row, return_counts=True)
+        through: Numbers = found[times == self.gates[found // count]]
+        return through
 
 
 def rows_where(test: Test, columns: Columns) -> Numbers:

@@ -14,7 +14,7 @@ from sigma.conditions import (
     ConditionOR,
     ConditionValueExpression,
 )
-from sigma.rule import SigmaRule
+from sigma.rule import SigmaDetections
 from sigma.types import (
     CompareOperators,
     Placeholder,
@@ -72,13 +72,13 @@ class Meaning:
     placeholders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def predicate_of(rule: SigmaRule, meaning: Meaning) -> Node:
-    """The rule's conditions, any of which may hold, as one tree; without those of its log source.
+def predicate_of(detections: SigmaDetections, meaning: Meaning) -> Node:
+    """The conditions of a rule or filter, any of which may hold, as one tree.
 
     Raises `Unmapped`, `Untranslatable` or pySigma's own SigmaError.
     """
     nodes = []
-    for condition in rule.detection.parsed_condition:
+    for condition in detections.parsed_condition:
         parsed = condition.parsed
         if parsed is None:
             raise Untranslatable("its condition is empty", "name a selection in the condition")

@@ -184,12 +184,11 @@ REFUSED = [
         "src_endpoint.ip",
     ),
     (rule(1, {"s": {"Imagee": "x"}, "condition": "s"}), "Imagee", ""),
-    (rule(1, logsource={"product": "windows", "category": "process_creation"}), "log source", ""),
+    (rule(1, logsource={"product": "windows", "category": "nothing"}), "log source", ""),
     (rule(1, {"s": {"message|re": r"(a)\1"}, "condition": "s"}), "(a)", "RE2"),
     (rule(1, {"s": {"message|re": "(?=a)b"}, "condition": "s"}), "(?=a)b", "RE2"),
     (rule(1, {"s": {"message|nonsense": "a"}, "condition": "s"}), "nonsense", ""),
-    (rule(1, {"s": {"message|expand": "%admins%"}, "condition": "s"}), "admins", "write"),
-    (rule(1, {"s": {"time|hour": 3}, "condition": "s"}), "time", ""),
+    (rule(1, {"s": {"message|expand": "%admins%"}, "condition": "s"}), "admins", "placeholders.yml"),
     (rule(1, {"s": {"message": "a"}, "condition": "t"}), "t", ""),
     (rule(1, {"s": {"message": "a"}, "condition": "s |count() > 5"}), "", ""),
     (rule(1, {"s": {"message": "a"}}), "condition", ""),
@@ -259,8 +258,6 @@ def correlation(number: int, counted: list[str], **keys: Any) -> dict[str, Any]:
     [
         ({"rules": ["nobody"]}, "nobody"),
         ({"group-by": ["src_endpoint.ipp"]}, "src_endpoint.ipp"),
-        ({"condition": {"lt": 3}}, "lt"),
-        ({"type": "value_sum", "condition": {"gte": 3, "field": "duration"}}, "value_sum"),
         ({"type": "value_count"}, "field"),
         ({"timespan": "soon"}, "soon"),
         ({"type": "temporal", "condition": "first and second"}, ""),
@@ -327,8 +324,9 @@ def test_every_bundled_rule_compiles_with_tags_tests_and_words() -> None:
     assert len(result.pack.correlations) >= 2
     for source in result.sources.values():
         described = source.rule
-        assert described.techniques, described.title
-        assert described.tactics, described.title
+        about_attacks = "product: headgate" not in source.path.read_text("utf-8")
+        assert described.techniques or not about_attacks, described.title
+        assert described.tactics or not about_attacks, described.title
         assert described.falsepositives
         assert described.description
         assert described.name

@@ -10,7 +10,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alerts.correlate import LATENESS, CorrelationState, Correlator, forget_findings
+from alerts.correlate import (
+    LATENESS,
+    MAX_ENTRIES,
+    CorrelationState,
+    Correlator,
+    forget_findings,
+)
 from alerts.entity import micros
 from alerts.finding import identity
 from alerts.pack import Correlation
@@ -210,7 +216,88 @@ def test_temporal_ordered_needs_their_order_in_event_time() -> None:
     assert Run(ordered).findings(finding(0, "b"), finding(1, "a"), finding(2, "c")) == []
     (row,) = Run(ordered).findings(finding(2, "c"), finding(0, "a"), finding(1, "b"))
     assert [e["event_uid"] for e in row["evidence"]] == ["a@0", "b@1", "c@2"]
-    assert len(Run(ordered).findings(*[finding(5, r) for r in "abc"])) == 1
+    assert Run(ordered).findings(*[finding(5, r) for r in "abc"]) == [], "one instant has no order"
+
+
+def test_temporal_ordered_may_ask_for_some_of_its_rules() -> None:
+    two_of_three = correlation(type="temporal_ordered", rules=("a", "b", "c"), count=2)
+    (row,) = Run(two_of_three).findings(finding(0, "b"), finding(1, "a"), finding(2, "c"))
+    assert [e["event_uid"] for e in row["evidence"]] == ["a@1", "c@2"]
+
+
+def test_groups_and_values_are_compared_without_case() -> None:
+    by_user = correlation(group_by=("user.name",))
+    names = ("Bob", "BOB", "bob")
+    (row,) = Run(by_user).findings(*[finding(n, user_name=u) for n, u in enumerate(names)])
+    assert row["fields"]["user.name"] == "bob", "told as the newest finding spelt it"
+
+    values = correlation(type="value_count", field="user.name", count=2)
+    assert Run(values).findings(*[finding(n, user_name=u) for n, u in enumerate(names)]) == []
+
+
+def test_a_number_is_told_under_the_name_of_its_type() -> None:
+    total = correlation(type="value_sum", field="traffic.bytes_out", count=100)
+    rows = [finding(n, fields={"traffic.bytes_out": v}) for n, v in enumerate(("60", "-", "40.5"))]
+    (row,) = Run(total).findings(*rows)
+    assert row["fields"]["value_sum"] == "100.5"
+    assert row["fields"]["count"] == "3"
+    assert row["evidence_total"] == 2, "what has no number shows nothing"
+    assert "sum of traffic.bytes_out is 100.5" in row["snippet"]
+
+
+#   0   10 | the clock goes to 500 | then 20: three inside the minute that ended long ago
+def test_what_completes_a_closed_window_fires_late_and_is_counted() -> None:
+    run = Run(correlation())
+    assert run.findings(finding(0), finding(10), finding(500)) == []
+    (row,) = run.findings(finding(20))
+    assert row["fields"]["late"] == "true"
+    assert "(late)" in row["snippet"]
+    assert row["event_time"] == NOON + timedelta(seconds=20)
+    assert run.state.late == 1
+
+
+#   0 told as the only one by `lt 2`; 100, 110 closed as two; 45 late: its own window has one
+def test_a_condition_that_waits_looks_again_when_a_finding_comes_late() -> None:
+    run = Run(correlation(op="lt", count=2, timespan_seconds=20))
+    assert run.findings(finding(0), finding(100), finding(110), finding(400)) == []
+    told = Correlator(run.state).settle(run.definition, micros(NOON))
+    assert [out["row"]["event_time"] for out in told] == [
+        NOON,
+        NOON + timedelta(seconds=100),
+    ]
+    (row,) = run.findings(finding(45))
+    assert row["fields"]["late"] == "true"
+    assert Correlator(run.state).settle(run.definition, micros(NOON)) == [], "each window once"
+
+
+def test_a_full_group_drops_its_oldest_and_says_so() -> None:
+    values = correlation(type="value_count", field="n", count=2, timespan_seconds=100_000)
+    run = Correlator(CorrelationState())
+    for n in range(MAX_ENTRIES + 5):
+        assert run.feed(values, finding(n, fields={"n": "same"})) == []
+    (group,) = run.state.groups.values()
+    assert len(group.entries) == MAX_ENTRIES
+    assert run.state.dropped == 5
+    (out,) = run.feed(values, finding(5000, fields={"n": "other"}))
+    assert out["row"]["fields"]["incomplete"] == "6"
+
+
+def test_a_group_keeps_what_a_high_count_needs() -> None:
+    many = correlation(count=3 * MAX_ENTRIES, timespan_seconds=100_000)
+    run = Correlator(CorrelationState())
+    rows = [out for n in range(3 * MAX_ENTRIES) for out in run.feed(many, finding(n))]
+    assert [out["row"]["evidence_total"] for out in rows] == [3 * MAX_ENTRIES]
+
+
+def test_a_finding_that_leaves_a_group_has_what_is_left_looked_at_again() -> None:
+    low = correlation(type="value_avg", op="lte", count=5, field="n")
+    run = Run(low)
+    run(finding(10, fields={"n": "100"}), finding(11, fields={"n": "1"}), finding(400))
+    assert Correlator(run.state).settle(low, micros(NOON)) == []
+    (row,) = run.findings(finding(10, rev=2, fields={"n": "100"}, holder=leased("bb")))
+    assert row["event_time"] == NOON + timedelta(seconds=11)
+    assert row["holder"]["mac"] == "aa"
+    assert row["fields"]["value_avg"] == "1"
 
 
 def test_evidence_holds_ten_at_most_and_says_how_many_there_were() -> None:

@@ -1,0 +1,85 @@
+"""What a folder of Sigma files holds besides rules: spellings, values of placeholders, filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+from sigma.filters import SigmaFilter
+from sigma.rule import SigmaRule
+
+Placeholders: TypeAlias = Mapping[str, tuple[str, ...]]
+
+PLACEHOLDERS = "placeholders.yml"
+"""File of a rule folder with the values that `expand` puts for `%name%`: name to a list."""
+
+SPELLINGS = {"utf16le": "wide"}
+"""Modifiers of Sigma that pySigma knows under another name."""
+
+
+def rule_files(folder: Path) -> Iterator[Path]:
+    """The YAML files below a folder, in order, but for those of placeholders and git."""
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        is_rule = path.suffix in (".yml", ".yaml") and path.name != PLACEHOLDERS
+        if is_rule and not hidden and path.is_file():
+            yield path
+
+
+def placeholder_files(folders: Sequence[Path]) -> list[Path]:
+    """The files of placeholders below the folders."""
+    return [path for folder in folders for path in sorted(folder.rglob(PLACEHOLDERS))]
+
+
+def read_placeholders(path: Path) -> Placeholders:
+    """Name -> values of one file; raises `ValueError` or `yaml.YAMLError` when it is not so."""
+    data = yaml.safe_load(path.read_text("utf-8")) or {}
+    if not isinstance(data, dict):
+        raise ValueError("not a mapping of names to lists of values")
+    found = {}
+    for name, values in data.items():
+        listed = values if isinstance(values, list) else [values]
+        if any(isinstance(value, dict | list) or value is None for value in listed):
+            raise ValueError(f"{name}: values must be texts or numbers")
+        found[str(name)] = tuple(str(value) for value in listed)
+    return found
+
+
+def with_known_names(document: Any) -> Any:
+    """The document with the modifiers spelt as pySigma knows them."""
+    if isinstance(document, list):
+        return [with_known_names(item) for item in document]
+    if not isinstance(document, dict):
+        return document
+    return {_respelt(key): with_known_names(value) for key, value in document.items()}
+
+
+def _respelt(key: Any) -> Any:
+    if not isinstance(key, str) or "|" not in key:
+        return key
+    name, *modifiers = key.split("|")
+    return "|".join([name, *(SPELLINGS.get(one, one) for one in modifiers)])
+
+
+@dataclass
+class Filter:
+    """A Sigma filter; `used` once it concerned a rule, `broken` once it could not be translated."""
+
+    parsed: SigmaFilter
+    path: Path
+    used: bool = False
+    broken: bool = False
+    names: frozenset[str] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        named = self.parsed.filter.rules
+        self.names = None if isinstance(named, str) else frozenset(n.reference for n in named)
+
+    def concerns(self, rule: SigmaRule) -> bool:
+        """Whether its log source holds the rule's and it names the rule, or any."""
+        if self.broken or rule.logsource not in self.parsed.logsource:
+            return False
+        return self.names is None or bool(self.names & {str(rule.id), rule.name, rule.title})
