@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 TACTICS = {
     "reconnaissance": ("TA0043", "Reconnaissance"),
@@ -45,3 +47,46 @@ def attack_entries(tactics: Sequence[str], techniques: Sequence[str]) -> list[di
     if not techniques:
         return [{"technique": None, "tactics": named}] if named else []
     return [{"technique": {"uid": uid}, "tactics": named} for uid in techniques]
+
+
+def layer(rules: Iterable[tuple[str, Sequence[str]]], name: str = "Headgate") -> dict[str, Any]:
+    """An ATT&CK Navigator layer (format 4.5) of rules, each a title and its techniques.
+
+    A technique's score is the number of rules for it; one with rules only for its
+    sub-techniques is there too, without a score, so that these are shown.
+    """
+    titles: dict[str, list[str]] = defaultdict(list)
+    for title, techniques in rules:
+        for technique in dict.fromkeys(techniques):
+            titles[technique].append(title)
+    parents = {uid.partition(".")[0] for uid in titles if "." in uid}
+    return {
+        "name": name,
+        "versions": {"layer": "4.5", "navigator": "5.1.0"},
+        "domain": "enterprise-attack",
+        "description": "Rules in force; the score of a technique is their number.",
+        "sorting": 3,
+        "hideDisabled": False,
+        "techniques": [
+            _technique(uid, titles.get(uid, []), uid in parents)
+            for uid in sorted(parents | titles.keys())
+        ],
+        "gradient": {
+            "colors": ["#cfe8f3ff", "#1f6f9bff"],
+            "minValue": 1,
+            "maxValue": max((len(named) for named in titles.values()), default=1),
+        },
+        "legendItems": [],
+        "metadata": [],
+        "showTacticRowBackground": False,
+        "selectTechniquesAcrossTactics": True,
+        "selectSubtechniquesWithParent": False,
+    }
+
+
+def _technique(uid: str, titles: Sequence[str], has_parts: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {"techniqueID": uid, "enabled": True, "showSubtechniques": has_parts}
+    if titles:
+        told["score"] = len(titles)
+        told["comment"] = "\n".join(sorted(titles))
+    return told

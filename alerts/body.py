@@ -149,6 +149,8 @@ def _rule(alert: Alert, rule: Rule | Correlation | None) -> dict[str, Any]:
         "tags": list(rule.tags) if rule else [],
         "runbook": rule.runbook if rule else "",
         "falsepositives": list(rule.falsepositives) if rule else [],
+        "author": rule.author if rule else "",
+        "license": rule.license if rule else "",
     }
 
 

@@ -83,7 +83,7 @@ def _fires(
     batch = event_batch(list(_timeline(steps)))
     waiting = Matcher(pack).match(batch).to_pylist()
     states = {c.id: CorrelationState() for c in pack.correlations}
-    while waiting:
+    while waiting := sorted(waiting or _settled(pack, states), key=_event_time):
         row = waiting.pop(0)
         if row["rule_id"] == correlation.id:
             return True
@@ -91,8 +91,20 @@ def _fires(
             if row["rule_id"] in counting.rules:
                 outputs = Correlator(states[counting.id]).feed(counting, row)
                 waiting += [out["row"] for out in outputs if out["out"] == "finding"]
-                waiting.sort(key=lambda r: micros(r["event_time"]))
     return False
+
+
+def _settled(pack: RulePack, states: Mapping[str, CorrelationState]) -> list[dict[str, Any]]:
+    """What the correlations tell that wait until no more comes, each window once."""
+    return [
+        out["row"]
+        for correlation in pack.correlations
+        for out in Correlator(states[correlation.id]).settle(correlation)
+    ]
+
+
+def _event_time(row: Mapping[str, Any]) -> int:
+    return micros(row["event_time"])
 
 
 def _timeline(steps: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -9,10 +9,13 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+from alerts.attack import layer
 from alerts.check import check
 from alerts.compile import Compiled, compile_rules
+from alerts.importing import as_json, as_text, look_through
 from alerts.pack import Correlation, PackStore
 from alerts.store import recompile, rule_folders, store_folder
 from infra.cells import harmless, lines
@@ -38,6 +41,19 @@ def build(subparsers: Any) -> None:
     tested.add_argument("rule", nargs="*", metavar="RULE", help="id or name; none: all rules")
     tested.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
     tested.set_defaults(run=test_rules)
+
+    imported = verbs.add_parser("import", help="look through a folder of public rules")
+    imported.add_argument("folder", type=Path, metavar="DIR", help="a clone, or a part of it")
+    imported.add_argument(
+        "--into", type=Path, metavar="DIR", help="copy the rules that load here, with their licence"
+    )
+    imported.add_argument("--output", choices=("text", "json"), default="text")
+    imported.set_defaults(run=import_rules)
+
+    covered = verbs.add_parser(
+        "coverage", help="the rules in force as a layer of the ATT&CK Navigator (JSON, on stdout)"
+    )
+    covered.set_defaults(run=show_coverage)
 
     enabled = verbs.add_parser("enable", help="switch a rule on, from the next micro-batch")
     enabled.add_argument("rule", metavar="RULE", help="id or name")
@@ -194,6 +210,30 @@ def test_rules(args: argparse.Namespace, settings: Settings) -> int:
     print(f"{len(outcomes) - len(failed)} of {len(outcomes)} tests passed", file=sys.stderr)
     refused = _tell_refused(compiled) if not args.rule else 0
     return 1 if failed else refused
+
+
+def import_rules(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules import DIR`: exit code 1 when not one rule loads."""
+    report = look_through(args.folder, settings.sources, args.into)
+    if args.output == "json":
+        print(json.dumps(as_json(report), indent=2))
+    else:
+        for line in as_text(report):
+            print(harmless(line))
+    if args.into is not None:
+        print(
+            f"{report.copied} files copied to {args.into}; they run once alerts.rules names it",
+            file=sys.stderr,
+        )
+    return 0 if report.loaded else 1
+
+
+def show_coverage(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules coverage`: what is switched off is not in it."""
+    pack = _compiled(settings).pack
+    rules = [(rule.title, rule.techniques) for rule in (*pack.rules, *pack.correlations)]
+    print(json.dumps(layer(rules), indent=2))
+    return 0
 
 
 def enable_rule(args: argparse.Namespace, settings: Settings) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alerts.derived import Derived, derived
+from alerts.derived import JSON_COLUMNS, Derived, derived
 from alerts.predicate import at, fold, present, text_of
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -108,10 +108,8 @@ class Columns:
     def _flat(self, path: str) -> tuple[pa.Array, Numbers]:
         """One scalar an element, and the row each belongs to."""
         made = derived(path)
-        if made is not None and len(made.inputs) == 1:
-            single = leaf_array(self.batch, made.inputs[0])
-            if single is not None and not pa.types.is_nested(single.type):
-                return self._made(made)
+        if made is not None and made.inputs[0] in JSON_COLUMNS:
+            return self._made(made)
         found = None if made else leaf_array(self.batch, path)
         if found is not None and not pa.types.is_nested(found.type):
             return (found if self._all else found.take(pa.array(self._rows))), self._rows
@@ -128,7 +126,7 @@ class Columns:
         return pa.array([text for _, text in pairs], pa.string()), owners
 
     def _made(self, made: Derived) -> tuple[pa.Array, Numbers]:
-        """A field made of one column, made once for each value the column has."""
+        """A key of a JSON column, sought once in each document the column has."""
         base = self.distinct(made.inputs[0])
         pairs = [
             (number, text_of(value))

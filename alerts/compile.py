@@ -72,7 +72,6 @@ class Source:
     enabled: bool
     match: tuple[Any, ...] = ()
     no_match: tuple[Any, ...] = ()
-    license: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,6 @@ class _Draft:
     parsed: SigmaRule | SigmaCorrelationRule | SigmaFilter
     own: _Own
     rule: Rule | Correlation | None = None
-    license: str = ""
 
 
 def compile_rules(
@@ -181,7 +179,7 @@ def _draft(path: Path, document: Any) -> _Draft:
     parsed = _parsed(document)
     if parsed.id is None:
         raise Untranslatable("it has no id", "add `id:` with a fresh uuid")
-    return _Draft(path, parsed, own, license=str(document.get("license") or ""))
+    return _Draft(path, parsed, own)
 
 
 def _parsed(document: dict[str, Any]) -> SigmaRule | SigmaCorrelationRule | SigmaFilter:
@@ -294,6 +292,7 @@ def _described(parsed: SigmaRuleBase, own: _Own) -> dict[str, Any]:
         "level": level,
         "description": parsed.description or "",
         "author": parsed.author or "",
+        "license": parsed.license or "",
         "tags": tags,
         "tactics": tactics,
         "techniques": techniques,
@@ -368,7 +367,6 @@ def _assemble(
             i in on,
             tuple(drafts[i].own.tests.get("match", ())),
             tuple(drafts[i].own.tests.get("no_match", ())),
-            drafts[i].license,
         )
         for i, rule in finished.items()
     }

@@ -16,7 +16,7 @@ what fires then is marked late.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -40,6 +40,9 @@ SKEW = 300 * 1_000_000
 
 CORRECTABLE = 3600 * 1_000_000
 """How long after a firing its holder can still be corrected, as long as job `repair` looks back."""
+
+HISTORY_BATCH = 10_000
+"""Findings of history between two times of forgetting."""
 
 MAX_ENTRIES = 1_000
 """Findings kept for a group, or twice what its condition needs; the oldest go first, counted."""
@@ -216,6 +219,27 @@ class Correlator:
                 entry.group, entry.shown = old.group, old.shown
             group.entries[at] = entry
         return [out for one in group.fired for out in corrected(one, entry)]
+
+
+def over_history(
+    definition: Correlation, rows: Iterable[Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """The findings of one correlation over history: what the stream tells when nothing is late.
+
+    `rows` are attributed findings by event time and then by finding id. Of two
+    attributions of a finding give the newer one only.
+    """
+    state = CorrelationState()
+    for number, row in enumerate(rows, 1):
+        # A Correlator indexes all of its state, so one serves until the next forgetting.
+        if number % HISTORY_BATCH == 1:
+            forget_findings(state, state.clock)
+            correlator = Correlator(state)
+        told_now = correlator.feed(definition, row)
+        if number % HISTORY_BATCH == 0:
+            told_now += correlator.settle(definition, 0)
+        yield from (out["row"] for out in told_now if out["out"] == "finding")
+    yield from (out["row"] for out in Correlator(state).settle(definition))
 
 
 def forget_findings(state: CorrelationState, clock: int) -> None:

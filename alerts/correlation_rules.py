@@ -166,11 +166,13 @@ def _with_paths(correlation: Correlation, names: Mapping[str, str], rules: Parse
 def _path(name: str, rule_id: str, names: Mapping[str, str], rules: Parsed) -> str:
     """Where findings of a rule have the field: its column, or what a correlation calls it."""
     parsed = rules.get(rule_id)
-    if name == DEVICE or parsed is None:
+    if name == DEVICE:
         return name
     if isinstance(parsed, SigmaRule):
         where = parsed.logsource
         return mapping().logsource(where.category, where.product, where.service).path(name)
+    if not isinstance(parsed, SigmaCorrelationRule):
+        return name
     own = {alias.alias for alias in parsed.aliases} | {"count", parsed.type.name.lower()}
     if name in own:
         return name

@@ -3,7 +3,7 @@
 | Written | Is |
 |---|---|
 | `unmapped:GrantedAccess`, `more:driver.file.path` | that key of the JSON object in the column |
-| `{reg_value.path}\\{reg_value.name\\|(Default)}` | columns put into a text; after a bar, what stands for a missing one |
+| `{reg_value.path}\\{reg_value.name\\|(Default)}` | a text of columns; after a bar a default |
 | `process.hashes#` | each hash as `MD5=...`, `SHA256=...` |
 | `process.hashes#imphash` | the hash of that algorithm |
 | `connection_info.direction?Outbound=true&Inbound=false` | the column in other words |
@@ -98,6 +98,8 @@ def _document(text: str) -> Any:
 
 
 def _keyed(text: Any, key: str) -> Any:
+    if not isinstance(text, str):
+        return None
     found = [scalar for value in _find(_document(text), key) for scalar in _scalars(value)]
     return None if not found else found[0] if len(found) == 1 else found
 
@@ -163,7 +165,7 @@ def _template(field: str) -> Derived:
 
 
 def _elementwise(one: Callable[[Sequence[Any]], str | None]) -> Make:
-    """`one` for each element, where the columns are lists of as many; a single value is repeated."""
+    """`one` for each element where columns are lists; a single value is repeated."""
 
     def make(values: Sequence[Any]) -> Any:
         lengths = {len(value) for value in values if isinstance(value, list)}

@@ -29,6 +29,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     level: str = "medium"
     description: str = ""
     author: str = ""
+    license: str = ""
     tags: tuple[str, ...] = ()
     tactics: tuple[str, ...] = ()
     techniques: tuple[str, ...] = ()

@@ -186,7 +186,7 @@ _TIME: dict[str, Callable[[datetime], int]] = {
 
 
 def time_of(value: Any) -> datetime | None:
-    """A field's value as an instant in UTC, or None where it is none. A time without zone is UTC."""
+    """A field's value as an instant, or None where it is none. A time without zone is UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value.strip())

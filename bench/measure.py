@@ -7,6 +7,8 @@ import platform
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -87,15 +89,41 @@ def versions() -> dict[str, str]:
 
 def cpu_seconds(root: int | None = None) -> float:
     """CPU time of a process (this one) and all its descendants, finished workers included."""
+    return sum(cpu_by_process(root).values())
+
+
+def cpu_by_process(root: int | None = None) -> dict[tuple[int, float], float]:
+    """The same by process, each known by its id and when it began."""
     top = psutil.Process(root)
-    total = 0.0
+    found: dict[tuple[int, float], float] = {}
     for process in (top, *top.children(recursive=True)):
         try:
-            used = process.cpu_times()
+            used, begun = process.cpu_times(), process.create_time()
         except psutil.Error:
             continue
-        total += used.user + used.system + used.children_user + used.children_system
-    return total
+        own = used.user + used.system
+        found[process.pid, begun] = own + used.children_user + used.children_system
+    return found
+
+
+def cpu_since(before: Mapping[tuple[int, float], float]) -> float:
+    """CPU time since `cpu_by_process` said `before`.
+
+    Spark ends Python workers that were idle for a minute, and nobody inherits what they
+    used: a difference of two sums would be short by all of it.
+    """
+    now = cpu_by_process()
+    return sum(used - before.get(process, 0.0) for process, used in now.items())
+
+
+def settle(longest: float = 20.0) -> None:
+    """Wait until the JVM has done what it still does of the last round, such as compiling it."""
+    end = time.monotonic() + longest
+    while time.monotonic() < end:
+        before = cpu_by_process()
+        time.sleep(0.5)
+        if cpu_since(before) < 0.05:
+            return
 
 
 class WorkerMemory:

@@ -10,6 +10,8 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from alerts import correlate
+from alerts.correlate import over_history
 from alerts.correlation_measure import told_at_once
 from alerts.entity import micros
 from tests.alerts.correlation_history import (
@@ -74,15 +76,21 @@ def definitions(draw: st.DrawFn, at_once: bool | None = None) -> Any:
     return definition
 
 
+def finding_id(told: dict[str, Any]) -> str:
+    return str(told["finding_id"])
+
+
 @settings(max_examples=60, deadline=None)
 @given(definitions(), histories(), st.randoms(use_true_random=False))
 def test_in_order_the_stream_tells_exactly_the_windows_that_sql_finds(
     definition: Any, points: list[Point], chance: random.Random
 ) -> None:
-    rows = [row(point) for point in points]
+    rows = sorted(map(row, points), key=lambda r: (r["event_time"], r["finding_id"]))
     told = streamed(definition, cut(rows, chance))
     assert ends(told) == Judge(definition, points).firings()
     assert len(ends(told)) == len(told)
+    history = list(over_history(definition, rows))
+    assert sorted(history, key=finding_id) == sorted(told, key=finding_id)
 
 
 @settings(max_examples=60, deadline=None)
@@ -134,3 +142,12 @@ def test_a_correlation_counts_what_another_tells(
     results = [Point(n, t, "many", g, None) for n, (g, t) in enumerate(sorted(first))]
     assert ends(told) == Judge(above, results).firings()
     assert all(micros(r["window_start"]) <= micros(r["event_time"]) for r in told)
+
+
+def test_history_is_forgotten_as_it_goes_and_tells_the_same(monkeypatch: Any) -> None:
+    points = [Point(n, n * 7, RULES[n % 3], "bob", "1") for n in range(500)]
+    rows = [row(point) for point in points]
+    whole = [list(over_history(correlation(op=op, count=9), rows)) for op in OPS]
+    monkeypatch.setattr(correlate, "HISTORY_BATCH", 20)
+    assert [list(over_history(correlation(op=op, count=9), rows)) for op in OPS] == whole
+    assert any(whole)

@@ -1,0 +1,199 @@
+"""Matching rules: the engine alone, and the whole Spark job against one expression a rule.
+
+The job reads silver.event from Parquet and writes findings, once through
+`alerts.jobs.match` and once as stock Spark would: text lowered once, one SQL
+condition a rule, all of them in one pass. Both must find the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from alerts.jobs import match
+from alerts.match import Matcher
+from alerts.pack import PackStore, Rule, RulePack
+from alerts.predicate import All, Either, Node, Not, Test, paths_of
+from bench.measure import Report, cpu_seconds
+from bench.rule_mix import CHANNELS, PROCESS, Channel, event_batches, rule_pack
+from infra.settings import load
+from infra.spark import session
+from ingest.tables import EVENT
+
+COUNTS = (10, 100, 1000, 3000)
+ONE_LOGSOURCE = 1400
+COMPARED = 1000
+ENGINE_BAR, STOCK_BAR, SCALE_BAR = 30_000, 20, 0.6
+LISTS = ("answers.rdata",)
+"""Paths through a list; the events here have one element each."""
+
+
+class Size(NamedTuple):
+    """How much is measured: events made, times they are repeated for the job, and repetitions."""
+
+    events: int
+    copies: int
+    repeat: int
+
+
+def run(quick: bool = False) -> Report:
+    """Engine alone over four pack sizes, then the whole job over the same."""
+    report = Report("rules", "make bench ONLY=rules")
+    size = Size(10_000, 1, 1) if quick else Size(40_000, 5, 3)
+    _engine(report, size)
+    home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
+    spark = session(load(home=home, spark={"small": False}), "rules")
+    try:
+        _jobs(report, spark, home, size, quick)
+    finally:
+        spark.stop()
+        shutil.rmtree(home, ignore_errors=True)
+    return report
+
+
+def _engine(report: Report, size: Size) -> None:
+    """Events a CPU second of `Matcher` over batches in memory, planning of the first left out."""
+    for label, channels, count in _packs():
+        pack = rule_pack(count, channels)
+        batches = event_batches(pack, size.events, channels)
+        matcher = Matcher(pack)
+        hits = sum(matcher.match(batch).num_rows for batch in batches)
+        rates = [_rate(matcher, batches, size.events) for _ in range(size.repeat + 1)]
+        bar = {}
+        if count == ONE_LOGSOURCE:
+            bar = {"bar": f">= {ENGINE_BAR:,}", "met": sorted(rates)[len(rates) // 2] >= ENGINE_BAR}
+        report.add(f"engine, {label}, {count} rules", rates, "events/CPU-s", **bar)
+        tried = sum(cost.candidates for cost in matcher.costs().values())
+        report.notes.append(
+            f"engine, {label}, {count} rules: {hits / size.events:.2%} of events hit; "
+            f"{tried / size.events / (size.repeat + 2):.4f} candidates an event"
+        )
+
+
+def _packs() -> Iterator[tuple[str, Sequence[Channel], int]]:
+    for count in COUNTS:
+        yield "mix", CHANNELS, count
+    yield "process creation", PROCESS, ONE_LOGSOURCE
+
+
+def _rate(matcher: Matcher, batches: Sequence[pa.RecordBatch], events: int) -> float:
+    began = time.process_time()
+    for batch in batches:
+        matcher.match(batch)
+    return events / (time.process_time() - began)
+
+
+def _jobs(report: Report, spark: SparkSession, home: Path, size: Size, quick: bool) -> None:
+    """The whole job for each pack size; stock Spark where the bar compares, and below."""
+    rates = {}
+    for count in COUNTS:
+        pack = rule_pack(count)
+        events = _silver(spark, home, pack, size)
+        store = PackStore(home / f"rules-{count}")
+        job = match(events, store.folder, store.put(pack)).select("rule_id", "event_uid")
+        ours, found = _measured(job, home / "ours", size.events * size.copies, size.repeat)
+        more = {}
+        if count <= COMPARED and not (quick and count < COMPARED):
+            stock = _stock(_silver(spark, home, pack, size._replace(copies=1)), pack)
+            theirs, same = _measured(stock, home / "stock", size.events, 1)
+            report.add(f"job, stock Spark, {count} rules", theirs, "events/CPU-s")
+            ratio = sorted(ours)[len(ours) // 2] / theirs[0]
+            more = {"compared_with": "one expression a rule", "ratio": ratio}
+            if count == COMPARED:
+                more |= {"bar": f">= {STOCK_BAR}x", "met": ratio >= STOCK_BAR}
+            if found != same:
+                raise ValueError(f"{count} rules: ours and Spark's findings differ: {found ^ same}")
+        rates[count] = report.add(f"job, {count} rules", ours, "events/CPU-s", **more).value or 0.0
+    scale = rates[COUNTS[-1]] / rates[COUNTS[0]]
+    report.add(
+        f"job, rate({COUNTS[-1]}) / rate({COUNTS[0]})", [scale], "ratio",
+        bar=f">= {SCALE_BAR}", met=scale >= SCALE_BAR,
+    )  # fmt: skip
+
+
+def _silver(spark: SparkSession, home: Path, pack: RulePack, size: Size) -> DataFrame:
+    """Events for a pack as silver.event in Parquet files."""
+    folder = home / f"silver-{len(pack.rules)}-{size.copies}"
+    if not folder.exists():
+        folder.mkdir()
+        batches = event_batches(pack, size.events)
+        for copy in range(size.copies):
+            pq.write_table(pa.Table.from_batches(batches), folder / f"{copy}.parquet")
+    return spark.read.schema(EVENT.schema).parquet(str(folder))
+
+
+def _measured(
+    job: DataFrame, target: Path, events: int, repeat: int
+) -> tuple[list[float], set[tuple[str, str]]]:
+    """Events a CPU second of all processes, the first run left out, and what was found."""
+    write = partial(job.write.mode("overwrite").parquet, str(target))
+    write()
+    rates = []
+    for _ in range(repeat):
+        before = cpu_seconds()
+        write()
+        rates.append(events / (cpu_seconds() - before))
+    rows = job.sparkSession.read.parquet(str(target)).collect()
+    return rates, {(row["rule_id"], row["event_uid"]) for row in rows}
+
+
+def _stock(events: DataFrame, pack: RulePack) -> DataFrame:
+    """One SQL condition a rule, over text that was lowered once."""
+    paths = sorted({path for rule in pack.rules for path in paths_of(rule.predicate)})
+    names = {path: f"t{number}" for number, path in enumerate(paths)}
+    lowered = events.where(
+        "dead_letter_reason IS NULL AND duplicate_of IS NULL AND mode IN ('live', 'replay')"
+    ).selectExpr(
+        "event_uid", "class_uid", "source", *(f"{_lower(p)} AS {name}" for p, name in names.items())
+    )
+    hits = [
+        F.expr(f"CASE WHEN {_rule(rule, names)} THEN {_text(rule.id)} END") for rule in pack.rules
+    ]
+    every = lowered.select("event_uid", F.array_compact(F.array(*hits)).alias("rules"))
+    return every.select(F.explode("rules").alias("rule_id"), "event_uid")
+
+
+def _lower(path: str) -> str:
+    return f"lower(array_join({path}, ''))" if path in LISTS else f"lower({path})"
+
+
+def _rule(rule: Rule, names: dict[str, str]) -> str:
+    where = f"class_uid = {rule.classes[0]} AND source = {_text(rule.sources[0])}"
+    return f"{where} AND {_condition(rule.predicate, names)}"
+
+
+def _condition(node: Node, names: dict[str, str]) -> str:
+    """The tree in Spark SQL, two-valued."""
+    if isinstance(node, Not):
+        return f"NOT coalesce({_condition(node.of, names)}, false)"
+    if isinstance(node, All | Either):
+        joined = " AND " if isinstance(node, All) else " OR "
+        return f"({joined.join(_condition(part, names) for part in node.of)})"
+    return _test(node, names[node.field])
+
+
+def _test(test: Test, name: str) -> str:
+    """Networks here are whole octets, so a prefix of the text says the same."""
+    value = str(test.value)
+    if test.op == "re":
+        return f"{name} RLIKE {_text(value)}"
+    if test.op == "cidr":
+        return f"startswith({name}, {_text(value.removesuffix('0.0/16'))})"
+    if test.op == "eq":
+        return f"{name} = {_text(value.lower())}"
+    return f"{test.op}({name}, {_text(value.lower())})"
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
