@@ -42,6 +42,13 @@ def build(subparsers: Any) -> None:
     tested.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
     tested.set_defaults(run=test_rules)
 
+    seen = verbs.add_parser("preview", help="what a rule finds in events that are already there")
+    seen.add_argument("rule", metavar="RULE", help="id or name, or the file of a draft")
+    seen.add_argument("--since", default="24h", help="an instant, or 90m, 24h, 7d (default: 24h)")
+    seen.add_argument("--limit", type=int, default=20, help="most findings (default: 20)")
+    seen.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    seen.set_defaults(run=preview_rule)
+
     imported = verbs.add_parser("import", help="look through a folder of public rules")
     imported.add_argument("folder", type=Path, metavar="DIR", help="a clone, or a part of it")
     imported.add_argument(
@@ -210,6 +217,37 @@ def test_rules(args: argparse.Namespace, settings: Settings) -> int:
     print(f"{len(outcomes) - len(failed)} of {len(outcomes)} tests passed", file=sys.stderr)
     refused = _tell_refused(compiled) if not args.rule else 0
     return 1 if failed else refused
+
+
+def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules preview RULE`: nothing is kept, no alert is made."""
+    from alerts.preview import draft, known, preview
+    from infra.duck import connect
+
+    if args.limit < 1:
+        raise Usage(f"--limit {args.limit}: must be at least 1")
+    path = Path(args.rule)
+    if path.is_file():
+        rule = draft(path)
+    else:
+        compiled = _compiled(settings)
+        rule = known(compiled, _id_of(compiled, args.rule))
+    since = since_when(args.since, datetime.now(UTC))
+    connection = connect(settings.lake_root, needs=("silver.event",))
+    try:
+        found, looked_at = preview(connection, rule, since, args.limit)
+    finally:
+        connection.close()
+    shown = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
+    _print(
+        [
+            {"event_time": row["event_time"].isoformat()} | {name: row[name] for name in shown}
+            for row in found
+        ],
+        args.output,
+    )
+    print(f"{len(found)} findings in {looked_at} events of its log source", file=sys.stderr)
+    return 0
 
 
 def import_rules(args: argparse.Namespace, settings: Settings) -> int:

@@ -48,7 +48,7 @@ MAX_ENTRIES = 1_000
 """Findings kept for a group, or twice what its condition needs; the oldest go first, counted."""
 
 
-class Group(msgspec.Struct):
+class Group(msgspec.Struct, omit_defaults=True, gc=False):
     """Entries of one group, by time, and what fired.
 
     `closed`: windows that end up to there were looked at, for conditions that

@@ -13,7 +13,9 @@ from alerts.entity import Holder, entity_of, fields_of, holder_of, micros
 from alerts.pack import Correlation
 from alerts.predicate import fold
 
-_COPIED = ("class_uid", "source", "mode", "role", "scope", "ip", "host_name", "user_name", "dst_ip")
+COPIED = ("class_uid", "source", "mode", "role", "scope", "ip", "host_name", "user_name", "dst_ip")
+"""Columns that a correlation's finding takes over from the finding that completed it."""
+
 _COLUMN = {
     "src_endpoint.ip": "ip",
     "dst_endpoint.ip": "dst_ip",
@@ -26,12 +28,13 @@ _COLUMN = {
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
-class Entry(msgspec.Struct, order=False):
+class Entry(msgspec.Struct, omit_defaults=True, gc=False):
     """A finding that a correlation remembers. `used`: it counted in a window that fired.
 
     `group` is compared, `shown` is how the finding spelled it. `carried` are the
     finding's fields, kept only when another correlation counts what this one finds.
-    `late`: it came when the windows that end with it were closed.
+    `late`: it came when the windows that end with it were closed. There are many of
+    them and none holds itself, so the garbage collector need not look.
     """
 
     time: int
@@ -74,7 +77,7 @@ def entry_of(definition: Correlation, row: Mapping[str, Any]) -> Entry | None:
         snippet=row.get("snippet") or "",
         received=micros(row["received_at"]),
         group=[fold(value) for value in shown],
-        copied={name: row.get(name) for name in _COPIED},
+        copied={name: row[name] for name in COPIED if row.get(name) is not None},
         entity=entity.key,
         value=definition.field and _value(definition, row, definition.field, entity.key),
         holder=holder,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from alerts.correlation_entry import Entry
+from alerts.correlation_entry import COPIED, Entry
 from alerts.correlation_measure import NUMERIC, Measured, Number
 from alerts.entity import moment
 from alerts.finding import identity, one_line
@@ -17,7 +17,7 @@ from alerts.predicate import fold
 EVIDENCE = 10
 
 
-class Fired(msgspec.Struct):
+class Fired(msgspec.Struct, gc=False):
     """A window that fired, kept to stay quiet afterwards and to correct its holder."""
 
     start: int
@@ -53,7 +53,7 @@ def fired(
     for entry in within:
         entry.used = True
     finding = {
-        **newest.copied,
+        **{name: newest.copied.get(name) for name in COPIED},
         "finding_id": identity(definition.id, anchor),
         "rule_id": definition.id,
         "rule_version": definition.version,

@@ -3,7 +3,7 @@
 | Written | Is |
 |---|---|
 | `unmapped:GrantedAccess`, `more:driver.file.path` | that key of the JSON object in the column |
-| `{reg_value.path}\\{reg_value.name\\|(Default)}` | a text of columns; after a bar a default |
+| `{reg_value.path}\\{reg_value.name or (Default)}` | a text of columns, with a default |
 | `process.hashes#` | each hash as `MD5=...`, `SHA256=...` |
 | `process.hashes#imphash` | the hash of that algorithm |
 | `connection_info.direction?Outbound=true&Inbound=false` | the column in other words |
@@ -25,7 +25,7 @@ Make: TypeAlias = Callable[[Sequence[Any]], Any]
 Literals: TypeAlias = tuple[tuple[str, str], ...]
 
 JSON_COLUMNS = ("unmapped", "more")
-PLACE = re.compile(r"\{([a-z_0-9.]+)(?:\|([^{}]*))?\}")
+PLACE = re.compile(r"\{([a-z_0-9.]+)(?: or ([^{}]*))?\}")
 SAFE = re.compile(r"[a-z0-9 !#$%&'()*+\-./;<=>?@^_`|~]+")
 """Text that JSON writes as it is, whoever writes it: no quotes, backslashes, control characters,
 nor the commas and colons that some writers put blanks behind."""
@@ -146,7 +146,7 @@ def _in_json(column: str) -> Callable[[str], Literals | None]:
 def _template(field: str) -> Derived:
     found = list(PLACE.finditer(field))
     if not found or "{" in PLACE.sub("", field):
-        raise ValueError(f"'{field}' is no text with {{column}} or {{column|default}} in it")
+        raise ValueError(f"'{field}' is no text with {{column}} or {{column or default}} in it")
     places = [(one[1], one[2]) for one in found]
     between = PLACE.split(field)[::3]
 

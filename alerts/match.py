@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alerts.columns import Columns, Flags, Numbers, Picked
+from alerts.derived import inputs
 from alerts.finding import (
     FIELD_CHARS,
     RULE_FAILED,
@@ -46,6 +47,11 @@ DEAR = 1.0
 """Candidates an event above which it is worth asking again what is rare."""
 
 _ROUTING = ("class_uid", "source", "mode", "dead_letter_reason", "duplicate_of")
+
+_FINDING = (
+    *("event_uid", "time", "received_at", "scope", "message", "device"),
+    *("src_ip", "dst_ip", "user_name", "host_name"),
+)
 
 
 @dataclass
@@ -98,7 +104,7 @@ class Matcher:
     ) -> None:
         self.pack_hash = pack.hash
         self.modes = pa.array(sorted(modes), pa.string())
-        self._paths = sorted({p for rule in pack.rules for p in paths_of(rule.predicate)})
+        self._paths = sorted({path for rule in pack.rules for path in _paths(rule)})
         slots = {path: slot for slot, path in enumerate(self._paths)}
         self._rules = [_ready(rule, slots) for rule in pack.rules]
         self._nodes = [None if r.test is None else r.rule.predicate for r in self._rules]
@@ -274,6 +280,14 @@ class Matcher:
         }
 
 
+def _paths(rule: Rule) -> set[str]:
+    """The columns a rule reads; none when it names a field that is misspelt, see `_ready`."""
+    try:
+        return paths_of(rule.predicate)
+    except ValueError:
+        return set()
+
+
 def _ready(rule: Rule, slots: Mapping[str, int]) -> _Ready:
     shown = tuple(dict.fromkeys([*_positive(rule.predicate), *rule.carry]))
     try:
@@ -316,6 +330,17 @@ def _snippet(columns: Picked, row: int) -> str:
     names = ("source", "src_ip", "dst_ip", "user_name", "host_name")
     told = [f"{name}={columns[name][row]}" for name in names if columns[name][row]]
     return one_line(" ".join(told))
+
+
+def columns_read(pack: RulePack) -> list[str]:
+    """Columns of silver.event that the rules of a pack and their findings need, for a `select`
+    before `mapInArrow`: what is not read needs not be carried to the workers."""
+    needed = {*_ROUTING, *_FINDING}
+    for rule in pack.rules:
+        needed.update(rule.roles)
+        needed.update(path.partition(".")[0] for path in _paths(rule))
+        needed.update(path.partition(".")[0] for carry in rule.carry for path in inputs(carry))
+    return [name for name in event_schema().names if name in needed]
 
 
 def arrow_matcher(

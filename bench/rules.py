@@ -49,7 +49,7 @@ class Size(NamedTuple):
 def run(quick: bool = False) -> Report:
     """Engine alone over four pack sizes, then the whole job over the same."""
     report = Report("rules", "make bench ONLY=rules")
-    size = Size(10_000, 1, 1) if quick else Size(40_000, 5, 3)
+    size = Size(10_000, 5, 1) if quick else Size(40_000, 5, 3)
     _engine(report, size)
     home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     spark = session(load(home=home, spark={"small": False}), "rules")

@@ -188,7 +188,7 @@ REFUSED = [
     (rule(1, {"s": {"message|re": r"(a)\1"}, "condition": "s"}), "(a)", "RE2"),
     (rule(1, {"s": {"message|re": "(?=a)b"}, "condition": "s"}), "(?=a)b", "RE2"),
     (rule(1, {"s": {"message|nonsense": "a"}, "condition": "s"}), "nonsense", ""),
-    (rule(1, {"s": {"message|expand": "%admins%"}, "condition": "s"}), "admins", "placeholders.yml"),
+    (rule(1, {"s": {"message|expand": "%admins%"}, "condition": "s"}), "admins", "placeholders"),
     (rule(1, {"s": {"message": "a"}, "condition": "t"}), "t", ""),
     (rule(1, {"s": {"message": "a"}, "condition": "s |count() > 5"}), "", ""),
     (rule(1, {"s": {"message": "a"}}), "condition", ""),

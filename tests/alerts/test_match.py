@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from alerts.check import complete
 from alerts.compile import BUNDLED, compile_rules
 from alerts.finding import RULE_FAILED, finding_schema, identity, one_line
-from alerts.match import Matcher, arrow_matcher, brute_force, event_batch
+from alerts.match import Matcher, arrow_matcher, brute_force, columns_read, event_batch
 from alerts.pack import PackStore, Rule, RulePack
 from alerts.predicate import ANY_ONE, ANY_RUN, All, Either, Node, Not, Test, literals_of
 from infra.errors import Fatal
@@ -206,8 +206,14 @@ def test_imports_raise_findings_only_when_asked() -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    [Test("message", "re", "(a"), Test("message", "nonsense", "a"), Test("message", "gt", "a")],
-    ids=lambda t: t.op,
+    [
+        Test("message", "re", "(a"),
+        Test("message", "nonsense", "a"),
+        Test("message", "gt", "a"),
+        Test("message", "cidr", "a"),
+        Test("unmapped:", "eq", "a"),
+    ],
+    ids=lambda t: f"{t.field} {t.op}",
 )
 def test_a_rule_that_throws_is_named_by_a_finding_and_the_others_run_on(broken: Test) -> None:
     bad = Rule(id="bad", title="Bad", predicate=broken)
@@ -243,6 +249,16 @@ def test_columns_that_no_rule_names_are_not_needed() -> None:
     names += ["dead_letter_reason", "duplicate_of", "message"]
     batch = event_batch([event(message="x")]).select(names)
     assert Matcher(one_rule(Test("message", "eq", "x"))).match(batch).num_rows == 1
+
+
+def test_the_columns_a_pack_reads_give_the_same_findings_as_all_columns() -> None:
+    pack = BUNDLED_RULES.pack
+    batch = event_batch(bundled_events())
+    needed = columns_read(pack)
+    assert set(needed) < set(batch.schema.names)
+    found = Matcher(pack).match(batch)
+    assert found.num_rows
+    assert Matcher(pack).match(batch.select(needed)).equals(found)
 
 
 def test_an_unknown_name_in_an_event_is_refused() -> None:

@@ -399,3 +399,12 @@ def test_the_demo_fires_none_of_these_rules(matcher: Matcher, pack: RulePack) ->
             found |= fired(matcher, pack, entry["source"], *lines)
     assert found
     assert found.isdisjoint({case[0] for case in CASES})
+
+
+def test_there_are_sixty_rules_and_ten_correlations_and_alerts_say_what_to_do(
+    pack: RulePack,
+) -> None:
+    assert len(pack.rules) + len(pack.correlations) >= 60
+    assert len(pack.correlations) >= 10
+    described = [*pack.rules, *pack.correlations]
+    assert [r.name for r in described if r.level != "informational" and not r.runbook] == []
