@@ -30,7 +30,9 @@ def identity(*parts: str) -> str:
 
 def one_line(text: str, limit: int = SNIPPET_CHARS) -> str:
     """`text` on one line of at most `limit` characters, control characters escaped."""
-    clean = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    clean = text
+    if not text.isprintable():
+        clean = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 

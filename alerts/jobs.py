@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from alerts.finding import finding_schema
 from alerts.fold import fold
-from alerts.match import arrow_matcher, matcher_of
+from alerts.match import arrow_matcher, columns_read, matcher_of
 from alerts.pack import PackStore
 from alerts.publish import Publisher
 from alerts.rows import OUTPUTS, REFUSED, Outputs, decode, to_payload
@@ -77,7 +77,8 @@ def detection(store_folder: str, pack: str) -> Find:
 
 def match(events: DataFrame, store: Path, pack: str) -> DataFrame:
     """Findings of a rule pack among events: the same for a stream's batch and for history."""
-    return events.mapInArrow(arrow_matcher(str(store), pack), FINDING.schema)
+    needed = columns_read(PackStore(store).get(pack))
+    return events.select(needed).mapInArrow(arrow_matcher(str(store), pack), FINDING.schema)
 
 
 def heartbeats(events: pa.RecordBatch, pack: str) -> pa.RecordBatch:

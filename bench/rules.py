@@ -104,8 +104,8 @@ def _jobs(report: Report, spark: SparkSession, home: Path, size: Size, quick: bo
         ours, found = _measured(job, home / "ours", size.events * size.copies, size.repeat)
         more = {}
         if count <= COMPARED and not (quick and count < COMPARED):
-            stock = _stock(_silver(spark, home, pack, size._replace(copies=1)), pack)
-            theirs, same = _measured(stock, home / "stock", size.events, 1)
+            stock = _stock(events, pack)
+            theirs, same = _measured(stock, home / "stock", size.events * size.copies, 1)
             report.add(f"job, stock Spark, {count} rules", theirs, "events/CPU-s")
             ratio = sorted(ours)[len(ours) // 2] / theirs[0]
             more = {"compared_with": "one expression a rule", "ratio": ratio}

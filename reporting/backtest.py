@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from alerts.match import arrow_matcher
+from alerts.match import arrow_matcher, columns_read
 from alerts.pack import PackStore, RulePack
 from alerts.store import store_folder
 from alerts.tables import FINDING
@@ -27,4 +27,4 @@ def backtest(lake: Lake, pack: RulePack, interval: Interval) -> DataFrame:
     events = lake.read(EVENT).where(
         (F.col("time") >= F.lit(interval.start)) & (F.col("time") < F.lit(interval.end))
     )
-    return events.mapInArrow(matcher, FINDING.schema)
+    return events.select(columns_read(pack)).mapInArrow(matcher, FINDING.schema)

@@ -33,7 +33,9 @@ VALUES = ("0", "1", "2", "7", "40", "x", "X", "", None)
 
 # Neighbours of the timespan are drawn often: a window's bounds are where mistakes live.
 SECONDS = st.one_of(
-    st.integers(0, 400), st.sampled_from([0, 1, SPAN - 1, SPAN, SPAN + 1, 2 * SPAN])
+    st.integers(0, 70),
+    st.integers(0, 400),
+    st.sampled_from([0, 1, SPAN - 1, SPAN, SPAN + 1, 2 * SPAN]),
 )
 
 
@@ -80,7 +82,7 @@ def finding_id(told: dict[str, Any]) -> str:
     return str(told["finding_id"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(definitions(), histories(), st.randoms(use_true_random=False))
 def test_in_order_the_stream_tells_exactly_the_windows_that_sql_finds(
     definition: Any, points: list[Point], chance: random.Random
@@ -93,7 +95,7 @@ def test_in_order_the_stream_tells_exactly_the_windows_that_sql_finds(
     assert sorted(history, key=finding_id) == sorted(told, key=finding_id)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(definitions(at_once=False), histories(), st.randoms(use_true_random=False))
 def test_conditions_that_wait_do_not_depend_on_the_order_of_arrival(
     definition: Any, points: list[Point], chance: random.Random
@@ -103,7 +105,7 @@ def test_conditions_that_wait_do_not_depend_on_the_order_of_arrival(
     assert not any("late" in r["fields"] for r in told)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(definitions(at_once=True), histories(), st.randoms(use_true_random=False))
 def test_told_at_once_every_window_is_told_or_rests_beside_one_that_was(
     definition: Any, points: list[Point], chance: random.Random

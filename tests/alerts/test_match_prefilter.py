@@ -45,8 +45,8 @@ TEXT_FIELDS = (
     "src_endpoint.ip",
     "answers.rdata",
     "unmapped:key",
-    "{user.name}\\{message|abc}",
-    "{user.name|abc}",
+    "{user.name}\\{message or abc}",
+    "{user.name or abc}",
     "process.hashes#",
     "process.hashes#md5",
     "message?one=abc&two=a",
@@ -150,7 +150,7 @@ def events(draw: st.DrawFn) -> list[dict[str, Any]]:
             "process": {"hashes": draw(st.none() | st.lists(HASH, max_size=2))},
             "status_id": draw(st.none() | st.integers(0, 3)),
             "is_mfa": draw(st.none() | st.booleans()),
-            "unmapped": draw(JSON),
+            "unmapped": draw(st.none() | JSON),
         }
         made.append(event)
     return made
