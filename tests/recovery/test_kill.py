@@ -165,7 +165,12 @@ def heard(settings: Settings, isolation: str) -> Callable[[], bool]:
 
 
 def count(folder: Path, pattern: str) -> int:
-    return sum(1 for _ in folder.glob(pattern)) if folder.is_dir() else 0
+    """How many files there have been: of numbered ones Spark keeps only the newest."""
+    if not folder.is_dir():
+        return 0
+    names = [path.name for path in folder.glob(pattern)]
+    numbers = [int(name) for name in names if name.isdigit()]
+    return max(numbers) + 1 if numbers else len(names)
 
 
 def until(part: Part, true: Callable[[], bool], seconds: float = 150) -> None:
