@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from importlib.resources import files
 from ipaddress import IPv6Address, ip_address
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -95,7 +95,8 @@ class Kind(NamedTuple):
 
 
 def _kinds() -> Iterator[tuple[int, Kind]]:
-    stored = msgspec.json.decode(Path(__file__).with_name("classes.json").read_bytes())
+    # Not by path: on a cluster's workers this package lies in an archive.
+    stored = msgspec.json.decode(files("ingest").joinpath("classes.json").read_bytes())
     for uid, about in stored.items():
         yield (
             int(uid),

@@ -10,8 +10,8 @@ import errno
 import os
 from collections.abc import Mapping
 from functools import cache
+from importlib.resources import files
 from ipaddress import IPv4Address, IPv6Address
-from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -118,7 +118,7 @@ TYPES: Mapping[str, str] = MappingProxyType(
 
 @cache
 def _syscalls() -> Mapping[str, Mapping[str, str]]:
-    stored = Path(__file__).with_name("syscalls.json").read_bytes()
+    stored = files("ingest.audit").joinpath("syscalls.json").read_bytes()
     found: dict[str, dict[str, str]] = msgspec.json.decode(stored)
     return found
 
