@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from alerts.jobs import detect
 from alerts.store import rule_store
 from alerts.tables import FINDING
+from infra.duck import connect
 from infra.jobs import Batch, Job
 from infra.lake import Lake
 from infra.settings import load
@@ -97,10 +98,9 @@ def test_a_trail_delivered_twice_in_one_batch_and_again_later(lake, deliver):
         "c#1": None,
     }
     assert found(lake) == ["a#0"]
-    lake.register()
-    seen = lake.spark.sql("SELECT count(*) FROM silver.events").first()
-    assert seen is not None
-    assert seen[0] == 3
+    connection = connect(lake.settings.lake_root, needs=("silver.event",))
+    assert connection.execute("SELECT count(*) FROM silver.events").fetchone() == (3,)
+    connection.close()
 
 
 def test_a_crash_after_silver_marks_the_same_again(lake, deliver, monkeypatch):
