@@ -6,9 +6,9 @@ import hashlib
 from functools import lru_cache
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from alerts.tables import FINDING
+from infra.parquet import arrow_schema
 from ingest.tables import EVENT
 
 SNIPPET_CHARS = 300
@@ -39,10 +39,10 @@ def one_line(text: str, limit: int = SNIPPET_CHARS) -> str:
 @lru_cache(maxsize=1)
 def finding_schema() -> pa.Schema:
     """Arrow schema of gold.finding, timestamps in UTC microseconds."""
-    return to_arrow_schema(FINDING.schema, timezone="UTC")
+    return arrow_schema(FINDING)
 
 
 @lru_cache(maxsize=1)
 def event_schema() -> pa.Schema:
     """Arrow schema of silver.event, timestamps in UTC microseconds."""
-    return to_arrow_schema(EVENT.schema, timezone="UTC")
+    return arrow_schema(EVENT)

@@ -27,7 +27,7 @@ from infra.driver import say
 from infra.errors import Retryable
 from infra.jobs import Batch, Job
 from infra.lake import Lake
-from infra.parquet import WRITTEN, DataFile
+from infra.parquet import collected
 from infra.settings import Settings
 from infra.spool import put
 from ingest.files import files
@@ -118,7 +118,7 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
     def batch(rows: DataFrame, run: Batch) -> None:
         wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
         work = Outputs({table.name: lake.target(table, run) for table in wanted})
-        found = [DataFile(**row.asDict()) for row in rows.mapInArrow(work, WRITTEN).collect()]
+        found = collected(rows, work)
         for table in wanted:
             files = [file for file in found if file.table == table.name]
             if files:

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 
 from alerts.tables import ALERT, FINDING
 from enrich.tables import ATTRIBUTION
-from infra.parquet import DataFile, FileWriter, Target, told
+from infra.parquet import DataFile, Target, told, writing
 
 OUTPUTS = {"attribution": ATTRIBUTION, "finding": FINDING, "alert": ALERT}
 """Tables that the state's rows belong to, by `out`, in the order in which they are committed."""
@@ -60,29 +60,21 @@ class Outputs:
         self._targets = dict(targets)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writers = {name: FileWriter(target) for name, target in self._targets.items()}
         refused: list[DataFile | None] = []
-        try:
+        with writing(self._targets) as writers:
             for batch in batches:
                 kinds, payloads = batch.column("out"), batch.column("payload")
                 for kind, table in OUTPUTS.items():
                     if table.name in writers:
                         mine = payloads.filter(pc.equal(kinds, kind)).to_pylist()
                         rows = [decode(payload, table.schema) for payload in mine]
-                        writers[table.name].write(_batch(rows, self._targets[table.name].schema))
+                        schema = self._targets[table.name].schema
+                        writers[table.name].write(pa.RecordBatch.from_pylist(rows, schema=schema))
                 refused += [
                     DataFile(REFUSED, "", 0, 0, 0, payload)
                     for payload in payloads.filter(pc.equal(kinds, REFUSED)).to_pylist()
                 ]
             yield told([*(writer.close() for writer in writers.values()), *refused])
-        except BaseException:
-            for writer in writers.values():
-                writer.discard()
-            raise
-
-
-def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
 def _value(value: Any, kind: T.DataType) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from infra.parquet import arrow_schema
 from ingest.tables import RECORD
 
 PLANTED_EVERY = 100
@@ -75,7 +75,7 @@ def store(folder: Path, turns: Sequence[Family], count: int) -> Stored:
 
     Families take turns. One record of a hundred is bad, each family's kinds in turn.
     """
-    schema: pa.Schema = to_arrow_schema(RECORD.schema, timezone="UTC")
+    schema = arrow_schema(RECORD)
     folder.mkdir(parents=True)
     planted: dict[int, str] = {}
     rows = list(_rows(turns, count, planted))

@@ -25,7 +25,7 @@ from infra.delta import commit as commit_files
 from infra.delta import replace as replace_files
 from infra.errors import Fatal
 from infra.jobs import Batch, Job, Work, start
-from infra.parquet import WRITTEN, DataFile, FileWriter, Target, arrow_schema, written
+from infra.parquet import DataFile, FileWriter, Target, arrow_schema, collected, written
 from infra.settings import Settings
 from infra.tables import Table, catalog, views
 
@@ -147,8 +147,7 @@ class Lake:
         watched = rows.observe(watch, *wanted) if wanted else rows
         ordered = watched.select(*[column.name for column in table.columns])
         write = partial(written, target=self.target(table, run))
-        files = [DataFile(**row.asDict()) for row in ordered.mapInArrow(write, WRITTEN).collect()]
-        self.commit(table, run, files)
+        self.commit(table, run, collected(ordered, write))
         if wanted:
             run.counts |= _whole(watch.get)
         return True

@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -48,16 +50,7 @@ WRITTEN = T.StructType(
 )
 """What a worker tells of its files, as Spark rows."""
 
-WRITTEN_ARROW = pa.schema(
-    [
-        ("table", pa.string()),
-        ("name", pa.string()),
-        ("size", pa.int64()),
-        ("rows", pa.int64()),
-        ("written_at", pa.int64()),
-        ("stats", pa.string()),
-    ]
-)
+WRITTEN_ARROW: pa.Schema = to_arrow_schema(WRITTEN)
 
 
 @dataclass(frozen=True)
@@ -247,14 +240,28 @@ def _above(prefix: str) -> str | None:
 
 def written(batches: Batches, target: Target) -> Batches:
     """What `mapInArrow` takes to write a DataFrame's rows: in rows, out `WRITTEN`."""
-    writer = FileWriter(target)
-    try:
+    with writing({target.table: target}) as writers:
+        writer = writers[target.table]
         for batch in batches:
             writer.write(batch)
         yield told([writer.close()])
+
+
+@contextmanager
+def writing(targets: Mapping[str, Target]) -> Iterator[dict[str, FileWriter]]:
+    """A writer for each target, by the same name; what fails leaves no file behind."""
+    writers = {name: FileWriter(target) for name, target in targets.items()}
+    try:
+        yield writers
     except BaseException:
-        writer.discard()
+        for writer in writers.values():
+            writer.discard()
         raise
+
+
+def collected(rows: DataFrame, work: Callable[[Batches], Batches]) -> list[DataFile]:
+    """Run `work`, which gives rows of `WRITTEN`, over a DataFrame; the files it told of."""
+    return [DataFile(**row.asDict()) for row in rows.mapInArrow(work, WRITTEN).collect()]
 
 
 def told(files: Sequence[DataFile | None]) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from infra.errors import Retryable
 from infra.jobs import Batch, Job
 from infra.kafka import admin, client_options, source_of
 from infra.lake import Lake
-from infra.parquet import WRITTEN, DataFile
+from infra.parquet import DataFile, collected
 from infra.settings import KafkaSettings, Settings
 from ingest.hold import below
 from ingest.redelivery import Redelivery, discard
@@ -85,19 +85,15 @@ def through(
     elif wanted and records is not None:
         targets |= {again.stage.table.name: again.target()}
         stages = (*stages, again.stage)
-        files = _written(records, Pass(parsing, targets, stages, finished))
+        files = collected(records, Pass(parsing, targets, stages, finished))
         if repeats := again.repeats(files):
             discard(lake, wanted, files)
-            files = _written(records, Pass(parsing, targets, stages, finished, repeats))
+            files = collected(records, Pass(parsing, targets, stages, finished, repeats))
             again.drop(files)
     for table in wanted:
         lake.commit(table, run, [file for file in files if file.table == table.name])
     again.keep()
     run.counts["dead"] = lake.present(EVENT, run, "dead_letter_reason")
-
-
-def _written(records: DataFrame, work: Pass) -> list[DataFile]:
-    return [DataFile(**row.asDict()) for row in records.mapInArrow(work, WRITTEN).collect()]
 
 
 def messages(spark: SparkSession, settings: Settings) -> DataFrame:

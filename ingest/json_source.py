@@ -26,22 +26,29 @@ from ingest.strict import FILE_BYTES, LINE_BYTES, decode_object
 GZIP = b"\x1f\x8b"
 
 
-def unpacked(raw: bytes) -> bytes:
-    """`raw` itself, or what is in it where it is gzip. Raises `Unreadable`."""
-    if raw[:2] != GZIP:
-        return raw
-    reader = zlib.decompressobj(wbits=31)
+def gunzip(raw: bytes, *, padded: bool = False) -> bytes:
+    """The one gzip member that `raw` is, at most `FILE_BYTES` of it. Raises `Unreadable`.
+
+    `padded`: NULs may follow it, as tapes and some copies leave them.
+    """
+    inflate = zlib.decompressobj(wbits=31)
     try:
-        content = reader.decompress(raw, FILE_BYTES)
+        data = inflate.decompress(raw, FILE_BYTES + 1)
     except zlib.error as error:
         raise Unreadable(f"not valid gzip: {error}") from None
-    if reader.unconsumed_tail:
-        raise Unreadable(f"the gzip file holds more than {FILE_BYTES} bytes")
-    if not reader.eof:
-        raise Unreadable("the gzip file is cut short")
-    if reader.unused_data.strip(b"\x00"):
-        raise Unreadable("bytes after the end of the gzip file")
-    return content
+    if len(data) > FILE_BYTES:
+        raise Unreadable(f"more than {FILE_BYTES} bytes once unpacked")
+    if not inflate.eof:
+        raise Unreadable(f"the gzip data ends early, at byte {len(raw)}")
+    if inflate.unused_data.strip(b"\x00") if padded else inflate.unused_data:
+        end = len(raw) - len(inflate.unused_data)
+        raise Unreadable(f"trailing bytes after the gzip data, at byte {end} of {len(raw)}")
+    return data
+
+
+def unpacked(raw: bytes) -> bytes:
+    """`raw` itself, or what is in it where it is gzip. Raises `Unreadable`."""
+    return gunzip(raw, padded=True) if raw[:2] == GZIP else raw
 
 
 def objects(raw: bytes, envelope: str | None = "Records") -> Iterator[dict[str, Any] | Unreadable]:
@@ -84,11 +91,11 @@ def parts(raw: bytes, envelope: str | None = "Records") -> Iterator[list[bytes]]
     Plainly: an array, an object a line, or an object with the array `envelope` and nothing
     else. What is said twice or besides would be passed over here, so such a file is read as
     a whole.
-    Raises `Unreadable` where gzip is broken.
+    Raises `Unreadable` where gzip is broken, or padded, which only some sources take.
     """
     if len(raw) < PART_BYTES and raw[:2] != GZIP:
         return
-    content = unpacked(raw).strip()
+    content = (gunzip(raw) if raw[:2] == GZIP else raw).strip()
     if len(content) <= PART_BYTES:
         return
     elements = _elements_of(content, envelope)

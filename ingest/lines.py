@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from gzip import GzipFile
 from typing import IO, NamedTuple, cast
 
+from ingest.json_source import GZIP
 from ingest.source import Source
 
-GZIP = b"\x1f\x8b"
 CHUNK = 64 * 1024
 
 

@@ -111,6 +111,11 @@ def _kinds() -> Iterator[tuple[int, Kind]]:
 
 KINDS: Mapping[int, Kind] = MappingProxyType(dict(_kinds()))
 """Every class of OCSF 1.8.0 that is neither deprecated nor of drones or remediation."""
+
+HTTP_METHODS: Mapping[str, int] = MappingProxyType(
+    {name.upper(): uid for uid, name in KINDS[HTTP].activities.items() if 0 < uid < 99}
+)
+"""The methods OCSF knows, and the activity each is."""
 OTHER = 99
 
 OBSERVABLE = MappingProxyType(

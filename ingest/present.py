@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ingest.ocsf import BASE, FINDING, KINDS
+from ingest.ocsf import BASE, FINDING, HTTP_METHODS, KINDS
 from ingest.time import EPOCH
 
 SEARCH_ONLY = frozenset({"src_ip", "dst_ip", "user_name", "host_name", "mac"})
@@ -25,9 +25,6 @@ _MOVED = frozenset(
     {"source", "received_at", "time_quality", "scope", "auth_method", "relay_ip", "more"}
 )
 _HIDDEN = SEARCH_ONLY | OURS | _MOVED
-METHODS = frozenset(
-    {"OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT", "PATCH"}
-)
 EVIDENCE = frozenset(
     {
         *("src_endpoint", "dst_endpoint", "connection_info", "http_request", "http_response"),
@@ -73,7 +70,7 @@ def ocsf_object(row: Mapping[str, Any]) -> dict[str, Any]:
 def _keep_valid(found: dict[str, Any]) -> None:
     """OCSF knows nine HTTP methods; another, such as PROPFIND, goes to `unmapped`."""
     request = found.get("http_request", {})
-    if request.get("http_method", "GET") not in METHODS:
+    if request.get("http_method", "GET") not in HTTP_METHODS:
         method = request.pop("http_method")
         found["unmapped"] = found.get("unmapped", {}) | {"http_method": method}
 

@@ -13,7 +13,7 @@ from datetime import datetime
 import pyarrow as pa
 from pyspark import TaskContext
 
-from infra.parquet import DataFile, FileWriter, Target, told
+from infra.parquet import DataFile, FileWriter, Target, told, writing
 from infra.tables import Table
 from ingest.events import Parser, to_arrow
 from ingest.source import ParseSettings
@@ -72,8 +72,7 @@ class Pass:
         return self._files(iter(()), beat=True)
 
     def _files(self, batches: Batches, *, beat: bool) -> list[DataFile]:
-        writers = {name: FileWriter(target) for name, target in self._targets.items()}
-        try:
+        with writing(self._targets) as writers:
             found = [(name, begin()) for name, begin in self._stages if name in writers]
             parser = Parser(self._parsing)
             for records in slices(batches):
@@ -84,10 +83,6 @@ class Pass:
             if beat and self._finished is not None:
                 _write(heartbeat(self._finished), writers, found)
             files = [writer.close() for writer in writers.values()]
-        except BaseException:
-            for writer in writers.values():
-                writer.discard()
-            raise
         return [file for file in files if file is not None]
 
 

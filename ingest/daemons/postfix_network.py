@@ -151,7 +151,7 @@ def network(
             severity_id=LOW,
             status_detail=match["detail"],
             src_endpoint=_server(line),
-            dst_endpoint=_peer(match.groupdict(), rest),
+            dst_endpoint=other_end(match.groupdict(), rest),
             connection_info=_connection(OUTBOUND),
             app_name="smtp",
             rest=rest,
@@ -167,7 +167,8 @@ def _connection(way: int) -> dict[str, Any]:
     return {"protocol_name": "tcp", "protocol_num": 6, "direction_id": way}
 
 
-def _peer(part: Mapping[str, Any], rest: dict[str, Any]) -> dict[str, Any] | None:
+def other_end(part: Mapping[str, Any], rest: dict[str, Any]) -> dict[str, Any] | None:
+    """The other end of a connection, from `host`, `ip` and `port` as Postfix names them."""
     ip = part["ip"] if part["ip"] != "unknown" else None
     return endpoint(ip, part.get("port"), rest=rest, hostname=part.get("host"))
 
@@ -200,7 +201,7 @@ def _inbound(
         activity,
         status_id=status,
         status_detail=part.get("detail"),
-        src_endpoint=_peer(part, rest),
+        src_endpoint=other_end(part, rest),
         dst_endpoint=target,
         connection_info=_connection(INBOUND),
         app_name="smtp",
@@ -214,7 +215,7 @@ def _tls(
     match: re.Match[str], product: Mapping[str, str], rest: dict[str, Any], line: Line
 ) -> Event:
     inbound = match["way"] == "from"
-    peer, server = _peer(match.groupdict(), rest), _server(line)
+    peer, server = other_end(match.groupdict(), rest), _server(line)
     return told(
         line,
         product,
@@ -256,6 +257,6 @@ def _about(
         BASE,
         0,
         severity_id=severity,
-        src_endpoint=_peer(part | {"ip": ip}, rest),
+        src_endpoint=other_end(part | {"ip": ip}, rest),
         rest=rest,
     )

@@ -19,7 +19,6 @@ from ingest.devices.firewall import (
     traffic,
 )
 from ingest.devices.fortigate_sessions import PRODUCT, Log, session
-from ingest.devices.suricata_parts import METHODS
 from ingest.dhcp import (
     ACK,
     DECLINE,
@@ -46,6 +45,7 @@ from ingest.ocsf import (
     FAILURE,
     FINDING,
     HTTP,
+    HTTP_METHODS,
     OTHER,
     SUCCESS,
     TUNNEL,
@@ -142,7 +142,7 @@ def page(log: Log) -> Event:
     only = path.partition("?") if path and not whole else ("", "", "")
     return located(
         HTTP,
-        METHODS.get((method or "").upper(), OTHER if method else UNKNOWN),
+        HTTP_METHODS.get((method or "").upper(), OTHER if method else UNKNOWN),
         log.stamp,
         **decided(allowed),
         message=fields.text("msg") or f"{url}: {fields.get('action')}",

@@ -28,7 +28,6 @@ from ingest.devices.firewall import (
     verdict,
 )
 from ingest.devices.header import Header
-from ingest.devices.suricata_parts import METHODS
 from ingest.ocsf import (
     A_FILE,
     A_HASH,
@@ -40,6 +39,7 @@ from ingest.ocsf import (
     FAILURE,
     FINDING,
     HTTP,
+    HTTP_METHODS,
     NETWORK,
     OTHER,
     SUCCESS,
@@ -273,7 +273,7 @@ def page(log: Log) -> Event:
     name = host if host and len(host) < 254 else None
     return located(
         HTTP,
-        METHODS.get((method or "").upper(), UNKNOWN if method in (None, "unknown") else OTHER),
+        HTTP_METHODS.get((method or "").upper(), UNKNOWN if method in (None, "unknown") else OTHER),
         log.stamp,
         severity_id=severity(fields.text("severity")),
         **decided(allowed),

@@ -29,19 +29,6 @@ from ingest.time import EPOCH, Stamp, stamp_iso
 PRODUCT: Mapping[str, str] = {"name": "Suricata", "vendor_name": "OISF"}
 QUERY, RESPONSE, TRAFFIC = 1, 2, 6
 UTC = ZoneInfo("UTC")
-METHODS: Mapping[str, int] = MappingProxyType(
-    {
-        "CONNECT": 1,
-        "DELETE": 2,
-        "GET": 3,
-        "HEAD": 4,
-        "OPTIONS": 5,
-        "POST": 6,
-        "PUT": 7,
-        "TRACE": 8,
-        "PATCH": 9,
-    }
-)
 _RCODES = """
     NOERROR FORMERR SERVFAIL NXDOMAIN NOTIMP REFUSED YXDOMAIN YXRRSET NXRRSET NOTAUTH NOTZONE
 """

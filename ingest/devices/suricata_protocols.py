@@ -12,7 +12,6 @@ from typing import Any
 from ingest import dhcp
 from ingest.devices.firewall import Fields, endpoint, ends_seen, located
 from ingest.devices.suricata_parts import (
-    METHODS,
     Entry,
     http_seen,
     read_dns,
@@ -34,6 +33,7 @@ from ingest.ocsf import (
     FAILURE,
     FTP,
     HTTP,
+    HTTP_METHODS,
     NETWORK,
     OTHER,
     RDP,
@@ -81,7 +81,7 @@ def http(entry: Entry) -> Event:
     url = (request.get("url") or {}).get("url_string")
     return located(
         HTTP,
-        METHODS.get((method or "").upper(), OTHER if method else UNKNOWN),
+        HTTP_METHODS.get((method or "").upper(), OTHER if method else UNKNOWN),
         entry.stamp,
         status_id=UNKNOWN if status is None else SUCCESS if status < 400 else FAILURE,
         status_code=None if status is None else str(status),
@@ -422,7 +422,7 @@ def fileinfo(entry: Entry) -> Event:
         request = entry.fields.child("http")
         columns = read_http(request)
         method = (columns.get("http_request") or {}).get("http_method")
-        uid, activity = HTTP, METHODS.get(method or "", OTHER if method else UNKNOWN)
+        uid, activity = HTTP, HTTP_METHODS.get(method or "", OTHER if method else UNKNOWN)
         entry.fields.keep("http", request.left())
     elif spoken.startswith("smb"):
         uid, activity = SMB, OTHER

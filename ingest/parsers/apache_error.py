@@ -18,14 +18,9 @@ from zoneinfo import ZoneInfo
 from ingest.framed import FramedSource
 from ingest.ocsf import (
     BASE,
-    CRITICAL,
     DENIED,
     FAILURE,
-    FATAL,
-    HIGH,
     INFORMATIONAL,
-    LOW,
-    MEDIUM,
     address,
     kept,
 )
@@ -33,6 +28,8 @@ from ingest.source import Context, Event
 from ingest.syslog import Line
 from ingest.time import Stamp, month_number, stamp_iso, stamp_parts
 from ingest.web.exchange import (
+    ERROR_LEVELS,
+    FAILED,
     PORT,
     Exchange,
     basic_logon,
@@ -46,17 +43,8 @@ from ingest.web.times import replacing, write_ctime
 
 PRODUCT: Mapping[str, str] = {"name": "HTTP Server", "vendor_name": "Apache"}
 LEVELS: Mapping[str, int] = MappingProxyType(
-    {
-        "emerg": FATAL,
-        "alert": CRITICAL,
-        "crit": CRITICAL,
-        "error": HIGH,
-        "warn": MEDIUM,
-        "notice": LOW,
-        **dict.fromkeys(("info", "debug", *(f"trace{n}" for n in range(1, 9))), INFORMATIONAL),
-    }
+    {**ERROR_LEVELS, **dict.fromkeys((f"trace{n}" for n in range(1, 9)), INFORMATIONAL)}
 )
-FAILED = frozenset({"emerg", "alert", "crit", "error"})
 FAIL, TRAFFIC, REFUSE, BLOCKED = 4, 6, 5, 2
 CTIME = (
     r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? \d{4}"

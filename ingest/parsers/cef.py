@@ -37,7 +37,6 @@ from ingest.devices.firewall import (
 )
 from ingest.devices.header import OFFSETS, Header, each_line, read_header, restamp_header
 from ingest.devices.key_values import certain
-from ingest.devices.suricata_parts import METHODS
 from ingest.ocsf import (
     A_FILE,
     A_HASH,
@@ -50,6 +49,7 @@ from ingest.ocsf import (
     FAILURE,
     FINDING,
     HTTP,
+    HTTP_METHODS,
     NETWORK,
     OTHER,
     SUCCESS,
@@ -214,7 +214,9 @@ def _file(fields: Fields) -> dict[str, Any] | None:
 def _request(fields: Fields) -> dict[str, Any] | None:
     url = fields.get("request", fields.get("requestURL"))
     method = fields.get("requestMethod")
-    if not (type(url) is str and url) and not (type(method) is str and method.upper() in METHODS):
+    if not (type(url) is str and url) and not (
+        type(method) is str and method.upper() in HTTP_METHODS
+    ):
         return None
     url = fields.text("request", "requestURL")
     after = (url or "").partition("://")[2]
@@ -359,7 +361,7 @@ def _shaped(
         }
     elif uid == HTTP:
         method = (columns["http_request"] or {}).get("http_method")
-        activity = METHODS.get((method or "").upper(), OTHER if method else UNKNOWN)
+        activity = HTTP_METHODS.get((method or "").upper(), OTHER if method else UNKNOWN)
         name = method if activity == OTHER else None
     elif uid == NETWORK:
         activity = REFUSE if allowed is False else OPEN if allowed else TRAFFIC

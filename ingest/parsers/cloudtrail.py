@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
+from ingest.json_source import GZIP, gunzip
 from ingest.json_time import restamp_json
 from ingest.ocsf import (
     A_CREDENTIAL,
@@ -47,7 +47,6 @@ from ingest.strict import FILE_BYTES, child, decode_object, kind, text
 from ingest.time import Stamp, like_iso, of_iso, stamp_iso
 
 PRODUCT: Mapping[str, str] = {"name": "CloudTrail", "vendor_name": "AWS"}
-GZIP = b"\x1f\x8b"
 UTC = ZoneInfo("UTC")
 CREATE, READ, UPDATE, DELETE = 1, 2, 3, 4
 LOGON, LOGOFF, PREAUTH, SWITCH = 1, 2, 6, 7
@@ -65,23 +64,6 @@ LOGSTASH_TIME = "@timestamp"
 """Where Logstash's codec for CloudTrail puts `eventTime`, which it then leaves out."""
 HIDDEN = "HIDDEN_DUE_TO_SECURITY_REASONS"
 """What CloudTrail writes for a user name that may be a password typed in the wrong field."""
-
-
-def gunzip(raw: bytes) -> bytes:
-    """The one gzip member that `raw` is, at most `FILE_BYTES` of it. Raises `Unreadable`."""
-    inflate = zlib.decompressobj(wbits=31)
-    try:
-        data = inflate.decompress(raw, FILE_BYTES + 1)
-    except zlib.error as error:
-        raise Unreadable(f"not valid gzip: {error}") from None
-    if len(data) > FILE_BYTES:
-        raise Unreadable(f"more than {FILE_BYTES} bytes once unpacked")
-    if not inflate.eof:
-        raise Unreadable(f"the gzip data ends early, at byte {len(raw)}")
-    if inflate.unused_data:
-        end = len(raw) - len(inflate.unused_data)
-        raise Unreadable(f"trailing bytes after the gzip data, at byte {end} of {len(raw)}")
-    return data
 
 
 def _activity(operation: str, read_only: object) -> int:

@@ -11,44 +11,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from ingest.framed import FramedSource
 from ingest.ocsf import (
     BASE,
-    CRITICAL,
     DENIED,
     FAILURE,
-    FATAL,
-    HIGH,
-    INFORMATIONAL,
-    LOW,
-    MEDIUM,
     kept,
 )
 from ingest.source import Context, Event
 from ingest.syslog import Line
 from ingest.time import Stamp, stamp_iso
-from ingest.web.exchange import Exchange, basic_logon, endpoint, host_port, http_event, whole
+from ingest.web.exchange import (
+    ERROR_LEVELS,
+    FAILED,
+    Exchange,
+    basic_logon,
+    endpoint,
+    host_port,
+    http_event,
+    whole,
+)
 from ingest.web.modsecurity import finding
 from ingest.web.times import replacing, write_slashed
 
 PRODUCT: Mapping[str, str] = {"name": "nginx", "vendor_name": "F5"}
-LEVELS: Mapping[str, int] = MappingProxyType(
-    {
-        "emerg": FATAL,
-        "alert": CRITICAL,
-        "crit": CRITICAL,
-        "error": HIGH,
-        "warn": MEDIUM,
-        "notice": LOW,
-        "info": INFORMATIONAL,
-        "debug": INFORMATIONAL,
-    }
-)
-FAILED = frozenset({"emerg", "alert", "crit", "error"})
 CLOSE, FAIL, REFUSE, OTHER_TRAFFIC, BLOCKED = 2, 4, 5, 6, 2
 LINE = re.compile(
     r"(?P<time>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?) \[(?P<level>[a-z]{4,6})\] "
@@ -177,7 +166,7 @@ def _exchange(tail: Tail) -> Exchange:
 def read(line: Line, context: Context) -> Event | None:
     """A message; None for what is no line of an error log."""
     match = LINE.fullmatch(line.text)
-    if match is None or match["level"] not in LEVELS:
+    if match is None or match["level"] not in ERROR_LEVELS:
         return _continued(line)
     zone = context.zone(line.host)
     when = match["time"].replace("/", "-")
@@ -207,7 +196,7 @@ def read(line: Line, context: Context) -> Event | None:
 def _event(x: Exchange, words: str, level: str, stamp: Stamp, line: Line) -> Event:
     failed = level in FAILED
     columns: dict[str, Any] = {
-        "severity_id": LEVELS[level],
+        "severity_id": ERROR_LEVELS[level],
         "status_id": FAILURE if failed else None,
         "message": words,
     }

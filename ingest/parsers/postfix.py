@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ingest.daemons.daemon import Daemon, endpoint, told
-from ingest.daemons.postfix_network import network
+from ingest.daemons.postfix_network import network, other_end
 from ingest.ocsf import (
     AUTHENTICATION,
     BASE,
@@ -146,11 +146,6 @@ def _server(line: Line) -> dict[str, str] | None:
     return {"hostname": line.host} if line.host else None
 
 
-def _peer(part: Mapping[str, Any], rest: dict[str, Any]) -> dict[str, Any] | None:
-    ip = part["ip"] if part["ip"] != "unknown" else None
-    return endpoint(ip, part["port"], rest=rest, hostname=part["host"])
-
-
 def _authentication(text: str, qid: str | None, rest: dict[str, Any], line: Line) -> Event | None:
     """A login that failed; or one that succeeded, which Postfix says with the mail's client."""
     failed = SASL.fullmatch(text)
@@ -176,7 +171,7 @@ def _authentication(text: str, qid: str | None, rest: dict[str, Any], line: Line
         status_id=FAILURE if failed else SUCCESS,
         severity_id=LOW if failed else INFORMATIONAL,
         status_detail=detail or None,
-        src_endpoint=_peer(part, rest),
+        src_endpoint=other_end(part, rest),
         dst_endpoint=_server(line),
         user={"name": user} if user else None,
         auth_method=part.get("method") or fields.pop("sasl_method", None),
@@ -248,7 +243,7 @@ def _action(text: str, qid: str | None, rest: dict[str, Any], line: Line) -> Eve
         status_detail=(reply["why"] if reply else said) or tail or None,
         action_id=action,
         disposition_id=disposition,
-        src_endpoint=_peer(part, rest) if part.get("ip") else None,
+        src_endpoint=other_end(part, rest) if part.get("ip") else None,
         dst_endpoint=_server(line),
         command=part["stage"] if part["stage"].isupper() else None,
         email=_email(qid, mail.get("from"), mail.get("to")),
@@ -366,7 +361,7 @@ def _received(part: Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
     return {
         "activity": RECEIVE,
         "status_id": SUCCESS,
-        "src_endpoint": _peer(part, rest),
+        "src_endpoint": other_end(part, rest),
         "email": _email(qid),
     }
 

@@ -24,6 +24,7 @@ from ingest.ocsf import (
     DNS,
     FAILURE,
     HTTP,
+    HTTP_METHODS,
     NETWORK,
     SUCCESS,
     event,
@@ -50,19 +51,6 @@ from ingest.time import Stamp
 PRODUCT: Mapping[str, str] = {"name": "Cloud Logging", "vendor_name": "Google Cloud"}
 PROTOCOLS: Mapping[int, str] = MappingProxyType(
     {1: "icmp", 6: "tcp", 17: "udp", 47: "gre", 50: "esp", 58: "ipv6-icmp"}
-)
-METHODS: Mapping[str, int] = MappingProxyType(
-    {
-        "CONNECT": 1,
-        "DELETE": 2,
-        "GET": 3,
-        "HEAD": 4,
-        "OPTIONS": 5,
-        "POST": 6,
-        "PUT": 7,
-        "TRACE": 8,
-        "PATCH": 9,
-    }
 )
 RCODES: Mapping[str, int] = MappingProxyType(
     {"NOERROR": 0, "FORMERR": 1, "SERVFAIL": 2, "NXDOMAIN": 3, "NOTIMP": 4, "REFUSED": 5}
@@ -228,7 +216,7 @@ def _http(request: Fields) -> Fields:
     target = {"ip": take_ip(request, "serverIp")}
     return {
         "class_uid": HTTP,
-        "activity": METHODS.get(method or "", 0 if method is None else 99),
+        "activity": HTTP_METHODS.get(method or "", 0 if method is None else 99),
         "status_id": None if code is None else FAILURE if code >= 400 else SUCCESS,
         "status_code": None if code is None else str(code),
         "message": f"{method or 'request'} {written or ''}: {code}",

@@ -21,8 +21,12 @@ from ingest.ocsf import (
     AN_IP,
     AUTHENTICATION,
     BASE,
+    CRITICAL,
     FAILURE,
+    FATAL,
+    HIGH,
     HTTP,
+    HTTP_METHODS,
     INFORMATIONAL,
     LOW,
     MEDIUM,
@@ -41,19 +45,21 @@ from ingest.ocsf import (
 from ingest.source import Event
 from ingest.time import Stamp
 
-ACTIVITY = MappingProxyType(
+ERROR_LEVELS: Mapping[str, int] = MappingProxyType(
     {
-        "CONNECT": 1,
-        "DELETE": 2,
-        "GET": 3,
-        "HEAD": 4,
-        "OPTIONS": 5,
-        "POST": 6,
-        "PUT": 7,
-        "TRACE": 8,
-        "PATCH": 9,
+        "emerg": FATAL,
+        "alert": CRITICAL,
+        "crit": CRITICAL,
+        "error": HIGH,
+        "warn": MEDIUM,
+        "notice": LOW,
+        "info": INFORMATIONAL,
+        "debug": INFORMATIONAL,
     }
 )
+"""Levels of a web server's error log, as severities."""
+FAILED = frozenset({"emerg", "alert", "crit", "error"})
+"""Those at which something failed."""
 TRAFFIC = 6
 LOGON, NETWORK_LOGON = 1, 3
 PORT = 65535
@@ -350,7 +356,7 @@ def http_event(
         made["dst_endpoint"] = None  # of itself a server only says where it stands
     activity = made.pop("activity_id", None)
     if activity is None:
-        known = ACTIVITY.get((x.method or "").upper(), OTHER if x.method else UNKNOWN)
+        known = HTTP_METHODS.get((x.method or "").upper(), OTHER if x.method else UNKNOWN)
         activity = known if spoken else TRAFFIC
     return event(made.pop("class_uid", HTTP if spoken else NETWORK), activity, stamp, **made)
 

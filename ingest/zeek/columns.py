@@ -36,6 +36,7 @@ from ingest.ocsf import (
     DNS,
     FAILURE,
     HTTP,
+    HTTP_METHODS,
     KINDS,
     NETWORK,
     OTHER,
@@ -48,7 +49,7 @@ from ingest.ocsf import (
     mac_address,
 )
 from ingest.source import ParseSettings, Read
-from ingest.zeek.core import HIGHEST_RCODE, METHODS, STATES, TRAFFIC, url_of
+from ingest.zeek.core import HIGHEST_RCODE, STATES, TRAFFIC, url_of
 from ingest.zeek.lines import LOGS, Lines, addresses, decoded, moments, shape_of, sound
 from ingest.zeek.row import PRODUCT, PROTOCOLS
 
@@ -333,7 +334,7 @@ def http(lines: Lines) -> dict[str, pa.Array]:
     """As `ingest.zeek.core.http`."""
     rows, get = lines.rows, lines.arrays
     methods, codes = lines.lists["method"], lines.lists["status_code"]
-    activity = [METHODS.get((m or "").upper(), OTHER if m else UNKNOWN) for m in methods]
+    activity = [HTTP_METHODS.get((m or "").upper(), OTHER if m else UNKNOWN) for m in methods]
     status = [UNKNOWN if c is None else SUCCESS if c < 400 else FAILURE for c in codes]
     urls = list(map(url_of, lines.lists["host"], lines.lists["uri"], lines.lists["resp_p"]))
     url = column(urls, kind_of("http_request.url"), "http_request.url")

@@ -20,6 +20,7 @@ from ingest.ocsf import (
     DNS,
     FAILURE,
     HTTP,
+    HTTP_METHODS,
     NETWORK,
     OTHER,
     SUCCESS,
@@ -55,19 +56,6 @@ STATES = MappingProxyType(
         "RSTRH": (RESET, FAILURE),
         "SH": (FAIL, FAILURE),
         "SHR": (FAIL, FAILURE),
-    }
-)
-METHODS = MappingProxyType(
-    {
-        "CONNECT": 1,
-        "DELETE": 2,
-        "GET": 3,
-        "HEAD": 4,
-        "OPTIONS": 5,
-        "POST": 6,
-        "PUT": 7,
-        "TRACE": 8,
-        "PATCH": 9,
     }
 )
 HIGHEST_RCODE = 25
@@ -287,7 +275,7 @@ def http(entry: Entry) -> Event:
     url = url_of(text(fields, "host"), text(fields, "uri"), entry.dst_port)
     return event(
         HTTP,
-        METHODS.get((method or "").upper(), OTHER if method else UNKNOWN),
+        HTTP_METHODS.get((method or "").upper(), OTHER if method else UNKNOWN),
         entry.stamp,
         status_id=UNKNOWN if code is None else SUCCESS if code < 400 else FAILURE,
         status_code=None if code is None else str(code),

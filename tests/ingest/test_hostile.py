@@ -128,7 +128,7 @@ def test_a_priority_that_cannot_be_is_refused() -> None:
     ],
 )
 def test_a_line_of_five_megabytes_is_read(source: str, raw: bytes) -> None:
-    good(source, raw)
+    assert good(source, raw)["record_ids"] == ["r0"]
 
 
 def test_lines_made_to_make_a_pattern_search_for_long_do_not() -> None:
