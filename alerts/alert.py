@@ -14,105 +14,26 @@ from typing import Any
 
 import msgspec
 
-from alerts.entity import Entity, Holder, entity_of, fields_of, holder_of, micros
+from alerts.alert_model import (
+    MAX_REFS,
+    Alert,
+    FoldState,
+    Ref,
+    Revised,
+    about_of,
+    evidence_of,
+    rev_of,
+    sampled,
+)
+from alerts.budget import HELD_BACK, limit_of
+from alerts.entity import Entity, Holder, entity_of, holder_of, micros
 from alerts.finding import identity
+from alerts.risk import INCIDENT
+from alerts.suppress import Suppression, covering
 from infra.settings import AlertSettings
-
-MAX_REFS = 1_000
-"""Findings remembered by an alert, for corrections; beyond them it only counts."""
-
-EVIDENCE = 10
-EXPIRES = 24 * 3600 * 1_000_000
-"""An alert without activity for that long, microseconds, leaves the state."""
 
 RANK = ("count", "verdict", "assigned", "reopened", "attribution", "superseded", "closed", "first")
 """Reasons for a revision; of several in one batch the last in this list is named."""
-
-
-class Ref(msgspec.Struct):
-    """A finding that counts on an alert, with the attribution it came with."""
-
-    finding_id: str
-    rev: int
-    entity_key: str
-    time: int
-    total: int
-
-
-class Evidence(msgspec.Struct):
-    """One event an alert rests on."""
-
-    finding_id: str
-    event_uid: str
-    time: int
-    snippet: str
-
-
-class About(msgspec.Struct):
-    """What the newest finding says of itself."""
-
-    rule_version: str
-    rule_title: str
-    level: str
-    pack: str
-    kind: str
-    mode: str
-    source: str
-    role: str
-    scope: str | None
-    ip: str | None
-    host_name: str | None
-    user_name: str | None
-    dst_ip: str | None
-    snippet: str
-    fields: dict[str, str]
-
-
-class Alert(msgspec.Struct, kw_only=True):
-    """An alert as the state keeps it; times are microseconds."""
-
-    alert_id: str
-    rule_id: str
-    entity_type: str
-    entity_value: str
-    entity_key: str
-    first: int
-    last: int
-    window_start: int
-    received: int
-    about: About
-    holder: Holder | None
-    revision: int = 0
-    count: int = 0
-    total: int = 0
-    refs: dict[str, Ref] = {}
-    evidence: list[Evidence] = []
-    state: str = "open"
-    closed_at: int | None = None
-    assignee: str | None = None
-    verdict: str | None = None
-    comment: str | None = None
-    superseded_by: str | None = None
-    previous: Holder | None = None
-    previous_entity: str | None = None
-    pending: bool = False
-    told_at: int = 0
-    touched: int = 0
-
-
-class FoldState(msgspec.Struct):
-    """All alerts that one rule still remembers, by id."""
-
-    alerts: dict[str, Alert] = {}
-
-
-@dataclass(frozen=True)
-class Revised:
-    """An alert that gets a revision now, and why."""
-
-    alert: Alert
-    activity: str
-    reason: str
 
 
 @dataclass
@@ -130,9 +51,18 @@ class _Batch:
 class Fold:
     """The alerts of one rule; `apply` takes a batch of rows and gives at most one revision each."""
 
-    def __init__(self, state: FoldState, settings: AlertSettings) -> None:
+    def __init__(
+        self,
+        state: FoldState,
+        settings: AlertSettings,
+        suppressions: Iterable[Suppression] = (),
+        incidents: Mapping[str, str] | None = None,
+    ) -> None:
+        """`incidents`: the incident that is open for an entity, by the entity's key."""
         self.state = state
         self.settings = settings
+        self._suppressions = tuple(suppressions)
+        self._incidents = incidents or {}
         self._of = {ref: alert for alert in state.alerts.values() for ref in alert.refs}
         self._by_key: dict[str, list[Alert]] = {}
         for alert in state.alerts.values():
@@ -156,7 +86,7 @@ class Fold:
             known = self._of.get(row["finding_id"])
             if known is None:
                 fresh.append(row)
-            elif _rev(row) > known.refs[row["finding_id"]].rev:
+            elif rev_of(row) > known.refs[row["finding_id"]].rev:
                 self._again(known, row, moves)
         # Corrections first: what is new then counts on the alert of the right device.
         for (alert_id, _), rows in sorted(moves.items()):
@@ -180,31 +110,79 @@ class Fold:
         if entity.key != ref.entity_key:
             moves.setdefault((alert.alert_id, entity.key), []).append(row)
             return
-        ref.rev = _rev(row)
+        ref.rev = rev_of(row)
         if ref.time == alert.last:
             alert.holder = holder
+
+    def _silencer(
+        self, row: Mapping[str, Any], entity: Entity, holder: Holder | None
+    ) -> str | None:
+        return covering(self._suppressions, row, entity, holder)
 
     def _fold(self, row: Mapping[str, Any], batch: _Batch) -> Alert:
         """Count the finding on its entity's open alert, or make one."""
         holder = holder_of(row)
         entity = entity_of(row, holder)
-        alert = self._open(entity.key, micros(row["event_time"]))
+        silencer = self._silencer(row, entity, holder)
+        alert = self._open(entity.key, micros(row["event_time"]), silenced=silencer is not None)
         if alert is None:
             alert = self._create(row, entity, holder)
             batch.note(alert, "first")
-        else:
-            batch.note(alert, "count")
-            alert.pending = True
+            self._add(alert, row, entity, holder)
+            self._keep_back(alert, silencer, batch)
+            return alert
+        batch.note(alert, "count")
+        alert.pending = True
         self._add(alert, row, entity, holder)
         return alert
 
-    def _open(self, key: str, time: int, but: str = "") -> Alert | None:
-        """The alert of an entity on which a finding at `time` counts."""
+    def _keep_back(self, alert: Alert, silencer: str | None, batch: _Batch) -> None:
+        """Keep a new alert from the topic when it is silenced, or beyond its rule's budget."""
+        if silencer is not None:
+            alert.suppressed_by = silencer
+            return
+        budget, limit = self.state.budget, limit_of(alert.rule_id, self.settings)
+        if budget.take(limit, batch.clock):
+            return
+        alert.suppressed_by = HELD_BACK
+        summary = self.state.alerts.get(budget.summary or "")
+        if budget.hold(batch.clock) or summary is None:
+            summary = self._begin_summary(alert)
+            budget.summary, budget.held = summary.alert_id, 1
+            batch.note(summary, "first")
+        else:
+            summary.pending = True
+            batch.note(summary, "count")
+        summarise(summary, alert, budget.held, limit)
+
+    def _begin_summary(self, held: Alert) -> Alert:
+        """The alert that tells of a rule's storm; it begins with the first one held back."""
+        summary = msgspec.structs.replace(
+            held,
+            alert_id=identity(self.settings.tenant, held.rule_id, HELD_BACK, held.alert_id),
+            entity_type="rule",
+            entity_value=held.rule_id,
+            entity_key=f"{HELD_BACK}|{held.rule_id}",
+            holder=None,
+            refs={},
+            evidence=[],
+            suppressed_by=None,
+        )
+        self.state.alerts[summary.alert_id] = summary
+        return summary
+
+    def _open(self, key: str, time: int, but: str = "", *, silenced: bool = False) -> Alert | None:
+        """The alert of an entity on which a finding at `time` counts.
+
+        What a suppression covers counts only on alerts that are silenced, and nothing
+        else does: so an alert is on the topic with all its revisions or with none.
+        """
         span = self.settings.dedup_seconds * 1_000_000
         fitting = [
             a
             for a in self._by_key.get(key, ())
             if a.alert_id != but
+            and a.silenced == silenced
             and (a.closed_at is None or (time <= a.closed_at and a.superseded_by is None))
             and max(a.last, time) - min(a.first, time) <= span
         ]
@@ -226,7 +204,7 @@ class Fold:
             last=time,
             window_start=time,
             received=micros(row["received_at"]),
-            about=_about(row),
+            about=about_of(row),
             holder=holder,
             refs={},
             evidence=[],
@@ -243,24 +221,27 @@ class Fold:
         alert.count += 1
         alert.total += total
         if len(alert.refs) < MAX_REFS:
-            ref = Ref(row["finding_id"], _rev(row), entity.key, time, total)
+            ref = Ref(row["finding_id"], rev_of(row), entity.key, time, total)
             alert.refs[ref.finding_id] = ref
             self._of[ref.finding_id] = alert
         if time >= alert.last:
-            alert.about, alert.holder = _about(row), holder
+            alert.about, alert.holder = about_of(row), holder
         alert.first = min(alert.first, time)
         alert.last = max(alert.last, time)
         alert.window_start = min(alert.window_start, micros(row.get("window_start") or time))
         alert.received = max(alert.received, micros(row["received_at"]))
-        alert.evidence = _kept([*alert.evidence, *_evidence(row)])
+        alert.evidence = sampled([*alert.evidence, *evidence_of(row)])
 
     def _move(self, alert: Alert, rows: Sequence[Mapping[str, Any]], batch: _Batch) -> None:
         """Some or all of an alert's findings belong to another entity."""
         moved = {row["finding_id"] for row in rows}
         holder = holder_of(rows[-1])
         entity = entity_of(rows[-1], holder)
-        other = self._open(entity.key, alert.first, but=alert.alert_id)
-        if moved >= set(alert.refs) and other is None:
+        silenced = self._silencer(rows[-1], entity, holder) is not None
+        other = self._open(entity.key, alert.first, alert.alert_id, silenced=silenced)
+        # One that was silenced in another's name is told under an id of its own.
+        renamed = silenced or not alert.silenced
+        if moved >= set(alert.refs) and other is None and renamed:
             self._rename(alert, rows, entity, holder)
             batch.note(alert, "attribution")
             return
@@ -278,6 +259,7 @@ class Fold:
                 target.alert_id,
             )
             alert.previous_entity, alert.previous = alert.entity_value, alert.holder
+            _hand_over(alert, target)
             batch.note(alert, "superseded")
 
     def _rename(
@@ -295,7 +277,7 @@ class Fold:
         alert.holder = holder
         for row in rows:
             ref = alert.refs[row["finding_id"]]
-            ref.rev, ref.entity_key = _rev(row), entity.key
+            ref.rev, ref.entity_key = rev_of(row), entity.key
 
     def _take_out(self, alert: Alert, moved: set[str]) -> None:
         """Findings leave; an alert that none is left of keeps its figures for its last word."""
@@ -317,14 +299,15 @@ class Fold:
 
     def _act(self, action: Mapping[str, Any], batch: _Batch) -> bool:
         alert = self.state.alerts.get(action["alert_id"])
-        if alert is None:
-            return False
         kind, value = action["action"], action.get("value")
+        # A superseded alert has no findings left that could be looked at again.
+        if alert is None or (kind == "reopen" and alert.superseded_by is not None):
+            return False
         if kind == "close":
             alert.state, alert.closed_at = "closed", micros(action["at"])
             alert.verdict = value or alert.verdict
         elif kind == "reopen":
-            alert.state, alert.closed_at, alert.superseded_by = "open", None, None
+            alert.state, alert.closed_at = "open", None
         elif kind == "assign":
             alert.assignee = value
         elif kind == "verdict":
@@ -350,6 +333,8 @@ class Fold:
                     continue
                 reason = "count"
             alert.revision += 1
+            if alert.rule_id != INCIDENT:
+                alert.incident_id = self._incidents.get(alert.entity_key, alert.incident_id)
             alert.pending, alert.told_at = False, batch.clock
             closes = reason in ("closed", "superseded")
             activity = "create" if alert.revision == 1 else "close" if closes else "update"
@@ -357,40 +342,28 @@ class Fold:
         return out
 
 
-def forget_alerts(state: FoldState, clock: int) -> None:
-    """Drop alerts without activity for a day, unless they have a count still to tell."""
-    for alert in list(state.alerts.values()):
-        if clock - alert.touched > EXPIRES and not alert.pending:
-            del state.alerts[alert.alert_id]
-
-
-def _rev(row: Mapping[str, Any]) -> int:
-    rev = row.get("attr_rev")
-    return -1 if rev is None else int(rev)
-
-
-def _about(row: Mapping[str, Any]) -> About:
-    named = {name: row.get(name) for name in About.__struct_fields__}
-    return msgspec.convert(
-        named | {"fields": fields_of(row), "snippet": row.get("snippet") or ""}, About
+def summarise(summary: Alert, held: Alert, count: int, limit: int) -> None:
+    """Let the summary of a storm tell of one more alert that was held back."""
+    summary.count = summary.total = count
+    summary.last = max(summary.last, held.last)
+    summary.received = max(summary.received, held.received)
+    summary.evidence = sampled([*summary.evidence, *held.evidence[:1]])
+    told = f"alerts held back: {count}; at most {limit} an hour go out"
+    summary.about = msgspec.structs.replace(
+        held.about,
+        snippet=told,
+        role="rule",
+        scope=None,
+        ip=None,
+        host_name=None,
+        user_name=None,
+        dst_ip=None,
+        fields={"held_back": str(count), "hourly_budget": str(limit)},
     )
 
 
-def _evidence(row: Mapping[str, Any]) -> list[Evidence]:
-    """The finding's own evidence (a correlation), else the event it is about."""
-    own = row.get("evidence") or [
-        {"event_uid": row["event_uid"], "time": row["event_time"], "snippet": row.get("snippet")}
-    ]
-    return [
-        Evidence(row["finding_id"], e["event_uid"], micros(e["time"]), e["snippet"] or "")
-        for e in own
-    ]
-
-
-def _kept(evidence: Sequence[Evidence]) -> list[Evidence]:
-    """At most ten, each event once, by time: the first and the last five."""
-    once = {e.event_uid: e for e in evidence}
-    ordered = sorted(once.values(), key=lambda e: (e.time, e.event_uid))
-    if len(ordered) <= EVIDENCE:
-        return ordered
-    return [*ordered[: EVIDENCE // 2], *ordered[-(EVIDENCE // 2) :]]
+def _hand_over(alert: Alert, target: Alert) -> None:
+    """What people said of an alert goes on with the one that has its findings now."""
+    target.assignee = target.assignee or alert.assignee
+    target.verdict = target.verdict or alert.verdict
+    target.comment = target.comment or alert.comment

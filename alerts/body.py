@@ -8,22 +8,17 @@ from typing import Any
 
 import msgspec
 
-from alerts.alert import About, Alert, Revised
+from alerts.alert_model import About, Alert, Revised
 from alerts.attack import attack_entries
+from alerts.budget import HELD_BACK
 from alerts.entity import Holder, moment
+from alerts.finding import identity
+from alerts.levels import SEVERITY, score
 from alerts.pack import Correlation, Rule, RulePack
+from enrich.evidence import Claim
 
 SCHEMA = "urn:headgate:alert:1"
 """`$id` of the JSON Schema that bodies follow (`alert.schema.json`)."""
-
-SEVERITY = {
-    "informational": (1, "Informational", 10),
-    "low": (2, "Low", 25),
-    "medium": (3, "Medium", 50),
-    "high": (4, "High", 75),
-    "critical": (5, "Critical", 90),
-}
-"""Level -> OCSF severity_id, its name, risk score of a single finding."""
 
 ACTIVITY = {"create": 1, "update": 2, "close": 3}
 DETECTION_FINDING = 2004
@@ -71,6 +66,9 @@ def alert_row(
         "previous_entity": alert.previous_entity,
         "body": msgspec.json.encode(body).decode(),
         "pack": about.pack,
+        "suppressed_by": alert.suppressed_by,
+        "incident_id": alert.incident_id,
+        "batch": None,  # known where the row is written
     }
 
 
@@ -95,15 +93,16 @@ def _body(
         "reason": revised.reason,
         "mode": "backfill" if about.mode == "import" else "live",
         "state": alert.state,
+        "lifecycle": alert.lifecycle,
         "assignee": alert.assignee,
         "verdict": alert.verdict,
         "comment": alert.comment,
         "superseded_by": alert.superseded_by,
         "rule": _rule(alert, rule),
-        "attack": attack_entries(rule.tactics, rule.techniques) if rule else [],
+        "attack": _attack(about, rule),
         "severity": severity,
         "severity_id": severity_id,
-        "risk_score": risk_score(about.level, alert.count),
+        "risk_score": score(about.level, alert.count),
         "event_time": stamp(alert.last),
         "window_start": stamp(alert.window_start),
         "window_end": stamp(alert.last),
@@ -117,6 +116,9 @@ def _body(
         "summary": _summary(alert),
         "count": alert.count,
         "dedup_key": f"{alert.rule_id}|{alert.entity_key}",
+        "group_key": identity(tenant, alert.entity_key),
+        "incident_id": alert.incident_id,
+        "suppressed_by": alert.suppressed_by,
         "fields": about.fields,
         "evidence": [
             {"event_uid": e.event_uid, "time": stamp(e.time), "snippet": e.snippet}
@@ -127,15 +129,18 @@ def _body(
     }
 
 
-def risk_score(level: str, count: int) -> int:
-    """0 to 100: the level's score, and one more for each doubling of the count, at most nine."""
-    return SEVERITY[level][2] + min(9, count.bit_length() - 1)
-
-
 def stamp(us: int | datetime) -> str:
     """RFC 3339 in UTC with microseconds and a Z."""
     time = moment(us) if isinstance(us, int) else us.astimezone(UTC)
     return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if time.year >= 1000 else time.isoformat()
+
+
+def _attack(about: About, rule: Rule | Correlation | None) -> list[dict[str, Any]]:
+    """Of the rule; of an incident, which has none, the tactics that its rules have."""
+    if rule is not None:
+        return attack_entries(rule.tactics, rule.techniques)
+    tactics = about.fields.get("tactics", "")
+    return attack_entries(tuple(t for t in tactics.split(", ") if t), ())
 
 
 def _rule(alert: Alert, rule: Rule | Correlation | None) -> dict[str, Any]:
@@ -188,10 +193,28 @@ def _holder(holder: Holder | None, ip: str | None) -> dict[str, Any]:
         **{name: time and stamp(time) for name, time in times.items()},
         "status": known.status or "unknown",
         "evidence": known.evidence or [],
+        "ended": known.ended,
+        "confidence": known.confidence,
+        "certainty": known.certainty,
+        "reason": known.reason,
+        "rivals": [_rival(rival) for rival in known.rivals or ()],
+        "servers": [
+            {"server": one.server, "last_line_at": stamp(one.last_line_at)}
+            for one in known.servers or ()
+        ],
+    }
+
+
+def _rival(rival: Claim) -> dict[str, Any]:
+    told = msgspec.structs.asdict(rival)
+    return {
+        name: stamp(value) if isinstance(value, datetime) else value for name, value in told.items()
     }
 
 
 def _title(alert: Alert) -> str:
+    if alert.entity_key.startswith(f"{HELD_BACK}|"):
+        return f"{alert.about.rule_title}: {alert.count} alerts held back"
     holder = alert.holder
     who = alert.entity_value
     if alert.entity_type == "device" and holder:
@@ -205,6 +228,12 @@ def _summary(alert: Alert) -> str:
     span = f"at {stamp(alert.last)}"
     if alert.window_start != alert.last:
         span = f"between {stamp(alert.window_start)} and {stamp(alert.last)}"
+    if alert.entity_key.startswith(f"{HELD_BACK}|"):
+        budget = alert.about.fields["hourly_budget"]
+        return (
+            f"The rule goes beyond its budget of {budget} alerts an hour. Since "
+            f"{stamp(alert.window_start)} {alert.count} were held back; they are in gold.alert."
+        )
     times = "once" if alert.count == 1 else f"{alert.count} times"
     parts = [f"Seen {times} {span}."]
     if alert.about.snippet:
@@ -223,11 +252,20 @@ def _basis(holder: Holder | None, ip: str | None) -> str:
     if holder.status == "leased":
         until = f" to {stamp(holder.lease_end)}" if holder.lease_end else ""
         since = f" from {stamp(holder.lease_start)}" if holder.lease_start else ""
-        return f"{ip} was leased to {holder.mac}{since}{until}."
+        return f"{ip} was leased to {holder.mac}{since}{until}{_sure(holder)}."
     if holder.status == "none":
         known = holder.complete_up_to
         upto = f"; the DHCP log is complete up to {stamp(known)}" if known else ""
-        return f"No lease covered {ip}{upto}."
+        return f"No lease covered {ip}{upto}{_sure(holder)}."
     if holder.status == "outside":
         return f"{ip} lies outside every DHCP scope."
+    if holder.status == "static":
+        return f"{ip} is configured as static."
     return ""
+
+
+def _sure(holder: Holder) -> str:
+    """Named only where there is doubt."""
+    if holder.confidence is None or holder.certainty == "certain":
+        return ""
+    return f" ({holder.certainty}, {holder.confidence} of 100)"

@@ -108,8 +108,9 @@ def compile_rules(
     disabled: Collection[str] = (),
     levels: Collection[str] = ("medium", "high", "critical"),
 ) -> Compiled:
-    """Compile every `*.yml` and `*.yaml` below the folders.
+    """Compile every `*.yml` and `*.yaml` below the folders, of which some may be single files.
 
+    Of two rules with one id the first is taken, the second refused.
     `disabled` are rule ids to leave out of the pack, `levels` those that become
     alerts. Raises `Fatal` when a folder cannot be read; a bad rule is only refused.
     """
@@ -138,6 +139,9 @@ def _refusal(rule: str, error: Exception, path: Path) -> Refused:
 
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
     for folder in folders:
+        if folder.is_file():
+            yield folder
+            continue
         if not folder.is_dir():
             raise Fatal(
                 f"{folder}: no such rule folder; the rules in force stay as they are "

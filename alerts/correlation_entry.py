@@ -16,7 +16,7 @@ from alerts.predicate import fold
 COPIED = ("class_uid", "source", "mode", "role", "scope", "ip", "host_name", "user_name", "dst_ip")
 """Columns that a correlation's finding takes over from the finding that completed it."""
 
-_COLUMN = {
+COLUMN = {
     "src_endpoint.ip": "ip",
     "dst_endpoint.ip": "dst_ip",
     "user.name": "user_name",
@@ -116,5 +116,5 @@ def _value(definition: Correlation, row: Mapping[str, Any], name: str, entity: s
             return entity
     found = fields_of(row).get(name)
     if found is None:
-        found = row.get(_COLUMN.get(name, name))
+        found = row.get(COLUMN.get(name, name))
     return None if found is None else str(found)

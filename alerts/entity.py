@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from enrich.evidence import Claim, Server
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
@@ -26,6 +28,12 @@ class Holder(msgspec.Struct, omit_defaults=True):
     status: str | None = None
     complete_up_to: datetime | None = None
     evidence: list[str] | None = None
+    ended: str | None = None
+    confidence: int | None = None
+    certainty: str | None = None
+    reason: str | None = None
+    rivals: list[Claim] | None = None
+    servers: list[Server] | None = None
 
 
 class Entity(NamedTuple):

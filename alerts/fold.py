@@ -17,7 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from alerts.holders import decided, judge_holders
 from alerts.pack import PackStore
+from alerts.rows import ATTRIBUTED as EVENT
 from alerts.rows import decode, encode
 from alerts.state import BucketState
 from alerts.tables import ALERT_ACTION, FINDING
@@ -35,6 +37,10 @@ ATTRIBUTED = T.StructType(
         T.StructField("via", T.StringType()),
     ]
 )
+PASSING = "passing"
+"""Kind of a row that has done its work before the state, such as a heartbeat of the events."""
+
+NO_BUCKET = -1
 SAID_ELSEWHERE = ("correction", "late", "repair")
 """Attributions that reach the state from gold.attribution and must not be written there again."""
 
@@ -43,9 +49,16 @@ def fold(rows: DataFrame, settings: Settings, store: str) -> DataFrame:
     """Rows `(kind, targets, payload)` -> rows `(out, payload)`, out one of those of `BucketState`.
 
     `targets`: the rule and the correlations a row concerns; null: every bucket (a tick).
+    Rows of kind `attributed_event` or `passing` concern none: they leave as they came, or not
+    at all. They only come this way because a query has one output, and a branch beside this one
+    would run the join a second time, with a state of its own.
     """
     buckets = settings.jobs.alert_buckets
     every = F.sequence(F.lit(0), F.lit(buckets - 1))
+    passes = F.col("kind").isin(EVENT, PASSING)
+    to_some = F.when(F.col("target").isNull(), every).otherwise(
+        F.array(to_bucket("target", buckets))
+    )
     spread = rows.select(
         "kind",
         "payload",
@@ -56,9 +69,7 @@ def fold(rows: DataFrame, settings: Settings, store: str) -> DataFrame:
         "payload",
         "now",
         "target",
-        F.explode(
-            F.when(F.col("target").isNull(), every).otherwise(F.array(to_bucket("target", buckets)))
-        ).alias("bucket"),
+        F.explode(F.when(passes, F.array(F.lit(NO_BUCKET))).otherwise(to_some)).alias("bucket"),
     )
     return spread.groupBy("bucket").applyInPandasWithState(
         stepper(settings, store),
@@ -79,11 +90,15 @@ def stepper(
 ) -> Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
     """The function each bucket runs on its rows of a micro-batch."""
     alerts, packs = settings.alerts, PackStore(Path(store))
+    wait_us = settings.jobs.wait_seconds * 1_000_000
     schemas = {"finding": ATTRIBUTED, "tick": ATTRIBUTED, "action": ALERT_ACTION.schema}
 
     def step(
         key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
+        if key[0] == NO_BUCKET:
+            yield from passed(frames)
+            return
         arrived: list[tuple[str, str, str]] = []
         stamps: list[pd.Timestamp] = []
         for frame in frames:
@@ -98,6 +113,8 @@ def stepper(
         ]
         detected = max(stamps).tz_localize(UTC).to_pydatetime()
         bucket = BucketState.decode(state.get[0]) if state.exists else BucketState()
+        known = bucket.dhcp_known(rows, wait_us)
+        judge_holders(rows, known, decided(settings.checkpoint_root), settings.scopes)
         outputs = [
             *bucket.step(rows, packs.get, alerts, round(detected.timestamp() * 1_000_000)),
             *attributions(rows, detected),
@@ -113,6 +130,14 @@ def stepper(
             )
 
     return step
+
+
+def passed(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Rows that need no state and make none."""
+    for frame in frames:
+        events = frame[frame["kind"] == EVENT]
+        if len(events):
+            yield pd.DataFrame({"out": events["kind"], "payload": events["payload"]}, dtype=object)
 
 
 def attributions(rows: list[dict[str, Any]], said_at: Any) -> Iterator[dict[str, Any]]:

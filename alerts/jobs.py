@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from alerts.finding import finding_schema
-from alerts.fold import fold
+from alerts.fold import PASSING, SAID_ELSEWHERE, fold
+from alerts.holders import DECISION as SERVERS
+from alerts.holders import Listening
 from alerts.match import arrow_matcher, columns_read, matcher_of
 from alerts.pack import PackStore
 from alerts.publish import Publisher
-from alerts.rows import OUTPUTS, REFUSED, Outputs, decode, to_payload
+from alerts.risk import INCIDENT, RISK
+from alerts.rows import ATTRIBUTED, OUTPUTS, REFUSED, Outputs, decode, to_payload
 from alerts.store import rule_store
+from alerts.suppress import SUPPRESS, UNSUPPRESS
 from alerts.tables import ALERT_ACTION, FINDING, HEARTBEAT
+from enrich.asset_store import index_file, newest
+from enrich.attributed import event_row, is_event
+from enrich.attributed import waiting as waiting_events
 from enrich.attribution import as_of, attribute, correct, split
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.driver import say
@@ -28,10 +35,11 @@ from infra.errors import Retryable
 from infra.jobs import Batch, Job
 from infra.lake import Lake
 from infra.parquet import collected
-from infra.settings import Settings
+from infra.settings import ScopeSettings, Settings
 from infra.spool import put
 from ingest.files import files
 from ingest.jobs import Step, ingest
+from ingest.tables import EVENT
 from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
 from ingest.write import Find, Stage
 
@@ -113,11 +121,14 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
     settings = lake.settings
     store = rule_store(settings)
     publisher = Publisher(settings)
+    servers = Listening(settings)
     outputs = fold(alert_input(lake), settings, str(store.folder))
 
     def batch(rows: DataFrame, run: Batch) -> None:
+        run.decide(SERVERS, servers.current)
         wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
-        work = Outputs({table.name: lake.target(table, run) for table in wanted})
+        known = index_file(lake, run.decide("inventories", lambda: newest(lake)))
+        work = Outputs({t.name: lake.target(t, run) for t in wanted}, run.batch_id, known)
         found = collected(rows, work)
         for table in wanted:
             files = [file for file in found if file.table == table.name]
@@ -165,33 +176,71 @@ def alert_input(lake: Lake) -> DataFrame:
     settings = lake.settings
     findings = lake.stream(FINDING).where("mode <> 'import'")
     waiting, passing = split(findings, settings.scopes)
-    attributed = attribute(waiting, lake.stream(DHCP_SEGMENT), settings.jobs)
+    events = waiting_events(lake.stream(EVENT), settings.jobs.attributed_classes, FINDING.schema)
+    attributed = attribute(waiting, lake.stream(DHCP_SEGMENT), settings.jobs, [events])
     told = lake.stream(ATTRIBUTION).where("finding IS NOT NULL")
     asked = lake.stream(ALERT_ACTION)
     return (
-        to_state(attributed)
+        to_state(attributed, settings.scopes)
         .unionByName(to_state(passing))
         .unionByName(retold(told))
         .unionByName(
             asked.select(
                 F.lit("action").alias("kind"),
-                F.array("rule_id").alias("targets"),
+                # A suppression concerns every rule that its pattern fits.
+                F.when(~F.col("action").isin(SUPPRESS, UNSUPPRESS), F.array("rule_id")).alias(
+                    "targets"
+                ),
                 to_payload("*").alias("payload"),
             )
         )
     )
 
 
-def to_state(findings: DataFrame) -> DataFrame:
-    """Attributed findings for the state; a heartbeat is a tick for every bucket."""
+def to_state(findings: DataFrame, scopes: Sequence[ScopeSettings] = ()) -> DataFrame:
+    """Attributed findings for the state; a heartbeat is a tick for every bucket.
+
+    Attributed events go by it as rows of gold.attributed_event, to no bucket.
+
+    A finding concerns its rule, the correlations that count it and the risk of its
+    entity. Every bucket learns of an incident, and of a correction: it may hold the
+    risk of the entity that the finding counted for before.
+    """
     beat = F.col("rule_id") == HEARTBEAT
-    return findings.select(
-        F.when(beat, "tick").otherwise("finding").alias("kind"),
-        F.when(
-            ~beat, F.array_distinct(F.concat(F.array("rule_id"), F.coalesce("feeds", F.array())))
-        ).alias("targets"),
-        to_payload("*").alias("payload"),
+    own = F.array_distinct(
+        F.array_compact(
+            F.concat(F.array("rule_id"), F.coalesce("feeds", F.array()), F.array(risk_target()))
+        )
     )
+    every = (F.col("rule_id") == INCIDENT) | F.col("via").isin(*SAID_ELSEWHERE)
+    nobody = F.array(F.lit(None).cast("string"))
+    event, own_kind = is_event(), F.when(beat, "tick").otherwise("finding")
+    event_kind = F.when(beat, PASSING).otherwise(ATTRIBUTED)
+    return findings.select(
+        F.when(event, event_kind).otherwise(own_kind).alias("kind"),
+        F.when(~beat & ~event, F.when(every, F.concat(own, nobody)).otherwise(own)).alias(
+            "targets"
+        ),
+        F.when(event, to_payload(*event_row(scopes))).otherwise(to_payload("*")).alias("payload"),
+    )
+
+
+def risk_target() -> Column:
+    """The bucket target for the risk of a finding's entity, as `entity_of` names it.
+
+    Null for an incident, and for what names no device, address, host or user.
+    """
+    leased = (F.col("holder.status") == "leased") & (F.col("holder.mac") != "")
+    key = (
+        F.when(leased, F.concat(F.lit("device|"), "holder.mac"))
+        .when(
+            F.col("ip") != "",
+            F.concat(F.lit("ip|"), F.coalesce("scope", F.lit("")), F.lit("|"), "ip"),
+        )
+        .when(F.col("host_name") != "", F.concat(F.lit("host|"), "host_name"))
+        .when(F.col("user_name") != "", F.concat(F.lit("user|"), "user_name"))
+    )
+    return F.when(F.col("rule_id") != INCIDENT, F.concat(F.lit(f"{RISK}|"), key))
 
 
 def retold(attributions: DataFrame) -> DataFrame:

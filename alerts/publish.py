@@ -1,4 +1,4 @@
-"""gold.alert to the topic: each revision once, in order for an alert, through any crash.
+"""gold.alert to its topics: each revision once, in order for an alert, through any crash.
 
 The table is the outbox. What one commit of it added goes out in one Kafka
 transaction together with the publisher's place (a version of the table), so a
@@ -26,6 +26,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from alerts.feed import sequence_of
 from alerts.tables import ALERT
 from infra.commits import commit, table_id, versions
 from infra.errors import Fatal, Retryable
@@ -44,6 +45,7 @@ class Revision:
     revision: int
     activity: str
     body: str
+    batch: int | None = None
 
 
 class Publisher:
@@ -131,12 +133,13 @@ class Publisher:
 
     def _revisions(self, version: int) -> Iterator[Revision]:
         found = commit(self._table, version)
-        names = list(Revision.__dataclass_fields__)
+        names = [*Revision.__dataclass_fields__, "suppressed_by"]
         rows: list[dict[str, Any]] = []
         for name in found.adds if found.changes_data else ():
             rows += pq.read_table(self._table / name, columns=names).to_pylist()
-        rows.sort(key=lambda row: (row["alert_id"], row["revision"]))
-        return (Revision(**row) for row in rows)
+        told = [row for row in rows if row.pop("suppressed_by", None) is None]
+        told.sort(key=lambda row: (row["alert_id"], row["revision"]))
+        return (Revision(**row) for row in told)
 
     def _produce(self, client: Producer, revision: Revision) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -152,14 +155,33 @@ class Publisher:
                 ("ce_type", f"{CE_TYPE}.{revision.activity}".encode()),
                 ("ce_source", f"/headgate/{self._settings.alerts.tenant}".encode()),
                 ("ce_time", now.encode()),
+                ("ce_sequence", sequence_of(revision.batch).encode()),
                 ("content-type", b"application/json"),
             ],
+        )
+        client.produce(
+            self._settings.kafka.state_topic,
+            key=revision.alert_id.encode(),
+            value=msgspec.json.encode(state_of(body)),
         )
         client.poll(0)
 
     def _mark(self, client: Producer, version: int) -> None:
         place = json.dumps({"version": version}).encode()
         client.produce(self._settings.kafka.progress_topic, key=self._key, value=place)
+
+
+STATE_FIELDS = (
+    *("schema", "alert_id", "tenant", "revision", "state", "lifecycle", "assignee", "verdict"),
+    *("comment", "superseded_by", "severity", "severity_id", "risk_score", "event_time", "entity"),
+    *("title", "count", "group_key", "incident_id", "published_at"),
+)
+"""Fields of an alert that its present state keeps, as in the body; `rule` becomes its id."""
+
+
+def state_of(body: dict[str, Any]) -> dict[str, Any]:
+    """The state of an alert, as the compacted topic keeps it under the alert's id."""
+    return {name: body.get(name) for name in STATE_FIELDS} | {"rule_id": body["rule"]["id"]}
 
 
 def read_all(settings: Settings, topic: str, seconds: float = 20.0) -> Iterator[Message]:

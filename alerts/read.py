@@ -6,9 +6,7 @@ gold.alert_action, and job `alert` makes it a revision.
 
 from __future__ import annotations
 
-import getpass
 import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,11 +22,11 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from alerts.request import ask
 from infra.duck import connect
 from infra.errors import Retryable, Usage
 from infra.kafka import client_options, require_broker
 from infra.settings import Settings
-from infra.spool import put
 from infra.topic import Heard
 
 Row = dict[str, Any]
@@ -43,6 +41,7 @@ SELECT event_time, level, activity, status, entity_type, entity_value, title, "c
 FROM gold.alert_current
 WHERE ($levels IS NULL OR list_contains($levels, level))
   AND ($since IS NULL OR event_time >= $since)
+  AND ($muted OR suppressed_by IS NULL)
   AND ($entity IS NULL OR lower(entity_value) = lower($entity) OR src_ip = $entity)
 ORDER BY event_time DESC, alert_id LIMIT $most
 """
@@ -55,12 +54,16 @@ FROM gold.alert WHERE alert_id = $id ORDER BY revision
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which alerts to list; an empty field wants all. `entity` may also be the source address."""
+    """Which alerts to list; an empty field wants all. `entity` may also be the source address.
+
+    `muted`: also those that a suppression or a budget keeps from the topic.
+    """
 
     levels: tuple[str, ...] = ()
     since: datetime | None = None
     entity: str | None = None
     limit: int = 50
+    muted: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ def newest(settings: Settings, wanted: Wanted) -> tuple[list[Row], bool]:
         levels=list(wanted.levels) or None,
         since=wanted.since,
         entity=wanted.entity,
+        muted=wanted.muted,
         most=wanted.limit + 1,
     )
     return [_short(row) for row in found[: wanted.limit]], len(found) > wanted.limit
@@ -118,26 +122,7 @@ def close(settings: Settings, alert_id: str, verdict: str | None, comment: str |
     found = detail(settings, alert_id)
     if found.body.get("state") == "closed":
         raise Usage(f"alert {found.alert_id} is closed already ({_why_closed(found.body)})")
-    who, at = getpass.getuser(), datetime.now(UTC).isoformat()
-    request: Row = {
-        "action_id": uuid.uuid4().hex,
-        "alert_id": found.alert_id,
-        "rule_id": found.rule_id,
-        "action": "close",
-        "value": verdict,
-        "comment": comment,
-        "who": who,
-        "at": at,
-    }
-    act = {"at": at, "who": who, "act": "alert.close", "target": found.alert_id, "outcome": "ok"}
-    told = msgspec.json.encode({"verdict": verdict, "comment": comment}).decode()
-    spool = settings.home.absolute() / "spool"
-    try:
-        put(spool / "audit", f"close-{request['action_id']}", {**act, "detail": told})
-        put(spool / "alert_action", request["action_id"], request)
-    except OSError as error:
-        raise Retryable(f"{spool}: cannot be written ({error.strerror})") from error
-    return request
+    return ask(settings, "close", found.alert_id, found.rule_id, value=verdict, comment=comment)
 
 
 def tail(

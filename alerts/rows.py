@@ -1,7 +1,7 @@
 """Rows on their way through the alert state: one JSON column in, one out.
 
-The state sees five kinds of row and gives three; a column of JSON keeps the
-plan small and the nested types out of pandas. Times keep their microseconds.
+The state sees five kinds of row and gives three (attributed events pass it by); a column of JSON
+keeps the plan small and the nested types out of pandas. Times keep their microseconds.
 """
 
 from __future__ import annotations
@@ -17,11 +17,19 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from alerts.context import in_context
 from alerts.tables import ALERT, FINDING
-from enrich.tables import ATTRIBUTION
+from enrich.asset_index import index_of
+from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION
 from infra.parquet import DataFile, Target, told, writing
 
-OUTPUTS = {"attribution": ATTRIBUTION, "finding": FINDING, "alert": ALERT}
+ATTRIBUTED = "attributed_event"
+OUTPUTS = {
+    "attribution": ATTRIBUTION,
+    ATTRIBUTED: ATTRIBUTED_EVENT,
+    "finding": FINDING,
+    "alert": ALERT,
+}
 """Tables that the state's rows belong to, by `out`, in the order in which they are committed."""
 
 REFUSED = "refused"
@@ -53,11 +61,17 @@ class Outputs:
     """What `mapInArrow` takes: rows `(out, payload)` of the alert state in, the files written out.
 
     A table that is missing in `targets` has the batch already and is not written.
+    `batch` is written on each revision of an alert: the order in which readers get them.
+    `index`: file with the assets and users that alerts are told with, if there are any.
     Requests that were refused come back as rows of table `refused`, the request as stats.
     """
 
-    def __init__(self, targets: Mapping[str, Target]) -> None:
+    def __init__(
+        self, targets: Mapping[str, Target], batch: int | None = None, index: str | None = None
+    ) -> None:
         self._targets = dict(targets)
+        self._batch = batch
+        self._index = index
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         refused: list[DataFile | None] = []
@@ -68,6 +82,10 @@ class Outputs:
                     if table.name in writers:
                         mine = payloads.filter(pc.equal(kinds, kind)).to_pylist()
                         rows = [decode(payload, table.schema) for payload in mine]
+                        if table is ALERT:
+                            known = index_of(self._index) if self._index else None
+                            rows = [in_context(row, known) for row in rows]
+                            rows = [row | {"batch": self._batch} for row in rows]
                         schema = self._targets[table.name].schema
                         writers[table.name].write(pa.RecordBatch.from_pylist(rows, schema=schema))
                 refused += [

@@ -7,26 +7,47 @@ from typing import Any
 
 import msgspec
 
-from alerts.alert import Fold, FoldState, forget_alerts
+from alerts.alert import Fold
+from alerts.alert_model import FoldState, forget_alerts, rev_of
 from alerts.body import alert_row
-from alerts.correlate import CorrelationState, Correlator, forget_findings
+from alerts.correlate import SKEW, CorrelationState, Correlator, forget_findings
 from alerts.correlation_measure import told_at_once
-from alerts.entity import micros
+from alerts.entity import entity_of, holder_of, micros
+from alerts.finding import identity
 from alerts.pack import Correlation, RulePack
+from alerts.risk import INCIDENT, INCIDENT_REST, RISK, Risk, Sight, forget_risk, sighted, take_away
+from alerts.suppress import SUPPRESS, UNSUPPRESS, Suppression, covering, take
 from infra.errors import Fatal
 from infra.settings import AlertSettings
 
-HEADER = b"HGALERT\x01"
+HEADER = b"HGALERT\x02"
 """First bytes of an encoded bucket; the last of them is the version."""
+
+READABLE = (HEADER, b"HGALERT\x01")
+"""Versions that can be read. Version 1 knew no suppressions, budgets and risk: they begin empty."""
+
+NOTHING = msgspec.Raw(msgspec.msgpack.encode({}))
 
 Packs = Callable[[str], RulePack]
 Row = Mapping[str, Any]
+
+
+class Open(msgspec.Struct):
+    """The incident of an entity, which its alerts name until then (microseconds)."""
+
+    alert_id: str
+    until: int
 
 
 class _Kept(msgspec.Struct):
     folds: dict[str, FoldState] = {}
     correlations: dict[str, CorrelationState] = {}
     clock: int = 0
+    suppressions: dict[str, Suppression] = {}
+    incidents: dict[str, Open] = {}
+    # Decoded only by a batch that brings findings: there are many entities, and ticks come often.
+    risk: msgspec.Raw = NOTHING
+    dhcp_known: int = 0
 
 
 class BucketState:
@@ -38,7 +59,7 @@ class BucketState:
     @classmethod
     def decode(cls, blob: bytes) -> BucketState:
         """Read what `encode` wrote; raises `Fatal` when it is of another version."""
-        if not blob.startswith(HEADER):
+        if not bytes(blob).startswith(READABLE):
             raise Fatal(
                 f"alert state begins with {bytes(blob[:8])!r}, not {HEADER!r}: "
                 "it was written by another version; start job alert on a new checkpoint"
@@ -62,7 +83,9 @@ class BucketState:
         """Take a micro-batch of rows and return `{"out": kind, "row": ...}`.
 
         Rows have `row_kind` (finding, correction, action, tick) and `target`: the
-        rule a finding is of, or a correlation that counts it; none for a tick.
+        rule a finding is of, a correlation that counts it, or the risk of its entity;
+        none for what every bucket must know: a tick, a suppression, an incident, and
+        a correction, which may take a finding from the risk of another entity.
         Times are datetimes in UTC or microseconds; `detected_at` microseconds, to
         be the same when the batch is tried again. The order of rows is no matter.
 
@@ -73,11 +96,29 @@ class BucketState:
         self._advance(rows)
         known = _Packs(packs)
         findings = [row for row in rows if row["row_kind"] in ("finding", "correction")]
-        outputs = self._correlate(findings, known)
+        self._heed(rows, findings, settings)
+        outputs = self._weigh(findings, known, settings)
+        aimed = [r for r in findings if r["target"] and not r["target"].startswith(RISK)]
+        outputs += self._correlate(aimed, known)
         outputs += self._settle(known)
-        outputs += self._fold(findings, rows, known, settings, detected_at, lineage or {})
+        outputs += self._fold(aimed, rows, known, settings, detected_at, lineage or {})
         self._forget()
         return outputs
+
+    def dhcp_known(self, rows: Iterable[Row], wait_us: int) -> int:
+        """How far the DHCP log is complete, microseconds of arrival; 0: not known.
+
+        A tick leaves the join only once segments are known so far beyond it that none can
+        cover it any more (`enrich.attribution.attribute`).
+        """
+        ticks = (
+            micros(row.get("tick") or row["event_time"])
+            for row in rows
+            if row["row_kind"] == "tick"
+        )
+        newest = max((tick + wait_us for tick in ticks), default=0)
+        self._kept.dhcp_known = max(self._kept.dhcp_known, newest)
+        return self._kept.dhcp_known
 
     def _advance(self, rows: Iterable[Row]) -> None:
         """Move the clock to the newest arrival or tick: progress, never the wall clock."""
@@ -90,6 +131,61 @@ class BucketState:
                 time = row["received_at"]
             if time is not None:
                 self._kept.clock = max(self._kept.clock, micros(time))
+
+    def _heed(self, rows: Iterable[Row], findings: Iterable[Row], settings: AlertSettings) -> None:
+        """Learn what concerns every bucket: suppressions, and incidents that are open."""
+        kept = self._kept
+        asked = [row for row in rows if row.get("action") in (SUPPRESS, UNSUPPRESS)]
+        take(kept.suppressions, asked, kept.clock)
+        for key, one in list(kept.incidents.items()):
+            if kept.clock > one.until:
+                del kept.incidents[key]
+        for row in findings:
+            if row["rule_id"] == INCIDENT and row["target"] is None:
+                entity = entity_of(row, holder_of(row))
+                until = micros(row["event_time"]) + INCIDENT_REST * 1_000_000
+                alert_id = identity(settings.tenant, INCIDENT, row["event_uid"])
+                kept.incidents[entity.key] = Open(alert_id, until)
+
+    def _weigh(
+        self, findings: Sequence[Row], packs: _Packs, settings: AlertSettings
+    ) -> list[dict[str, Any]]:
+        """Take findings into the risk of their entities; incidents are findings to tell."""
+        moved = [r for r in findings if r["target"] is None and r["rule_id"] != INCIDENT]
+        new = [row for row in findings if (row["target"] or "").startswith(RISK)]
+        if not moved and not new:
+            return []
+        risk = msgspec.msgpack.decode(self._kept.risk, type=Risk)
+        for row in sorted(moved, key=lambda r: (r["finding_id"], _newness(r))):
+            key = entity_of(row, holder_of(row)).key
+            take_away(risk, row["finding_id"], row["rule_id"], rev_of(row), key)
+        sights = [
+            self._sight(row, packs)
+            for _, rows in _by_target(new, lambda _: True)
+            for row in rows
+            if not self._silenced(row)
+        ]
+        found = sighted(risk, sights, settings)
+        forget_risk(risk, self._kept.clock)
+        self._kept.risk = msgspec.Raw(msgspec.msgpack.encode(risk))
+        return [{"out": "finding", "row": row} for row in found]
+
+    def _silenced(self, row: Row) -> bool:
+        holder = holder_of(row)
+        known = self._kept.suppressions.values()
+        return covering(known, row, entity_of(row, holder), holder) is not None
+
+    def _sight(self, row: Row, packs: _Packs) -> Sight:
+        holder = holder_of(row)
+        rule = packs.described(row["pack"], row["rule_id"])
+        return Sight(
+            row=row,
+            entity=entity_of(row, holder),
+            holder=holder,
+            time=min(micros(row["event_time"]), micros(row["received_at"]) + SKEW),
+            rev=rev_of(row),
+            tactics=tuple(rule.tactics) if rule else (),
+        )
 
     def _correlate(self, findings: Sequence[Row], packs: _Packs) -> list[dict[str, Any]]:
         outputs: list[dict[str, Any]] = []
@@ -126,11 +222,14 @@ class BucketState:
         own = dict(_by_target(findings, lambda r: r["target"] == r["rule_id"]))
         asked: dict[str, list[Row]] = {}
         for row in rows:
-            if row["row_kind"] == "action":
+            if row["row_kind"] == "action" and row["target"]:
                 asked.setdefault(row["target"], []).append(row)
+        silences = tuple(self._kept.suppressions.values())
+        incidents = {key: one.alert_id for key, one in self._kept.incidents.items()}
         outputs: list[dict[str, Any]] = []
         for target in sorted({*self._kept.folds, *own, *asked}):
-            fold = Fold(self._kept.folds.setdefault(target, FoldState()), settings)
+            state = self._kept.folds.setdefault(target, FoldState())
+            fold = Fold(state, settings, silences, incidents)
             actions = sorted(asked.get(target, []), key=lambda a: (micros(a["at"]), a["action_id"]))
             revised, unknown = fold.apply(own.get(target, []), actions, self._kept.clock)
             for revision in revised:
@@ -159,6 +258,7 @@ class _Packs:
     def __init__(self, load: Packs) -> None:
         self._load = load
         self._known: dict[str, RulePack | None] = {}
+        self._described: dict[tuple[str, str], Any] = {}
 
     def get(self, pack_hash: str) -> RulePack | None:
         if pack_hash not in self._known:
@@ -169,8 +269,11 @@ class _Packs:
         return self._known[pack_hash]
 
     def described(self, pack_hash: str, rule_id: str) -> Any:
-        pack = self.get(pack_hash)
-        return pack.described(rule_id) if pack else None
+        key = (pack_hash, rule_id)
+        if key not in self._described:
+            pack = self.get(pack_hash)
+            self._described[key] = pack.described(rule_id) if pack else None
+        return self._described[key]
 
 
 def _by_target(
@@ -199,6 +302,7 @@ def _newness(row: Row) -> tuple[int, str]:
 
 def _refused(action: Row) -> dict[str, Any]:
     reason = (
-        f"alert {action['alert_id']} is no longer in the state, or '{action['action']}' unknown"
+        f"alert {action['alert_id']} is no longer in the state, or cannot be asked to "
+        f"{action['action']}"
     )
     return {"out": "refused", "row": {**action, "reason": reason}}

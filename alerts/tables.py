@@ -93,25 +93,35 @@ ALERT = Table(
         Column("previous_entity", S, "attribution revision: the entity it named before", False),
         Column("body", S, "the whole alert as JSON, as published (docs/alert.md)"),
         Column("pack", S, "rule pack that found it"),
+        Column("suppressed_by", S, "why it is not on the topic: suppression, or 'budget'", False),
+        Column("incident_id", S, "incident of its entity that was open then: an alert_id", False),
+        Column("batch", L, "batch of job `alert` that wrote it: the order of the feed", False),
     ),
     event_time="event_time",
     key=("alert_id", "revision"),
     cluster_by=("event_time",),
-    stats=("alert_id", "revision", "rule_id", "level", "entity_value", "event_time", "status"),
+    stats=(
+        *("alert_id", "revision", "rule_id", "level", "entity_value", "event_time", "status"),
+        *("suppressed_by", "incident_id", "batch"),
+    ),
 )
 
 ALERT_ACTION = Table(
     name="gold.alert_action",
-    doc="What a person asks of an alert: close, assign, verdict. Job `alert` makes it a revision.",
+    doc="What a person asks: close, assign, judge an alert; suppress alerts to come. "
+    "Job `alert` heeds it.",
     columns=(
         Column("action_id", S, "identity of the request"),
-        Column("alert_id", S, "alert"),
-        Column("rule_id", S, "its rule"),
-        Column("action", S, "close, reopen, assign or verdict"),
-        Column("value", S, "assignee or verdict", False),
+        Column("alert_id", S, "alert, or suppression"),
+        Column("rule_id", S, "its rule; of a suppression: pattern of a rule's id or title"),
+        Column("action", S, "close, reopen, assign, verdict, suppress or unsuppress"),
+        Column("value", S, "assignee, verdict, or owner of a suppression", False),
         Column("comment", S, "why", False),
         Column("who", S, "name of the key or user"),
         Column("at", TS, "when, UTC"),
+        Column("entity", S, "suppression: pattern of the entity, or network", False),
+        Column("fields", T.MapType(S, S), "suppression: pattern by field", False),
+        Column("expires_at", TS, "suppression: findings that arrive from then on are told", False),
     ),
     event_time="at",
     key=("action_id",),
@@ -132,6 +142,16 @@ VIEWS = (
         "The newest revision of each alert",
         "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY alert_id ORDER BY revision DESC)"
         " AS nth FROM gold.alert) newest WHERE nth = 1",
+    ),
+    View(
+        "gold.suppression",
+        "Suppressions, with when and by whom each was ended before its time",
+        "SELECT a.alert_id AS suppression_id, a.rule_id AS rule, a.entity, a.fields, "
+        "a.value AS owner, a.comment AS reason, a.who, a.at, a.expires_at, "
+        "e.ended_at, e.ended_by FROM gold.alert_action a LEFT JOIN (SELECT alert_id, "
+        "min(u.at) AS ended_at, min(u.who) AS ended_by FROM gold.alert_action u "
+        "WHERE action = 'unsuppress' GROUP BY alert_id) e ON a.alert_id = e.alert_id "
+        "WHERE a.action = 'suppress'",
     ),
     View(
         "gold.attribution_current",

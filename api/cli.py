@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from infra.cells import harmless, printable
 from infra.errors import HeadgateError, Usage
-from infra.instants import instant
+from infra.instants import instant, instant_or_none
 from infra.settings import Settings
 
 FORMATS = ("table", "json", "ndjson", "csv")
@@ -38,7 +38,8 @@ def build(subparsers: Any) -> None:
     lease.add_argument("ip", help="address")
     lease.add_argument("--at", required=True, help="instant, such as 2026-11-20T14:05:07Z")
     lease.add_argument("--scope", help="site, where several use the same address")
-    lease.add_argument("--output", choices=("table", "json"), default="table")
+    lease.add_argument("--known-by", help="as it was known at that instant (default: now)")
+    lease.add_argument("--output", choices=FORMATS, default="table")
     lease.set_defaults(run=run_lease)
 
 
@@ -110,7 +111,7 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
 
 def run_lease(args: argparse.Namespace, settings: Settings) -> int:
     """Say who held an address, with the lease that proves it."""
-    from api.lookups import holder
+    from api.leases import holder
     from api.queries import Reader
 
     try:
@@ -119,15 +120,19 @@ def run_lease(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage(f"'{args.ip}' is not an IP address") from None
     reader = Reader(settings)
     try:
-        found = holder(reader, address, instant("--at", args.at), args.scope)
+        at, known_by = instant("--at", args.at), instant_or_none("--known-by", args.known_by)
+        found = holder(reader, settings.scopes, address, at, args.scope, known_by)
     finally:
         reader.close()
-    if args.output == "json":
+    if args.output in ("json", "ndjson"):
         print(found.model_dump_json())
         return 0
     told = found.model_dump(mode="json", exclude={"lease"})
     told |= found.lease.model_dump(mode="json") if found.lease else {}
-    show(sys.stdout, ["", "value"], [[name, value] for name, value in told.items()], "table")
+    if args.output == "csv":
+        show(sys.stdout, list(told), [list(told.values())], "csv")
+    else:
+        show(sys.stdout, ["", "value"], [[name, value] for name, value in told.items()], "table")
     return 0
 
 

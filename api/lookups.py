@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
 
+from alerts.feed import FEED_SQL, Place, sequence_of
+from alerts.feed import place_of as place_in_feed
 from api import models
 from api.queries import Reader, Row, cursor_of, instant, place_of
-from infra.errors import Usage
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class AlertFilter:
     activity: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    incident_id: str | None = None
+    muted: bool = False
 
     def sql(self) -> tuple[str, Row]:
         """Conditions on the newest revision, and their parameters."""
@@ -33,11 +36,13 @@ class AlertFilter:
             "activity = $activity": self.activity,
             "event_time >= $since": self.since,
             "event_time < $until": self.until,
+            "(incident_id = $incident_id OR a.alert_id = $incident_id)": self.incident_id,
             "list_contains($levels, level)": list(self.levels) or None,
         }
         used = {text: value for text, value in wanted.items() if value is not None}
-        names = {text: text.split("$")[1].split(",")[0].rstrip(")") for text in used}
-        return " AND ".join(["TRUE", *used]), {names[text]: used[text] for text in used}
+        names = {text: re.findall(r"\$(\w+)", text)[0] for text in used}
+        told = "TRUE" if self.muted else "suppressed_by IS NULL"
+        return " AND ".join([told, *used]), {names[text]: used[text] for text in used}
 
 
 _ALERTS = """
@@ -47,7 +52,7 @@ WITH first AS (
 )
 SELECT a.alert_id, revision, activity, reason, mode, rule_id, rule_name, level, severity_id,
        risk_score, entity_type, entity_value, previous_entity, src_ip, first_event_time,
-       event_time, window_start, window_end, status, count, title, body
+       event_time, window_start, window_end, status, count, title, suppressed_by, incident_id, body
 FROM gold.alert_current a JOIN first USING (alert_id)
 """
 # A page is ordered by the first revision's time: no later revision moves an alert across a cursor.
@@ -56,7 +61,7 @@ FROM gold.alert_current a JOIN first USING (alert_id)
 def alerts(reader: Reader, wanted: AlertFilter, limit: int, cursor: str | None) -> models.AlertPage:
     """One page of alerts in their newest revision. Raises `Usage` for a wrong cursor."""
     condition, params = wanted.sql()
-    question = {name: str(value) for name, value in params.items()}
+    question = {name: str(value) for name, value in params.items()} | {"muted": str(wanted.muted)}
     if cursor:
         time, alert_id = place_of(cursor, question, 2)
         params |= {"after": instant(time), "after_id": alert_id}
@@ -99,6 +104,33 @@ def alert(reader: Reader, alert_id: str) -> models.AlertDetail | None:
     )
 
 
+def feed(reader: Reader, lake: str, after: str, limit: int) -> models.FeedPage:
+    """Revisions behind a cursor, in the order of their commits; `lake`: identity of gold.alert.
+
+    Raises `Usage` for a wrong cursor.
+    """
+    place = place_in_feed(after, lake)
+    params = {**asdict(place), "most": limit + 1}
+    found = reader.rows(FEED_SQL, params, needs=("gold.alert",))
+    page = found[:limit]
+    if page:
+        last = page[-1]
+        place = Place(last["batch"], last["alert_id"], last["revision"])
+    return models.FeedPage(
+        items=[
+            models.FeedItem(
+                alert_id=row["alert_id"],
+                revision=row["revision"],
+                sequence=sequence_of(row["batch"]),
+                body=json.loads(row["body"]),
+            )
+            for row in page
+        ],
+        next=place.cursor(lake),
+        more=len(found) > limit,
+    )
+
+
 def _alert(row: Row) -> models.Alert:
     short = _with_entity(row)
     short.pop("body", None)
@@ -108,56 +140,3 @@ def _alert(row: Row) -> models.Alert:
 def _with_entity(row: Row) -> Row:
     rest = {k: v for k, v in row.items() if k not in ("entity_type", "entity_value")}
     return rest | {"entity": models.Entity(type=row["entity_type"], value=row["entity_value"])}
-
-
-_HOLDER = """
-SELECT scope, mac, hostname, session_id, session_start, session_end, seg_start, seg_end,
-       known_at, rev, evidence
-FROM silver.dhcp_segment
-WHERE ip = $ip AND seg_start <= $at AND $at < seg_end AND ($scope IS NULL OR scope = $scope)
-QUALIFY row_number() OVER (PARTITION BY scope ORDER BY rev DESC) = 1
-ORDER BY scope
-"""
-
-
-def holder(reader: Reader, ip: str, at: datetime, scope: str | None) -> models.Holder:
-    """Who held `ip` at `at`: the statement with the highest rev that covers the instant.
-
-    Raises `Usage` when no scope is given and the address was leased in several.
-    """
-    needs = ("silver.dhcp_segment",)
-    found = reader.rows(_HOLDER, {"ip": ip, "at": at, "scope": scope}, needs=needs)
-    complete = reader.rows(
-        "SELECT max(known_at) AS known_at FROM silver.dhcp_segment WHERE kind = 'heartbeat'",
-        needs=needs,
-    )[0]["known_at"]
-    leased = [row for row in found if row["mac"] is not None]
-    if len(leased) > 1:
-        scopes = ", ".join(str(row["scope"]) for row in leased)
-        raise Usage(f"{ip} was leased in several scopes then ({scopes}); say which with scope=")
-    covering = leased or found
-    return models.Holder(
-        ip=ip,
-        at=at,
-        scope=scope or (covering[0]["scope"] if covering else None),
-        status="leased" if leased else "none",
-        lease=_lease(leased[0]) if leased else None,
-        complete_up_to=complete,
-    )
-
-
-def _lease(row: Row) -> models.Lease:
-    evidence: dict[str, Any] = row["evidence"] or {}
-    return models.Lease(
-        mac=row["mac"],
-        hostname=row["hostname"],
-        session_id=row["session_id"],
-        lease_start=row["session_start"],
-        lease_end=row["session_end"],
-        span_start=row["seg_start"],
-        span_end=row["seg_end"],
-        known_at=row["known_at"],
-        rev=row["rev"],
-        evidence=evidence.get("event_uids") or [],
-        ended=evidence.get("ended"),
-    )

@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from api.queries import Reader, Row
+from infra import status
+from infra.driver import wanted
 from infra.errors import HeadgateError
+from infra.settings import Settings
 
 KEPT_SECONDS = 10.0
 """The ledger is folded every ten seconds; asking the lake more often tells nothing new."""
@@ -30,11 +34,86 @@ LEDGER_GAUGES = {
     "rows_late": "Rows that came later than the watermark.",
 }
 
+STATUS_GAUGES = {
+    "up": "1 when the job makes progress within its target.",
+    "progress_age_seconds": "Since the job last finished a batch or had nothing to do.",
+    "batch_seconds": "How long its newest batch took.",
+    "batch_rows": "Rows its newest batch read.",
+    "batch_cap": "Most messages a batch takes now.",
+    "failures": "Failures in a row.",
+    "unread_messages": "Kafka messages it has not taken.",
+    "unread_commits": "Delta commits it has not taken.",
+    "behind_seconds": "Age of the oldest commit it has not taken.",
+    "lag_seconds": "Between now and what it takes as complete.",
+    "state_rows": "Rows of state.",
+    "state_bytes": "Memory of that state.",
+    "late_rows": "Rows of its newest batch that came later than the watermark.",
+}
+"""Where each job stands, from the files its driver writes every two seconds."""
+
+
+class Jobs:
+    """Gauges of the jobs and of their drivers' memory; they need neither Spark nor the lake."""
+
+    def __init__(self, registry: CollectorRegistry, settings: Settings) -> None:
+        self._settings = settings
+        self._gauges = {
+            name: Gauge(f"headgate_job_{name}", doc, ("job",), registry=registry)
+            for name, doc in STATUS_GAUGES.items()
+        }
+        self._phases = Gauge(
+            "headgate_job_phase_seconds",
+            "A phase of the job's newest batch.",
+            ("job", "phase"),
+            registry=registry,
+        )
+        self._memory = Gauge(
+            "headgate_memory_bytes",
+            "Resident memory of a driver, its JVM and its workers; heap as Java tells it.",
+            ("pid", "part"),
+            registry=registry,
+        )
+
+    def refresh(self) -> None:
+        """Read the files anew. A number nobody knows has no series."""
+        for gauge in (*self._gauges.values(), self._phases, self._memory):
+            gauge.clear()
+        now = time.time()
+        settings = self._settings
+        for one in status.judge(settings, wanted(settings), status.read(settings), now):
+            self._gauges["up"].labels(one.job).set(one.missed is None)
+            if one.status is not None:
+                self._show(one.status, now)
+
+    def _show(self, job: status.JobStatus, now: float) -> None:
+        moved = job.progressed_at
+        values = {
+            "progress_age_seconds": None if moved is None else now - moved,
+            "batch_seconds": job.seconds,
+            "batch_rows": job.rows,
+            "batch_cap": job.cap,
+            "failures": job.failures,
+            "unread_messages": job.unread_messages,
+            "unread_commits": job.unread_commits,
+            "behind_seconds": job.behind_seconds,
+            "lag_seconds": job.lag(now),
+            "state_rows": job.state_rows,
+            "state_bytes": job.state_bytes,
+            "late_rows": job.dropped,
+        }
+        for name, value in values.items():
+            if value is not None:
+                self._gauges[name].labels(job.job).set(value)
+        for phase, seconds in job.phases.items():
+            self._phases.labels(job.job, phase).set(seconds)
+        for part, used in asdict(job.memory).items():
+            self._memory.labels(str(job.pid), part).set(used)
+
 
 class Meters:
     """What `/metrics` shows. A registry of its own, so that two apps in one process agree."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "headgate_http_requests_total",
@@ -52,10 +131,11 @@ class Meters:
         self._lake_up = self._gauge("lake_up", "Whether the lake could be read.")
         self._alerts = self._gauge("alerts", "Alerts in their newest revision.", "level")
         self._age = self._gauge("job_batch_age_seconds", "Age of the newest batch.", "job")
-        self._jobs = {
+        self._ledger = {
             name: self._gauge(f"job_{name}", doc, "job") for name, doc in LEDGER_GAUGES.items()
         }
         self._dead = self._gauge("dead_letters", "Records that no parser could read.")
+        self._status = Jobs(self._registry, settings)
         self._lock = threading.Lock()
         self._asked = -KEPT_SECONDS
 
@@ -73,6 +153,7 @@ class Meters:
             if time.monotonic() - self._asked >= KEPT_SECONDS:
                 self._refresh(reader)
                 self._asked = time.monotonic()
+            self._status.refresh()
             return generate_latest(self._registry)
 
     def _refresh(self, reader: Reader) -> None:
@@ -91,7 +172,7 @@ class Meters:
     def _show_jobs(self, jobs: Iterable[Row]) -> None:
         dead = 0
         for row in jobs:
-            for name, gauge in self._jobs.items():
+            for name, gauge in self._ledger.items():
                 gauge.labels(row["job"]).set(row[name] or 0)
             age = (datetime.now(UTC) - row["finished_at"]).total_seconds()
             self._age.labels(row["job"]).set(max(0.0, age))

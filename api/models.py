@@ -54,11 +54,14 @@ class Health(_Model):
 
 
 class Ready(_Model):
-    """The lake can be read and the jobs write."""
+    """The lake can be read and every job makes progress."""
 
     status: Literal["ready"] = "ready"
-    newest_batch_age_seconds: float = Field(
-        description="age of the newest batch in ops.ledger", examples=[4.2]
+    newest_batch_age_seconds: float | None = Field(
+        description="age of the newest batch of any job", examples=[4.2]
+    )
+    jobs: dict[str, float] = Field(
+        description="seconds since each job last made progress", examples=[{"ingest": 0.8}]
     )
 
 
@@ -97,6 +100,29 @@ class Alert(_Model):
     )
     count: int = Field(description="findings folded into it", examples=[12])
     title: str = Field(description="what a person reads first")
+    suppressed_by: str | None = Field(
+        description="why it is not on the topic: a suppression's id, or budget"
+    )
+    incident_id: str | None = Field(description="incident of its entity: an alert_id")
+
+
+class FeedItem(_Model):
+    """One revision, as it went to the topic."""
+
+    alert_id: str
+    revision: int
+    sequence: str = Field(
+        description="ce_sequence of the message on the topic", examples=["0000000000000042"]
+    )
+    body: dict[str, Any] = Field(description="the whole revision (docs/alert.md)")
+
+
+class FeedPage(_Model):
+    """Revisions in the order in which they were committed, behind a cursor."""
+
+    items: list[FeedItem]
+    next: str = Field(description="cursor behind the last item; ask with it again for what is new")
+    more: bool = Field(description="whether there is more already")
 
 
 class AlertPage(_Model):
@@ -138,9 +164,33 @@ class Lease(_Model):
     span_start: datetime = Field(description="span of this statement about it, UTC")
     span_end: datetime = Field(description="first instant after the span, UTC")
     known_at: datetime = Field(description="stream time at which we learned it, UTC")
+    learned_at: datetime = Field(description="arrival of the line we learned it from, UTC")
     rev: int = Field(description="grows with every statement about this address")
     evidence: list[str] = Field(description="event_uid of the DHCP lines it rests on")
     ended: str | None = Field(description="why the span ends, if it is known")
+
+
+class Rival(_Model):
+    """Somebody else who could have held the address."""
+
+    kind: Literal["superseded", "before", "after", "elsewhere"] = Field(
+        description="superseded: the log said so and took it back; before, after: within seconds; "
+        "elsewhere: the same address in another scope"
+    )
+    scope: str | None
+    mac: str | None = Field(examples=["02:00:00:00:00:08"])
+    session_id: str | None
+    lease_start: datetime | None
+    lease_end: datetime | None
+    known_at: datetime | None = Field(description="stream time at which we learned it, UTC")
+    rev: int | None
+
+
+class DhcpServer(_Model):
+    """A DHCP server of the scope."""
+
+    server: str | None = Field(description="its name or address", examples=["dhcp-1"])
+    last_line_at: datetime = Field(description="its newest line up to the instant, UTC")
 
 
 class Holder(_Model):
@@ -148,14 +198,21 @@ class Holder(_Model):
 
     ip: str
     at: datetime
+    known_by: datetime | None = Field(description="as it was known then; null: as it is known now")
     scope: str | None = Field(description="site the address belongs to", examples=["default"])
-    status: Literal["leased", "none"] = Field(
-        description="none: no lease covered it, as far as the DHCP log is complete"
+    status: Literal["leased", "none", "outside", "static"] = Field(
+        description="none: no lease covered it, as far as the DHCP log is complete; outside: it "
+        "lies in no DHCP scope; static: it is configured as set by hand"
     )
     lease: Lease | None
     complete_up_to: datetime | None = Field(
         description="how far the DHCP log is known; null: no DHCP log was read yet"
     )
+    confidence: int = Field(description="0 to 100 (docs/attribution.md)", examples=[98])
+    certainty: str = Field(description="certain, likely, doubtful or unknown", examples=["certain"])
+    reason: str = Field(description="why so sure, one sentence")
+    rivals: list[Rival] = Field(description="who else could be meant")
+    servers: list[DhcpServer] = Field(description="the scope's DHCP servers, as far as heard")
 
 
 class TimelineItem(_Model):
@@ -180,6 +237,106 @@ class Timeline(_Model):
     entity: Entity
     items: list[TimelineItem]
     next: str | None = Field(description="cursor of the next page; null on the last")
+
+
+class AttributedEvent(_Model):
+    """An event with the device that held its address then."""
+
+    event_uid: str
+    time: datetime
+    class_uid: int = Field(description="OCSF class", examples=[3002])
+    class_name: str
+    source: str
+    message: str | None
+    scope: str | None = Field(description="site the address belongs to")
+    ip: str = Field(description="address the event came from")
+    user_name: str | None
+    host_name: str | None
+    status: Literal["leased", "none"] = Field(description="none: no lease covered it, as known now")
+    mac: str | None = Field(description="device that held the address")
+    hostname: str | None = Field(description="name it gave the DHCP server")
+    session_id: str | None = Field(description="the lease")
+    lease_start: datetime | None
+    lease_end: datetime | None = Field(description="as far as is known, UTC")
+    rev: int | None = Field(description="of the segment it rests on")
+
+
+class AttributedPage(_Model):
+    """Events, newest first."""
+
+    items: list[AttributedEvent]
+    next: str | None = Field(description="cursor of the next page; null on the last")
+
+
+class KnownAsset(_Model):
+    """What the inventories said of a device at an instant."""
+
+    asset_id: str
+    inventory: str
+    name: str | None
+    kind: str | None = Field(description="what it is", examples=["laptop"])
+    owner: str | None
+    criticality: str | None = Field(description="low, medium, high or critical")
+    site: str | None
+    tags: list[str] | None
+    serial: str | None
+    matched_by: str = Field(description="mac, serial, hostname, ip or network")
+
+
+class KnownUser(_Model):
+    """What the inventories said of a person at an instant."""
+
+    user_id: str
+    inventory: str
+    name: str | None = Field(description="account name")
+    full_name: str | None
+    department: str | None
+    title: str | None
+    manager: str | None
+    mail: str | None
+    site: str | None
+    criticality: str | None = Field(description="low, medium, high or critical")
+    tags: list[str] | None
+    matched_by: str = Field(
+        description="account: the whole of it; name: the part without its domain"
+    )
+
+
+class Known(_Model):
+    """What the inventories knew of an entity at an instant."""
+
+    entity: Entity
+    at: datetime
+    asset: KnownAsset | None
+    user: KnownUser | None
+
+
+class Seen(_Model):
+    """A user, or a device, that witnesses name, and how much they tell together."""
+
+    name: str = Field(description="account without its domain, or MAC address", examples=["ann"])
+    domain: str | None
+    uid: str | None = Field(description="the directory's own id, such as a SID")
+    strength: int = Field(description="1 to 90; a lease would be 100", examples=[70])
+    kinds: list[str] = Field(description="kinds of witness, the strongest first")
+    first: datetime = Field(description="the oldest of them, UTC")
+    last: datetime = Field(description="the newest of them, UTC")
+    evidence: list[str] = Field(description="event_uid of the witnesses, at most ten")
+    reason: str = Field(description="what they say, in words")
+    user: KnownUser | None = Field(None, description="what the inventories know of the user")
+
+
+class Witnesses(_Model):
+    """Who used an address or a device at an instant, as far as others than DHCP tell."""
+
+    entity: Entity
+    at: datetime
+    scope: str | None = Field(description="site the address belongs to")
+    mac: str | None = Field(
+        description="device that held the address, by its lease; null: no lease covers the instant"
+    )
+    users: list[Seen] = Field(description="the likeliest first")
+    devices: list[Seen] = Field(description="devices that Zeek saw the address leased to")
 
 
 class Statement(_Model):

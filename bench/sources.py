@@ -26,7 +26,6 @@ from bench.mixes import MIXES, Kind, Mix
 from bench.records import Stored, store
 from infra.jobs import Batch
 from infra.lake import Lake
-from infra.parquet import collected
 from infra.settings import load
 from infra.spark import session
 from infra.tables import Table
@@ -121,7 +120,7 @@ def _ours(lake: Lake, records: DataFrame) -> None:
     )
     targets = {table.name: lake.target(table, run) for table in (RECORD, EVENT)}
     work = Pass(ParseSettings.of(lake.settings), targets, (), None)
-    files = collected(records, work)
+    files = work.over(records)
     for table in (RECORD, EVENT):
         lake.commit(table, run, [file for file in files if file.table == table.name])
 

@@ -1,116 +1,254 @@
-"""The as-of join over history: cogrouped Arrow and a sorted search.
+"""The as-of join over history: Arrow columns and one sorted search for all addresses at once.
 
-A range join in SQL compares each finding with every segment of its address; here the segments
-of an address are first flattened to what is true (the highest `rev` wins), then searched.
+A range join in SQL compares each event with every segment of its address; here the segments
+are first flattened to what is true (the highest `rev` wins), then searched by address and time.
+No step works row by row in Python, however many addresses there are and however many spans one
+of them has.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 
-_SEGMENT = ("mac", "hostname", "session_id", "session_start", "session_end", "known_at", "rev")
-"""Columns of a segment that come along as `s_...`, and its evidence."""
+Numbers = npt.NDArray[np.int64]
+
+SEGMENT = (
+    "mac",
+    "hostname",
+    "session_id",
+    "session_start",
+    "session_end",
+    "known_at",
+    "rev",
+    "evidence",
+)
+"""Columns of a segment that come along as `s_...`."""
+
+BLOCK_ROWS = 100_000
+WEEK_US = 7 * 86_400_000_000
+
+_KEYS = ("scope", "ip", "start_us", "end_us")
 
 
-def newest_cover(findings: DataFrame, segments: DataFrame, buckets: int) -> DataFrame:
+def newest_cover(
+    findings: DataFrame, segments: DataFrame, buckets: int, carried: Sequence[str] = SEGMENT
+) -> DataFrame:
     """Each finding with the highest-rev segment that covers its `event_time`, or with nulls.
 
     All columns of the finding (give it few), of which scope, ip and event_time are looked at,
-    and the segment's as `s_mac`, `s_hostname`, `s_session_id`, `s_session_start`,
-    `s_session_end`, `s_known_at`, `s_rev`, `s_evidence`. Segments must have a span; memory is
-    that of the largest of `buckets`.
+    and those of the segment that are `carried`, prefixed with `s_`; `s_rev` always. Segments
+    must have a span; memory is that of the largest of `buckets`, and a week of an address is in
+    one: an address busier than all others does not fill one bucket with months.
     """
-    bucket = F.pmod(F.hash("scope", "ip"), F.lit(buckets)).alias("bucket")
-    left = findings.select(bucket, "*")
-    right = segments.select(
-        bucket,
+    bucket = F.pmod(F.hash("scope", "ip", "week"), F.lit(buckets)).alias("bucket")
+    happened = _week(F.unix_micros("event_time"))
+    left = findings.withColumn("week", happened).select(bucket, "*").drop("week")
+    weeks = F.sequence(_week(F.col("start_us")), _week(F.col("end_us") - 1))
+    right = _narrow(segments, carried).withColumn("week", F.explode(weeks))
+    right = right.select(bucket, "*").drop("week")
+    schema = _joined(findings.schema, right.drop(*_KEYS, "bucket").schema)
+
+    def search(found: pa.Table, known: pa.Table) -> pa.Table:
+        return join(found.drop_columns(["bucket"]), Spans.of(known.drop_columns(["bucket"])))
+
+    return left.groupBy("bucket").cogroup(right.groupBy("bucket")).applyInArrow(search, schema)
+
+
+def newest_cover_of_few(findings: DataFrame, segments: pa.Table) -> DataFrame:
+    """The same without a shuffle, where all segments find room in every worker's memory.
+
+    `segments`: what `collected` gave; all its columns come along.
+    """
+    said = from_arrow_schema(segments.drop_columns(list(_KEYS)).schema)
+    schema = _joined(findings.schema, said)
+    # A broadcast is read once by each worker, not once by each task.
+    shared = findings.sparkSession.sparkContext.broadcast(Spans.of(segments))
+
+    def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for block in _blocks(batches):
+            yield from join(block, shared.value).combine_chunks().to_batches()
+
+    return findings.mapInArrow(search, schema)
+
+
+def _blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The same rows in larger tables: each search begins with hashing all addresses."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(one.num_rows for one in waiting) >= BLOCK_ROWS:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def collected(segments: DataFrame, carried: Sequence[str] = SEGMENT) -> pa.Table:
+    """Segments in the driver's memory, as `newest_cover_of_few` wants them: without their evidence
+    some 150 bytes each, so a million is fine."""
+    return _narrow(segments, carried).toArrow()
+
+
+def _week(micros: Column) -> Column:
+    return F.floor(micros / F.lit(WEEK_US))
+
+
+def _narrow(segments: DataFrame, carried: Sequence[str]) -> DataFrame:
+    wanted = [*carried, *([] if "rev" in carried else ["rev"])]
+    return segments.select(
         "scope",
         "ip",
         F.unix_micros("seg_start").alias("start_us"),
         F.unix_micros("seg_end").alias("end_us"),
-        *[F.col(name).alias(f"s_{name}") for name in _SEGMENT],
-        F.col("evidence").alias("s_evidence"),
-    )
-    carried = [f"s_{name}" for name in (*_SEGMENT, "evidence")]
-    given = [*left.drop("bucket").schema.fields, *right.select(*carried).schema.fields]
-    # What a finding without a segment lacks is null, also where segments never have a null.
-    fields = [T.StructField(field.name, field.dataType, True) for field in given]
-
-    def search(found: pa.Table, known: pa.Table) -> pa.Table:
-        return _search(found.drop_columns(["bucket"]), known, carried)
-
-    return (
-        left.groupBy("bucket")
-        .cogroup(right.groupBy("bucket"))
-        .applyInArrow(search, T.StructType(fields))
+        *[F.col(name).alias(f"s_{name}") for name in wanted],
     )
 
 
-def _search(findings: pa.Table, segments: pa.Table, carried: Sequence[str]) -> pa.Table:
-    chosen = np.full(findings.num_rows, -1, dtype=np.int64)
-    if findings.num_rows and segments.num_rows:
-        times = pc.cast(findings.column("event_time"), pa.timestamp("us", "UTC"))
-        happened = pc.cast(times, pa.int64()).to_numpy()
-        spans = {name: segments.column(name).to_numpy() for name in ("start_us", "end_us", "s_rev")}
-        where = _rows_by_address(segments)
-        for address, rows in _rows_by_address(findings).items():
-            mine = where.get(address)
-            if mine is not None:
-                starts, ends, index = flatten(*(spans[name][mine] for name in spans))
-                chosen[rows] = _lookup(happened[rows], starts, ends, mine[index])
-    taken = segments.select(list(carried)).take(pa.array(chosen, mask=chosen < 0))
-    return pa.table([*findings.columns, *taken.columns], [*findings.column_names, *carried])
+def _joined(findings: T.StructType, said: T.StructType) -> T.StructType:
+    """What a finding without a segment lacks is null, also where segments never have a null."""
+    fields = [*findings.fields, *said.fields]
+    return T.StructType([T.StructField(field.name, field.dataType, True) for field in fields])
 
 
-def _rows_by_address(table: pa.Table) -> dict[tuple[str | None, str | None], np.ndarray]:
-    """Numbers of each address's rows."""
-    keys = list(zip(table.column("scope").to_pylist(), table.column("ip").to_pylist(), strict=True))
-    numbers: dict[tuple[str | None, str | None], int] = {}
-    of_row = np.fromiter((numbers.setdefault(k, len(numbers)) for k in keys), np.int64, len(keys))
-    order = np.argsort(of_row, kind="stable")
-    cuts = np.searchsorted(of_row[order], np.arange(1, len(numbers)))
-    return dict(zip(numbers, np.split(order, cuts), strict=True))
+@dataclass(frozen=True)
+class Spans:
+    """What is true of many addresses: spans that do not overlap, by address and start.
+
+    `pairs`: the addresses' numbers, ascending, made of the place of the scope in `scopes` and
+    of the address in `ips`. `owners`: of each span its row in `said`. Pickles.
+    """
+
+    scopes: pa.Array
+    ips: pa.Array
+    pairs: Numbers
+    codes: Numbers
+    ends: Numbers
+    instants: Numbers
+    keys: Numbers
+    owners: Numbers
+    said: pa.Table
+
+    @classmethod
+    def of(cls, segments: pa.Table) -> Spans:
+        """Of segments with scope, ip, start_us, end_us, s_rev, and what is to be carried."""
+        columns = {name: segments.column(name).combine_chunks() for name in ("scope", "ip")}
+        scopes, ips = (columns[name].unique() for name in ("scope", "ip"))
+        found = _numbers(columns["scope"], columns["ip"], scopes, ips)
+        pairs, codes = np.unique(found, return_inverse=True)
+        starts, ends, revs = (
+            segments.column(name).to_numpy() for name in ("start_us", "end_us", "s_rev")
+        )
+        codes, starts, ends, owners = true_spans(codes, starts, ends, revs)
+        instants = np.unique(starts)
+        said = segments.drop_columns(list(_KEYS)).combine_chunks()
+        keys = codes * (len(instants) + 1) + np.searchsorted(instants, starts, side="right")
+        return cls(scopes, ips, pairs, codes, ends, instants, keys, owners, said)
+
+    def rows(self, scope: pa.Array, ip: pa.Array, times: Numbers) -> Numbers:
+        """Of each address and instant (microseconds since 1970) the row in `said`, or -1."""
+        if not len(self.keys):
+            return np.full(len(times), -1, np.int64)
+        pair = _numbers(scope, ip, self.scopes, self.ips)
+        code = np.minimum(np.searchsorted(self.pairs, pair), len(self.pairs) - 1)
+        # An address and an instant as one number, in the order of the spans.
+        key = code * (len(self.instants) + 1)
+        key += np.searchsorted(self.instants, times, side="right")
+        at = np.maximum(np.searchsorted(self.keys, key, side="right") - 1, 0)
+        covered = self.pairs[code] == pair
+        covered &= (self.codes[at] == code) & (self.keys[at] <= key) & (times < self.ends[at])
+        return np.where(covered, self.owners[at], -1)
 
 
-def flatten(
-    starts: np.ndarray, ends: np.ndarray, revs: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def join(findings: pa.Table, spans: Spans) -> pa.Table:
+    """Findings with what `spans` say of their scope, ip and event_time, or with nulls."""
+    scope, ip, time = (
+        findings.column(name).combine_chunks() for name in ("scope", "ip", "event_time")
+    )
+    micros = pc.cast(pc.cast(time, pa.timestamp("us", "UTC")), pa.int64())
+    missing = micros.null_count > 0
+    times = (pc.fill_null(micros, 0) if missing else micros).to_numpy(zero_copy_only=False)
+    rows = spans.rows(scope, ip, times)
+    if missing:
+        rows[micros.is_null().to_numpy(zero_copy_only=False)] = -1
+    taken = spans.said.take(pa.array(rows, mask=rows < 0))
+    return pa.table(
+        [*findings.columns, *taken.columns], [*findings.column_names, *taken.column_names]
+    )
+
+
+def _numbers(scope: pa.Array, ip: pa.Array, scopes: pa.Array, ips: pa.Array) -> Numbers:
+    """An address as one number; -1 where the scope or the address is not among those given."""
+    places = [
+        pc.fill_null(pc.index_in(values, value_set=known), -1)
+        .to_numpy(zero_copy_only=False)
+        .astype(np.int64)
+        for values, known in ((scope, scopes), (ip, ips))
+    ]
+    number: Numbers = places[0] * len(ips) + places[1]
+    number[(places[0] < 0) | (places[1] < 0)] = -1
+    return number
+
+
+def flatten(starts: Numbers, ends: Numbers, revs: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """What is true of one address: spans that do not overlap, in order, and whose they are.
 
     Takes spans `[start, end)` and their revs; the third result holds positions in the input.
     """
-    order = np.argsort(starts, kind="stable")
-    if np.all(ends[order][:-1] <= starts[order][1:]):
-        return starts[order], ends[order], order
-    cuts = np.unique(np.concatenate([starts, ends])).tolist()
-    begin, finish, owner = starts.tolist(), ends.tolist(), revs.tolist()
-    waiting = [int(n) for n in order[::-1]]
-    open_spans: list[tuple[int, int]] = []
-    out: list[tuple[int, int, int]] = []
-    for low, high in pairwise(cuts):
-        while waiting and begin[waiting[-1]] <= low:
-            n = waiting.pop()
-            heapq.heappush(open_spans, (-owner[n], n))
-        while open_spans and finish[open_spans[0][1]] <= low:
-            heapq.heappop(open_spans)
-        if open_spans:
-            out.append((low, high, open_spans[0][1]))
-    flat = np.array(out, dtype=np.int64).reshape(-1, 3)
-    return flat[:, 0], flat[:, 1], flat[:, 2]
+    return true_spans(np.zeros(len(starts), np.int64), starts, ends, revs)[1:]
 
 
-def _lookup(
-    times: np.ndarray, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray
-) -> np.ndarray:
-    at = np.searchsorted(starts, times, side="right") - 1
-    covered = (at >= 0) & (times < ends[np.maximum(at, 0)])
-    return np.where(covered, rows[np.maximum(at, 0)], -1)
+def true_spans(
+    codes: Numbers, starts: Numbers, ends: Numbers, revs: Numbers
+) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """What is true of many addresses: of spans that overlap, the highest rev counts.
+
+    Takes the address's number, `[start, end)` and the rev of each span; returns address, start,
+    end and position in the input of each true span, by address and start.
+    """
+    order = np.lexsort((starts, codes))
+    code, start, end = codes[order], starts[order], ends[order]
+    if np.all((code[1:] != code[:-1]) | (end[:-1] <= start[1:])):
+        return code, start, end, order
+    # Cells: from one instant at which anything begins or ends to the next.
+    code, instant = np.concatenate([codes, codes]), np.concatenate([starts, ends])
+    order = np.lexsort((instant, code))
+    code, instant = code[order], instant[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (code[1:] != code[:-1]) | (instant[1:] != instant[:-1])
+    cell = np.empty(len(order), np.int64)
+    cell[order] = np.cumsum(first) - 1
+    code, instant = code[first], instant[first]
+    owner = _painted(cell[: len(codes)], cell[len(codes) :], revs, len(code))
+    held = np.flatnonzero(owner >= 0)  # the cell before another address's first has no owner
+    return code[held], instant[held], instant[held + 1], owner[held]
+
+
+def _painted(low: Numbers, high: Numbers, revs: Numbers, cells: int) -> Numbers:
+    """Of each cell, which of the spans `[low, high)` over it has the highest rev; -1: none.
+
+    A span is two overlapping blocks, as wide as the largest power of two that fits. From the
+    widest down, each block hands its rank to its two halves: so a span that covers many cells
+    costs no more than one that covers few.
+    """
+    by_rev = np.argsort(revs, kind="stable")
+    rank = np.empty(len(revs), np.int64)
+    rank[by_rev] = np.arange(len(revs))
+    level = np.frexp((high - low).astype(np.float64))[1] - 1
+    best = np.full(cells, -1, np.int64)
+    for step in range(int(level.max(initial=0)), -1, -1):
+        mine, width = np.flatnonzero(level == step), 1 << step
+        np.maximum.at(best, low[mine], rank[mine])
+        np.maximum.at(best, high[mine] - width, rank[mine])
+        if half := width >> 1:
+            best[half:] = np.maximum(best[half:], best[:-half])
+    return np.where(best >= 0, by_rev[np.maximum(best, 0)], -1)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import reduce
 from ipaddress import IPv4Network, ip_network
 
 from pyspark.sql import Column, DataFrame
@@ -28,6 +29,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from enrich.asof import newest_cover
+from enrich.judging import judged, with_claims
+from enrich.servers import Heard
 from enrich.tables import ATTRIBUTION, HOLDER
 from infra.settings import JobSettings, ScopeSettings
 from ingest.tables import HEARTBEAT
@@ -37,6 +40,9 @@ SLACK_SECONDS = 1
 
 _OCTET = "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 _DOTTED_QUAD = rf"^({_OCTET}[.]){{3}}{_OCTET}$"
+_GROUP = "[0-9a-fA-F]{1,4}"
+_GROUPS = f"({_GROUP}:){{0,7}}{_GROUP}"  # bounded: Java's expressions recurse
+_COLONS = f"^({_GROUPS})?(::({_GROUPS})?)?$"
 _NO_KEY = ""  # equal to no address and no site; a finding's heartbeat has another (below)
 
 
@@ -45,16 +51,20 @@ def split(findings: DataFrame, scopes: Sequence[ScopeSettings]) -> tuple[DataFra
 
     The first has those whose address lies in a DHCP network of its scope, and heartbeats. The
     second has `holder`, `attr_rev` -1 and `via` filled: status `outside` for an address in none
-    of these networks (IPv6 counts as outside for now), `unknown` for no address, or the holder
-    the finding brought along (a correlation's).
+    of these networks (IPv6 counts as outside for now), `static` for one that is set by hand,
+    `unknown` for no address, or the holder the finding brought along (a correlation's).
     """
     beat = F.col("rule_id") == HEARTBEAT
     inside = F.coalesce(in_networks(F.col("scope"), F.col("ip"), scopes), F.lit(False))
-    joins = beat | (inside & F.col("holder").isNull())
-    status = F.when(F.col("ip").isNull(), "unknown").otherwise("outside")
+    by_hand = [site.model_copy(update={"networks": site.static}) for site in scopes]
+    static = F.coalesce(in_networks(F.col("scope"), F.col("ip"), by_hand), F.lit(False))
+    joins = beat | (inside & ~static & F.col("holder").isNull())
+    status = F.when(F.col("ip").isNull(), "unknown").when(static, "static").otherwise("outside")
     past = findings.where(~joins).withColumns(
         {
-            "holder": F.coalesce("holder", _holder(status=status)),
+            "holder": F.coalesce(
+                "holder", _holder(scope=F.col("scope"), ip=F.col("ip"), status=status)
+            ),
             "attr_rev": F.lit(-1).cast("long"),
             "via": F.lit("outside"),
         }
@@ -63,15 +73,20 @@ def split(findings: DataFrame, scopes: Sequence[ScopeSettings]) -> tuple[DataFra
 
 
 def in_networks(scope: Column, ip: Column, scopes: Sequence[ScopeSettings]) -> Column:
-    """Whether an address lies in one of its scope's IPv4 networks; null or false if not."""
-    number = ipv4_number(ip)
+    """Whether an address lies in one of its scope's networks, IPv4 or IPv6; null or false if not.
+
+    Addresses are compared, not their spelling. Plain expressions: a stream's watermark passes.
+    """
+    v4, v6 = ipv4_number(ip), ipv6_digits(ip)
     answer = F.lit(False)
     for site in scopes:
-        networks = [ip_network(text) for text in site.networks]
-        for network in networks:
+        for network in (ip_network(text) for text in site.networks):
+            low, high = int(network.network_address), int(network.broadcast_address)
             if isinstance(network, IPv4Network):
-                low, high = int(network.network_address), int(network.broadcast_address)
-                answer = answer | ((scope == site.name) & number.between(low, high))
+                inside = v4.between(low, high)
+            else:
+                inside = v6.between(f"{low:032x}", f"{high:032x}")
+            answer = answer | ((scope == site.name) & inside)
     return answer
 
 
@@ -85,7 +100,33 @@ def ipv4_number(ip: Column) -> Column:
     return F.when(ip.rlike(_DOTTED_QUAD), number)
 
 
-def attribute(findings: DataFrame, segments: DataFrame, jobs: JobSettings) -> DataFrame:
+def ipv6_digits(ip: Column) -> Column:
+    """An IPv6 address as its 32 hex digits, which sort as it does; null for anything else.
+
+    Takes any number of digits a group and one `::` (RFC 4291, 2.2), but no dotted quad at the
+    end: addresses of silver.event have none.
+    """
+    halves = F.split(ip, "::", 2)
+    head, tail = (_groups(F.try_element_at(halves, F.lit(n))) for n in (1, 2))
+    missing = F.lit(8) - F.size(head) - F.size(tail)
+    groups = F.concat(head, F.array_repeat(F.lit("0000"), F.greatest(missing, F.lit(0))), tail)
+    digits = F.lower(F.array_join(F.transform(groups, lambda group: F.lpad(group, 4, "0")), ""))
+    whole = F.when(ip.contains("::"), missing > 0).otherwise(missing == 0)
+    return F.when(ip.rlike(_COLONS) & whole, digits)
+
+
+def _groups(half: Column) -> Column:
+    """The groups between colons; none of an empty text or null."""
+    written = F.split(half, ":")
+    return F.when(F.length(half) > 0, written).otherwise(F.array().cast("array<string>"))
+
+
+def attribute(
+    findings: DataFrame,
+    segments: DataFrame,
+    jobs: JobSettings,
+    others: Sequence[DataFrame] = (),
+) -> DataFrame:
     """Streams of gold.finding and silver.dhcp_segment joined: who held the address then.
 
     All columns of the finding, with `holder` filled, `attr_rev` (the segment's `rev`, -1 when
@@ -93,12 +134,18 @@ def attribute(findings: DataFrame, segments: DataFrame, jobs: JobSettings) -> Da
     covers it, again for each that becomes known within `wait_seconds`, and once with status
     `none` if there was no segment by then: readers take the highest `attr_rev`. Heartbeats of
     findings come out as well, `via` heartbeat and without a holder, once all before is out.
+    `others`: streams of the same columns, such as `enrich.attributed.waiting`, that share the
+    join and its state.
 
     The holder's `complete_up_to` is in arrival time. For `none` it is the finding's plus
     `wait_seconds`: a row without a match leaves the join only when the watermark, which no
     line that ingest still has to finish can be behind, has passed that.
     """
-    left = _findings(findings, jobs)
+    # Each stream has a watermark of its own, moved by its own heartbeats, and the slowest counts:
+    # what one stream has not given yet is never late because another one is ahead.
+    left = reduce(
+        DataFrame.unionByName, (_findings(stream, jobs) for stream in (findings, *others))
+    )
     right = _segments(segments, jobs)
     wait = F.expr(f"INTERVAL {jobs.wait_seconds} SECONDS")
     kept = F.expr(f"INTERVAL {_kept_seconds(jobs)} SECONDS")
@@ -124,12 +171,17 @@ def attribute(findings: DataFrame, segments: DataFrame, jobs: JobSettings) -> Da
     return filled.select(*findings.columns, "attr_rev", "via")
 
 
-def correct(findings: DataFrame, segments: DataFrame, jobs: JobSettings) -> DataFrame:
+def correct(
+    findings: DataFrame,
+    segments: DataFrame,
+    jobs: JobSettings,
+    scopes: Sequence[ScopeSettings] = (),
+) -> DataFrame:
     """Streams of gold.finding and silver.dhcp_segment joined: what became known too late.
 
     Rows of gold.attribution, `via` correction, with the finding as JSON: for findings and
     segments that `attribute` did not bring together since the segment was known after its wait,
-    up to `correct_seconds`. Give it the findings that `attribute` gets.
+    up to `correct_seconds`. Give it the findings that `attribute` gets. Holders are judged.
     """
     unaware = (F.col("rule_id") != HEARTBEAT) | F.col("_arrived").isNull()
     left = _findings(findings, jobs).where(unaware)
@@ -142,7 +194,10 @@ def correct(findings: DataFrame, segments: DataFrame, jobs: JobSettings) -> Data
     joined = left.join(right, _covers() & after, "inner").withColumn(
         "finding", as_json(findings.columns)
     )
-    return joined.select(*_attribution(_segment_holder(), "correction", F.col("s_known_at")))
+    said = joined.select(
+        *_attribution(_segment_holder(), "correction", F.col("s_known_at")), "received_at"
+    )
+    return judged(said, scopes)
 
 
 def as_of(
@@ -153,6 +208,8 @@ def as_of(
     via: str = "late",
     complete_up_to: datetime | None = None,
     buckets: int = 16,
+    scopes: Sequence[ScopeSettings] = (),
+    heard: Heard | None = None,
 ) -> DataFrame:
     """Findings with an address, attributed from history: rows of gold.attribution. Batch only.
 
@@ -161,6 +218,7 @@ def as_of(
     `at`: as it was known then (segments both learned and known by that time); none: as it is
     known now. `complete_up_to`: how far the DHCP log is known, for `none`; `at` unless given.
     `attributed_at` is `at`, else when the segment was known, else the finding's arrival.
+    `heard`: when the DHCP servers were. Holders are judged, with all rivals in the tables.
     """
     known = segments.where("kind <> 'heartbeat' AND seg_end > seg_start")
     if at is not None:
@@ -174,7 +232,7 @@ def as_of(
         "received_at",
         as_json(findings.columns).alias("finding"),
     )
-    joined = newest_cover(wanted, known, buckets)
+    joined = newest_cover(with_claims(wanted, known), known, buckets)
     none = _holder(
         scope=F.col("scope"),
         ip=F.col("ip"),
@@ -183,7 +241,8 @@ def as_of(
     )
     holder = F.when(F.col("s_rev").isNotNull(), _segment_holder()).otherwise(none)
     said = F.coalesce(F.lit(at).cast("timestamp"), F.col("s_known_at"), F.col("received_at"))
-    return joined.select(*_attribution(holder, via, said))
+    rows = joined.select(*_attribution(holder, via, said), "claims", "received_at")
+    return judged(rows, scopes, heard, complete_up_to or at)
 
 
 def attribution_rows(attributed: DataFrame) -> DataFrame:
@@ -283,6 +342,7 @@ def _segment_holder() -> Column:
         status=F.when(leased, "leased").otherwise("none"),
         complete_up_to=F.col("s_known_at"),
         evidence=F.col("s_evidence.event_uids"),
+        ended=F.when(leased, F.col("s_evidence.ended")),
     )
 
 
@@ -307,37 +367,3 @@ def _attribution(holder: Column, via: str, said: Column) -> list[Column]:
         columns.get(column.name, F.col(column.name)).alias(column.name)
         for column in ATTRIBUTION.columns
     ]
-
-
-LEASE_AT_SQL = """
-WITH known AS (
-    SELECT * FROM silver.dhcp_segment
-    WHERE ip = :ip AND kind <> 'heartbeat'
-      AND (:scope IS NULL OR scope = :scope)
-      AND (:known_by IS NULL OR (known_at <= :known_by AND learned_at <= :known_by))
-),
-covering AS (
-    SELECT *, row_number() OVER (PARTITION BY scope ORDER BY rev DESC) AS nth
-    FROM known WHERE seg_start <= :at AND seg_end > :at
-),
-leases AS (
-    SELECT scope, session_id, max_by(session_start, rev) AS lease_start,
-           max_by(session_end, rev) AS lease_end, max_by(evidence, rev) AS evidence
-    FROM known WHERE session_id IS NOT NULL GROUP BY scope, session_id
-)
-SELECT covering.scope, covering.ip,
-       CASE WHEN covering.mac IS NULL THEN 'none' ELSE 'leased' END AS status,
-       covering.mac, covering.hostname, covering.session_id,
-       leases.lease_start, leases.lease_end, leases.evidence,
-       covering.known_at, covering.learned_at, covering.rev
-FROM covering LEFT JOIN leases
-  ON leases.scope = covering.scope AND leases.session_id = covering.session_id
-WHERE covering.nth = 1 ORDER BY covering.scope
-"""
-"""Who held `:ip` at `:at`, in one scope or (`:scope` null) in each, as known by `:known_by` or
-(null) now. No row: no segment covers the instant. Spark SQL (beside Delta's parser, Spark 4.2
-binds parameters only with `spark.sql.legacy.parameterSubstitution.constantsOnly`); for DuckDB see
-LEASE_AT_DUCKDB."""
-
-LEASE_AT_DUCKDB = LEASE_AT_SQL.replace(":", "$")
-"""The same question with DuckDB's named parameters ($ip, $at, $scope, $known_by)."""

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import TypeVar
 
 import msgspec
 
 from enrich.leases import (
+    EXCHANGE_US,
     SECOND_US,
     LeaseEvent,
     Segment,
@@ -33,8 +35,17 @@ from enrich.leases import (
 )
 from infra.errors import Fatal
 
+T = TypeVar("T")
+
 MAGIC = b"headgate.sessions"
-VERSION = 1
+WHOLE = 1
+"""Version of a state that is one blob a bucket; `enrich.kept` has the one in use."""
+
+Key = tuple[str, str]
+"""Scope and address."""
+
+KEPT_LONGER_US = EXCHANGE_US + SECOND_US
+"""How long after `late_us` an address may still hold what `AddressState.settle` keeps."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -53,19 +64,28 @@ class Limits(msgspec.Struct, frozen=True):
         return self.max_lease_us + self.late_us
 
     @property
+    def paint_us(self) -> int:
+        """With less than this ahead of stream time, a longer lease is painted on."""
+        return self.ahead_us * 5 // 8
+
+    @property
     def sweep_us(self) -> int:
-        """How often addresses that nobody asked about are looked at."""
+        """How often it is asked which addresses are due, and how finely that is noted."""
         return max(1, min(self.late_us, self.max_lease_us) // 8)
 
 
 class AddressState(msgspec.Struct, array_like=True):
-    """One address: its settled session, the lines since, and how far it has been painted."""
+    """One address: its settled session, the lines since, and how far it has been painted.
+
+    `due`: the slot of the wheel in which it is looked at next, 0 for none yet.
+    """
 
     scope: str
     ip: str
     base: Session | None = None
     lines: list[LeaseEvent] = []
     painted_us: int = 0
+    due: int = 0
 
     def timeline(self) -> Timeline:
         """The timeline as it has been said so far."""
@@ -84,7 +104,11 @@ class AddressState(msgspec.Struct, array_like=True):
         return len(self.lines) > count
 
     def settle(self, horizon_us: int) -> None:
-        """Make the base of what happened before `horizon_us`; no line from there may come."""
+        """Make the base of what is well before `horizon_us`; no line from there may come.
+
+        The last lines before it are kept: they may explain the next one (see `replay`).
+        """
+        horizon_us -= EXCHANGE_US
         past = [line for line in self.lines if line.time_us < horizon_us]
         if past:
             self.lines = self.lines[len(past) :]
@@ -102,6 +126,12 @@ class AddressState(msgspec.Struct, array_like=True):
 class BucketState:
     """The addresses of one bucket, how far time has come, and the last revision given.
 
+    A batch needs only the addresses it touches: those of its lines, and those that are due.
+    `wheel` has them by slot, a multiple of `sweep_us`: an address stands in the first slot in
+    which there may be something to do for it, and is put into a later one when there is not.
+    So an address that renews is not looked for in the wheel, and one that nobody asks about
+    costs nothing in between.
+
     `last_rev` is the bucket's, not the address's: it outlives addresses that are forgotten.
     """
 
@@ -111,7 +141,8 @@ class BucketState:
         self.finished_us: int | None = None
         self.swept_us = 0
         self.last_rev = 0
-        self.addresses: dict[tuple[str, str], AddressState] = {}
+        self.addresses: dict[Key, AddressState] = {}
+        self.wheel: dict[int, list[Key]] = {}
 
     def advance(
         self, lines: Iterable[LeaseEvent], finished_us: Iterable[int] = ()
@@ -139,8 +170,31 @@ class BucketState:
         """Lines older than this are too late. Whole seconds: the cut of a batch moves it not."""
         return (self.known_at_us or 0) // SECOND_US * SECOND_US - self.limits.late_us
 
+    def slot(self, time_us: int) -> int:
+        """The first slot of the wheel that is not before `time_us`."""
+        return -(-time_us // self.limits.sweep_us)
+
+    def enter(self, address: AddressState, timeline: Timeline) -> None:
+        """Put an address into the slot in which it is due, unless it stands in an earlier one."""
+        kept_us = max((line.time_us for line in address.lines), default=0)
+        if timeline.sessions:
+            kept_us = max(kept_us, timeline.sessions[-1].end_us)
+        due = self.slot(kept_us + self.limits.late_us + KEPT_LONGER_US)
+        if self._unpainted(address, timeline):
+            due = min(due, self._paint_slot(address))
+        due = max(due, self._known // self.limits.sweep_us + 1)
+        if not address.due or due < address.due:
+            address.due = due
+            self.wheel.setdefault(due, []).append((address.scope, address.ip))
+
+    def _unpainted(self, address: AddressState, timeline: Timeline) -> bool:
+        return bool(timeline.sessions) and timeline.sessions[-1].end_us > address.painted_us
+
+    def _paint_slot(self, address: AddressState) -> int:
+        return self.slot(address.painted_us - self.limits.paint_us)
+
     def _move(self, arrival_us: int) -> list[Segment]:
-        """Let stream time go on; look after every address when that is due."""
+        """Let stream time go on; look after the addresses that are due when it is time to."""
         if self.finished_us is not None:
             arrival_us = min(arrival_us, self.finished_us)
         if self.known_at_us is not None and arrival_us <= self.known_at_us:
@@ -153,20 +207,30 @@ class BucketState:
 
     def _sweep(self) -> list[Segment]:
         """Settle and forget what is past; go on painting leases that reach far ahead."""
+        now = self._known // self.limits.sweep_us
+        due = sorted({key for slot in self.wheel if slot <= now for key in self.wheel[slot]})
+        for slot in [slot for slot in self.wheel if slot <= now]:
+            del self.wheel[slot]
         said: list[Segment] = []
-        for key, address in list(self.addresses.items()):
+        for key in due:
+            address = self.addresses.get(key)
+            if address is None or address.due > now:
+                continue  # forgotten, or it stands in a later slot as well
             address.settle(self.horizon_us)
             if address.empty:
                 del self.addresses[key]
-            elif address.painted_us - self._known < self.limits.ahead_us // 2:
-                old = address.timeline()
-                if old.sessions and old.sessions[-1].end_us > old.painted_us:
-                    said += self._say(address, old, learned_us=self._known)
+                continue
+            old = new = address.timeline()
+            if self._unpainted(address, old) and self._paint_slot(address) <= now:
+                new = self._paint(address)
+                said += self._say(old, new, learned_us=self._known)
+            address.due = 0
+            self.enter(address, new)
         return said
 
     def _take(self, lines: Sequence[LeaseEvent]) -> list[Segment]:
         said: list[Segment] = []
-        touched: dict[tuple[str, str], list[LeaseEvent]] = {}
+        touched: dict[Key, list[LeaseEvent]] = {}
         for line in lines:
             if line.time_us < self.horizon_us:
                 said.append(too_late(line, self._known, self._rev()))
@@ -175,18 +239,24 @@ class BucketState:
                 touched.setdefault((line.scope, line.ip), []).append(line)
         for key, found in touched.items():
             address = self.addresses.get(key) or AddressState(*key)
+            address.settle(self.horizon_us)
             old = address.timeline()
             if address.insert(found):
                 self.addresses[key] = address
-                said += self._say(address, old, max(line.received_us for line in found))
-                address.settle(self.horizon_us)
+                new = self._paint(address)
+                said += self._say(old, new, max(line.received_us for line in found))
+                self.enter(address, new)
         return said
 
-    def _say(self, address: AddressState, old: Timeline, learned_us: int) -> list[Segment]:
+    def _paint(self, address: AddressState) -> Timeline:
+        """The address as its lines have it now, painted as far as it may be."""
         address.painted_us = max(address.painted_us, self._known + self.limits.ahead_us)
+        return address.timeline()
+
+    def _say(self, old: Timeline, new: Timeline, learned_us: int) -> list[Segment]:
         said = diff(
             old,
-            address.timeline(),
+            new,
             self._known,
             self._rev(),
             learned_at_us=learned_us,
@@ -204,8 +274,8 @@ class BucketState:
         return max(self.last_rev + 1, self._known)
 
 
-class _Kept(msgspec.Struct, array_like=True):
-    """The state as it is written."""
+class _Whole(msgspec.Struct, array_like=True):
+    """The state of a bucket as one blob."""
 
     known_at_us: int | None
     finished_us: int | None
@@ -215,43 +285,48 @@ class _Kept(msgspec.Struct, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Kept)
+_decoder = msgspec.msgpack.Decoder(_Whole)
 
 
 def encode(state: BucketState) -> bytes:
-    """The state as one blob: a name, a version byte, MessagePack."""
-    kept = _Kept(
-        state.known_at_us,
-        state.finished_us,
-        state.swept_us,
-        state.last_rev,
-        list(state.addresses.values()),
-    )
-    return MAGIC + bytes([VERSION]) + _encoder.encode(kept)
+    """The state as one blob, version `WHOLE`: a name, a version byte, MessagePack."""
+    addresses = [
+        (each.scope, each.ip, each.base, each.lines, each.painted_us)
+        for each in state.addresses.values()
+    ]
+    head = (state.known_at_us, state.finished_us, state.swept_us, state.last_rev)
+    return MAGIC + bytes([WHOLE]) + _encoder.encode((*head, addresses))
 
 
 def decode(blob: bytes, limits: Limits) -> BucketState:
     """The state `encode` wrote. Raises `Fatal` for what this release cannot read."""
+    kept: _Whole = opened(blob, WHOLE, _decoder)
+    state = BucketState(limits)
+    state.known_at_us, state.finished_us = kept.known_at_us, kept.finished_us
+    state.swept_us, state.last_rev = kept.swept_us, kept.last_rev
+    for address in kept.addresses:
+        state.addresses[address.scope, address.ip] = address
+        state.enter(address, address.timeline())
+    return state
+
+
+def opened(blob: bytes, version: int, decoder: msgspec.msgpack.Decoder[T]) -> T:
+    """What a blob with name and version holds; `Fatal` when it is not one of ours, or damaged."""
     head = len(MAGIC)
     if blob[:head] != MAGIC or len(blob) <= head:
         raise Fatal(
             f"job sessions: its state starts with {blob[:head]!r}, not with {MAGIC!r}; "
             "the checkpoint belongs to something else"
         )
-    if blob[head] != VERSION:
+    if blob[head] != version:
         raise Fatal(
-            f"job sessions: its state has version {blob[head]}, this release reads {VERSION}; "
-            "run the release that wrote it, or start the job on a new checkpoint"
+            f"job sessions: its state has version {blob[head]}, this release reads {version}; "
+            "'headgate rebuild sessions' of the newer release writes either"
         )
     try:
-        kept = _decoder.decode(blob[head + 1 :])
+        return decoder.decode(blob[head + 1 :])
     except msgspec.MsgspecError as error:
         raise Fatal(
-            f"job sessions: its state cannot be read ({error}); restore the checkpoint, "
-            "or start the job on a new one"
+            f"job sessions: its state cannot be read ({error}); restore the checkpoint, or "
+            "make it anew from the tables with 'headgate rebuild sessions'"
         ) from error
-    state = BucketState(limits)
-    state.known_at_us, state.finished_us = kept.known_at_us, kept.finished_us
-    state.swept_us, state.last_rev = kept.swept_us, kept.last_rev
-    state.addresses = {(a.scope, a.ip): a for a in kept.addresses}
-    return state

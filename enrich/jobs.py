@@ -5,6 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from enrich.operator import with_store
+from enrich.shape import INPUT, claim
 from enrich.tables import DHCP_SEGMENT
 from enrich.tracker import track
 from infra.jobs import Batch, Job
@@ -15,7 +17,12 @@ DHCP_ACTIVITY = 4004
 
 
 def sessions(lake: Lake, *, once: bool = False) -> Job:
-    """silver.event -> silver.dhcp_segment, through state by bucket of addresses."""
+    """silver.event -> silver.dhcp_segment, through state by bucket of addresses.
+
+    Raises `Fatal` when the checkpoint's state has another shape than the settings ask for.
+    """
+    claim(lake.settings)
+    lake = Lake(with_store(lake.spark), lake.settings)
     events = lake.stream(EVENT).where(
         (F.col("source") == HEARTBEAT)
         | (
@@ -27,6 +34,7 @@ def sessions(lake: Lake, *, once: bool = False) -> Job:
 
     def batch(segments: DataFrame, run: Batch) -> None:
         late = F.count_if(F.col("kind") == "too_late")
+        run.noted[INPUT] = run.offsets.splitlines()[-1]
         lake.append(segments, DHCP_SEGMENT, run, counts={"late": late})
 
     trigger = None if once else lake.settings.jobs.sessions_trigger_seconds

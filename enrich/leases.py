@@ -1,13 +1,15 @@
 """Who held an address, from the lines a DHCP server wrote. Plain Python, no Spark.
 
-The rules, for one address in one scope:
+The rules, for one address in one scope; docs/leases.md draws each case:
 
 - An ACK grants: the client holds the address from the ACK until the ACK's time plus its lease.
 - An ACK to the holder while the lease runs (its last instant included) renews: the end becomes
   that ACK's time plus its lease. Only a server that hands out a shorter lease shortens it.
-- An ACK to another client takes the address over: the old session ends at that instant.
-- An ACK without a hardware address takes over, too, but names nobody: no session follows.
-- An ACK with no lease (the answer to an INFORM) is not a lease.
+- An ACK to another client takes the address over: the old session ends at that instant. Not so
+  the line of a failover peer about a grant that has been overtaken since: an ACK by another
+  server than the one that gave the client this address less than `EXCHANGE_US` before.
+- An ACK without a client takes over, too, but names nobody: no session follows.
+- An ACK that answers an INFORM is not a lease: it has none, or follows the INFORM of the client.
 - RELEASE and DECLINE by the holder end its session; by anybody else they are ignored, as
   servers do, or one host could end another's lease in our books.
 - A NAK to the holder for its address ends its session: the server has taken the address back,
@@ -15,7 +17,13 @@ The rules, for one address in one scope:
   address that client wished for.
 - An EXPIRE by the server ends the session of the client it names, or of whoever holds the
   address when it names none.
-- DISCOVER, OFFER, REQUEST and INFORM are talk, not leases.
+- A REQUEST is a wish. For an address that nobody holds, it becomes a claim when nothing answers
+  it for `EXCHANGE_US`: by then a client without an answer has started over (RFC 2131, 3.1), so
+  the ACK was given and its line lost. A claim ends as `unanswered`, an hour later at most, or
+  when the server offers or gives the address to anybody. If the server treats the client as
+  holder (ACK, RELEASE, EXPIRE), the lease is proven and began with the REQUEST; by a NAK or a
+  DECLINE there never was one.
+- DISCOVER and OFFER are talk.
 
 A client that roams to another address keeps its old lease until these rules end it: the server
 still reserves that address for it, and nobody else can have used it. The key of the state is the
@@ -28,7 +36,8 @@ stay the same however often and in whatever order it is handed in. No order by k
 "release, then lease again" and "renew, then release" both happen within a second, and only the
 log tells which it was. Between two clients the order hardly matters: whoever was granted the
 address last holds it, and the other's release is ignored. Only an EXPIRE comes before all else
-of its instant: no lease runs out in the instant in which it is granted.
+of its instant (no lease runs out in the instant in which it is granted), and then what clients
+ask, since it comes before its answer.
 
 All times are microseconds since 1970 in UTC.
 """
@@ -41,21 +50,31 @@ from itertools import pairwise
 
 import msgspec
 
-DECLINE, ACK, NAK, RELEASE, EXPIRE = 4, 5, 6, 7, 9
+OFFER, REQUEST, DECLINE, ACK, NAK, RELEASE, INFORM, EXPIRE = range(2, 10)
 """OCSF `activity_id` of DHCP Activity (class 4004) that the rules look at."""
-LEASE_ACTIVITIES = (DECLINE, ACK, NAK, RELEASE, EXPIRE)
+TALK = (OFFER, REQUEST, INFORM)
+LEASE_ACTIVITIES = (DECLINE, ACK, NAK, RELEASE, EXPIRE, *TALK)
 
-EXPIRED, TAKEN_OVER = "expired", "taken over"
+EXPIRED, TAKEN_OVER, UNANSWERED = "expired", "taken over", "unanswered"
 _ENDED = {DECLINE: "declined", NAK: "refused", RELEASE: "released", EXPIRE: EXPIRED}
 
 SECOND_US = 1_000_000
 FOREVER_US = 253_402_300_799 * SECOND_US  # the last second of the year 9999
 LONGEST_LEASE_SECONDS = 2**32 - 1  # RFC 2131 writes a lease without end like this
+EXCHANGE_US = 60 * SECOND_US
+"""How far apart lines may be that one explains the other. A client asks for 60 s before it starts
+over (RFC 2131, 3.1); the clocks of a failover pair differ by less (dhcpd refuses a peer's)."""
+LONGEST_CLAIM_SECONDS = 3600  # nobody said how long it is; an hour is a short lease
 RENEWALS_KEPT = 3
 
 
 class LeaseEvent(msgspec.Struct, frozen=True, array_like=True):
-    """A line of a DHCP server about one address. `mac` is lower case with colons."""
+    """A line of a DHCP server about one address.
+
+    `mac` names the client: its hardware address, lower case with colons; `duid:` and its DUID
+    where DHCPv6 tells no other, `id:` and the client identifier where DHCPv4 does. `server` is
+    the host that logged, if known.
+    """
 
     event_uid: str
     scope: str
@@ -66,14 +85,16 @@ class LeaseEvent(msgspec.Struct, frozen=True, array_like=True):
     time_us: int
     received_us: int
     lease_seconds: int
+    server: str | None = None
 
 
 class Session(msgspec.Struct, frozen=True, array_like=True):
     """A client held the address in `[start_us, end_us)`.
 
     `ended` says why it ends there: expired (the lease ran out, or will if nothing else
-    comes), released, taken over, declined or refused. `evidence` are event uids: the grant,
-    at most `RENEWALS_KEPT` newest renewals, and the line that ended it.
+    comes), released, taken over, declined, refused, or unanswered: a claim, for which only the
+    client itself speaks. `evidence` are event uids: the grant (or the REQUEST that became a
+    claim), at most `RENEWALS_KEPT` newest renewals, and the line that ended it.
     """
 
     session_id: str
@@ -107,13 +128,14 @@ def session_id(scope: str, ip: str, mac: str, start_us: int) -> str:
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def order(event: LeaseEvent) -> tuple[int, bool, int, int, str]:
+def order(event: LeaseEvent) -> tuple[int, int, int, int, str]:
     """Sort key of lines of one address. It does not depend on the order they are handed in.
 
     Of two ids that differ in an offset only, the longer one is the later.
     """
-    uid = event.event_uid
-    return (event.time_us, event.activity != EXPIRE, event.received_us, len(uid), uid)
+    uid, activity = event.event_uid, event.activity
+    kind = 0 if activity == EXPIRE else 1 if activity in TALK else 2
+    return (event.time_us, kind, event.received_us, len(uid), uid)
 
 
 def replay(
@@ -122,58 +144,147 @@ def replay(
     """The timeline of one address: `base`, the session that ran before, and what followed.
 
     The order of `events` does not matter; all must be of one address. `scope` and `ip` name
-    it where there may be no event. Sessions of no length are left out.
+    it where there may be no event. Sessions of no length are left out. Where `base` stands for
+    earlier lines, all lines of the last `EXCHANGE_US` before later ones must be in `events`.
     """
-    done: list[Session] = []
-    held = base
+    play = _Play(base)
     for line in sorted(events, key=order):
         scope, ip = line.scope, line.ip
-        if line.activity == ACK:
-            held = _grant(held, line, done)
-        elif held is not None and line.activity in _ENDED and _ends(held, line):
-            done.append(_closed(held, line, _ENDED[line.activity]))
-            held = None
-    if held is not None:
-        done.append(held)
-    return Timeline(scope, ip, tuple(s for s in done if s.end_us > s.start_us))
+        play.take(line)
+    if play.held is not None:
+        play.done.append(play.held)
+    return Timeline(scope, ip, tuple(s for s in play.done if s.end_us > s.start_us))
 
 
-def _ends(held: Session, line: LeaseEvent) -> bool:
-    if line.time_us >= held.end_us:
-        return False
-    return held.mac == line.mac or (line.mac is None and line.activity == EXPIRE)
+class _Play:
+    """An address being played: who holds it, what is over, and what was just said."""
 
+    __slots__ = ("acked", "done", "held", "informed")
 
-def _closed(held: Session, line: LeaseEvent, reason: str) -> Session:
-    return msgspec.structs.replace(
-        held, end_us=line.time_us, ended=reason, evidence=(*held.evidence, line.event_uid)
-    )
+    def __init__(self, base: Session | None) -> None:
+        self.held = base
+        self.done: list[Session] = []
+        self.informed: LeaseEvent | None = None
+        self.acked: dict[str, LeaseEvent] = {}
 
+    def take(self, line: LeaseEvent) -> None:
+        """The next line, in the order of `order`."""
+        held, activity = self.held, line.activity
+        if activity == ACK:
+            if not self._grants_nothing(line):
+                self.held = self._grant(line)
+        elif activity == REQUEST:
+            self._ask(line)
+        elif activity == INFORM:
+            self.informed = line
+        elif held is None or line.time_us >= held.end_us:
+            return
+        elif activity == OFFER:
+            if held.ended == UNANSWERED:
+                self._close(held, line, UNANSWERED)
+        elif activity in _ENDED and (
+            held.mac == line.mac or (line.mac is None and activity == EXPIRE)
+        ):
+            self._end(held, line)
 
-def _grant(held: Session | None, ack: LeaseEvent, done: list[Session]) -> Session | None:
-    if ack.lease_seconds <= 0:
-        return held
-    end_us = ack.time_us + min(ack.lease_seconds, LONGEST_LEASE_SECONDS) * SECOND_US
-    if held is not None and held.mac == ack.mac and ack.time_us <= held.end_us:
-        renewals = (*held.evidence[1:], ack.event_uid)[-RENEWALS_KEPT:]
-        return msgspec.structs.replace(
-            held,
-            end_us=end_us,
-            hostname=ack.hostname or held.hostname,
-            evidence=(held.evidence[0], *renewals),
+    def _end(self, held: Session, line: LeaseEvent) -> None:
+        if held.ended == UNANSWERED:
+            if line.activity in (NAK, DECLINE):
+                self.held = None  # what was claimed was never given
+                return
+            held = _proven(held)
+        self._close(held, line, _ENDED[line.activity])
+
+    def _close(self, held: Session, line: LeaseEvent, reason: str) -> None:
+        self.held = None
+        self.done.append(
+            msgspec.structs.replace(
+                held, end_us=line.time_us, ended=reason, evidence=(*held.evidence, line.event_uid)
+            )
         )
-    if held is not None:
-        running = ack.time_us < held.end_us
-        done.append(_closed(held, ack, TAKEN_OVER) if running else held)
-    if ack.mac is None:
-        return None
-    return Session(
-        session_id=session_id(ack.scope, ack.ip, ack.mac, ack.time_us),
-        mac=ack.mac,
-        hostname=ack.hostname,
-        start_us=ack.time_us,
+
+    def _ask(self, line: LeaseEvent) -> None:
+        """A REQUEST: a claim that counts once it has been without an answer long enough."""
+        held, mac = self.held, line.mac
+        if mac is None:
+            return
+        if self.informed is not None and self.informed.mac == mac:
+            self.informed = None
+        seconds = min(line.lease_seconds, LONGEST_CLAIM_SECONDS)
+        end_us = line.time_us + seconds * SECOND_US
+        if held is not None and line.time_us < held.end_us + (held.mac == mac):
+            asks_again = held.ended == UNANSWERED and held.mac == mac
+            if asks_again and line.time_us >= held.start_us:
+                self.held = _renewed(held, line, max(held.end_us, end_us))
+            if not asks_again or line.time_us >= held.start_us:
+                return
+        elif held is not None:
+            self.done.append(held)
+        self.held = Session(
+            session_id=session_id(line.scope, line.ip, mac, line.time_us),
+            mac=mac,
+            hostname=line.hostname,
+            start_us=line.time_us + EXCHANGE_US,
+            end_us=end_us,
+            evidence=(line.event_uid,),
+            ended=UNANSWERED,
+        )
+
+    def _grants_nothing(self, ack: LeaseEvent) -> bool:
+        """Whether an ACK answers an INFORM, or repeats a peer's grant that was overtaken."""
+        if ack.lease_seconds <= 0:
+            return True
+        if ack.mac is None:
+            return False
+        if self.informed is not None and self.informed.mac == ack.mac:
+            asked, self.informed = self.informed, None
+            return ack.time_us - asked.time_us < EXCHANGE_US
+        if ack.server is None:
+            return False
+        last, held = self.acked.get(ack.mac), self.held
+        overtaken = held is not None and held.mac != ack.mac and ack.time_us < held.end_us
+        if last is not None and last.server != ack.server and overtaken:
+            return ack.time_us - last.time_us < EXCHANGE_US
+        self.acked[ack.mac] = ack
+        return False
+
+    def _grant(self, ack: LeaseEvent) -> Session | None:
+        end_us = ack.time_us + min(ack.lease_seconds, LONGEST_LEASE_SECONDS) * SECOND_US
+        held = self.held
+        if held is not None and held.ended == UNANSWERED and ack.time_us < held.start_us:
+            held = None  # this is the answer, or another client's
+        if held is not None and held.mac == ack.mac and ack.time_us <= held.end_us:
+            return _renewed(_proven(held), ack, end_us)
+        if held is not None and ack.time_us < held.end_us:
+            self._close(held, ack, UNANSWERED if held.ended == UNANSWERED else TAKEN_OVER)
+        elif held is not None:
+            self.done.append(held)
+        if ack.mac is None:
+            return None
+        return Session(
+            session_id=session_id(ack.scope, ack.ip, ack.mac, ack.time_us),
+            mac=ack.mac,
+            hostname=ack.hostname,
+            start_us=ack.time_us,
+            end_us=end_us,
+            evidence=(ack.event_uid,),
+        )
+
+
+def _proven(held: Session) -> Session:
+    """A claim as the lease it was: from its REQUEST on. A lease as it is."""
+    if held.ended != UNANSWERED:
+        return held
+    return msgspec.structs.replace(held, start_us=held.start_us - EXCHANGE_US, ended=EXPIRED)
+
+
+def _renewed(held: Session, line: LeaseEvent, end_us: int) -> Session:
+    renewals = (*held.evidence[1:], line.event_uid)[-RENEWALS_KEPT:]
+    return msgspec.structs.replace(
+        held,
         end_us=end_us,
-        evidence=(ack.event_uid,),
+        hostname=line.hostname or held.hostname,
+        evidence=(held.evidence[0], *renewals),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import types as T
 
+from enrich.asset_tables import ASSET_TABLES, ASSET_VIEWS
+from enrich.witness_tables import WITNESS_VIEWS
 from infra.tables import Column, Table, View, struct
 
 S, N, L, B, TS = (
@@ -31,7 +33,7 @@ DHCP_SEGMENT = Table(
         Column("known_at", TS, "stream time at which we learned this, never running back, UTC"),
         Column("learned_at", TS, "arrival time of the line we learned it from, UTC"),
         Column("rev", L, "grows with every statement about this address"),
-        Column("kind", S, "lease, extend, free, too_late or heartbeat"),
+        Column("kind", S, "lease, extend, free, repair, too_late or heartbeat"),
         Column(
             "evidence",
             struct(event_uids=T.ArrayType(S), ended=S),
@@ -57,10 +59,30 @@ HOLDER = struct(
     status=S,
     complete_up_to=TS,
     evidence=T.ArrayType(S),
+    ended=S,
+    confidence=N,
+    certainty=S,
+    reason=S,
+    rivals=T.ArrayType(
+        struct(
+            kind=S,
+            scope=S,
+            mac=S,
+            session_id=S,
+            lease_start=TS,
+            lease_end=TS,
+            known_at=TS,
+            rev=L,
+        )
+    ),
+    servers=T.ArrayType(struct(server=S, last_line_at=TS)),
 )
 """Who an address belonged to. `status`: leased, none (no lease covered it), outside (no DHCP
-scope has it) or unknown (the event has no address). `evidence`: event uids of DHCP lines.
-`complete_up_to`: how far the DHCP log was known when it was said."""
+scope has it), static (configured as set by hand) or unknown (the event has no address).
+`evidence`: event uids of DHCP lines. `ended`: why the lease ends, as far as it was known.
+`complete_up_to`: how far the DHCP log was known when it was said; `servers`: each DHCP server's
+last line before. `rivals`: who else could be meant. `confidence` (0 to 100), `certainty` (its
+word) and `reason` are those of `enrich.evidence.judge`."""
 
 ATTRIBUTION = Table(
     name="gold.attribution",
@@ -85,8 +107,46 @@ ATTRIBUTION = Table(
     cluster_by=("event_time",),
     stats=("finding_id", "role", "rev", "event_time", "via"),
 )
+DEVICE = struct(
+    mac=S,
+    hostname=S,
+    session_id=S,
+    lease_start=TS,
+    lease_end=TS,
+    known_at=TS,
+    status=S,
+    complete_up_to=TS,
+    evidence=T.ArrayType(S),
+)
+"""The device that held an event's address. `status`: leased, none, static, outside or unknown, as
+in `HOLDER`; `complete_up_to`: how far the DHCP log was known when it was said."""
 
-TABLES = (DHCP_SEGMENT, ATTRIBUTION)
+ATTRIBUTED_EVENT = Table(
+    name="gold.attributed_event",
+    doc="An event of the classes in jobs.attributed_classes that names an address, with the device "
+    "that held it then. The highest rev is true.",
+    columns=(
+        Column("event_uid", S, "the event"),
+        Column("event_time", TS, "when it happened, UTC"),
+        Column("received_at", TS, "when we got it, UTC"),
+        Column("class_uid", N, "OCSF class of the event"),
+        Column("source", S, "source of the event"),
+        Column("scope", S, "site or server the address belongs to", False),
+        Column("ip", S, "the address"),
+        Column("role", S, "which address: src_endpoint, or device where it has no other"),
+        Column("user_name", S, "user of the event", False),
+        Column("host_name", S, "host of the event", False),
+        Column("holder", DEVICE, "the device that had the address, with its lease"),
+        Column("rev", L, "rev of the segment it rests on; -1 when no lease covered the address"),
+        Column("via", S, "join; outside: the address lies in no DHCP network"),
+    ),
+    event_time="event_time",
+    key=("event_uid", "role", "rev"),
+    cluster_by=("event_time", "ip"),
+    stats=("event_uid", "event_time", "class_uid", "source", "ip", "user_name", "rev", "via"),
+)
+
+TABLES = (DHCP_SEGMENT, ATTRIBUTION, ATTRIBUTED_EVENT, *ASSET_TABLES)
 VIEWS = (
     View(
         "silver.dhcp_session",
@@ -106,4 +166,29 @@ VIEWS = (
         HAVING max_by(session_end, rev) > max_by(session_start, rev)
         """,
     ),
+    View(
+        "silver.leased_event",
+        "Events whose address was leased, with the device that held it then, as known now: any "
+        "slice of silver.event. Narrow it by event_time, and by ip or mac.",
+        """
+        SELECT e.event_uid, e.time AS event_time, e.class_uid, e.source, e.scope, e.src_ip AS ip,
+               e.user_name, e.host_name, e.message, s.mac, s.hostname, s.session_id,
+               s.session_start AS lease_start, s.session_end AS lease_end, s.rev
+        FROM silver.events e JOIN silver.dhcp_segment s
+          ON s.scope = e.scope AND s.ip = e.src_ip
+         AND s.seg_start <= e.time AND s.seg_end > e.time AND s.mac IS NOT NULL
+        WHERE NOT EXISTS (
+          SELECT 1 FROM silver.dhcp_segment n
+          WHERE n.scope = s.scope AND n.ip = s.ip AND n.rev > s.rev
+            AND n.seg_start <= e.time AND n.seg_end > e.time)
+        """,
+    ),
+    View(
+        "gold.attributed_event_current",
+        "The newest word on each event of gold.attributed_event",
+        "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY event_uid, role, event_time, ip "
+        "ORDER BY rev DESC) AS nth FROM gold.attributed_event) newest WHERE nth = 1",
+    ),
+    *ASSET_VIEWS,
+    *WITNESS_VIEWS,
 )

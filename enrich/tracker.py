@@ -1,34 +1,31 @@
 """The lease rules on Spark: as a stream through state, and over history in batch.
 
-One call of a stateful function costs about 2 ms whatever it does, so the key is a bucket of
-addresses and never an address. State is one binary column: nested state types fail in Spark
-4.2, and a blob of our own also survives a change of its shape (see `enrich.bucket`).
+One call of a stateful function costs 1 to 2 ms whatever it does, so the key is a bucket of
+addresses and never an address; what the bucket remembers of an address is a cell of its own (see
+`enrich.kept`), so a batch touches only those it has lines of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from enrich.bucket import BucketState, Limits, decode, encode
+from enrich.bucket import Limits
 from enrich.leases import (
     DECLINE,
     LEASE_ACTIVITIES,
     NAK,
     SECOND_US,
+    TALK,
     LeaseEvent,
-    Segment,
-    heartbeat,
     replay,
 )
+from enrich.operator import LINE, MICROS, tracked
 from enrich.tables import DHCP_SEGMENT
 from infra.settings import JobSettings
 from ingest.tables import HEARTBEAT
@@ -38,12 +35,10 @@ LIVE_MODES = ("live", "replay")
 FUTURE_SECONDS = 300
 """A line's time counts at most this far after its arrival: a clock that is ahead moves little."""
 
-LINE = LeaseEvent.__struct_fields__
-"""Columns of a line, in the order of `LeaseEvent`."""
-
-_STATE = T.StructType([T.StructField("state", T.BinaryType())])
-_MICROS = ("seg_start", "seg_end", "session_start", "session_end", "known_at", "learned_at")
-_LONGS = (*_MICROS, "rev")
+ANSWERING = ("ISC DHCP", "dnsmasq", "NIOS")
+"""Servers that log each DHCPv4 request they take up and each answer they give, so that a request
+without one is a lost line. Kea logs some requests and not its NAKs, Windows no requests; a sensor
+may see one direction only. Of DHCPv6 a request's address is that of the packet."""
 
 
 def limits(jobs: JobSettings) -> Limits:
@@ -60,21 +55,31 @@ def track(events: DataFrame, jobs: JobSettings) -> DataFrame:
     gets one. Appends only; `known_at` never runs back. A batch with a heartbeat gives one row
     of kind `heartbeat`, which says how far all buckets have come.
 
-    `session_buckets`, `late_seconds` and `max_lease_seconds` are frozen while a query runs,
-    and the number of buckets for the life of a checkpoint.
+    The stream is one of a session of `enrich.operator.with_store`. `session_buckets`,
+    `late_seconds` and `max_lease_seconds` are frozen while a query runs, and the number of
+    buckets for the life of a checkpoint (`enrich.rebuild` makes another).
     """
     beat = F.col("source") == HEARTBEAT
     buckets = jobs.session_buckets
     everywhere = F.array(*[F.lit(n) for n in range(buckets)])
     rows = events.where(beat | _is_line(LIVE_MODES)).select(
-        F.explode(F.when(beat, everywhere).otherwise(F.array(_bucket(buckets)))).alias("bucket"),
+        F.explode(F.when(beat, everywhere).otherwise(F.array(bucket_of(buckets)))).alias("bucket"),
         beat.alias("beat"),
         *_line_columns(jobs),
     )
-    said = rows.groupBy("bucket").applyInPandasWithState(
-        _tracker(limits(jobs)), _row_schema(), _STATE, "append", GroupStateTimeout.NoTimeout
+    return tracked(rows, limits(jobs)).select(*_segment_columns())
+
+
+def line_rows(events: DataFrame, jobs: JobSettings, since_us: int) -> DataFrame:
+    """The lines of `track` in rows of silver.event, since a time: `bucket`, and `LINE`. Batch."""
+    # The first filter only spares reading old files; the second one is exact.
+    wrong_us = max(map(abs, jobs.clock_ahead_seconds.values()), default=0) * SECOND_US
+    recent = F.col("time") >= F.timestamp_micros(F.lit(since_us - round(wrong_us)))
+    return (
+        events.where(_is_line(LIVE_MODES) & recent)
+        .select(bucket_of(jobs.session_buckets).alias("bucket"), *_line_columns(jobs))
+        .where(F.col("time_us") >= since_us)
     )
-    return said.select(*_segment_columns())
 
 
 def sessions_of(events: DataFrame, jobs: JobSettings) -> DataFrame:
@@ -84,7 +89,7 @@ def sessions_of(events: DataFrame, jobs: JobSettings) -> DataFrame:
     lease_start, lease_end, evidence. Batch only. A line of any age is put in its place.
     """
     rows = events.where(_is_line(None)).select(
-        _bucket(jobs.session_buckets).alias("bucket"), *_line_columns(jobs)
+        bucket_of(jobs.session_buckets).alias("bucket"), *_line_columns(jobs)
     )
     return (
         rows.groupBy("bucket")
@@ -130,9 +135,11 @@ def _is_line(modes: Sequence[str] | None) -> Column:
     """DHCP lines the rules can use. Without an address or a site there is nothing to key by.
 
     A request that the server turned down (status failure) changes no lease; NAK and DECLINE are
-    failures by nature.
+    failures by nature. Talk counts only of servers whose silence means something.
     """
     turned_down = (F.col("status_id") == FAILURE) & ~F.col("activity_id").isin(NAK, DECLINE)
+    telling = F.col("metadata.product.name").isin(*ANSWERING) & ~F.col("src_ip").contains(":")
+    idle_talk = F.col("activity_id").isin(*TALK) & ~F.coalesce(telling, F.lit(False))
     usable = (
         (F.col("class_uid") == DHCP_ACTIVITY)
         & F.col("activity_id").isin(*LEASE_ACTIVITIES)
@@ -141,91 +148,56 @@ def _is_line(modes: Sequence[str] | None) -> Column:
         & F.col("src_ip").isNotNull()
         & F.col("scope").isNotNull()
         & ~F.coalesce(turned_down, F.lit(False))
+        & ~idle_talk
     )
     return usable & F.col("mode").isin(*modes) if modes else usable
 
 
-def _bucket(buckets: int) -> Column:
-    return F.pmod(F.hash("scope", "src_ip"), F.lit(buckets))
+def bucket_of(buckets: int, address: str = "src_ip") -> Column:
+    """The bucket of `scope` and the address in a column."""
+    return F.pmod(F.hash("scope", address), F.lit(buckets))
 
 
 def _line_columns(jobs: JobSettings) -> list[Column]:
     """The fields of `LeaseEvent`, times in microseconds and never null."""
     arrival = F.unix_micros("received_at")
-    happened = F.unix_micros("time")
+    happened = F.unix_micros("time") - _ahead_us(jobs)
     return [
         F.col("event_uid"),
         F.col("scope"),
         F.col("src_ip").alias("ip"),
-        F.lower(F.coalesce("mac", "src_endpoint.mac")).alias("mac"),
+        _client().alias("mac"),
         F.col("src_endpoint.hostname").alias("hostname"),
         # Null only in heartbeats; a null here would make pandas turn the column into floats.
         F.coalesce("activity_id", F.lit(0)).alias("activity"),
         F.least(happened, arrival + FUTURE_SECONDS * SECOND_US).alias("time_us"),
         F.coalesce(arrival, happened).alias("received_us"),
         F.coalesce("lease_dur", F.lit(jobs.max_lease_seconds)).alias("lease_seconds"),
+        F.coalesce("host_name", "dst_ip").alias("server"),
     ]
 
 
-def _tracker(
-    limits: Limits,
-) -> Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
-    def step(
-        key: tuple[int], chunks: Iterable[pd.DataFrame], state: GroupState
-    ) -> Iterator[pd.DataFrame]:
-        lines, finished = _read(chunks)
-        kept = decode(bytes(state.get[0]), limits) if state.exists else BucketState(limits)
-        said = kept.advance(lines, finished)
-        state.update((encode(kept),))
-        if finished and key[0] == 0 and kept.finished_us is not None:
-            said.append(heartbeat(kept.finished_us))
-        if said:
-            yield _frame(said)
-
-    return step
+def _client() -> Column:
+    """Whom a line names: a hardware address, else a DUID (DHCPv6) or a client identifier."""
+    kind = F.when(F.col("src_ip").contains(":"), "duid:").otherwise("id:")
+    named = F.concat(kind, F.col("src_endpoint.uid"))
+    return F.lower(F.coalesce("mac", "src_endpoint.mac", named))
 
 
-def _read(chunks: Iterable[pd.DataFrame]) -> tuple[list[LeaseEvent], list[int]]:
-    """Lines and times of heartbeats; column by column, rows of pandas are slow."""
-    lines: list[LeaseEvent] = []
-    finished: list[int] = []
-    for chunk in chunks:
-        beats = chunk["beat"].to_numpy(dtype=bool)
-        finished += chunk["time_us"][beats].tolist()
-        columns = [chunk[name][~beats].tolist() for name in LINE]
-        lines += [LeaseEvent(*row) for row in zip(*columns, strict=True)]
-    return lines, finished
-
-
-def _frame(said: Sequence[Segment]) -> pd.DataFrame:
-    rows = {name: [getattr(s, name) for s in said] for name in Segment.__struct_fields__}
-    rows["event_uids"] = [None if uids is None else list(uids) for uids in rows["event_uids"]]
-    return pd.DataFrame(
-        {
-            name: pd.Series(values, dtype="Int64" if name in _LONGS else object)
-            for name, values in rows.items()
-        }
-    )
-
-
-def _row_schema() -> T.StructType:
-    """Segments as they leave Python: times as longs, which no library rounds or limits."""
-    special = {"event_uids": T.ArrayType(T.StringType())}
-    return T.StructType(
-        [
-            T.StructField(
-                name, T.LongType() if name in _LONGS else special.get(name, T.StringType())
-            )
-            for name in Segment.__struct_fields__
-        ]
-    )
+def _ahead_us(jobs: JobSettings) -> Column:
+    """By how much the clock of a line's server is ahead, as the settings say."""
+    ahead = F.lit(0).cast("long")
+    for host, seconds in jobs.clock_ahead_seconds.items():
+        wrong = F.col("host_name") == host
+        ahead = F.when(wrong, F.lit(round(seconds * SECOND_US)).cast("long")).otherwise(ahead)
+    return ahead
 
 
 def _segment_columns() -> list[Column]:
     evidence = F.when(F.col("event_uids").isNotNull(), F.struct("event_uids", "ended"))
     return [
         F.timestamp_micros(name).alias(name)
-        if name in _MICROS
+        if name in MICROS
         else (evidence.alias(name) if name == "evidence" else F.col(name))
         for name in (column.name for column in DHCP_SEGMENT.columns)
     ]

@@ -53,4 +53,26 @@ AUDIT = Table(
     cluster_by=("at",),
 )
 
-TABLES = (LEDGER, AUDIT)
+GAP = Table(
+    name="ops.gap",
+    doc="Messages a job never got, and who said that it may go on without them.",
+    columns=(
+        Column("gap_id", S, "identity of what was stated; rows with the same one say the same"),
+        Column("job", S, "the job that missed them"),
+        Column("kind", S, "expired (retention), reset (offsets ran back), recreated or removed"),
+        Column("topic", S, "their topic"),
+        Column("partition", N, "its partition"),
+        Column("from_offset", L, "the first message missed"),
+        Column("to_offset", L, "the first one after them; null: nobody can tell", False),
+        Column("messages", L, "how many were missed; null: nobody can tell", False),
+        Column("goes_on_at", L, "the offset the job went on from; null: the topic is gone", False),
+        Column("accepted_at", TS, "when a person accepted it, UTC"),
+        Column("accepted_by", S, "who"),
+        Column("reason", S, "why, in that person's words"),
+    ),
+    event_time="accepted_at",
+    key=("gap_id",),
+    cluster_by=("accepted_at",),
+)
+
+TABLES = (LEDGER, AUDIT, GAP)

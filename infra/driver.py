@@ -1,30 +1,36 @@
 """The driver: all jobs, or one, in one Spark session, watched and restarted.
 
 A job that fails is started again with growing pauses while the others run on;
-one that cannot be helped by a retry is named and left stopped.
+one that cannot be helped by a retry is named and left stopped, until it is told
+to go on (`headgate resume`).
 """
 
 from __future__ import annotations
 
-import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 
-from infra.catalog import AUDIT, LEDGER
+from infra.catalog import AUDIT, GAP, LEDGER
 from infra.errors import Fatal, Usage
+from infra.governor import GOVERNED, Governor
 from infra.jobs import Job
 from infra.kafka import Ticker, ensure_topics, require_broker
 from infra.lake import Lake
+from infra.log import say, use
 from infra.schedule import Every
 from infra.settings import Settings
 from infra.spark import session
 from infra.spool import Folder
-from infra.tables import table
+from infra.supervise import Again, Record, reason
+from infra.tables import Table, table
+from infra.watch import Watch
+
+__all__ = ["JOBS", "Driver", "reason", "resume", "say", "wanted"]
 
 JOBS = {
     "ingest": "alerts.jobs:ingest_and_detect",
@@ -35,21 +41,19 @@ JOBS = {
 }
 """Jobs by name and where they start; imported only when they run."""
 
-PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
-STEADY_SECONDS = 120.0
-"""A job that ran this long has recovered: its next failure begins again with the first pause."""
-
 Say = Callable[[str], None]
-
-
-def say(line: str) -> None:
-    """One line for the operator, on stderr."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def wanted(settings: Settings) -> tuple[str, ...]:
     """The jobs that these settings give something to do."""
     return tuple(name for name in JOBS if name != "files" or settings.folders)
+
+
+def resume(settings: Settings, job: str) -> None:
+    """Ask the driver to start a job again that it gave up; it looks every half second."""
+    request = settings.home.absolute() / "spool" / "resume" / job
+    request.parent.mkdir(parents=True, exist_ok=True)
+    request.touch()
 
 
 @dataclass
@@ -58,7 +62,7 @@ class Watched:
 
     name: str
     job: Job | None = None
-    failures: int = 0
+    record: Record = field(default_factory=Record)
     started: float = 0.0
     again_at: float | None = None
     given_up: str | None = None
@@ -82,6 +86,7 @@ class Driver:
         unknown = [name for name in self.names if name not in JOBS]
         if unknown:
             raise Usage(f"no job '{unknown[0]}'; there are {', '.join(JOBS)}")
+        use(self.settings.log_format)
         require_broker(self.settings.kafka)
         ensure_topics(self.settings)
         spark = session(self.settings)
@@ -90,28 +95,45 @@ class Driver:
         self.tell(f"tables: ready in {self.settings.lake_root}")
         # Ticks feed only a job that will read them: with `once` there is no next batch to move.
         ticker = Ticker(self.settings.kafka).start() if not self.once else None
-        spooled = {"ledger": LEDGER, "audit": AUDIT, "alert_action": table("gold.alert_action")}
-        spooled |= {name: table(f"ops.{name}") for name in ("quality", "drift")}
-        folder = Folder(lake, spooled).start()
-        checks = self._checks().start()
+        folder = Folder(lake, self._spooled()).start()
+        scheduled = [one.start() for one in self._scheduled()]
         watched = [Watched(name) for name in self.names]
+        watch = Watch(self.settings, spark)
         try:
-            return self._through(lake, watched) if self.once else self._watch(lake, watched)
+            if self.once:
+                return self._through(lake, watched)
+            return _Round(self, lake, watched, watch, Governor(self.settings)).run()
         finally:
-            checks.stop()
+            for one in scheduled:
+                one.stop()
             if ticker:
                 ticker.stop()
-            for one in watched:
-                if one.job:
-                    one.job.stop()
+            for each in watched:
+                if each.job:
+                    each.job.stop()
+                    watch.ended(each.name, "stopped", "")
             folder.stop()
             spark.stop()
 
-    def _checks(self) -> Every:
-        """The checks of the data, in a process of their own beside job ingest, if there is one."""
+    def _spooled(self) -> dict[str, Table]:
+        """Tables whose rows wait in the spool, by the name of their folder there."""
+        spooled = {"ledger": LEDGER, "audit": AUDIT, "alert_action": table("gold.alert_action")}
+        spooled |= {"gap": GAP}
+        return spooled | {name: table(f"ops.{name}") for name in ("quality", "drift")}
+
+    def _scheduled(self) -> list[Every]:
+        """What runs in processes of its own beside job ingest, if there is one."""
         wanted = "ingest" in self.names and not self.once
         minutes = self.settings.jobs.quality_minutes if wanted else 0
-        return Every("quality", ("quality", "run"), minutes, self.settings, self.tell)
+        inventories = {"assets": self.settings.assets, "users": self.settings.users}
+        return [
+            Every("quality", ("quality", "run"), minutes, self.settings, self.tell),
+            *(
+                Every(f"load-{name}", ("load", name), one.refresh_minutes, self.settings, self.tell)
+                for name, one in inventories.items()
+                if wanted and one.file
+            ),
+        ]
 
     def stop(self) -> None:
         """Make `run` end after the batches under way."""
@@ -122,70 +144,122 @@ class Driver:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self.stop())
 
+    def pause(self, seconds: float) -> bool:
+        """Wait; True when the driver is to end."""
+        return self._stop.wait(seconds)
+
     def _through(self, lake: Lake, watched: Sequence[Watched]) -> int:
         for one in watched:
-            one.job = self._begin(lake, one.name)
+            one.job = begin(_lake_for(one.name, lake, Governor(self.settings)), one.name, once=True)
             one.job.wait()
             self.tell(f"job {one.name}: all that was there is through")
         return 0
 
-    def _watch(self, lake: Lake, watched: Sequence[Watched]) -> int:
-        for one in watched:
-            self._try(lake, one)
-        while not self._stop.wait(0.5):
-            for one in watched:
-                self._look(lake, one)
-            if all(one.given_up for one in watched):
-                break
-        return 1 if any(one.given_up for one in watched) else 0
 
-    def _look(self, lake: Lake, one: Watched) -> None:
+def begin(lake: Lake, name: str, *, once: bool = False) -> Job:
+    """Start a job."""
+    module, function = JOBS[name].split(":")
+    job: Job = getattr(import_module(module), function)(lake, once=once)
+    return job
+
+
+def _lake_for(name: str, lake: Lake, governor: Governor) -> Lake:
+    """The lake as a job is to see it: for a governed one, with the pace in its settings."""
+    return Lake(lake.spark, governor.start()) if name == GOVERNED else lake
+
+
+@dataclass
+class _Round:
+    """Looks at all jobs of a driver, again and again."""
+
+    driver: Driver
+    lake: Lake
+    watched: Sequence[Watched]
+    watch: Watch
+    governor: Governor
+
+    def run(self) -> int:
+        """Until told to stop, or all jobs were given up; 1 when one was."""
+        for one in self.watched:
+            self._try(one)
+        while not self.driver.pause(0.5):
+            for one in self.watched:
+                self._look(one)
+            if all(one.given_up for one in self.watched):
+                break
+        return 1 if any(one.given_up for one in self.watched) else 0
+
+    def _look(self, one: Watched) -> None:
         if one.given_up:
-            return
-        if one.again_at is not None and time.monotonic() >= one.again_at:
-            self._try(lake, one)
+            if self._asked(one):
+                one.given_up, one.record = None, Record()
+                self._try(one)
+        elif one.again_at is not None:
+            if time.monotonic() >= one.again_at:
+                self._try(one)
         elif one.job is not None and not one.job.query.isActive:
             self._failed(one, one.job.failure() or "it ended")
+        elif one.job is not None:
+            self.watch.look(one.job)
+            if one.name == GOVERNED:
+                self._govern(one, one.job)
 
-    def _try(self, lake: Lake, one: Watched) -> None:
+    def _govern(self, one: Watched, job: Job) -> None:
+        """Start a job's query anew where its pace is to change."""
+        status = self.watch.of(one.name)
+        if not self.governor.look(job, self.watch.progress.get(one.name), status):
+            return
+        pace = self.governor.pace
+        said = f"{pace.regime}, up to {pace.cap} messages a batch" if pace else ""
+        self.driver.tell(f"job {one.name}: now {said}")
+        job.stop(self.driver.settings.jobs.behind_batch_seconds + 20.0)
+        one.job = None
+        self._try(one)
+
+    def _request(self, one: Watched) -> Path:
+        return self.lake.spool / "resume" / one.name
+
+    def _asked(self, one: Watched) -> bool:
+        """Whether a person wants the job to go on; the request is taken."""
+        request = self._request(one)
+        if not request.exists():
+            return False
+        request.unlink()
+        return True
+
+    def _try(self, one: Watched) -> None:
         one.again_at = None
+        self.watch.began(one.name)
         try:
-            one.job = self._begin(lake, one.name)
+            one.job = begin(_lake_for(one.name, self.lake, self.governor), one.name)
             one.started = time.monotonic()
-            self.tell(f"job {one.name}: running")
+            self.driver.tell(f"job {one.name}: running")
         except Fatal as error:
-            one.given_up = str(error)
-            self.tell(f"job {one.name}: stopped for good: {error}")
+            self._give_up(one, str(error))
         except Exception as error:  # one job that cannot start must not take the others along
-            self._failed(one, f"{type(error).__name__}: {error}")
+            self._failed(one, f"{type(error).__module__}.{type(error).__name__}: {error}")
 
     def _failed(self, one: Watched, why: str) -> None:
+        batch = None
         if one.job:
+            batch = one.job.pulse.batch if one.job.pulse.under_way else None
             one.job.stop()
             one.job = None
-        fatal = re.search(r"infra\.errors\.(?:Fatal|Usage): (.+)", why)
-        if fatal:
-            one.given_up = fatal.group(1)
-            self.tell(f"job {one.name}: stopped for good: {one.given_up}")
+        ran = time.monotonic() - one.started
+        attempts = self.lake.settings.jobs.poison_attempts
+        if one.name == GOVERNED:
+            self.governor.failed()
+        follows = one.record.failed(why, batch, ran, attempts)
+        if not isinstance(follows, Again):
+            self._give_up(one, follows.why)
             return
-        if time.monotonic() - one.started > STEADY_SECONDS:
-            one.failures = 0
-        pause = PAUSES[min(one.failures, len(PAUSES) - 1)]
-        one.failures += 1
-        one.again_at = time.monotonic() + pause
-        self.tell(f"job {one.name}: failed, again in {pause:.0f} s: {reason(why)}")
+        one.again_at = time.monotonic() + follows.seconds
+        said = reason(why)
+        self.watch.ended(one.name, "pausing", said, one.record.failures)
+        self.driver.tell(f"job {one.name}: failed, again in {follows.seconds:.0f} s: {said}")
 
-    def _begin(self, lake: Lake, name: str) -> Job:
-        module, function = JOBS[name].split(":")
-        job: Job = getattr(import_module(module), function)(lake, once=self.once)
-        return job
-
-
-def reason(text: str) -> str:
-    """The line of a Spark or Python error that says what happened."""
-    ours = re.search(r"infra\.errors\.\w+: (.+)", text)
-    if ours:
-        return ours.group(1)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    caused = [line for line in lines if line.startswith(("Caused by", "pyspark.", "java."))]
-    return (caused or lines or ["unknown"])[-1][:300]
+    def _give_up(self, one: Watched, why: str) -> None:
+        one.given_up = why
+        self._request(one).unlink(missing_ok=True)  # asked before it was stopped: not about this
+        self.watch.ended(one.name, "given up", why, one.record.failures)
+        self.driver.tell(f"job {one.name}: stopped for good: {why}")

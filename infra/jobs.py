@@ -24,6 +24,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.errors import Fatal, Retryable
 from infra.files import write_whole
+from infra.log import batch_in_hand, note
+from infra.progress import Pulse
 from infra.spool import put
 
 KEPT_BATCHES = 200
@@ -47,11 +49,14 @@ class Batch:
     versions: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     replayed: bool = False
+    noted: dict[str, Any] = field(default_factory=dict)
+    """What its commits carry besides the marker's own fields."""
 
     @property
     def marker(self) -> dict[str, Any]:
         """What each commit of this batch carries, so that a retry finds it."""
         return {
+            **self.noted,
             "job": self.job,
             "query": self.query_id,
             "batch": self.batch_id,
@@ -106,9 +111,12 @@ Work = Callable[[DataFrame, Batch], None]
 class Job:
     """A running job; `stop` ends it and gives its lock back."""
 
-    def __init__(self, name: str, query: StreamingQuery, lock: Lock, gate: Gate) -> None:
+    def __init__(
+        self, name: str, query: StreamingQuery, lock: Lock, gate: Gate, pulse: Pulse
+    ) -> None:
         self.name = name
         self.query = query
+        self.pulse = pulse
         self._lock = lock
         self._gate = gate
 
@@ -204,7 +212,8 @@ def start(
     try:
         check(name, folder)
         gate = Gate()
-        runner = _Runner(name, folder, spool, work, gate)
+        pulse = Pulse()
+        runner = _Runner(name, folder, spool, work, gate, pulse)
         writer = (
             rows.writeStream.queryName(name)
             .foreachBatch(runner)
@@ -215,7 +224,7 @@ def start(
             if trigger_seconds is None
             else writer.trigger(processingTime=f"{int(trigger_seconds * 1000)} milliseconds")
         )
-        return Job(name, timed.start(), lock, gate)
+        return Job(name, timed.start(), lock, gate, pulse)
     except BaseException:
         lock.release()
         raise
@@ -224,8 +233,11 @@ def start(
 class _Runner:
     """The foreachBatch callback: gives each batch its identity, keeps its ledger row."""
 
-    def __init__(self, name: str, folder: Path, spool: Path, work: Work, gate: Gate) -> None:
+    def __init__(
+        self, name: str, folder: Path, spool: Path, work: Work, gate: Gate, pulse: Pulse
+    ) -> None:
         self._gate = gate
+        self._pulse = pulse
         self._name = name
         self._folder = folder
         self._spool = spool
@@ -233,11 +245,16 @@ class _Runner:
         self._look_back = True
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        with self._gate.inside():
-            self._one(rows, batch_id)
+        said = batch_in_hand.set((self._name, batch_id))
+        try:
+            with self._gate.inside():
+                self._one(rows, batch_id)
+        finally:
+            batch_in_hand.reset(said)
 
     def _one(self, rows: DataFrame, batch_id: int) -> None:
         run = self._batch(batch_id)
+        self._pulse.batch, self._pulse.offsets = batch_id, run.offsets
         self._work(rows, run)
         if not run.decisions.get("in_ledger"):
             put(self._spool, f"{run.job}-{run.query_id}-{run.batch_id}", run.ledger_row())
@@ -245,7 +262,23 @@ class _Runner:
         # From now on this process knows what it wrote; a failed batch ends the query, and the
         # next one looks back again.
         self._look_back = False
+        self._tell(run)
         self._forget(batch_id - KEPT_BATCHES)
+
+    def _tell(self, run: Batch) -> None:
+        """Let whoever watches know that a batch is in."""
+        pulse, now = self._pulse, time.time()
+        pulse.rows, pulse.written = run.counts.get("read"), dict(run.rows)
+        pulse.bytes = run.counts.get("bytes", 0)
+        pulse.finished = run.decisions.get("finished") or pulse.finished
+        pulse.done, pulse.done_at = run.batch_id, now
+        note(
+            f"job {run.job}: batch {run.batch_id} is in",
+            rows_read=pulse.rows,
+            rows_written=pulse.written,
+            seconds=round(now - run.started_at.timestamp(), 3),
+            replayed=run.replayed,
+        )
 
     def _batch(self, batch_id: int) -> Batch:
         spark = self._folder / "spark"
@@ -271,8 +304,8 @@ class _Runner:
 def check(name: str, folder: Path) -> None:
     """Refuse a checkpoint that would skip or double a batch, naming what is wrong with it."""
     spark = folder / "spark"
-    offsets = _numbers(spark / "offsets")
-    decided = _numbers(folder / "batches", ".json")
+    offsets = numbers(spark / "offsets")
+    decided = numbers(folder / "batches", ".json")
     remedy = f"restore {folder} from a backup that is not older than the tables"
     metadata = spark / "metadata"
     if offsets and not _is_json(metadata):
@@ -287,7 +320,7 @@ def check(name: str, folder: Path) -> None:
         lines = file.read_text("utf-8", "replace").splitlines()
         if not lines or lines[0] != "v1" or len(lines) < 3:
             raise Fatal(f"checkpoint of job {name}: {file} is damaged; {remedy}")
-    commits = _numbers(spark / "commits")
+    commits = numbers(spark / "commits")
     if offsets and commits and max(offsets) - max(commits) > 1:
         raise Fatal(
             f"checkpoint of job {name}: offsets reach batch {max(offsets)}, commits only "
@@ -295,7 +328,8 @@ def check(name: str, folder: Path) -> None:
         )
 
 
-def _numbers(folder: Path, suffix: str = "") -> list[int]:
+def numbers(folder: Path, suffix: str = "") -> list[int]:
+    """The numbers that a checkpoint's folder has files of."""
     if not folder.is_dir():
         return []
     names = [p.name.removesuffix(suffix) for p in folder.iterdir() if p.name.endswith(suffix)]

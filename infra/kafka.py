@@ -93,6 +93,13 @@ def ensure_topics(settings: Settings, sources: Sequence[str] = ()) -> None:
     wanted.append(
         NewTopic(kafka.progress_topic, num_partitions=1, config={"cleanup.policy": "compact"})
     )
+    wanted.append(
+        NewTopic(
+            kafka.state_topic,
+            num_partitions=kafka.alerts_partitions,
+            config={"cleanup.policy": "compact", **largest},
+        )
+    )
     client = admin(kafka)
     for topic, made in client.create_topics(wanted).items():
         try:

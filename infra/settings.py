@@ -122,16 +122,31 @@ class ScopeSettings(_Section):
 
     name: str = Field(description="name of the site")
     networks: tuple[str, ...] = Field(description="networks whose addresses DHCP hands out")
+    static: tuple[str, ...] = Field(
+        (), description="networks or addresses set by hand; no lease is asked for"
+    )
     hosts: tuple[str, ...] = Field(
-        (), description="log hosts, sensors or servers that belong to this site; none: the default"
+        (),
+        description="log hosts, sensors, servers or DHCP relays of this site; none: the default",
     )
 
-    @field_validator("networks")
+    @field_validator("networks", "static")
     @classmethod
     def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for network in value:
             ip_network(network)
         return value
+
+
+class InventorySettings(_Section):
+    """A list of assets or users that something else keeps up to date."""
+
+    file: str | None = Field(
+        None, description="CSV file with a header, file of JSON lines, or folder of such files"
+    )
+    refresh_minutes: float = Field(
+        15, ge=0, description="how often `up` loads what has changed in it; 0: never"
+    )
 
 
 class KafkaSettings(_Section):
@@ -145,6 +160,9 @@ class KafkaSettings(_Section):
     alerts_partitions: int = Field(3, gt=0, description="partitions of the alerts topic")
     progress_topic: str = Field(
         "alerts.progress", description="compacted; the publisher's place in gold.alert"
+    )
+    state_topic: str = Field(
+        "alerts.state", description="compacted; the present state of each alert"
     )
     max_message_bytes: int = Field(
         10 * 1024 * 1024, gt=0, description="largest record; above it the sender is told"
@@ -180,11 +198,28 @@ class JobSettings(_Section):
     sessions_trigger_seconds: float = Field(1.0, ge=0, description="pause between session batches")
     alert_trigger_seconds: float = Field(1.0, ge=0, description="pause between alert batches")
     repair_trigger_seconds: float = Field(30.0, ge=0, description="pause between repair batches")
+    repair_minutes: float = Field(
+        60, ge=0, description="how often job repair mends what the stream cannot; 0: never"
+    )
     files_trigger_seconds: float = Field(
         5.0, gt=0, description="pause between two looks into the folders"
     )
     max_offsets_per_batch: int = Field(
-        200_000, gt=0, description="most Kafka messages one ingest batch takes"
+        1_000_000,
+        gt=0,
+        description="most Kafka messages one ingest batch takes, whatever was learned",
+    )
+    least_offsets_per_batch: int = Field(
+        1_000, gt=0, description="a cap is not set below this while it keeps to the memory"
+    )
+    steady_batch_seconds: float = Field(
+        3.0, gt=0, description="longest ingest batch while the job keeps up; shorter: less delay"
+    )
+    behind_batch_seconds: float = Field(
+        30.0, gt=0, description="longest ingest batch while it catches up; see docs/operating.md"
+    )
+    batch_memory_mb: int = Field(
+        512, gt=0, description="by how much Python workers may grow with an ingest batch"
     )
     session_buckets: int = Field(
         16, gt=0, description="keys of the session state; about 400 devices each"
@@ -193,12 +228,24 @@ class JobSettings(_Section):
     late_seconds: int = Field(
         600, gt=0, description="how late a DHCP line may be and still be put in its place"
     )
+    clock_ahead_seconds: dict[str, float] = Field(
+        default_factory=dict,
+        description="DHCP servers whose clock is wrong: log host, seconds it is ahead (-: behind)",
+    )
     watermark_seconds: int = Field(5, ge=0, description="how late a finding may reach the join")
     wait_seconds: int = Field(
         20, gt=0, description="how long a finding waits for a lease before 'none' is said"
     )
     correct_seconds: int = Field(
         3600, gt=0, description="how long the repair job keeps findings to correct them"
+    )
+    poison_attempts: int = Field(
+        6, gt=0, description="a batch that fails so often by its own fault stops its job"
+    )
+    attributed_classes: tuple[int, ...] = Field(
+        (3002,),
+        description="OCSF classes whose events are attributed as they come, into "
+        "gold.attributed_event; all others when they are asked for",
     )
     quality_minutes: float = Field(
         60, ge=0, description="how often the data is checked beside the jobs; 0: never"
@@ -209,6 +256,25 @@ class JobSettings(_Section):
     max_lease_seconds: int = Field(
         86400, gt=0, description="longest span one segment covers; longer leases come in pieces"
     )
+
+
+class TargetSettings(_Section):
+    """Seconds within which a job must finish a batch, or see that there is nothing to do.
+
+    A job that does not is named by `headgate status`, and the API is not ready.
+    """
+
+    ingest: float = Field(60, gt=0, description="job ingest")
+    files: float = Field(60, gt=0, description="job files")
+    sessions: float = Field(60, gt=0, description="job sessions")
+    alert: float = Field(60, gt=0, description="job alert")
+    repair: float = Field(180, gt=0, description="job repair, which rests 30 s between batches")
+    others: float = Field(300, gt=0, description="any job not named here")
+
+    def of(self, job: str) -> float:
+        """The target of a job, in seconds."""
+        found: float = getattr(self, job, self.others)
+        return found
 
 
 class AlertSettings(_Section):
@@ -226,6 +292,17 @@ class AlertSettings(_Section):
     levels: tuple[str, ...] = Field(
         ("medium", "high", "critical"), description="levels that become alerts"
     )
+    hourly_budget: int = Field(
+        100, gt=0, description="alerts of one rule that go to the topic within an hour"
+    )
+    budgets: dict[str, int] = Field(
+        default_factory=dict, description="the same for single rules, by id"
+    )
+    incident_score: int = Field(
+        200, gt=0, description="risk of an entity within 24 hours that makes an incident"
+    )
+    incident_tactics: int = Field(3, gt=0, description="or so many ATT&CK tactics")
+    incident_rules: int = Field(4, gt=0, description="or so many rules above informational")
 
 
 class ApiSettings(_Section):
@@ -258,14 +335,20 @@ class Settings(BaseSettings):
         "marker",
         description="how a batch is written once: marker (one machine) or txn (several hosts)",
     )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="what the driver says on stderr: lines for a person, or JSON objects"
+    )
     kafka: KafkaSettings = KafkaSettings()
     spark: SparkSettings = SparkSettings()
     jobs: JobSettings = JobSettings()
+    targets: TargetSettings = TargetSettings()
     alerts: AlertSettings = AlertSettings()
     api: ApiSettings = ApiSettings()
     sources: dict[str, SourceSettings] = Field(
         default_factory=dict, description="by source name, or by family: 'zeek' serves zeek:conn"
     )
+    assets: InventorySettings = InventorySettings()
+    users: InventorySettings = InventorySettings()
     folders: dict[str, FolderSettings] = Field(
         default_factory=dict, description="files that land in folders, by a name of your choice"
     )

@@ -7,7 +7,7 @@ unknown one is an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -37,24 +37,25 @@ def _structs(values: Sequence[Any], kind: pa.StructType, where: str) -> pa.Array
     if not present:
         return pa.nulls(len(values), kind)
     # Few shapes occur, however many rows there are.
-    names = set().union(*{tuple(value) for value in present})
+    shapes = {tuple(value) for value in present}
+    names = set().union(*shapes)
     fields = [kind.field(at) for at in range(kind.num_fields)]
     unknown = names.difference(field.name for field in fields)
     if unknown:
         raise ValueError(f"{where} has no {sorted(unknown)}")
     whole = len(present) == len(values)
-    children = []
-    for field in fields:
-        name = field.name
-        if name not in names:
-            children.append(pa.nulls(len(values), field.type))
-            continue
-        leaf = (
-            [value.get(name) for value in values]
-            if whole
-            else [None if value is None else value.get(name) for value in values]
-        )
-        children.append(column(leaf, field.type, f"{where}.{name}"))
+    leaves: Mapping[str, Sequence[Any]] = {}
+    if whole and len(shapes) == 1:
+        leaves = dict(zip(*shapes, zip(*map(dict.values, values), strict=True), strict=True))
+    elif names:
+        there = values if whole else [{} if value is None else value for value in values]
+        leaves = {name: [value.get(name) for value in there] for name in names}
+    children = [
+        column(leaves[field.name], field.type, f"{where}.{field.name}")
+        if field.name in names
+        else pa.nulls(len(values), field.type)
+        for field in fields
+    ]
     mask = None if whole else pa.array([value is None for value in values], pa.bool_())
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 

@@ -176,15 +176,35 @@ def _one_batch(records: list[Record], rows: list[dict[str, Any]], error: Excepti
 
 
 def to_arrow(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Rows as one batch of `EVENT_ARROW`; raises where a value fits no column."""
-    present: set[str] = set().union(*rows) if rows else set()
-    unknown = present.difference(EVENT_ARROW.names)
+    """Rows as one batch of `EVENT_ARROW`, rows with the same keys side by side.
+
+    Raises where a value fits no column.
+    """
+    values = transposed(rows)
+    unknown = values.keys() - set(EVENT_ARROW.names)
     if unknown:
         raise ValueError(f"no column {sorted(unknown)} in silver.event")
     columns = [
-        column([row.get(field.name) for row in rows], field.type, field.name)
-        if field.name in present
+        column(values[field.name], field.type, field.name)
+        if field.name in values
         else pa.nulls(len(rows), field.type)
         for field in EVENT_ARROW
     ]
     return pa.RecordBatch.from_arrays(columns, schema=EVENT_ARROW)
+
+
+def transposed(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Each key's values in all rows, None where a row lacks it; rows of the same keys together.
+
+    Few sets of keys occur, and of those that share one the values stand in the same places.
+    """
+    shapes: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        shapes.setdefault(tuple(row), []).append(row)
+    columns: dict[str, list[Any]] = {name: [] for shape in shapes for name in shape}
+    for shape, alike in shapes.items():
+        found = dict(zip(shape, zip(*map(dict.values, alike), strict=True), strict=True))
+        nothing = (None,) * len(alike)
+        for name, values in columns.items():
+            values.extend(found.get(name, nothing))
+    return columns

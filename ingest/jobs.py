@@ -7,17 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+import pyarrow.parquet as pq
+from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from infra.errors import Retryable
+from infra.errors import Fatal
+from infra.files import write_whole
 from infra.jobs import Batch, Job
-from infra.kafka import admin, client_options, source_of
+from infra.kafka import client_options, source_of
 from infra.lake import Lake
-from infra.parquet import DataFile, collected
+from infra.offsets import Broker, checkpoint
+from infra.parquet import DataFile
 from infra.settings import KafkaSettings, Settings
+from ingest.gaps import LOOK, known, require_none
 from ingest.hold import below
 from ingest.redelivery import Redelivery, discard
 from ingest.source import ParseSettings
@@ -39,15 +43,20 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
     `once`: work off what is there and end.
     """
     settings = lake.settings
+    require_none(settings)
     parsing = ParseSettings.of(settings)
-    topics = Topics(settings.kafka)
+    topics = Topics(settings.kafka, known(settings))
+    cap = Cap(settings)
 
     def batch(arrived: DataFrame, run: Batch) -> None:
         taken = _taken(run)
         ids = run.decide("topic_ids", lambda: topics.ids(taken))
         finished = run.decide(
             "finished",
-            lambda: below(lake.spool / "open", _finished(arrived, taken, topics, settings)),
+            lambda: below(
+                lake.spool / "open",
+                _finished(arrived, taken, topics, settings, cap(run.batch_id)),
+            ),
         )
         rows = sum(count for (topic, _), (_, count) in taken.items() if topic in ids)
         logs = arrived.where(F.col("topic") != settings.kafka.tick_topic)
@@ -85,15 +94,30 @@ def through(
     elif wanted and records is not None:
         targets |= {again.stage.table.name: again.target()}
         stages = (*stages, again.stage)
-        files = collected(records, Pass(parsing, targets, stages, finished))
+        files = Pass(parsing, targets, stages, finished).over(records)
         if repeats := again.repeats(files):
             discard(lake, wanted, files)
-            files = collected(records, Pass(parsing, targets, stages, finished, repeats))
+            files = Pass(parsing, targets, stages, finished, repeats).over(records)
             again.drop(files)
     for table in wanted:
         lake.commit(table, run, [file for file in files if file.table == table.name])
     again.keep()
+    run.counts["bytes"] = raw_bytes(lake, files)
     run.counts["dead"] = lake.present(EVENT, run, "dead_letter_reason")
+
+
+def raw_bytes(lake: Lake, files: Sequence[DataFile]) -> int:
+    """Bytes of the raw records in files of bronze, as Parquet holds them before it compresses."""
+    found = 0
+    for file in files:
+        if file.table == RECORD.name:
+            told = pq.read_metadata(lake.folder(RECORD) / file.name)
+            for group in map(told.row_group, range(told.num_row_groups)):
+                columns = map(group.column, range(group.num_columns))
+                found += sum(
+                    one.total_uncompressed_size for one in columns if one.path_in_schema == "raw"
+                )
+    return found
 
 
 def messages(spark: SparkSession, settings: Settings) -> DataFrame:
@@ -146,24 +170,25 @@ class Topics:
     A topic made anew under an old name has another id, so its records have other ids too.
     """
 
-    def __init__(self, kafka: KafkaSettings) -> None:
+    def __init__(self, kafka: KafkaSettings, known: Mapping[str, str]) -> None:
         self._kafka = kafka
-        self._known: dict[str, str] = {}
+        self._broker = Broker(kafka)
+        self._known = dict(known)
         self._reader: Consumer | None = None
 
     def ids(self, taken: Taken) -> dict[str, str]:
-        """Ids of the topics that hold logs, asked once each while the driver lives."""
-        wanted = sorted({topic for topic, _ in taken} - {self._kafka.tick_topic})
-        unknown = [name for name in wanted if name not in self._known]
-        if unknown:
-            client = admin(self._kafka)  # kept until the answers are in: they end with it
-            try:
-                for name, answer in client.describe_topics(TopicCollection(unknown)).items():
-                    self._known[name] = str(answer.result(20).topic_id)
-            except KafkaException as error:
-                said = error.args[0].str()
-                raise Retryable(f"the broker does not say which topics these are: {said}") from None
-        return {name: self._known[name] for name in wanted}
+        """Ids of the topics that hold logs, asked for each batch: one may be made anew at any time.
+
+        Raises `Fatal` for a topic that is not the one it was: what the old one still held is gone,
+        and a person has to know.
+        """
+        wanted = {topic for topic, _ in taken} - {self._kafka.tick_topic}
+        found = self._broker.ids(wanted)
+        for topic in sorted(wanted):
+            if topic not in found or self._known.get(topic, found[topic]) != found[topic]:
+                raise Fatal(f"topic {topic} was removed or made anew; {LOOK}")
+        self._known |= found
+        return found
 
     def time_of(self, topic: str, partition: int, offset: int) -> datetime | None:
         """When the broker took a message; None when it does not say within seconds."""
@@ -207,7 +232,40 @@ def _offsets(text: str) -> dict[tuple[str, str], int]:
     }
 
 
-def _finished(arrived: DataFrame, taken: Taken, topics: Topics, settings: Settings) -> str | None:
+class Cap:
+    """Most messages that a batch of job `ingest` may have taken, by its number.
+
+    The cap changes with the job's pace, and a batch that was planned before a restart was
+    planned with the cap of then: for it the smallest that may have been in force counts,
+    which claims less. The file is lowered before a query starts and raised inside its batches.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        folder = settings.checkpoint_root / "ingest"
+        self._file, self._now = folder / "cap.json", settings.jobs.max_offsets_per_batch
+        at = checkpoint(folder)
+        in_flight = at.planned is not None and at.planned != at.done
+        self._planned = at.planned if in_flight and at.planned is not None else -1
+        before = json.loads(self._file.read_text("utf-8"))["cap"] if self._file.exists() else None
+        self._least = min(self._now, before or self._now)
+        self._write(self._least)
+
+    def __call__(self, batch: int) -> int:
+        """The cap of a batch that is being worked on."""
+        if batch <= self._planned:
+            return self._least
+        if self._least != self._now:
+            self._least = self._now
+            self._write(self._now)
+        return self._now
+
+    def _write(self, cap: int) -> None:
+        write_whole(self._file, json.dumps({"cap": cap}))
+
+
+def _finished(
+    arrived: DataFrame, taken: Taken, topics: Topics, settings: Settings, cap: int
+) -> str | None:
     """Instant up to which all that was received is in, as ISO text; None when it cannot be told.
 
     A batch below the cap took all there was when it was planned, so its newest
@@ -218,7 +276,7 @@ def _finished(arrived: DataFrame, taken: Taken, topics: Topics, settings: Settin
     tick = settings.kafka.tick_topic
     total = sum(count for _, count in taken.values())
     newest: datetime | None = None
-    if total >= settings.jobs.max_offsets_per_batch - len(taken) - 1:
+    if total >= cap - len(taken) - 1:
         reached = arrived.where(F.col("topic") != tick).groupBy("topic", "partition")
         rows = reached.agg(F.max("timestamp").alias("newest")).collect()
         newest = min((row["newest"].astimezone(UTC) for row in rows), default=None)

@@ -172,7 +172,7 @@ def _row(
     event["source"] = record.source
     event["mode"] = record.mode
     event["received_at"] = record.received_at
-    event["scope"] = settings.scope(host or _sender(record), record.source)
+    event["scope"] = settings.scope(host or _sender(record), record.source, get("relay_ip"))
     event["host_name"] = host
     if source:
         event["src_ip"] = source.get("ip")

@@ -120,11 +120,16 @@ class ParseSettings:
         """How records of a source are packed; None: they are text."""
         return self.formats.get(source) or self.formats.get(source.partition(":")[0])
 
-    def scope(self, host: str | None, source: str) -> str | None:
+    def scope(self, host: str | None, source: str, relay: str | None = None) -> str | None:
         """Site whose addresses a log speaks of: the one that lists the host or the source.
 
-        Else the first site that lists none, the default.
+        Else the first site that lists none, the default. Where one DHCP server serves several
+        sites, the relay agent that passed the message on tells which, before all else.
         """
+        if relay is not None:
+            for name, hosts in self.scopes:
+                if relay in hosts:
+                    return name
         for name, hosts in self.scopes:
             if host in hosts or source in hosts:
                 return name

@@ -18,7 +18,7 @@ from infra.duck import connect
 from infra.errors import Fatal, Usage
 from infra.settings import Settings
 from reporting.interval import Interval, parse_interval
-from reporting.ledger import COLUMNS, TABLES, Completeness, completeness, total
+from reporting.ledger import COLUMNS, TABLES, Completeness, completeness, gaps, total
 
 Render = Callable[[duckdb.DuckDBPyConnection, Interval, datetime], str]
 REPORTS = ("daily",)
@@ -82,9 +82,12 @@ def run_ledger(args: argparse.Namespace, settings: Settings) -> int:
     since = _instant("--since", args.since) or until - timedelta(days=1)
     if since >= until:
         raise Usage(f"--since {since.isoformat()}: not before --until {until.isoformat()}")
-    rows = completeness(_lake(settings, TABLES), since, until, args.source)
+    lake = _lake(settings, TABLES)
+    rows = completeness(lake, since, until, args.source)
     summed = total(rows)
     show(rows, summed, args.output)
+    for sentence in gaps(lake, since, until):
+        print(f"headgate: {sentence}", file=sys.stderr)
     return 1 if summed.unaccounted or summed.duplicated else 0
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import duckdb
 
-TABLES = ("bronze.record", "silver.event", "gold.finding", "gold.attribution")
+TABLES = ("bronze.record", "silver.event", "gold.finding", "gold.attribution", "ops.gap")
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,42 @@ def completeness(
     names = [field.name for field in fields(Completeness)]
     result = connection.execute(_SQL, {"since": since, "until": until, "source": source})
     return [Completeness(**dict(zip(names, row, strict=True))) for row in result.fetchall()]
+
+
+_GAPS = """
+SELECT topic, "partition", kind, any_value(from_offset), any_value(to_offset),
+       any_value(messages), min(accepted_at), any_value(accepted_by), any_value(reason)
+FROM ops.gap GROUP BY gap_id, topic, "partition", kind
+HAVING min(accepted_at) >= $since AND min(accepted_at) < $until
+ORDER BY min(accepted_at), topic, "partition"
+"""
+
+
+def gaps(connection: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> list[str]:
+    """A sentence for each gap that was accepted in [since, until): what never reached bronze."""
+    return [
+        _sentence(*row)
+        for row in connection.execute(_GAPS, {"since": since, "until": until}).fetchall()
+    ]
+
+
+def _sentence(
+    topic: str,
+    partition: int,
+    kind: str,
+    first: int,
+    end: int | None,
+    messages: int | None,
+    at: datetime,
+    who: str,
+    why: str,
+) -> str:
+    span = f"from {first} on, how many is not known" if end is None else f"{first} to {end - 1}"
+    count = "" if messages is None else f" ({messages} messages)"
+    return (
+        f"gap in {topic} partition {partition}: {span}{count}, {kind}; "
+        f"accepted by {who} at {at:%Y-%m-%dT%H:%M:%SZ}: {why}"
+    )
 
 
 def total(rows: Sequence[Completeness]) -> Completeness:

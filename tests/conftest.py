@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
 
 from infra.kafka import Broker, free_port
@@ -56,3 +57,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 Drain = Callable[..., None]
 os.environ.setdefault("HEADGATE_CONFIG", "")
+
+# How long an example takes says something about the machine, not about what is tested.
+hypothesis_settings.register_profile("untimed", deadline=None)
+hypothesis_settings.load_profile("untimed")

@@ -1,4 +1,4 @@
-"""The timeline of an address, a device, a user, a host or a domain."""
+"""An address, a device, a user, a host or a domain: its timeline, who used it, what it is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from api import models
 from api.problems import responses
 from api.routes.access import Here
 from api.timeline import Kind, timeline
+from api.witnesses import DeviceKind, known, witnesses
 
 router = APIRouter(prefix="/api/v1/entities", tags=["entities"])
 
@@ -37,3 +38,37 @@ def entity(
     For a MAC address also what was done from its addresses while it held them.
     """
     return timeline(services.reader, type, value, since or FIRST, until or LAST, limit, cursor)
+
+
+@router.get("/{type}/{value}/witnesses", summary="Who used it then?", responses=responses(422, 503))
+def used_by(
+    services: Here,
+    type: Annotated[DeviceKind, Path(description="what the value is")],
+    value: Annotated[str, Path(max_length=253, examples=["10.0.0.7", "02:00:00:00:00:07"])],
+    at: Annotated[
+        AwareDatetime,
+        Query(description="instant, with a zone", examples=["2026-11-20T14:05:07Z"]),
+    ],
+    scope: Annotated[
+        str | None, Query(description="site; needed where several use the same address")
+    ] = None,
+) -> models.Witnesses:
+    """Users that VPN, Kerberos, logons and SSH name, ranked, with the events that say so."""
+    return witnesses(services.reader, services.settings, type, value, at, scope)
+
+
+@router.get(
+    "/{type}/{value}/inventory", summary="What is it, by the inventories?",
+    responses=responses(422, 503),
+)  # fmt: skip
+def inventory(
+    services: Here,
+    type: Annotated[Kind, Path(description="what the value is")],
+    value: Annotated[str, Path(max_length=253, examples=["10.0.0.7", "ann"])],
+    at: Annotated[
+        AwareDatetime | None, Query(description="instant, with a zone; none: now")
+    ] = None,
+    scope: Annotated[str | None, Query(description="site the address belongs to")] = None,
+) -> models.Known:
+    """The asset or the user as it was then; both null where no inventory knows it."""
+    return known(services.settings, type, value, at or datetime.now(UTC), scope)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
 
 from fastapi import APIRouter
 
 from api import models
 from api.problems import responses
 from api.routes.access import Here
+from infra import status
+from infra.driver import wanted
 from infra.duck import missing_sentence
 from infra.errors import Retryable
 
 router = APIRouter(tags=["health"])
-
-STALE_SECONDS = 120.0
-"""Jobs finish a batch every second or so and the ledger is folded every ten."""
-
 
 @router.get("/healthz", summary="Is the process alive?")
 async def healthz() -> models.Health:
@@ -24,21 +22,23 @@ async def healthz() -> models.Health:
     return models.Health()
 
 
-@router.get("/readyz", summary="Can it answer?", responses=responses(503))
+@router.get("/readyz", summary="Can it answer, and do the jobs work?", responses=responses(503))
 def readyz(services: Here) -> models.Ready:
-    """Ready when all tables can be read and a batch was finished lately; else 503 says why."""
+    """Ready when all tables can be read and every job made progress within its target.
+
+    Else 503 names each table or job and what is wrong with it.
+    """
     missing = services.reader.missing()
     if missing:
         raise Retryable(missing_sentence(missing))
-    newest = services.reader.rows(
-        "SELECT max(finished_at) AS at FROM ops.ledger", needs=("ops.ledger",), seconds=5
-    )[0]["at"]
-    if newest is None:
-        raise Retryable("no job has finished a batch yet (ops.ledger is empty)")
-    age = (datetime.now(UTC) - newest).total_seconds()
-    if age > STALE_SECONDS:
-        raise Retryable(
-            f"the newest batch in ops.ledger is {age:.0f} s old; "
-            "are the jobs running (headgate up)?"
-        )
-    return models.Ready(newest_batch_age_seconds=round(age, 3))
+    now = time.time()
+    settings = services.settings
+    verdicts = status.judge(settings, wanted(settings), status.read(settings), now)
+    if late := [one for one in verdicts if one.missed]:
+        raise Retryable("; ".join(f"job {one.job}: {one.missed}" for one in late))
+    found = [one.status for one in verdicts if one.status is not None]
+    batches = [one.batch_at for one in found if one.batch_at is not None]
+    return models.Ready(
+        newest_batch_age_seconds=round(now - max(batches), 3) if batches else None,
+        jobs={one.job: round(now - (one.progressed_at or now), 3) for one in found},
+    )

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, IPvAnyAddress
 
-from api import lookups, models
+from api import leases, models
 from api.problems import responses
 from api.routes.access import Here
 
@@ -26,6 +26,11 @@ def lease(
     scope: Annotated[
         str | None, Query(description="site; needed where several use the same address")
     ] = None,
+    known_by: Annotated[
+        AwareDatetime | None,
+        Query(description="as it was known then, for a case file; left out: as it is known now"),
+    ] = None,
 ) -> models.Holder:
-    """The holder with the lease that proves it, or 'none' and how far the DHCP log is known."""
-    return lookups.holder(services.reader, str(ip_address(str(ip))), at, scope)
+    """The holder with the lease that proves it, or why there is none; and how sure that is."""
+    scopes = services.settings.scopes
+    return leases.holder(services.reader, scopes, str(ip_address(str(ip))), at, scope, known_by)

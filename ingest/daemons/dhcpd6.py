@@ -74,7 +74,7 @@ def _octets(duid: str | None) -> bytes:
 
 
 def _make(activity: int, part: dict[str, str | None], line: Line, context: Context) -> Event | None:
-    duid = part.get("duid")
+    duid = _octets(part.get("duid"))
     ip = address(part["ip"] or "")
     if ip is None:
         return None
@@ -87,8 +87,8 @@ def _make(activity: int, part: dict[str, str | None], line: Line, context: Conte
         PRODUCT,
         activity_name=f"{part['word']} prefix" if prefix else None,
         ip=ip,
-        mac=mac_of_duid(_octets(duid)),
-        client_uid=duid,
+        mac=mac_of_duid(duid),
+        client_uid=duid.hex(":") or None,
         host=line.host,
         lease_seconds=int(lease) if lease else None,
         refused=detail.strip(" ,.") if " not " in detail else None,

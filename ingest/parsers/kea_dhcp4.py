@@ -148,7 +148,7 @@ def read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: Co
         activity_name="Allocation failed" if activity == OTHER else None,
         ip=ip,
         mac=mac,
-        client_uid=duid,
+        client_uid=duid or (part.get("cid") if mac is None else None),
         host=host,
         lease_seconds=_seconds(leased[1]) if leased else None,
         refused=text if code in REFUSED else None,

@@ -10,6 +10,7 @@ and says what is wrong. So both must agree on every line that is read here; test
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,11 @@ from ingest.ocsf import (
     SUCCESS,
     UNKNOWN,
     VERSION,
-    address,
     mac_address,
 )
 from ingest.source import ParseSettings, Read
 from ingest.zeek.core import HIGHEST_RCODE, STATES, TRAFFIC, url_of
-from ingest.zeek.lines import LOGS, Lines, addresses, decoded, moments, shape_of, sound
+from ingest.zeek.lines import LOGS, Lines, decoded, moments, shape_of, sound
 from ingest.zeek.row import PRODUCT, PROTOCOLS
 
 __all__ = ["LOGS", "read"]
@@ -65,14 +65,13 @@ def read(log: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
     rows, places = decoded(raws, plain, decoder)
     if not rows:
         return Read(None, list(range(len(raws))))
-    lines = Lines(rows, kinds)
+    lines = Lines.of(rows, kinds)
     good = sound(lines, [raws[at] for at in places], log)
     if not good.all():
-        rows = [row for row, fine in zip(rows, good, strict=True) if fine]
-        places = [at for at, fine in zip(places, good, strict=True) if fine]
-        if not rows:
+        places = list(compress(places, good))
+        if not places:
             return Read(None, list(range(len(raws))))
-        lines = Lines(rows, kinds)
+        lines = lines.only(good)
     taken = records if len(places) == len(raws) else records.take(pa.array(places))
     given = _common(lines, taken, log, settings) | _OF[log](lines)
     read = np.zeros(len(raws), np.bool_)
@@ -86,7 +85,7 @@ def _common(
     """The columns that all logs fill alike, and those of `ingest.rows`."""
     rows, get = lines.rows, lines.arrays
     ids = records.column("record_id").cast(pa.string())
-    src, dst = addresses(get["orig_h"]), addresses(get["resp_h"])
+    src, dst = lines.addresses("orig_h"), lines.addresses("resp_h")
     sensor = pc.coalesce(_named(get["@system"]), _named(get["_system_name"]))
     source = f"zeek:{log}"
     at = pa.array(moments(get["ts"])).cast(pa.timestamp("us", "UTC"))
@@ -157,7 +156,7 @@ def _class(class_uid: int, activity: pa.Array, status: pa.Array, rows: int) -> d
 
 def _connection(lines: Lines, protocol: pa.Array, **more: pa.Array) -> pa.Array:
     rows = lines.rows
-    six = looked_up(lines.arrays["orig_h"], lambda ip: 6 if ":" in (address(ip) or "") else 4, _INT)
+    six = pc.if_else(pc.match_substring(lines.addresses("orig_h"), ":"), *_SIX_OR_FOUR)
     known = {
         "uid": lines.arrays["uid"],
         "protocol_name": protocol,
@@ -170,6 +169,7 @@ def _connection(lines: Lines, protocol: pa.Array, **more: pa.Array) -> pa.Array:
 
 
 _INT = pa.int32()
+_SIX_OR_FOUR = (pa.scalar(6, _INT), pa.scalar(4, _INT))
 
 
 def _ended(lines: Lines, name: str) -> dict[str, pa.Array]:
@@ -191,7 +191,7 @@ def _rest(lines: Lines, *names: str) -> pa.Array:
     return unmapped(
         lines.rows,
         {
-            name: (lines.lists[name], kind if _is_plain(kind) else None)
+            name: (lines.values(name), kind if _is_plain(kind) else None)
             for name, kind in kinds.items()
         },
     )
@@ -208,19 +208,19 @@ def _is_plain(kind: pa.DataType) -> bool:
 def conn(lines: Lines) -> dict[str, pa.Array]:
     """As `ingest.zeek.core.conn`."""
     rows, get = lines.rows, lines.arrays
-    known = [STATES.get(state or "", (TRAFFIC, UNKNOWN)) for state in lines.lists["conn_state"]]
+    known = [STATES.get(state or "", (TRAFFIC, UNKNOWN)) for state in lines.values("conn_state")]
     activity = pa.array([activity for activity, _ in known], _INT)
     status = pa.array([status for _, status in known], _INT)
     sent, received = get["orig_bytes"], get["resp_bytes"]
     packets_out, packets_in = get["orig_pkts"], get["resp_pkts"]
     volumes = (sent, received, packets_out, packets_in)
     source, target = (looked_up(get[f"{e}_l2_addr"], mac_address, _TEXT) for e in ("orig", "resp"))
-    ways = list(map(_way, lines.lists["local_orig"], lines.lists["local_resp"]))
+    ways = list(map(_way, lines.values("local_orig"), lines.values("local_resp")))
     ends = {
         name: struct(
             name,
             rows,
-            ip=addresses(get[f"{end}_h"]),
+            ip=lines.addresses(f"{end}_h"),
             port=get[f"{end}_p"].cast(_INT),
             mac=mac,
         )
@@ -259,15 +259,15 @@ def conn(lines: Lines) -> dict[str, pa.Array]:
         ),
         "observables": observables(
             rows,
-            ("src_endpoint.ip", AN_IP, addresses(get["orig_h"])),
-            ("dst_endpoint.ip", AN_IP, addresses(get["resp_h"])),
+            ("src_endpoint.ip", AN_IP, lines.addresses("orig_h")),
+            ("dst_endpoint.ip", AN_IP, lines.addresses("resp_h")),
         ),
         "unmapped": unmapped(
             rows,
             {
-                "@proc": (lines.lists["@proc"], None),
+                "@proc": (lines.values("@proc"), None),
                 **{
-                    name: (lines.lists[name], pa.int64())
+                    name: (lines.values(name), pa.int64())
                     for name in ("missed_bytes", "orig_ip_bytes", "resp_ip_bytes")
                 },
                 **{name: (values, None) for name, values in odd.items()},
@@ -285,7 +285,7 @@ def _way(orig: bool | None, resp: bool | None) -> tuple[int, str]:
 def dns(lines: Lines) -> dict[str, pa.Array]:
     """As `ingest.zeek.core.dns`."""
     rows, get = lines.rows, lines.arrays
-    codes, answers = lines.lists["rcode"], lines.lists["answers"]
+    codes, answers = lines.values("rcode"), lines.values("answers")
     activity = [
         1 if code is None and found is None else TRAFFIC
         for code, found in zip(codes, answers, strict=True)
@@ -303,14 +303,16 @@ def dns(lines: Lines) -> dict[str, pa.Array]:
             type=get["qtype_name"],
             **{"class": get["qclass_name"]},
         ),
-        "answers": pa.array(list(map(_answered, answers, lines.lists["TTLs"])), kind_of("answers")),
+        "answers": pa.array(
+            list(map(_answered, answers, lines.values("TTLs"))), kind_of("answers")
+        ),
         "rcode_id": pa.array(known, _INT),
         "rcode": get["rcode_name"],
         "connection_info": _connection(lines, get["proto"]),
         "observables": observables(
             rows,
-            ("src_endpoint.ip", AN_IP, addresses(get["orig_h"])),
-            ("dst_endpoint.ip", AN_IP, addresses(get["resp_h"])),
+            ("src_endpoint.ip", AN_IP, lines.addresses("orig_h")),
+            ("dst_endpoint.ip", AN_IP, lines.addresses("resp_h")),
             ("query.hostname", A_HOST, get["query"]),
         ),
         "unmapped": _rest(
@@ -333,15 +335,18 @@ def _answered(answers: list[str] | None, ttls: list[float] | None) -> list[dict[
 def http(lines: Lines) -> dict[str, pa.Array]:
     """As `ingest.zeek.core.http`."""
     rows, get = lines.rows, lines.arrays
-    methods, codes = lines.lists["method"], lines.lists["status_code"]
+    methods, codes = lines.values("method"), lines.values("status_code")
     activity = [HTTP_METHODS.get((m or "").upper(), OTHER if m else UNKNOWN) for m in methods]
     status = [UNKNOWN if c is None else SUCCESS if c < 400 else FAILURE for c in codes]
-    urls = list(map(url_of, lines.lists["host"], lines.lists["uri"], lines.lists["resp_p"]))
+    urls = list(map(url_of, lines.values("host"), lines.values("uri"), lines.values("resp_p")))
     url = column(urls, kind_of("http_request.url"), "http_request.url")
     unanswered = pc.is_null(get["status_code"])
     left = {
         # What says more of a response stays behind where the response itself is missing.
-        name: ([v if c is None else None for v, c in zip(lines.lists[name], codes, strict=True)], k)
+        name: (
+            [v if c is None else None for v, c in zip(lines.values(name), codes, strict=True)],
+            k,
+        )
         for name, k in (
             ("status_msg", None),
             ("response_body_len", pa.int64()),
@@ -370,7 +375,7 @@ def http(lines: Lines) -> dict[str, pa.Array]:
             message=get["status_msg"],
             length=get["response_body_len"],
             content_type=pa.array(
-                [types[0] if types else None for types in lines.lists["resp_mime_types"]], _TEXT
+                [types[0] if types else None for types in lines.values("resp_mime_types")], _TEXT
             ),
         ),
         "actor": struct(
@@ -384,8 +389,8 @@ def http(lines: Lines) -> dict[str, pa.Array]:
         "app_name": constant("http", rows),
         "observables": observables(
             rows,
-            ("src_endpoint.ip", AN_IP, addresses(get["orig_h"])),
-            ("dst_endpoint.ip", AN_IP, addresses(get["resp_h"])),
+            ("src_endpoint.ip", AN_IP, lines.addresses("orig_h")),
+            ("dst_endpoint.ip", AN_IP, lines.addresses("resp_h")),
             ("http_request.url.hostname", A_HOST, pc.struct_field(url, "hostname")),
             ("http_request.url.url_string", A_URL, pc.struct_field(url, "url_string")),
             ("http_request.user_agent", AN_AGENT, get["user_agent"]),
@@ -395,7 +400,7 @@ def http(lines: Lines) -> dict[str, pa.Array]:
             rows,
             {
                 **{
-                    name: (lines.lists[name], None)
+                    name: (lines.values(name), None)
                     for name in (
                         *("@proc", "trans_depth", "tags", "orig_fuids", "orig_mime_types"),
                         *("resp_fuids", "client_header_names"),

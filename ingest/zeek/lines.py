@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import compress
 from typing import Annotated, Any
 
 import msgspec
@@ -38,6 +39,8 @@ COMMON = {
     "@proc": str,
 }
 MUST = ("ts", "orig_h", "resp_h")
+QUOTE, COLON, SPACE = b'": '
+Arrays = Mapping[str, pa.Array]
 LOGS: Mapping[str, Mapping[str, Any]] = {
     "conn": {
         "proto": str,
@@ -131,10 +134,40 @@ def shape_of(log: str, prefix: str) -> tuple[msgspec.json.Decoder[Any], dict[str
 class Lines:
     """Lines of one log that have been decoded, by column."""
 
-    def __init__(self, rows: Sequence[Any], kinds: Mapping[str, pa.DataType]) -> None:
-        self.rows = len(rows)
-        self.lists = dict(zip(kinds, zip(*map(astuple, rows), strict=True), strict=True))
-        self.arrays = {name: pa.array(self.lists[name], kind) for name, kind in kinds.items()}
+    def __init__(self, rows: int, lists: Mapping[str, Sequence[Any]], arrays: Arrays) -> None:
+        self.rows = rows
+        self.arrays = arrays
+        """Each field's values."""
+        self._lists = lists
+        self._kept: npt.NDArray[np.bool_] | None = None
+        self._addresses: dict[str, pa.Array] = {}
+
+    @classmethod
+    def of(cls, rows: Sequence[Any], kinds: Mapping[str, pa.DataType]) -> Lines:
+        """Rows as they were decoded; `kinds`: their fields, in order."""
+        lists = dict(zip(kinds, zip(*map(astuple, rows), strict=True), strict=True))
+        arrays = {name: pa.array(lists[name], kind) for name, kind in kinds.items()}
+        return cls(len(rows), lists, arrays)
+
+    def only(self, wanted: npt.NDArray[np.bool_]) -> Lines:
+        """Some of the lines."""
+        mask = pa.array(wanted)
+        arrays = {name: array.filter(mask) for name, array in self.arrays.items()}
+        fewer = Lines(int(wanted.sum()), self._lists, arrays)
+        fewer._kept = wanted
+        fewer._addresses = {name: found.filter(mask) for name, found in self._addresses.items()}
+        return fewer
+
+    def values(self, name: str) -> Sequence[Any]:
+        """A field's values as Python has them."""
+        values = self._lists[name]
+        return values if self._kept is None else list(compress(values, self._kept))
+
+    def addresses(self, name: str) -> pa.Array:
+        """A field's addresses in their one spelling; null for what is none."""
+        if name not in self._addresses:
+            self._addresses[name] = looked_up(self.arrays[name], address, pa.string())
+        return self._addresses[name]
 
     def fields(self) -> npt.NDArray[np.int64]:
         """How many fields each line has."""
@@ -164,13 +197,12 @@ def decoded(
 def sound(lines: Lines, raws: Sequence[bytes], log: str) -> npt.NDArray[np.bool_]:
     """Which lines hold what the line-by-line path would take without a second look."""
     # As many `":` as fields: none stood twice. With space before a colon that cannot be told.
-    counts = np.fromiter((raw.count(b'":') for raw in raws), np.int64, lines.rows)
+    counts, spaced = keys_of(raws)
     good: npt.NDArray[np.bool_] = np.equal(counts, lines.fields())
-    whole = b"\n".join(raws)
-    if re.search(rb'"[ \t\r\n]+:', whole):
+    if spaced:
         good &= np.fromiter((re.search(rb'"[ \t\r\n]+:', raw) is None for raw in raws), np.bool_)
     for name in ("orig_h", "resp_h"):
-        good &= np.asarray(addresses(lines.arrays[name]).is_valid())
+        good &= np.asarray(lines.addresses(name).is_valid())
     for name in ("_path", "@stream"):
         stream = lines.arrays[name]
         good &= np.asarray(pc.fill_null(pc.equal(stream, log), True))
@@ -183,9 +215,13 @@ def sound(lines: Lines, raws: Sequence[bytes], log: str) -> npt.NDArray[np.bool_
     return good
 
 
-def addresses(spelled: pa.Array) -> pa.Array:
-    """Addresses in their one spelling; null for what is none."""
-    return looked_up(spelled, address, pa.string())
+def keys_of(raws: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], bool]:
+    """How often `":` stands in each line, and whether space follows a quote in any of them."""
+    whole = np.frombuffer(b"\n".join(raws), np.uint8)
+    quoted, after = whole[:-1] == QUOTE, whole[1:]
+    ends = np.cumsum(np.fromiter(map(len, raws), np.int64, len(raws)) + 1)
+    before = np.searchsorted(np.flatnonzero(quoted & (after == COLON)), ends)
+    return np.diff(before, prepend=0), bool((quoted & (after <= SPACE)).any())
 
 
 def moments(seconds: pa.Array) -> npt.NDArray[np.int64]:

@@ -437,6 +437,63 @@ def test_an_alert_is_still_told_when_its_pack_is_lost() -> None:
     assert body(row)["rule"]["tags"] == []
 
 
+OLD_STATE = Path(__file__).parent / "alert_state_1.bin"
+"""A bucket as version 1 wrote it: two alerts of r, one assigned to ann, and two entries of c."""
+
+
+def test_a_state_of_version_1_is_read_and_goes_on() -> None:
+    bucket = Bucket(count_every_seconds=300)
+    bucket.blob = OLD_STATE.read_bytes()
+    assert bucket.blob.startswith(b"HGALERT\x01")
+    old = identity("default", "r", "e0")
+    bucket.revisions = {old: 2, identity("default", "r", "e20"): 1}
+    (row,) = bucket.alerts(finding(30), tick(500))
+    assert (row["alert_id"], row["revision"], row["count"]) == (old, 3, 3)
+    assert body(row)["assignee"] == "ann"
+    assert body(row)["lifecycle"] == "triaged"
+    assert bucket.blob.startswith(HEADER)
+    (fired,) = [o for o in bucket.step(finding(2, target="c")) if o["out"] == "finding"]
+    assert fired["row"]["rule_id"] == "c", "its correlation remembers the two before"
+
+
+def test_new_triaged_closed_and_what_a_person_said_survives_a_correction() -> None:
+    bucket = Bucket()
+    first, second = bucket.alerts(finding(0), finding(1, leased("bb")))
+    assert body(first)["lifecycle"] == "new"
+    (taken,) = bucket.alerts(action(first["alert_id"], "assign", value="ann"))
+    assert body(taken)["lifecycle"] == "triaged"
+    judged = action(first["alert_id"], "close", 101, value="true_positive", comment="seen")
+    (closed,) = bucket.alerts(judged)
+    assert body(closed)["lifecycle"] == "closed"
+    rows = {row["alert_id"]: row for row in bucket.alerts(finding(0, leased("bb"), rev=2))}
+    assert body(rows[first["alert_id"]])["verdict"] == "true_positive"
+    kept = body(rows[second["alert_id"]])
+    assert (kept["assignee"], kept["verdict"], kept["comment"]) == ("ann", "true_positive", "seen")
+    assert kept["state"] == "open", "its own findings were never judged"
+
+
+def test_a_closed_alert_that_is_another_devices_stays_closed_with_its_verdict() -> None:
+    bucket = Bucket()
+    (row,) = bucket.alerts(finding(0))
+    bucket.step(action(row["alert_id"], "close", value="false_positive"))
+    (moved,) = bucket.alerts(finding(0, leased("bb"), rev=2))
+    told = body(moved)
+    assert (told["state"], told["verdict"], told["entity"]["value"]) == (
+        "closed",
+        "false_positive",
+        "bb",
+    )
+
+
+def test_a_superseded_alert_is_not_reopened() -> None:
+    bucket = Bucket()
+    first, _ = bucket.alerts(finding(0), finding(1, leased("bb")))
+    bucket.step(finding(0, leased("bb"), rev=2))
+    (out,) = bucket.step(action(first["alert_id"], "reopen", 200))
+    assert out["out"] == "refused"
+    assert "cannot be asked to reopen" in out["row"]["reason"]
+
+
 def test_a_state_of_another_version_is_refused() -> None:
     with pytest.raises(Fatal, match="another version"):
         BucketState.decode(b"HGALERT\x07" + BucketState().encode()[len(HEADER) :])

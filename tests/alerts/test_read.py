@@ -21,6 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from alerts import cli, read
+from alerts.shown import since_when
 from alerts.tables import ALERT, ALERT_ACTION
 from infra.errors import HeadgateError, Usage
 from infra.kafka import Broker, admin, free_port, producer
@@ -201,11 +202,11 @@ def test_a_missing_lake_or_broker_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_since_takes_instants_and_spans() -> None:
-    assert cli.since_when("90m", NOON) == NOON - timedelta(minutes=90)
-    assert cli.since_when("7d", NOON) == NOON - timedelta(days=7)
-    assert cli.since_when("2026-11-20T12:00:00+01:00", NOON) == NOON
+    assert since_when("90m", NOON) == NOON - timedelta(minutes=90)
+    assert since_when("7d", NOON) == NOON - timedelta(days=7)
+    assert since_when("2026-11-20T12:00:00+01:00", NOON) == NOON
     with pytest.raises(Usage, match="write an instant"):
-        cli.since_when("99999999999d", NOON)
+        since_when("99999999999d", NOON)
 
 
 def test_tail_hears_what_is_committed_from_the_beginning_or_from_now(

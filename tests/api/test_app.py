@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import UTC, datetime, timedelta
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from alerts.tables import ALERT
 from api.app import create_app
 from api.auth import token_file, token_of
 from enrich.tables import DHCP_SEGMENT
-from infra.catalog import AUDIT, LEDGER
+from infra.catalog import AUDIT
 from infra.errors import Fatal
 from infra.lake import Lake
 from infra.settings import Settings, load
 from infra.spool import fold
+from infra.status import JobStatus, Memory, write
 from ingest.tables import EVENT
-from tests.api.story import EVENTS, A, B, alert, batch, insert, segment
+from tests.api.story import EVENTS, A, B, alert, insert, segment
 
 
 def get(client: TestClient, path: str, **params: Any) -> Any:
@@ -71,24 +73,51 @@ def test_health_needs_no_token(client: TestClient) -> None:
 
 
 def test_ready_says_why_not(client: TestClient, lake: Lake, tmp_path: Path) -> None:
-    assert "are the jobs running" in problem(client.get("/readyz"), 503)["detail"]
+    assert "job sessions: no driver has told of it" in problem(client.get("/readyz"), 503)["detail"]
     empty = TestClient(create_app(load(home=tmp_path / "nothing")))
     answered = empty.get("/readyz")
     assert "there is no lake here" in problem(answered, 503)["detail"]
     assert answered.headers["retry-after"] == "5"
-    fresh = TestClient(create_app(lake.settings))
-    assert "no job has finished" in problem(fresh.get("/readyz"), 503)["detail"]
     shutil.rmtree(lake.settings.lake_root / "gold" / "finding")
     lacking = TestClient(create_app(lake.settings))
     assert "gold.finding" in problem(lacking.get("/readyz"), 503)["detail"]
 
 
-def test_ready_once_a_batch_was_finished_lately(lake: Lake) -> None:
-    lately = datetime.now(UTC) - timedelta(seconds=5)
-    insert(lake, LEDGER, [batch("ingest", 0, "13:00") | {"finished_at": lately}])
-    found = TestClient(create_app(lake.settings)).get("/readyz")
+def test_ready_while_every_job_makes_progress_within_its_target(lake: Lake) -> None:
+    now = time.time()
+    jobs = [
+        JobStatus(name, "running", at=now, batch_at=now - 5, progressed_at=now - 1)
+        for name in ("ingest", "sessions", "alert", "repair")
+    ]
+    for job in jobs:
+        write(lake.settings, job)
+    client = TestClient(create_app(lake.settings))
+    found = client.get("/readyz")
     assert found.status_code == 200
     assert 5 <= found.json()["newest_batch_age_seconds"] < 60
+    assert set(found.json()["jobs"]) == {"ingest", "sessions", "alert", "repair"}
+
+    write(lake.settings, replace(jobs[2], progressed_at=now - 61))
+    detail = problem(client.get("/readyz"), 503)["detail"]
+    assert detail.startswith("job alert: no progress for 6")
+    assert "ingest" not in detail
+
+
+def test_metrics_show_where_each_job_stands(lake: Lake) -> None:
+    now = time.time()
+    memory = Memory(driver=10, jvm=20, workers=30)
+    job = JobStatus("ingest", "running", at=now, pid=7, progressed_at=now, memory=memory)
+    write(lake.settings, replace(job, unread_messages=12, phases={"addBatch": 0.5}, cap=4000))
+    client = TestClient(create_app(lake.settings))
+    client.headers["Authorization"] = f"Bearer {token_of(lake.settings)}"
+    text = client.get("/metrics").text
+    assert 'headgate_job_up{job="ingest"} 1.0' in text
+    assert 'headgate_job_up{job="alert"} 0.0' in text
+    assert 'headgate_job_unread_messages{job="ingest"} 12.0' in text
+    assert 'headgate_job_batch_cap{job="ingest"} 4000.0' in text
+    assert 'headgate_job_phase_seconds{job="ingest",phase="addBatch"} 0.5' in text
+    assert 'headgate_memory_bytes{part="workers",pid="7"} 30.0' in text
+    assert 'headgate_job_unread_messages{job="alert"}' not in text
 
 
 def test_alerts_come_in_their_newest_revision(client: TestClient) -> None:
@@ -168,8 +197,8 @@ def test_one_alert_has_its_body_and_all_revisions(client: TestClient) -> None:
     ("clock", "status", "mac", "evidence"),
     [
         ("11:59:59.999999", "none", None, None),
-        ("12:00:00", "leased", A, ["dhcp-1:0"]),
-        ("12:29:59", "leased", A, ["dhcp-1:0"]),
+        ("12:00:00", "leased", A, ["dhcp-2:0"]),
+        ("12:29:59", "leased", A, ["dhcp-2:0"]),
         ("12:30:00", "none", None, None),
         ("12:39:59", "none", None, None),
         ("12:40:00", "leased", B, ["dhcp-3:0"]),

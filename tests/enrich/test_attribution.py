@@ -18,8 +18,6 @@ from pyspark.sql import functions as F
 from alerts.tables import FINDING
 from enrich.asof import flatten
 from enrich.attribution import (
-    LEASE_AT_DUCKDB,
-    LEASE_AT_SQL,
     as_of,
     attribute,
     attribution_rows,
@@ -27,6 +25,8 @@ from enrich.attribution import (
     in_networks,
     split,
 )
+from enrich.lease_at import LEASE_AT_DUCKDB, LEASE_AT_SQL
+from enrich.servers import Heard
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT, HOLDER
 from infra.lake import Lake
 from infra.settings import JobSettings, ScopeSettings
@@ -34,7 +34,11 @@ from tests.enrich.rows import IP, SCOPE, A, B, at, detected, finding, known, put
 
 JOBS = JobSettings(watermark_seconds=2, wait_seconds=10, correct_seconds=600)
 SITES = (
-    ScopeSettings(name=SCOPE, networks=("10.0.0.0/24", "192.168.1.4/30", "fd00::/8")),
+    ScopeSettings(
+        name=SCOPE,
+        networks=("10.0.0.0/24", "192.168.1.4/30", "fd00::/8"),
+        static=("10.0.0.240/29",),
+    ),
     ScopeSettings(name="other", networks=("172.16.0.0/12",)),
 )
 
@@ -124,6 +128,7 @@ def test_what_becomes_known_after_the_wait_comes_as_a_correction(lake: Lake, ste
     assert row.asDict().keys() == set(ATTRIBUTION.schema.fieldNames())
     assert (row.finding_id, row.rev, row.holder.mac, row.via) == ("f5.12346", 2, B, "correction")
     assert row.attributed_at.replace(tzinfo=UTC) == at(100)
+    assert (row.holder.confidence, row.holder.certainty) == (83, "likely")
     read = F.from_json("finding", FINDING.schema)
     again = lake.spark.createDataFrame([(row.finding,)], "finding string").select(read.alias("f"))
     assert again.first().f.event_time.replace(tzinfo=UTC) == at(5.123456)
@@ -140,16 +145,17 @@ def test_only_addresses_of_a_dhcp_network_wait(spark: SparkSession) -> None:
         finding(6, ip="fd00::1"),
         finding(7, scope=None),
         detected(8),
+        finding(9, ip="10.0.0.241"),
     ]
     to_join, past = split(rows(spark, FINDING, found), SITES)
-    assert {row.finding_id for row in to_join.collect()} == {"f1", "f8"}
+    assert {row.finding_id for row in to_join.collect()} == {"f1", "f6", "f8"}
     assert {row.finding_id: row.holder.status for row in past.collect()} == {
         "f2": "outside",
         "f3": "unknown",
         "f4": "leased",
         "f5": "outside",
-        "f6": "outside",
         "f7": "outside",
+        "f9": "static",
     }
     assert attribution_rows(past).columns == ATTRIBUTION.schema.fieldNames()
 
@@ -173,6 +179,8 @@ def test_addresses_in_a_log_may_be_anything(spark: SparkSession) -> None:
     answer = frame.select("ip", in_networks(frame.scope, frame.ip, SITES).alias("inside"))
     assert {row.ip: bool(row.inside) for row in answer.collect()} == spelled
 
+
+C = "02:00:00:00:00:0c"
 
 HISTORY = [
     # A from 0 to 100; learned later: B from 40 on; later still: free from 80 on.
@@ -203,6 +211,38 @@ def test_history_is_answered_as_it_was_known(spark: SparkSession, when: Any, ans
     assert found["f20"].holder.session_id == f"lease of {A}"
     assert (found["f120"].rev, found["f120"].holder.status) == (-1, "none")
     assert found["f120"].holder.complete_up_to.replace(tzinfo=UTC) == at(99)
+
+
+def test_history_names_rivals_and_how_sure_it_is(spark: SparkSession) -> None:
+    # A 0-100; B took over at 40; free from 80 on. In the branch, C had the same address.
+    said = [*HISTORY, segment(0, 70, C, 0, 7, scope="branch")]
+    asked = [finding(20), finding(42), finding(60), finding(82)]
+    heard = Heard.of([(SCOPE, "dhcp-1", at(-7200)), (SCOPE, "dhcp-2", at(50))])
+    told = as_of(
+        rows(spark, FINDING, asked),
+        rows(spark, DHCP_SEGMENT, said),
+        complete_up_to=at(99),
+        scopes=SITES,
+        heard=heard,
+    )
+    found = {row.finding_id: row.holder for row in told.collect()}
+    assert {uid: [(r.kind, r.mac) for r in h.rivals] for uid, h in found.items()} == {
+        "f20": [("elsewhere", C)],
+        "f42": [("before", A), ("elsewhere", C)],
+        "f60": [("elsewhere", C), ("superseded", A)],
+        "f82": [("before", B), ("superseded", A)],
+    }
+    assert {uid: h.confidence for uid, h in found.items()} == {
+        "f20": 98 - 25 - 5,  # the same address elsewhere; the servers silent for two hours
+        "f42": 98 - 25 - 5 - 45,  # and within seconds of the takeover
+        "f60": 98 - 25 - 5,  # the log had given it to A first
+        "f82": 95 - 45 - 5,
+    }
+    assert [(s.server, s.last_line_at.replace(tzinfo=UTC)) for s in found["f60"].servers] == [
+        ("dhcp-1", at(-7200)),
+        ("dhcp-2", at(50)),
+    ]
+    assert "began only 2 s before, after" in found["f42"].reason
 
 
 def test_history_without_segments_has_no_holders(spark: SparkSession) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Row
 from alerts.tables import FINDING
 from enrich.attribution import as_of
 from enrich.leases import DECLINE, RELEASE
+from enrich.operator import with_store
 from enrich.tables import DHCP_SEGMENT
 from enrich.tracker import as_segments, sessions_of, track
 from infra.lake import Lake
@@ -52,7 +53,7 @@ def run(lake: Lake, tmp_path: Path) -> Callable[[], None]:
 
     def once() -> None:
         query = (
-            track(lake.stream(EVENT), JOBS)
+            track(Lake(with_store(lake.spark), lake.settings).stream(EVENT), JOBS)
             .writeStream.foreachBatch(keep)
             .option("checkpointLocation", str(tmp_path / "sessions"))
             .trigger(availableNow=True)

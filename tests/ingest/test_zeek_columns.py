@@ -48,8 +48,8 @@ def records(log: str, raws: list[bytes], headers: Any = None) -> pa.RecordBatch:
 
 
 def plain(rows: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Rows as Python has them; the order of keys in `unmapped` says nothing."""
-    found = rows.to_pylist()
+    """Rows as Python has them; their order and that of keys in `unmapped` say nothing."""
+    found = sorted(rows.to_pylist(), key=lambda row: row["event_uid"])
     for row in found:
         row["unmapped"] = json.loads(row["unmapped"]) if row["unmapped"] else None
     return found

@@ -1,0 +1,216 @@
+"""The command `headgate rules`."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from alerts import backtest_cli
+from alerts.attack import layer
+from alerts.check import check
+from alerts.compile import Compiled, compile_rules
+from alerts.importing import as_json, as_text, look_through
+from alerts.pack import Correlation, PackStore
+from alerts.shown import FORMATS, print_rows, since_when
+from alerts.store import recompile, rule_folders, store_folder
+from infra.cells import harmless
+from infra.errors import Usage
+from infra.settings import Settings
+
+
+def build(subparsers: Any) -> None:
+    """Register the commands of this folder with the command line's subparsers."""
+    rules = subparsers.add_parser("rules", help="list, test, switch rules on and off")
+    verbs = rules.add_subparsers(dest="verb", required=True)
+
+    listed = verbs.add_parser("list", help="all rules, and which are refused or switched off")
+    listed.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    listed.set_defaults(run=list_rules)
+
+    tested = verbs.add_parser("test", help="run the events that rules bring as their tests")
+    tested.add_argument("rule", nargs="*", metavar="RULE", help="id or name; none: all rules")
+    tested.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    tested.set_defaults(run=test_rules)
+
+    seen = verbs.add_parser("preview", help="what a rule finds in events that are already there")
+    seen.add_argument("rule", metavar="RULE", help="id or name, or the file of a draft")
+    seen.add_argument("--since", default="24h", help="an instant, or 90m, 24h, 7d (default: 24h)")
+    seen.add_argument("--limit", type=int, default=20, help="most findings (default: 20)")
+    seen.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    seen.set_defaults(run=preview_rule)
+
+    imported = verbs.add_parser("import", help="look through a folder of public rules")
+    imported.add_argument("folder", type=Path, metavar="DIR", help="a clone, or a part of it")
+    imported.add_argument(
+        "--into", type=Path, metavar="DIR", help="copy the rules that load here, with their licence"
+    )
+    imported.add_argument("--output", choices=("text", "json"), default="text")
+    imported.set_defaults(run=import_rules)
+
+    covered = verbs.add_parser(
+        "coverage", help="the rules in force as a layer of the ATT&CK Navigator (JSON, on stdout)"
+    )
+    covered.set_defaults(run=show_coverage)
+
+    enabled = verbs.add_parser("enable", help="switch a rule on, from the next micro-batch")
+    enabled.add_argument("rule", metavar="RULE", help="id or name")
+    enabled.set_defaults(run=enable_rule)
+
+    disabled = verbs.add_parser("disable", help="switch a rule off, from the next micro-batch")
+    disabled.add_argument("rule", metavar="RULE", help="id or name")
+    disabled.add_argument("--reason", default="", help="why, for those who wonder later")
+    disabled.set_defaults(run=disable_rule)
+    backtest_cli.build(verbs)
+
+
+def list_rules(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules list`: exit code 1 when a rule is refused."""
+    compiled = _compiled(settings)
+    switches = PackStore(store_folder(settings)).disabled()
+    rows = []
+    for rule_id, source in compiled.sources.items():
+        rule = source.rule
+        off = switches.get(rule_id)
+        rows.append(
+            {
+                "id": rule_id,
+                "name": rule.name,
+                "level": rule.level,
+                "kind": rule.type if isinstance(rule, Correlation) else "rule",
+                "state": f"off ({off.who}: {off.reason})" if off else "on",
+                "alerts": "yes" if rule.alerting else "no",
+                "title": rule.title,
+            }
+        )
+    print_rows(rows, args.output)
+    return _tell_refused(compiled)
+
+
+def test_rules(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules test`: exit code 1 when a test fails or a rule is refused."""
+    compiled = _compiled(settings)
+    outcomes = check(compiled, {_id_of(compiled, rule) for rule in args.rule})
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    rows = [
+        {
+            "id": outcome.rule_id,
+            "title": outcome.title,
+            "event": outcome.number,
+            "must": "match" if outcome.must_match else "not match",
+            "passed": outcome.passed,
+            "detail": outcome.detail,
+        }
+        for outcome in (outcomes if args.output != "table" else failed)
+    ]
+    if rows or args.output != "table":
+        print_rows(rows, args.output)
+    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} tests passed", file=sys.stderr)
+    refused = _tell_refused(compiled) if not args.rule else 0
+    return 1 if failed else refused
+
+
+def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules preview RULE`: nothing is kept, no alert is made."""
+    from alerts.preview import draft, known, preview
+    from infra.duck import connect
+
+    if args.limit < 1:
+        raise Usage(f"--limit {args.limit}: must be at least 1")
+    path = Path(args.rule)
+    if path.is_file():
+        rule = draft(path)
+    else:
+        compiled = _compiled(settings)
+        rule = known(compiled, _id_of(compiled, args.rule))
+    since = since_when(args.since, datetime.now(UTC))
+    connection = connect(settings.lake_root, needs=("silver.event",))
+    try:
+        found, looked_at = preview(connection, rule, since, args.limit)
+    finally:
+        connection.close()
+    shown = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
+    print_rows(
+        [
+            {"event_time": row["event_time"].isoformat()} | {name: row[name] for name in shown}
+            for row in found
+        ],
+        args.output,
+    )
+    print(f"{len(found)} findings in {looked_at} events of its log source", file=sys.stderr)
+    return 0
+
+
+def import_rules(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules import DIR`: exit code 1 when not one rule loads."""
+    report = look_through(args.folder, settings.sources, args.into)
+    if args.output == "json":
+        print(json.dumps(as_json(report), indent=2))
+    else:
+        for line in as_text(report):
+            print(harmless(line))
+    if args.into is not None:
+        print(
+            f"{report.copied} files copied to {args.into}; they run once alerts.rules names it",
+            file=sys.stderr,
+        )
+    return 0 if report.loaded else 1
+
+
+def show_coverage(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules coverage`: what is switched off is not in it."""
+    pack = _compiled(settings).pack
+    rules = [(rule.title, rule.techniques) for rule in (*pack.rules, *pack.correlations)]
+    print(json.dumps(layer(rules), indent=2))
+    return 0
+
+
+def enable_rule(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules enable RULE`."""
+    rule_id = _id_of(_compiled(settings), args.rule)
+    if not PackStore(store_folder(settings)).enable(rule_id):
+        print(f"rule {rule_id} was on already", file=sys.stderr)
+    return _put_in_force(settings)
+
+
+def disable_rule(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules disable RULE`."""
+    rule_id = _id_of(_compiled(settings), args.rule)
+    PackStore(store_folder(settings)).disable(rule_id, getpass.getuser(), args.reason)
+    return _put_in_force(settings)
+
+
+def _put_in_force(settings: Settings) -> int:
+    pack = recompile(settings).pack
+    count = len(pack.rules) + len(pack.correlations)
+    print(f"rule pack {pack.hash} with {count} rules is in force", file=sys.stderr)
+    return 0
+
+
+def _compiled(settings: Settings) -> Compiled:
+    disabled = PackStore(store_folder(settings)).disabled()
+    return compile_rules(rule_folders(settings), disabled=disabled, levels=settings.alerts.levels)
+
+
+def _id_of(compiled: Compiled, rule: str) -> str:
+    """The id of a rule given by id or name; raises `Usage`."""
+    for rule_id, source in compiled.sources.items():
+        if rule in (rule_id, source.rule.name):
+            return rule_id
+    for refused in compiled.refused:
+        if refused.rule == rule:
+            raise Usage(f"rule '{rule}' is refused: {refused.reason}; {refused.remedy}")
+    raise Usage(f"no rule '{rule}'; 'headgate rules list' shows them")
+
+
+def _tell_refused(compiled: Compiled) -> int:
+    for refused in compiled.refused:
+        print(
+            f"refused: {refused.rule} ({refused.path}): {refused.reason}; {refused.remedy}",
+            file=sys.stderr,
+        )
+    return 1 if compiled.refused else 0

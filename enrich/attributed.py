@@ -1,0 +1,154 @@
+"""Events with the device that held their address when they happened.
+
+Two ways, one answer. For the classes in `jobs.attributed_classes` job `alert` says it as they
+come, in the join that attributes findings, into gold.attributed_event. For any slice of
+silver.event it is said when it is asked: here with Spark (`attributed`), over DuckDB and Spark SQL
+by the view silver.leased_event, and a page at a time by the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from enrich.asof import newest_cover, newest_cover_of_few
+from enrich.attribution import in_networks
+from enrich.tables import ATTRIBUTED_EVENT, DEVICE
+from infra.settings import ScopeSettings
+from ingest.tables import HEARTBEAT
+
+EVENT_ROW = "_event"
+"""`rule_id` of an event that goes through the findings' join."""
+
+LIVE_MODES = ("live", "replay")
+
+CARRIED = ("mac", "hostname", "session_id", "session_start", "session_end", "known_at", "rev")
+"""What `attributed` needs of a segment. Its evidence is found under the session."""
+
+
+def address() -> Column:
+    """The address an event is about: where it came from, else the machine that logged it."""
+    return F.coalesce("src_ip", "device.ip")
+
+
+def role() -> Column:
+    """Which of an event's addresses `address` is."""
+    return F.when(F.col("src_ip").isNotNull(), "src_endpoint").otherwise("device")
+
+
+def waiting(events: DataFrame, classes: Sequence[int], like: T.StructType) -> DataFrame:
+    """Events of these classes that name an address, in the shape of findings, for the join.
+
+    And ingest's heartbeats, which move their watermark. `like`: columns of gold.finding. No
+    class is fine: the heartbeats still come, so the setting can change under a checkpoint.
+    """
+    beat = F.col("source") == HEARTBEAT
+    usable = F.col("dead_letter_reason").isNull() & F.col("duplicate_of").isNull()
+    wanted = F.col("class_uid").isin(*classes) & usable & address().isNotNull()
+    named = {
+        "finding_id": F.col("event_uid"),
+        "rule_id": F.when(beat, HEARTBEAT).otherwise(EVENT_ROW),
+        "kind": F.lit(EVENT_ROW),
+        "event_time": F.col("time"),
+        "role": role(),
+        "ip": F.when(~beat, address()),
+    }
+    same = ("event_uid", "received_at", "class_uid", "source", "mode", "scope")
+    named |= {name: F.col(name) for name in (*same, "host_name", "user_name")}
+    kept = events.where(F.col("mode").isin(*LIVE_MODES) & (beat | wanted))
+    return kept.select(
+        *[named.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in like.fields]
+    )
+
+
+def is_event() -> Column:
+    """Whether a row that left the join is one of `waiting`, heartbeats included."""
+    return F.col("kind").eqNullSafe(EVENT_ROW)
+
+
+def event_row(scopes: Sequence[ScopeSettings]) -> list[Column]:
+    """A row of `waiting` that left the join as the columns of gold.attributed_event.
+
+    An address that no DHCP network has waited like all others, and is only now said to be so: a
+    branch of its own would read every file of silver.event twice.
+    """
+    status = _status(F.col("holder.status") == "leased", scopes)
+    device = {name: F.col(f"holder.{name}") for name in DEVICE.fieldNames()} | {"status": status}
+    columns = {
+        "event_uid": F.col("finding_id"),
+        "holder": F.struct(*[column.alias(name) for name, column in device.items()]),
+        "rev": F.col("attr_rev"),
+        "via": F.when(status == "outside", "outside").otherwise(F.col("via")),
+    }
+    names = [column.name for column in ATTRIBUTED_EVENT.columns]
+    return [columns.get(name, F.col(name)).alias(name) for name in names]
+
+
+def attributed(
+    events: DataFrame,
+    segments: DataFrame | pa.Table,
+    scopes: Sequence[ScopeSettings] = (),
+    at: datetime | None = None,
+    *,
+    buckets: int = 16,
+) -> DataFrame:
+    """Events of silver.event with who held their address then. Batch only.
+
+    All columns of `events` (give it few; time, scope, src_ip and device are looked at), and `ip`,
+    `role`, `holder` (its `complete_up_to` and `evidence` stay null) and `rev` of the segment, -1
+    for none. `segments`: silver.dhcp_segment, or, where they are few enough to go to every
+    worker, what `asof.collected(segments, CARRIED)` gave: that spares a shuffle of the events.
+
+    `at`: as it was known then, only with segments as a DataFrame; none: as it is known now.
+    """
+    shaped = events.select(
+        "*", F.col("time").alias("event_time"), address().alias("ip"), role().alias("role")
+    )
+    if isinstance(segments, pa.Table):
+        joined = newest_cover_of_few(shaped, segments)
+    else:
+        joined = newest_cover(shaped, statements(segments, at), buckets, CARRIED)
+    leased = F.col("s_mac").isNotNull()
+    known = {
+        "mac": F.col("s_mac"),
+        "hostname": F.when(leased, F.col("s_hostname")),
+        "session_id": F.when(leased, F.col("s_session_id")),
+        "lease_start": F.when(leased, F.col("s_session_start")),
+        "lease_end": F.when(leased, F.col("s_session_end")),
+        "known_at": F.col("s_known_at"),
+        "status": _status(leased, scopes),
+    }
+    holder = [known.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in DEVICE.fields]
+    rev = F.coalesce("s_rev", F.lit(-1).cast("long"))
+    return joined.select(
+        *events.columns, "ip", "role", F.struct(*holder).alias("holder"), rev.alias("rev")
+    )
+
+
+def statements(segments: DataFrame, at: datetime | None = None) -> DataFrame:
+    """Segments that say something, as known at `at` or now."""
+    known = segments.where("kind <> 'heartbeat' AND seg_end > seg_start")
+    if at is None:
+        return known
+    return known.where((F.col("known_at") <= F.lit(at)) & (F.col("learned_at") <= F.lit(at)))
+
+
+def _status(leased: Column, scopes: Sequence[ScopeSettings]) -> Column:
+    """leased; else static, none (in a DHCP network) or outside, or unknown without an address."""
+    by_hand = [site.model_copy(update={"networks": site.static}) for site in scopes]
+    static, inside = (
+        F.coalesce(in_networks(F.col("scope"), F.col("ip"), sites), F.lit(False))
+        for sites in (by_hand, scopes)
+    )
+    return (
+        F.when(leased, "leased")
+        .when(F.col("ip").isNull(), "unknown")
+        .when(static, "static")
+        .when(inside, "none")
+        .otherwise("outside")
+    )

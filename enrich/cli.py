@@ -1,0 +1,118 @@
+"""The command of this folder: `load`."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from infra.cells import printable
+from infra.errors import Usage
+from infra.instants import instant_or_none
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enrich.asset_load import Loaded, Row
+    from infra.tables import Table
+
+TOLD = 20
+"""Refused lines that are named one by one on a terminal."""
+
+COUNTS = ("read", "new", "changed", "gone", "unchanged", "held")
+
+
+def build(subparsers: Any) -> None:
+    """Add the command; it sets `run`, called with the arguments and the settings."""
+    load = subparsers.add_parser(
+        "load",
+        help="bring assets or users to what an inventory lists",
+        description="Read a CSV file with a header, a file of JSON lines, or a folder of them, "
+        "and write what has changed. Exit 1 when a line was refused; the others are in.",
+    )
+    load.add_argument("register", choices=("assets", "users"))
+    load.add_argument("file", nargs="?", help="file or folder; none: that of the settings")
+    load.add_argument("--inventory", default="default", help="which inventory it is (default)")
+    load.add_argument(
+        "--valid-from", help="since when the list is true, such as 2026-11-20T00:00:00Z (now)"
+    )
+    load.add_argument(
+        "--accept-removals", action="store_true", help="also if most of the inventory would go"
+    )
+    load.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    load.set_defaults(run=run_load)
+
+
+def run_load(args: argparse.Namespace, settings: Settings) -> int:
+    """Load, say what changed and name each refused line."""
+    from enrich.asset_load import load
+    from enrich.assets import REGISTERS
+
+    configured = {"assets": settings.assets, "users": settings.users}[args.register].file
+    where = args.file or configured
+    if where is None:
+        raise Usage(
+            f"load {args.register}: name a file, or set {args.register}.file in the settings"
+        )
+    valid_from = instant_or_none("--valid-from", args.valid_from)
+    done = load(
+        settings,
+        REGISTERS[args.register],
+        str(where),
+        lambda table, rows, note: append(settings, table, rows, note),
+        inventory=args.inventory,
+        valid_from=valid_from,
+        accept_removals=args.accept_removals,
+    )
+    show(done, args.output)
+    return 1 if done.refused else 0
+
+
+def append(settings: Settings, table: Table, rows: Sequence[Row], note: str) -> None:
+    """Append rows from a process that has no Spark session yet."""
+    from infra.lake import Lake
+    from infra.spark import session
+
+    # It only commits: a job's heap beside the jobs would be wasted.
+    little = settings.spark.model_copy(update={"driver_memory": "512m", "master": "local[1]"})
+    spark = session(settings.model_copy(update={"spark": little}), "headgate load")
+    try:
+        Lake(spark, settings).ensure(table).add(table, rows, note)
+    finally:
+        spark.stop()
+
+
+def show(done: Loaded, form: str) -> None:
+    """Write what a load came to; on a terminal the refused lines go to stderr."""
+    told = asdict(done)
+    if form in ("json", "ndjson"):
+        print(json.dumps(told, ensure_ascii=False))
+    elif form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(["register", "inventory", *COUNTS, "refused"])
+        counts = [told[name] for name in COUNTS]
+        writer.writerow([done.register, done.inventory, *counts, len(done.refused)])
+    else:
+        _sentences(done)
+
+
+def _sentences(done: Loaded) -> None:
+    print(
+        f"{done.register} of inventory '{printable(done.inventory)}': {done.new} new, "
+        f"{done.changed} changed, {done.gone} gone, {done.unchanged} unchanged"
+    )
+    for one in done.refused[:TOLD]:
+        print(
+            f"{printable(one.file)}:{one.line}: refused: {printable(one.reason)}", file=sys.stderr
+        )
+    if len(done.refused) > TOLD:
+        print(f"{len(done.refused) - TOLD} more lines refused (--output json)", file=sys.stderr)
+    if done.held:
+        print(
+            f"{done.held} that the list does not name stay, since lines of it were refused",
+            file=sys.stderr,
+        )

@@ -1,0 +1,179 @@
+"""A new checkpoint for job `sessions`, with a state that goes on exactly where the tables end.
+
+For a checkpoint that was lost, for another number of buckets, and for a release that keeps its
+state in another form, the one before included. The state is made from `silver.dhcp_segment` and
+the lines of `silver.event` that are not settled yet (`enrich.seeds`), up to where the newest
+commit of the job says it had read (`enrich.position`).
+
+1. A query of one batch writes the state, under the operator of the job, into a new checkpoint
+   beside the old one.
+2. The offsets of that batch are replaced by the place in silver.event.
+3. An empty commit to silver.dhcp_segment names the new checkpoint: from here on the old one is
+   refused.
+4. The new checkpoint takes the old one's place, which is kept beside it.
+
+Whatever it dies of, the same command begins again; before step 3 nothing has changed.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from enrich.bucket import Limits
+from enrich.kept import VERSION
+from enrich.operator import VERSIONS, sown, with_store
+from enrich.position import Position, events_until, newest
+from enrich.seeds import SEED, Sown, write
+from enrich.shape import INPUT, JOB, Shape, folder, found, note
+from enrich.tables import DHCP_SEGMENT
+from enrich.tracker import limits
+from infra.errors import Fatal, Usage
+from infra.jobs import Batch, Lock, numbers
+from infra.lake import Lake
+from infra.spool import put
+
+PARTS = ("spark", "batches", "state.json")
+"""What of a job's folder belongs to one checkpoint."""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What was made: from which batch of which checkpoint, and what it holds.
+
+    `unplayed`: addresses whose lines, played, do not give what was said of them; they are taken
+    as they were said. `kept`: where the old checkpoint lies now, if there was one.
+    """
+
+    version: int
+    buckets: int
+    addresses: int
+    unplayed: int
+    known_at: str | None
+    from_query: str
+    from_batch: int
+    query: str
+    kept: str | None
+
+
+def rebuild(
+    lake: Lake, version: int = VERSION, say: Callable[[str], None] = lambda line: None
+) -> Rebuilt:
+    """Make the checkpoint anew, its state of `version` and the settings' number of buckets.
+
+    Raises `Usage` for a version that cannot be written, `Fatal` when the job runs or the tables
+    do not say enough.
+    """
+    if version not in VERSIONS:
+        wanted = ", ".join(map(str, VERSIONS))
+        raise Usage(f"state version {version}: this release writes {wanted}")
+    target = folder(lake.settings)
+    lock = Lock(target, JOB)
+    try:
+        position = newest(lake)
+        say(f"{DHCP_SEGMENT.name} ends with batch {position.batch} of {position.query}")
+        fresh = target / "new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        made = write(lake, events_until(lake, position), fresh / "seeds")
+        say(f"{made.addresses} addresses are to be remembered")
+        _sow(lake.spark, fresh, limits(lake.settings.jobs), version)
+        done = _take_over(lake, target, fresh, position, made, version)
+    finally:
+        lock.release()
+    _audit(lake, done)
+    return done
+
+
+def _sow(spark: SparkSession, fresh: Path, bounds: Limits, version: int) -> None:
+    """Run the one batch that writes the state into the new checkpoint."""
+    own = with_store(spark) if version == VERSION else spark
+    seeds = own.readStream.schema(SEED).parquet(str(fresh / "seeds")).select("bucket", "state")
+    query = (
+        sown(seeds, bounds, version)
+        .writeStream.foreachBatch(lambda rows, _: rows.write.format("noop").mode("append").save())
+        .option("checkpointLocation", str(fresh / "spark"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    committed = numbers(fresh / "spark" / "commits")
+    if committed != [0]:
+        raise Fatal(f"{fresh}: the state took batches {committed}, not one; nothing has changed")
+    shutil.rmtree(fresh / "seeds")
+    shutil.rmtree(fresh / "spark" / "sources")
+
+
+def _take_over(
+    lake: Lake, target: Path, fresh: Path, position: Position, made: Sown, version: int
+) -> Rebuilt:
+    """Give the new checkpoint its place in the input, name it in the table, put it in place."""
+    text = _placed(fresh / "spark" / "offsets" / "0", position.offset)
+    query = json.loads((fresh / "spark" / "metadata").read_text("utf-8"))["id"]
+    buckets = lake.settings.jobs.session_buckets
+    note(fresh, Shape(version, buckets))
+    now = datetime.now(UTC)
+    run = Batch(
+        job=JOB,
+        query_id=query,
+        batch_id=0,
+        digest=hashlib.sha256(text).hexdigest()[:16],
+        folder=target,
+        look_back=False,
+        started_at=now,
+        offsets=text.decode("utf-8"),
+    )
+    run.noted = {INPUT: position.offset, "rebuilt_from": [position.query, position.batch]}
+    aside = target / f"before-{now:%Y%m%dT%H%M%S%f}" if found(target) is not None else None
+    lake.commit(DHCP_SEGMENT, run, [])
+    if aside is not None:
+        _move(target, aside)
+    _move(fresh, target)
+    fresh.rmdir()
+    known = made.known.at_us
+    return Rebuilt(
+        version=version,
+        buckets=buckets,
+        addresses=made.addresses,
+        unplayed=made.unplayed,
+        known_at=None if known is None else datetime.fromtimestamp(known / 1e6, UTC).isoformat(),
+        from_query=position.query,
+        from_batch=position.batch,
+        query=query,
+        kept=None if aside is None else str(aside),
+    )
+
+
+def _placed(offsets: Path, offset: str) -> bytes:
+    """Let a batch's offsets end at `offset` of silver.event; the file as it is then."""
+    *head, _ = offsets.read_text("utf-8").splitlines()
+    offsets.write_text("\n".join([*head, offset]), "utf-8")
+    offsets.with_name(f".{offsets.name}.crc").unlink(missing_ok=True)
+    return offsets.read_bytes()
+
+
+def _move(source: Path, target: Path) -> None:
+    """Move what belongs to a checkpoint; what is in the way is of an attempt that broke off."""
+    target.mkdir(exist_ok=True)
+    for name in PARTS:
+        if (source / name).exists():
+            (source / name).replace(target / name)
+
+
+def _audit(lake: Lake, done: Rebuilt) -> None:
+    row = {
+        "at": datetime.now(UTC).isoformat(),
+        "who": getpass.getuser(),
+        "act": "sessions.rebuild",
+        "target": JOB,
+        "detail": json.dumps(asdict(done)),
+        "outcome": "ok",
+    }
+    put(lake.spool / "audit", f"rebuild-{done.query}", row)

@@ -1,0 +1,73 @@
+"""What a checkpoint of job `sessions` is for: the version of its state, and its buckets.
+
+Both are fixed for the life of a checkpoint. A file beside it says what they are, so that a
+release or a setting that does not fit is told apart from a fresh start before Spark runs.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from enrich.bucket import WHOLE
+from enrich.kept import VERSION
+from infra.errors import Fatal
+from infra.files import write_whole
+from infra.settings import Settings
+
+JOB = "sessions"
+INPUT = "input"
+"""Key in a commit's marker: how far the batch has read its input, as Spark notes it."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Version of the state, and the number of buckets (None: not noted, as by version 1)."""
+
+    version: int
+    buckets: int | None
+
+
+def folder(settings: Settings) -> Path:
+    """The job's folder below the checkpoints."""
+    return settings.checkpoint_root / JOB
+
+
+def found(checkpoint: Path) -> Shape | None:
+    """The shape of the checkpoint in a job's folder, None when there is no checkpoint."""
+    file = checkpoint / "state.json"
+    if file.exists():
+        return Shape(**json.loads(file.read_text("utf-8")))
+    offsets = checkpoint / "spark" / "offsets"
+    there = offsets.is_dir() and any(entry.name.isdigit() for entry in offsets.iterdir())
+    return Shape(WHOLE, None) if there else None
+
+
+def note(checkpoint: Path, shape: Shape) -> None:
+    """Write down what a checkpoint is for."""
+    write_whole(checkpoint / "state.json", json.dumps(asdict(shape)))
+
+
+def claim(settings: Settings) -> None:
+    """See that the checkpoint is for this release and these settings; note it for a new one.
+
+    Raises `Fatal` that says what it is for, and what makes it fit.
+    """
+    checkpoint = folder(settings)
+    wanted = Shape(VERSION, settings.jobs.session_buckets)
+    there = found(checkpoint)
+    if there is None:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        note(checkpoint, wanted)
+    elif there.version != wanted.version:
+        raise Fatal(
+            f"job {JOB}: the state in {checkpoint} has version {there.version}, this release "
+            f"works with {wanted.version}; 'headgate rebuild {JOB}' makes it anew, nothing is lost"
+        )
+    elif there.buckets != wanted.buckets:
+        raise Fatal(
+            f"job {JOB}: the state in {checkpoint} has {there.buckets} buckets, the settings say "
+            f"jobs.session_buckets = {wanted.buckets}; set that back, or 'headgate rebuild {JOB}' "
+            "makes the state anew, nothing is lost"
+        )

@@ -1,0 +1,177 @@
+"""How much a batch takes: little while a job keeps up, much while it catches up.
+
+Kafka's limit is fixed while a query runs, and a new one costs a restart of the query on its
+checkpoint (about a second in a warm session). So there are two regimes, and a change only
+between them, or when memory asks for less. Everything here is plain arithmetic; what a row
+costs is learned from the batches themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Regime = Literal["steady", "behind"]
+
+FORGET = 0.97
+"""What a batch's weight becomes with each later one: some thirty batches count."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """`y = fixed + slope * x`, fitted to the last batches by least squares that forget.
+
+    It begins as `guess` (a slope), which a few real points outweigh.
+    """
+
+    guess: float
+    n: float = 0.0
+    x: float = 0.0
+    y: float = 0.0
+    xx: float = 0.0
+    xy: float = 0.0
+
+    def seen(self, x: float, y: float) -> Line:
+        """The line after one more point."""
+        f = FORGET
+        return replace(
+            self,
+            n=f * self.n + 1,
+            x=f * self.x + x,
+            y=f * self.y + y,
+            xx=f * self.xx + x * x,
+            xy=f * self.xy + x * y,
+        )
+
+    @property
+    def slope(self) -> float:
+        """y for each x; never below a hundredth of the guess, so that it can be divided by."""
+        spread = self.n * self.xx - self.x * self.x
+        if self.n < 2 or spread <= 1e-9 * max(1.0, self.n * self.xx):
+            return self.guess
+        return max((self.n * self.xy - self.x * self.y) / spread, self.guess / 100)
+
+    @property
+    def fixed(self) -> float:
+        """y where x is 0; never negative."""
+        return max(0.0, (self.y - self.slope * self.x) / self.n) if self.n else 0.0
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What batches of a job cost here."""
+
+    seconds: Line = Line(guess=1 / 5_000)
+    """By message: planning and commits are fixed, the rest grows with messages."""
+    bytes: Line = Line(guess=500.0)
+    """Bytes by message."""
+    memory: Line = Line(guess=3.0)
+    """Resident bytes of the workers by byte of a batch."""
+
+    def seen(self, batch: Seen) -> Learned:
+        """With one more batch. One without messages says nothing of what a message costs."""
+        if not batch.messages:
+            return self
+        return Learned(
+            seconds=self.seconds.seen(batch.messages, batch.seconds),
+            bytes=self.bytes.seen(batch.messages, batch.bytes) if batch.bytes else self.bytes,
+            memory=(
+                self.memory.seen(batch.bytes, batch.memory)
+                if batch.bytes and batch.memory
+                else self.memory
+            ),
+        )
+
+    def messages_in(self, seconds: float) -> int:
+        """How many messages a batch of so many seconds takes."""
+        return int(max(0.0, seconds - self.seconds.fixed) / self.seconds.slope)
+
+    def messages_within(self, memory: float) -> int:
+        """How many messages make the workers grow by so many bytes."""
+        return int(memory / (self.memory.slope * self.bytes.slope))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A batch that is in. `memory`: the most its workers held, bytes; 0: not measured."""
+
+    messages: int
+    bytes: int
+    seconds: float
+    memory: int
+    left: int
+    """Messages that were there and not taken when it was planned."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the settings allow."""
+
+    most: int
+    least: int
+    steady_seconds: float
+    """How long a batch may take while the job keeps up."""
+    behind_seconds: float
+    """The same while it catches up; longer ones gain little and show no progress."""
+    memory: int
+    """Bytes by which the workers may grow with a batch."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A regime and its cap. `streak`: batches in a row that spoke for the other regime."""
+
+    regime: Regime
+    cap: int
+    streak: int = 0
+
+
+def caps(learned: Learned, limits: Limits) -> tuple[int, int]:
+    """Most messages of a batch: while keeping up, and while catching up."""
+    within = min(learned.messages_within(limits.memory), limits.most)
+    large = _between(limits.least, learned.messages_in(limits.behind_seconds), within)
+    small = _between(limits.least, learned.messages_in(limits.steady_seconds), large)
+    return small, large
+
+
+def _between(least: int, wanted: int, most: int) -> int:
+    return max(1, min(max(least, wanted), most))
+
+
+def begin(backlog: int, learned: Learned, limits: Limits) -> Pace:
+    """The pace to start with, where so many messages wait."""
+    small, large = caps(learned, limits)
+    return Pace("behind", large) if backlog > _enter(small) else Pace("steady", small)
+
+
+def _enter(small: int) -> int:
+    """A backlog above this is an outage's, not a moment's: five small batches."""
+    return 5 * small
+
+
+PATIENCE = 2
+"""So many batches in a row must find a backlog before the regime changes."""
+
+
+def follow(pace: Pace, batch: Seen, learned: Learned, limits: Limits) -> Pace:
+    """The pace after `batch`, `learned` including it; the same cap unless a restart is worth it.
+
+    Up after `PATIENCE` batches that left a backlog; down at once when nothing much is left.
+    Between the two thresholds nothing changes. Less at once when batches as large as the cap
+    would take twice the memory they may.
+    """
+    small, large = caps(learned, limits)
+    if pace.regime == "behind":
+        if batch.left <= small // 2:
+            return Pace("steady", small)
+        return Pace("behind", large) if pace.cap > 2 * large else pace
+    if batch.left <= _enter(small):
+        return replace(pace, streak=0)
+    if pace.streak + 1 < PATIENCE:
+        return replace(pace, streak=pace.streak + 1)
+    return Pace("behind", large)
+
+
+def restart(before: Pace, after: Pace) -> bool:
+    """Whether the query must be started anew for it."""
+    return (before.regime, before.cap) != (after.regime, after.cap)

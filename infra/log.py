@@ -1,0 +1,47 @@
+"""What the driver says: a line for a person, or an object a line for a machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+Format = Literal["text", "json"]
+
+batch_in_hand: ContextVar[tuple[str, int] | None] = ContextVar("batch_in_hand", default=None)
+"""Job and number of the batch this thread works on, if any."""
+
+_format: Format = "text"
+
+
+def use(form: Format) -> None:
+    """How `say` writes from now on, in this process."""
+    global _format  # one stderr a process, so one form
+    _format = form
+
+
+def say(line: str, **facts: Any) -> None:
+    """One line for the operator, on stderr; inside a batch it carries job and batch as JSON."""
+    if _format == "json":
+        line = as_json(line, facts)
+    print(line, file=sys.stderr, flush=True)
+
+
+def note(line: str, **facts: Any) -> None:
+    """What only a machine wants to read, such as each batch: nothing in form text."""
+    if _format == "json":
+        say(line, **facts)
+
+
+def as_json(line: str, facts: dict[str, Any], now: datetime | None = None) -> str:
+    """`line` as one JSON object: `at`, `message`, `job` and `batch` where known, and `facts`."""
+    in_hand = batch_in_hand.get()
+    where: dict[str, Any] = {}
+    if in_hand is not None:
+        where = {"job": in_hand[0], "batch": in_hand[1]}
+    elif line.startswith("job "):
+        where = {"job": line[4:].partition(":")[0]}
+    at = (now or datetime.now(UTC)).isoformat(timespec="milliseconds")
+    return json.dumps({"at": at, **where, "message": line, **facts}, default=str)

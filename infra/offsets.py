@@ -1,0 +1,159 @@
+"""Where a job stands in Kafka: its checkpoint's offsets, and what the broker still has.
+
+Source of the form: Spark's offset log (`v1`, a line of metadata, a line for each source) and
+its Kafka source's offsets, `{topic: {partition: next offset}}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from infra.errors import Retryable
+from infra.jobs import numbers
+from infra.kafka import admin
+from infra.progress import places
+from infra.settings import KafkaSettings
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+SECONDS = 20.0
+
+_SPEC: Any = OffsetSpec  # the library gives its methods no types
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A job's checkpoint, as far as Kafka is concerned."""
+
+    folder: Path
+    """`<checkpoints>/<job>`."""
+    done: int | None
+    """The newest batch Spark has noted as done; None: none yet."""
+    planned: int | None
+    """The newest batch that was planned; the same, or one more."""
+    offsets: Mapping[Place, int] = field(default_factory=dict)
+    """The next message of each partition after `done`."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """The topics' own ids, as the newest batch that knew them decided."""
+
+
+def checkpoint(folder: Path) -> Checkpoint:
+    """Read a job's checkpoint folder; one that is not there yet is empty."""
+    spark = folder / "spark"
+    done = max(numbers(spark / "commits"), default=None)
+    planned = max(numbers(spark / "offsets"), default=None)
+    if done is None:
+        return Checkpoint(folder, None, planned)
+    text = (spark / "offsets" / str(done)).read_text("utf-8")
+    return Checkpoint(folder, done, planned, offsets_of(text), _ids(folder, done))
+
+
+def offsets_of(text: str) -> dict[Place, int]:
+    """Offsets by topic and partition, from the text of an offsets file with one Kafka source."""
+    found = json.loads(text.splitlines()[2])
+    return {(topic, partition): at for topic, partition, at in places(found)}
+
+
+def _ids(folder: Path, done: int) -> dict[str, str]:
+    for number in sorted(numbers(folder / "batches", ".json"), reverse=True):
+        if number <= done:
+            decided = json.loads((folder / "batches" / f"{number}.json").read_text("utf-8"))
+            if "topic_ids" in decided:
+                return dict(decided["topic_ids"])
+    return {}
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the broker holds of a partition: `[first, end)`."""
+
+    first: int
+    end: int
+
+
+class Broker:
+    """Asks the broker about topics; one client, kept."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._kafka = kafka
+        self._client: AdminClient | None = None
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The own id of each topic that is there."""
+        wanted = sorted(set(topics))
+        if not wanted:
+            return {}
+        found = {}
+        for name, answer in self._admin().describe_topics(TopicCollection(wanted)).items():
+            told = _answer(answer, "which topics these are", KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if told is not None:
+                found[name] = str(told.topic_id)
+        return found
+
+    def held(self, wanted: Iterable[Place]) -> dict[Place, Held]:
+        """What is there of each partition; one that is gone is missing in the answer."""
+        partitions = [TopicPartition(topic, part) for topic, part in sorted(set(wanted))]
+        first = self._ends(partitions, _SPEC.earliest())
+        end = self._ends(partitions, _SPEC.latest())
+        return {place: Held(first[place], end[place]) for place in first if place in end}
+
+    def partitions(self, prefix: str) -> list[Place]:
+        """All partitions of the topics whose names begin with `prefix`."""
+        try:
+            found = self._admin().list_topics(timeout=SECONDS).topics
+        except KafkaException as error:
+            raise _away("its topics", error) from None
+        return [
+            (name, part)
+            for name, topic in found.items()
+            if name.startswith(prefix)
+            for part in topic.partitions
+        ]
+
+    def _ends(self, partitions: list[TopicPartition], spec: Any) -> dict[Place, int]:
+        if not partitions:
+            return {}
+        asked = self._admin().list_offsets(dict.fromkeys(partitions, spec))
+        found = {}
+        for partition, answer in asked.items():
+            told = _answer(answer, "its offsets", KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if told is not None:
+                found[partition.topic, partition.partition] = int(told.offset)
+        return found
+
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = admin(self._kafka)
+        return self._client
+
+
+def _answer(future: Any, what: str, gone: int) -> Any:
+    """What the broker answers; None where the thing is not there."""
+    try:
+        return future.result(SECONDS)
+    except KafkaException as error:
+        if error.args[0].code() in (gone, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
+            return None
+        raise _away(what, error) from None
+
+
+def _away(what: str, error: KafkaException) -> Retryable:
+    return Retryable(f"the broker does not say {what}: {error.args[0].str()}")
+
+
+def backlog(at: Checkpoint, broker: Broker, kafka: KafkaSettings) -> int:
+    """Messages that wait for a job reading all raw topics."""
+    held = broker.held(broker.partitions(kafka.topic_prefix))
+    return sum(
+        max(0, there.end - max(there.first, at.offsets.get(place, 0)))
+        for place, there in held.items()
+    )

@@ -1,0 +1,161 @@
+"""Where each job stands, in `<home>/status/JOB.json`: the driver writes, everybody else reads.
+
+Readers need neither Spark nor the lake, so they answer when those do not.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from infra.settings import Settings
+from infra.spool import put
+
+SILENT_SECONDS = 15.0
+"""The driver writes every two seconds; one that has not for so long is gone or hangs."""
+
+Standing = Literal["starting", "running", "waiting", "pausing", "given up", "stopped"]
+"""starting: no batch yet in this run; running: in a batch or between two; waiting: nothing to do;
+pausing: failed, will be started again; given up: needs a person; stopped: the driver ended."""
+
+
+@dataclass
+class Memory:
+    """Bytes resident, of one driver and its children."""
+
+    driver: int = 0
+    jvm: int = 0
+    workers: int = 0
+    heap_used: int = 0
+    heap_after_collection: int = 0
+    """What the last full collection left in the JVM's old generation."""
+
+
+@dataclass
+class JobStatus:
+    """One job, as its driver last saw it. Times are epoch seconds; None: not known, not so."""
+
+    job: str
+    standing: Standing = "starting"
+    at: float = 0.0
+    """When this was written."""
+    pid: int = 0
+    """The driver's process."""
+    started_at: float = 0.0
+    why: str = ""
+    """Why it pauses or was given up."""
+    failures: int = 0
+    """Failures in a row."""
+    batch: int | None = None
+    """The newest batch that is in."""
+    batch_at: float | None = None
+    """When it was."""
+    progressed_at: float | None = None
+    """When it last finished a batch or saw that there is nothing to do."""
+    rows: int | None = None
+    written: dict[str, int] = field(default_factory=dict)
+    seconds: float | None = None
+    """How long that batch took, planning and commits included."""
+    phases: dict[str, float] = field(default_factory=dict)
+    unread_messages: int | None = None
+    unread_commits: int | None = None
+    behind_seconds: float | None = None
+    """Age of the oldest input it has not taken."""
+    complete_to: float | None = None
+    """Up to when (arrival time) the job takes its input as complete."""
+    state_rows: int = 0
+    state_bytes: int = 0
+    dropped: int = 0
+    """Rows of the newest batch that came later than the watermark."""
+    cap: int | None = None
+    """Most messages a batch takes now, where that is governed."""
+    regime: str | None = None
+    """steady or behind, where that is governed."""
+    memory: Memory = field(default_factory=Memory)
+
+    def lag(self, now: float) -> float | None:
+        """Seconds between now and what the job takes as complete."""
+        return None if self.complete_to is None else max(0.0, now - self.complete_to)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A job and what is wrong with it; `missed` is None when it is within its target."""
+
+    job: str
+    status: JobStatus | None
+    target: float
+    missed: str | None
+
+
+def folder(settings: Settings) -> Path:
+    """Where the files lie."""
+    return settings.home.absolute() / "status"
+
+
+def write(settings: Settings, status: JobStatus) -> None:
+    """Leave a job's standing for readers; whole or not at all."""
+    put(folder(settings), status.job, asdict(status))
+
+
+def read(settings: Settings) -> dict[str, JobStatus]:
+    """What drivers wrote, by job; a file of another version gives what both know."""
+    found = {}
+    for file in sorted(folder(settings).glob("*.json")):
+        status = _of(json.loads(file.read_bytes()))
+        found[status.job] = status
+    return found
+
+
+def _of(told: Mapping[str, Any]) -> JobStatus:
+    memory = Memory(**_known(Memory, told.get("memory") or {}))
+    return JobStatus(**_known(JobStatus, told) | {"memory": memory})
+
+
+def _known(kind: type, told: Mapping[str, Any]) -> dict[str, Any]:
+    names = {one.name for one in fields(kind)}
+    return {name: value for name, value in told.items() if name in names}
+
+
+def judge(
+    settings: Settings,
+    jobs: Iterable[str],
+    found: Mapping[str, JobStatus],
+    now: float | None = None,
+) -> list[Verdict]:
+    """A verdict for each of `jobs`, and for each other job that a driver told of."""
+    moment = time.time() if now is None else now
+    names = list(dict.fromkeys([*jobs, *found]))
+    return [verdict(name, found.get(name), settings.targets.of(name), moment) for name in names]
+
+
+def verdict(job: str, status: JobStatus | None, target: float, now: float) -> Verdict:
+    """Whether a job made progress within its target."""
+    fine = status is not None and _fine(status, target, now)
+    return Verdict(job, status, target, None if fine else _missed(status, target, now))
+
+
+def _fine(status: JobStatus, target: float, now: float) -> bool:
+    moved = status.progressed_at
+    alive = status.standing in ("starting", "running", "waiting", "pausing")
+    fresh = now - status.at <= max(SILENT_SECONDS, target)
+    return alive and fresh and moved is not None and now - moved <= target
+
+
+def _missed(status: JobStatus | None, target: float, now: float) -> str:
+    if status is None:
+        return "no driver has told of it; is it running (headgate up)?"
+    if status.standing == "given up":
+        return f"stopped for good: {status.why}"
+    if status.standing == "stopped":
+        return "its driver was stopped (headgate up starts it)"
+    if now - status.at > max(SILENT_SECONDS, target):
+        return f"its driver (process {status.pid}) has said nothing for {now - status.at:.0f} s"
+    since = f"; it failed {status.failures} times: {status.why}" if status.failures else ""
+    if status.progressed_at is None:
+        return f"no batch since it was started {now - status.started_at:.0f} s ago{since}"
+    return f"no progress for {now - status.progressed_at:.0f} s, target {target:.0f} s{since}"

@@ -1,0 +1,82 @@
+"""What to do about a job that failed: when to start it again, and when a person must look."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
+STEADY_SECONDS = 120.0
+"""A job that ran this long has recovered: its next failure begins again with the first pause."""
+
+_OURS = re.compile(r"infra\.errors\.(\w+): (.+)")
+_OUTSIDE = re.compile(
+    r"infra\.errors\.Retryable|org\.apache\.kafka\.|java\.net\.|No space left on device"
+    r"|the job is being stopped"
+)
+"""Faults of what a job rests on. The same batch may well succeed once they are over."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """Start the job again after `seconds`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """Leave the job stopped; `why` names what a person has to change."""
+
+    why: str
+
+
+@dataclass
+class Record:
+    """The failures of one job in a row."""
+
+    failures: int = 0
+    batch: int | None = None
+    on_batch: int = 0
+    """How often in a row that batch failed by its own fault."""
+
+    def failed(
+        self, why: str, batch: int | None, ran_seconds: float, attempts: int
+    ) -> Again | GiveUp:
+        """Note a failure and say what follows.
+
+        `why`: what Spark or Python said. `batch`: the one under way, None when there was
+        none. `ran_seconds`: since it was started. `attempts`: a batch that failed so
+        often by its own fault is poison.
+        """
+        if fatal := fatal_reason(why):
+            return GiveUp(fatal)
+        if ran_seconds > STEADY_SECONDS:
+            self.failures = 0
+        own = batch is not None and not _OUTSIDE.search(why)
+        self.on_batch = self.on_batch + 1 if own and batch == self.batch else int(own)
+        self.batch = batch if own else None
+        if own and self.on_batch >= attempts:
+            return GiveUp(
+                f"batch {batch} failed {self.on_batch} times in a row: {reason(why)}; "
+                "mend what it names, then 'headgate resume' the job"
+            )
+        pause = PAUSES[min(self.failures, len(PAUSES) - 1)]
+        self.failures += 1
+        return Again(pause)
+
+
+def fatal_reason(why: str) -> str | None:
+    """The sentence of an error of ours that no retry can help; None for any other."""
+    found = _OURS.search(why)
+    return found.group(2) if found and found.group(1) in ("Fatal", "Usage") else None
+
+
+def reason(text: str) -> str:
+    """The line of a Spark or Python error that says what happened."""
+    ours = _OURS.search(text)
+    if ours:
+        return ours.group(2)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    caused = [line for line in lines if line.startswith(("Caused by", "pyspark.", "java."))]
+    return (caused or lines or ["unknown"])[-1][:300]

@@ -1,0 +1,149 @@
+"""Watching the jobs of a driver: reads their queries and writes where each stands."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import psutil
+from pyspark.sql import SparkSession
+
+from infra.jobs import Job
+from infra.progress import durations, state, unread, watermark
+from infra.settings import Settings
+from infra.status import JobStatus, Memory, write
+
+WRITE_SECONDS = 2.0
+MEMORY_SECONDS = 10.0
+"""Walking the processes costs some milliseconds each."""
+
+
+@dataclass
+class Watch:
+    """Keeps the status of a driver's jobs; `look` is called again and again by one thread."""
+
+    settings: Settings
+    spark: SparkSession
+    statuses: dict[str, JobStatus] = field(default_factory=dict)
+    progress: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The newest progress of each job's query, as Spark tells it."""
+    _memory: Memory = field(default_factory=Memory)
+    _measured: float = 0.0
+    _written: dict[str, float] = field(default_factory=dict)
+
+    def of(self, name: str) -> JobStatus:
+        """The status of a job, made when it is first asked for."""
+        if name not in self.statuses:
+            now = time.time()
+            self.statuses[name] = JobStatus(name, pid=os.getpid(), started_at=now)
+        return self.statuses[name]
+
+    def began(self, name: str) -> None:
+        """A job was started, for the first time or again."""
+        status = self.of(name)
+        status.standing, status.started_at = "starting", time.time()
+        self.progress.pop(name, None)
+        self.tell(name)
+
+    def ended(self, name: str, standing: Any, why: str, failures: int = 0) -> None:
+        """A job failed, was given up or was stopped."""
+        status = self.of(name)
+        status.standing, status.why, status.failures = standing, why, failures
+        self.tell(name)
+
+    def look(self, job: Job) -> None:
+        """Bring a running job's status up to date; written every two seconds."""
+        status, pulse = self.of(job.name), job.pulse
+        self._progress(job, status)
+        idle = _idle(job)
+        if pulse.done_at is not None:
+            status.batch, status.batch_at = pulse.done, pulse.done_at
+            status.rows, status.written = pulse.rows, dict(pulse.written)
+            status.failures, status.why = 0, ""
+            status.progressed_at = max(status.progressed_at or 0.0, pulse.done_at)
+        if idle:
+            status.progressed_at = time.time()
+        if idle:
+            status.standing = "waiting"
+        elif pulse.done is not None or status.standing == "waiting":
+            status.standing = "running"
+        if pulse.finished:
+            status.complete_to = datetime.fromisoformat(pulse.finished).timestamp()
+        if time.monotonic() - self._written.get(job.name, 0.0) >= WRITE_SECONDS:
+            self.tell(job.name)
+
+    def tell(self, name: str) -> None:
+        """Write a job's status now."""
+        if time.monotonic() - self._measured >= MEMORY_SECONDS:
+            self._memory, self._measured = memory(self.spark), time.monotonic()
+        status = self.of(name)
+        status.at, status.memory = time.time(), self._memory
+        with suppress(OSError):  # a full disk must not end the watch; readers see it grow old
+            write(self.settings, status)
+        self._written[name] = time.monotonic()
+
+    def _progress(self, job: Job, status: JobStatus) -> None:
+        """Ask Spark only when a batch has ended since: an answer costs milliseconds."""
+        known = self.progress.get(job.name)
+        if job.pulse.done is not None and (known is None or known["batchId"] < job.pulse.done):
+            with suppress(Exception):  # a query that just ends has no answer
+                if newer := job.query.lastProgress:
+                    self.progress[job.name] = known = newer
+        if known is None:
+            return
+        left, kept = unread(known), state(known)
+        status.unread_messages, status.unread_commits = left.messages, left.commits
+        status.behind_seconds = left.seconds
+        status.state_rows, status.state_bytes, status.dropped = kept.rows, kept.bytes, kept.dropped
+        status.phases = durations(known)
+        status.seconds = status.phases.get("triggerExecution")
+        if (mark := watermark(known)) is not None:
+            status.complete_to = mark.timestamp()
+
+
+def _idle(job: Job) -> bool:
+    """Whether the query looked and found nothing to do."""
+    try:
+        said = job.query.status
+    except Exception:  # it is just ending; the driver sees to it
+        return False
+    return not said["isDataAvailable"] and not said["isTriggerActive"] and job.query.isActive
+
+
+def memory(spark: SparkSession | None) -> Memory:
+    """What this process, its JVM and its Python workers hold."""
+    found = Memory(driver=psutil.Process().memory_info().rss)
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            resident = child.memory_info().rss
+            if child.name().startswith("java"):
+                found.jvm += resident
+            else:
+                found.workers += resident
+    if spark is not None:
+        with suppress(Exception):  # a JVM that is going tells nothing
+            _heap(spark, found)
+    return found
+
+
+def workers() -> int:
+    """What the Python workers of this process hold, bytes resident."""
+    held = 0
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if not child.name().startswith("java"):
+                held += child.memory_info().rss
+    return held
+
+
+def _heap(spark: SparkSession, found: Memory) -> None:
+    jvm: Any = spark._jvm
+    beans = jvm.java.lang.management.ManagementFactory
+    found.heap_used = beans.getMemoryMXBean().getHeapMemoryUsage().getUsed()
+    kept = [pool.getCollectionUsage() for pool in beans.getMemoryPoolMXBeans()]
+    found.heap_after_collection = max((one.getUsed() for one in kept if one is not None), default=0)

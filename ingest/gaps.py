@@ -1,0 +1,221 @@
+"""Messages that job `ingest` was to read and that the broker no longer has.
+
+Nothing is skipped unseen: the job does not start while something is missing, and says
+exactly what. A person accepts that (`headgate accept-gap`); the checkpoint then gets a batch
+that reads nothing and goes on behind the gap, and `ops.gap` keeps what was missed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from infra.commits import newest_first
+from infra.errors import Fatal, Usage
+from infra.files import write_whole
+from infra.jobs import Lock
+from infra.log import say
+from infra.offsets import Broker, Checkpoint, Held, Place, checkpoint, offsets_of
+from infra.settings import KafkaSettings, Settings
+from infra.spool import put
+from infra.tables import table
+
+JOB = "ingest"
+LOOK = "see 'headgate gaps'; 'headgate accept-gap' goes on without what is missing"
+WRITES = ("bronze.record", "silver.event", "gold.finding")
+"""Tables of the job in the order in which a batch commits them; not all batches write the first."""
+
+Kind = Literal["expired", "reset", "recreated", "removed"]
+_SAID = {
+    "expired": "were deleted by the broker's retention before they were read",
+    "reset": "the broker's log ends before what was read already: it lost a part of it",
+    "recreated": "the topic was made anew; what the old one still held is gone",
+    "removed": "the topic is gone with what it still held",
+}
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What is missing of one partition, `[from_offset, to_offset)`; None: nobody can tell."""
+
+    kind: Kind
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int | None
+    goes_on_at: int | None
+    """Where the job would go on; None: nowhere, the topic is gone."""
+
+    @property
+    def messages(self) -> int | None:
+        """How many are missing."""
+        return None if self.to_offset is None else self.to_offset - self.from_offset
+
+    @property
+    def gap_id(self) -> str:
+        """Identity of what is stated here."""
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:12]
+
+    def sentence(self) -> str:
+        """The gap in words."""
+        where = f"topic {self.topic} partition {self.partition}"
+        if self.to_offset is None:
+            return f"{where}: unread from {self.from_offset} on: {_SAID[self.kind]}"
+        last = self.to_offset - 1
+        return (
+            f"{where}: messages {self.from_offset} to {last} ({self.messages}) {_SAID[self.kind]}"
+        )
+
+
+def compare(at: Checkpoint, held: Mapping[Place, Held], ids: Mapping[str, str]) -> tuple[Gap, ...]:
+    """What is missing between a checkpoint and what the broker holds; a new job misses nothing."""
+    if at.done is None:
+        return ()
+    places = sorted({*at.offsets, *held})
+    return tuple(gap for place in places if (gap := _gap(place, at, held.get(place), ids)))
+
+
+def _gap(place: Place, at: Checkpoint, held: Held | None, ids: Mapping[str, str]) -> Gap | None:
+    topic, partition = place
+    position = at.offsets.get(place, 0)
+    unknown = Gap("removed", topic, partition, position, None, None)
+    if held is None:
+        return unknown
+    if topic in ids and at.ids.get(topic, ids[topic]) != ids[topic]:
+        known = place in at.offsets  # a partition only the new topic has: nothing is missing
+        return replace(unknown, kind="recreated", goes_on_at=held.first) if known else None
+    if held.end < position:
+        return replace(unknown, kind="reset", goes_on_at=held.end)
+    if held.first > position:
+        return Gap("expired", topic, partition, position, held.first, held.first)
+    return None
+
+
+def find(settings: Settings) -> tuple[Gap, ...]:
+    """What is missing now. Raises `Retryable` when the broker does not say."""
+    at, broker = checkpoint(settings.checkpoint_root / JOB), Broker(settings.kafka)
+    if at.done is None:
+        return ()
+    wanted = {*at.offsets, *broker.partitions(settings.kafka.topic_prefix)}
+    return compare(at, broker.held(wanted), broker.ids(topic for topic, _ in wanted))
+
+
+def known(settings: Settings) -> Mapping[str, str]:
+    """The topics' ids as the job last knew them."""
+    return checkpoint(settings.checkpoint_root / JOB).ids
+
+
+def statement(gaps: Iterable[Gap]) -> str:
+    """Identity of all that is missing, which a person accepts as a whole."""
+    return hashlib.sha256("".join(gap.gap_id for gap in gaps).encode()).hexdigest()[:12]
+
+
+def require_none(settings: Settings) -> None:
+    """Raises `Fatal` that names what is missing. Lost ticks hold nothing and are passed over."""
+    gaps = find(settings)
+    if not gaps:
+        return
+    lost = [gap for gap in gaps if not _tick(gap, settings.kafka)]
+    if lost:
+        more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+        raise Fatal(f"{lost[0].sentence()}{more}; {LOOK}")
+    go_on(settings, gaps)
+    say(f"job {JOB}: ticks of the time it did not run are gone; it goes on with new ones")
+
+
+def _tick(gap: Gap, kafka: KafkaSettings) -> bool:
+    return gap.topic == kafka.tick_topic
+
+
+def accept(settings: Settings, stated: str, who: str, reason: str) -> tuple[Gap, ...]:
+    """Go on without what is missing; what was missed, in rows for `ops.gap` and `ops.audit`.
+
+    `stated`: the `statement` a person has read. Raises `Usage` when something else is missing
+    by now, `Fatal` while the job runs.
+    """
+    gaps = find(settings)
+    if not gaps:
+        raise Usage("nothing is missing: there is no gap to accept")
+    if statement(gaps) != stated:
+        raise Usage(f"{stated}: that is not what is missing now; {LOOK.partition(';')[0]}")
+    at = datetime.now(UTC).isoformat()
+    spool = settings.home.absolute() / "spool"
+    detail = json.dumps({"reason": reason, "gaps": [asdict(gap) for gap in gaps]})
+    for gap in gaps:
+        if not _tick(gap, settings.kafka):
+            told = {"gap_id": gap.gap_id, "job": JOB, "messages": gap.messages, **asdict(gap)}
+            told |= {"accepted_at": at, "accepted_by": who, "reason": reason}
+            put(spool / "gap", gap.gap_id, told)
+    act = {"at": at, "who": who, "act": "gap.accept", "target": stated, "outcome": "ok"}
+    put(spool / "audit", f"gap-{stated}", act | {"detail": detail})
+    go_on(settings, gaps)
+    return gaps
+
+
+def go_on(settings: Settings, gaps: Sequence[Gap]) -> None:
+    """Add a batch to the checkpoint that reads nothing and ends behind the gaps."""
+    folder = settings.checkpoint_root / JOB
+    lock = Lock(folder, JOB)
+    try:
+        at = checkpoint(folder)
+        if at.planned is not None and at.planned != at.done:
+            at = _settle(settings, at, at.planned)
+        if at.done is None:
+            raise Fatal(f"checkpoint of job {JOB}: {folder} has no batch to go on from")
+        broker = Broker(settings.kafka)
+        _add(at, at.done, gaps, broker.ids(topic for topic, _ in at.offsets))
+    finally:
+        lock.release()
+
+
+def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
+    """Bring a batch that was planned and not noted as done to one or the other."""
+    has = [_holds(settings.lake_root / table(name).path, planned) for name in WRITES]
+    spark = at.folder / "spark"
+    if has[-1]:
+        _copy(spark / "commits", at.done, planned)
+    elif any(has):
+        raise Fatal(
+            f"job {JOB}: batch {planned} is in a part of its tables, and what it read is gone from "
+            "the broker; restore lake and checkpoints from a backup"
+        )
+    else:
+        (at.folder / "batches" / f"{planned}.json").unlink(missing_ok=True)
+        (spark / "offsets" / str(planned)).unlink()
+    return checkpoint(at.folder)
+
+
+def _holds(folder: Path, batch: int) -> bool:
+    for commit in newest_first(folder):
+        if commit.marker is not None and commit.marker["job"] == JOB:
+            return bool(commit.marker["batch"] == batch)
+    return False
+
+
+def _add(at: Checkpoint, done: int, gaps: Sequence[Gap], ids: Mapping[str, str]) -> None:
+    spark, number = at.folder / "spark", done + 1
+    lines = (spark / "offsets" / str(done)).read_text("utf-8").splitlines()
+    moved = {(gap.topic, gap.partition): gap.goes_on_at for gap in gaps}
+    offsets: dict[str, dict[str, int]] = {}
+    for (topic, partition), position in {**offsets_of("\n".join(lines)), **moved}.items():
+        if position is not None:
+            offsets.setdefault(topic, {})[str(partition)] = position
+    # Killed before the last of these, the batch counts as planned, and the next attempt drops it.
+    write_whole(spark / "offsets" / str(number), "\n".join([*lines[:2], json.dumps(offsets)]))
+    decided = {"topic_ids": dict(ids), "gaps": [gap.gap_id for gap in gaps], "in_ledger": True}
+    write_whole(at.folder / "batches" / f"{number}.json", json.dumps(decided))
+    _copy(spark / "commits", done, number)
+
+
+def _copy(folder: Path, source: int | None, target: int) -> None:
+    text = (
+        (folder / str(source)).read_text("utf-8")
+        if source is not None
+        else 'v1\n{"nextBatchWatermarkMs":0}'
+    )
+    write_whole(folder / str(target), text)

@@ -1,0 +1,159 @@
+"""Job `alert` as a whole: what the topics get of a storm, a silenced entity and an incident."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from alerts.feed import FEED_SQL
+from alerts.jobs import alert
+from alerts.request import ask
+from alerts.risk import INCIDENT
+from alerts.tables import ALERT_ACTION, FINDING
+from infra.duck import connect
+from infra.kafka import Broker, ensure_topics
+from infra.lake import Lake
+from infra.settings import Settings, load
+from infra.spool import fold
+from tests.alerts.test_alert import VALIDATOR, finding
+
+SCANNER, HOST = "203.0.113.200", "203.0.113.250"
+STORM = 30
+
+
+def found(number: int, ip: str, **keys: Any) -> dict[str, Any]:
+    """A finding about an address outside every DHCP network, as a row of gold.finding."""
+    row = finding(number, {"status": "outside"}, uid=f"e{number}", ip=ip, host_name=None)
+    row |= {"user_name": None, "pack": "f" * 32, "feeds": []} | keys
+    row["finding_id"] = f"{row['rule_id']}-{number}"
+    columns = set(FINDING.schema.fieldNames()) - {"holder"}
+    return {name: value for name, value in row.items() if name in columns}
+
+
+@pytest.fixture(scope="module")
+def settings(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    kafka = {"bootstrap": broker.address} | {
+        name: f"delivery.{name}" for name in ("alerts_topic", "progress_topic", "state_topic")
+    }
+    home = tmp_path_factory.mktemp("delivery")
+    return load(home=home, kafka=kafka, alerts={"hourly_budget": 5, "incident_rules": 3})
+
+
+@pytest.fixture(scope="module")
+def lake(spark: Any, settings: Settings, empty_tables: Any) -> Lake:
+    import shutil
+
+    shutil.copytree(empty_tables, settings.lake_root)
+    ensure_topics(settings)
+    made = Lake(spark, settings)
+    expires = datetime.now(UTC) + timedelta(days=400)
+    ask(settings, "suppress", "mute-1", "*", entity=SCANNER, fields={}, expires_at=expires)
+    assert fold(made, ALERT_ACTION, settings.home / "spool" / "alert_action") == 1
+    low = {"level": "low", "alerting": False}
+    rows = [
+        *[found(n, f"203.0.113.{n}") for n in range(STORM)],
+        found(100, SCANNER),
+        *[found(200 + n, HOST, rule_id=f"low{n}", rule_title=f"Low {n}", **low) for n in range(3)],
+    ]
+    frame = spark.createDataFrame(rows, FINDING.schema)
+    frame.coalesce(1).write.format("delta").mode("append").save(made.path(FINDING))
+    for _ in range(2):  # the incident that the first run finds comes back in the second
+        assert alert(made, once=True).wait()
+    return made
+
+
+def messages(settings: Settings, topic: str) -> Iterator[Any]:
+    """All of a topic, as a `read_committed` consumer gets it."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.kafka.bootstrap,
+            "group.id": "test",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    left = set(consumer.list_topics(topic, timeout=20).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in left])
+    while left:
+        message = consumer.poll(20)
+        assert message is not None
+        if message.error() is None:
+            yield message
+        else:
+            assert message.error().code() == KafkaError._PARTITION_EOF
+            left.discard(message.partition())
+    consumer.close()
+
+
+@pytest.fixture(scope="module")
+def told(lake: Lake) -> list[tuple[str, dict[str, Any]]]:
+    """(ce_sequence, body) of each message on the topic."""
+    out = []
+    for message in messages(lake.settings, lake.settings.kafka.alerts_topic):
+        headers = dict(message.headers())
+        body = json.loads(message.value())
+        VALIDATOR.validate(body)
+        assert headers["ce_id"].decode() == f"{body['alert_id']}:{body['revision']}"
+        out.append((headers["ce_sequence"].decode(), body))
+    return out
+
+
+def test_a_storm_gives_the_topic_its_budget_and_a_summary_and_the_table_all(
+    lake: Lake, told: list[tuple[str, dict[str, Any]]]
+) -> None:
+    kinds = Counter(body["entity"]["type"] for _, body in told if body["rule"]["id"] == "r")
+    assert kinds == {"ip": 5, "rule": 1}
+    (summary,) = [body for _, body in told if body["entity"]["type"] == "rule"]
+    assert summary["count"] == STORM - 5
+    table = connect(lake.settings.lake_root)
+    by = dict(
+        table.execute(
+            "SELECT coalesce(suppressed_by, 'told'), count(*) FROM gold.alert "
+            "WHERE rule_id = 'r' GROUP BY 1"
+        ).fetchall()
+    )
+    assert by == {"told": 6, "budget": STORM - 5, "mute-1": 1}
+    (listed,) = table.execute("SELECT rule, entity, ended_at FROM gold.suppression").fetchall()
+    assert listed == ("*", SCANNER, None)
+
+
+def test_low_rules_that_never_alert_make_an_incident_about_their_address(
+    told: list[tuple[str, dict[str, Any]]],
+) -> None:
+    (incident,) = [body for _, body in told if body["rule"]["id"] == INCIDENT]
+    assert incident["entity"] == {"type": "ip", "value": HOST}
+    assert incident["fields"]["risk"] == "75"
+    assert [e["snippet"][:5] for e in incident["evidence"]] == ["Low 0", "Low 1", "Low 2"]
+    assert not [body for _, body in told if body["rule"]["id"].startswith("low")]
+
+
+def test_the_feed_has_what_the_topic_has_under_the_same_sequence(
+    lake: Lake, told: list[tuple[str, dict[str, Any]]]
+) -> None:
+    start = {"batch": -1, "alert_id": "", "revision": 0, "most": 1000}
+    rows = connect(lake.settings.lake_root).execute(FEED_SQL, start).fetchall()
+    feed = [(f"{batch:016d}", alert_id, revision) for batch, alert_id, revision, _ in rows]
+    topic = [(sequence, body["alert_id"], body["revision"]) for sequence, body in told]
+    assert sorted(feed) == sorted(topic)
+    assert len({sequence for sequence, _ in told}) == 2, "two batches told something"
+
+
+def test_the_state_of_each_alert_on_the_topic_is_kept_under_its_id(
+    lake: Lake, told: list[tuple[str, dict[str, Any]]]
+) -> None:
+    newest: dict[str, dict[str, Any]] = {}
+    for message in messages(lake.settings, lake.settings.kafka.state_topic):
+        newest[message.key().decode()] = json.loads(message.value())
+    assert set(newest) == {body["alert_id"] for _, body in told}
+    for _, body in told:
+        state = newest[body["alert_id"]]
+        assert state["revision"] == body["revision"]
+        assert state["lifecycle"] == "new"
+        assert state["rule_id"] == body["rule"]["id"]
+        assert state["published_at"] == body["published_at"]

@@ -1,0 +1,24 @@
+"""Views asked of one lake in Spark, without naming them in the session that all tests share."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from infra.lake import Lake
+from infra.tables import catalog, views
+
+
+def ask(lake: Lake, sql: str) -> list[tuple[Any, ...]]:
+    """Rows of a statement over tables and views by name."""
+    return [tuple(row) for row in lake.spark.sql(_by_path(lake, sql)).collect()]
+
+
+def _by_path(lake: Lake, sql: str) -> str:
+    def place(match: re.Match[str]) -> str:
+        name = match[0]
+        if name in catalog():
+            return f"delta.`{lake.path(catalog()[name])}`"
+        return f"({_by_path(lake, views()[name].sql)})"
+
+    return re.sub(r"\b(?:silver|gold|ops)\.\w+", place, sql)

@@ -1,0 +1,170 @@
+"""Where jobs stand: read from what Spark says, judged against targets, told without Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra import log
+from infra.cli import main
+from infra.progress import Unread, durations, newest_from, state, unread, watermark
+from infra.settings import Settings, load
+from infra.status import JobStatus, Memory, judge, read, verdict, write
+
+KAFKA = {
+    "description": "KafkaV2[SubscribePattern[logs\\..*]]",
+    "startOffset": {"logs.sshd": {"0": 400, "1": 10}},
+    "endOffset": {"logs.sshd": {"0": 500, "1": 10}},
+    "latestOffset": {"logs.sshd": {"0": 700, "1": 10}, "logs.new": {"0": 5}},
+}
+STATEFUL = [
+    {"numRowsTotal": 16, "memoryUsedBytes": 8448, "numRowsDroppedByWatermark": 0},
+    {"numRowsTotal": 502, "memoryUsedBytes": 509664, "numRowsDroppedByWatermark": 3},
+]
+"""As Spark 4.2 told them of jobs ingest and alert."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Settings:
+    return load(home=tmp_path)
+
+
+def log_of(folder: Path, versions: range) -> Path:
+    made = folder / "_delta_log"
+    made.mkdir(parents=True)
+    for version in versions:
+        file = made / f"{version:020d}.json"
+        file.write_text("{}")
+        os.utime(file, (1000 + version, 1000 + version))
+    return made
+
+
+def delta(folder: Path, version: int, index: int = -1) -> dict[str, object]:
+    end = {"reservoirVersion": version, "index": index, "isStartingVersion": False}
+    return {"description": f"DeltaSource[file:{folder}]", "endOffset": end}
+
+
+def test_kafka_messages_not_taken_are_counted_over_partitions_and_new_topics() -> None:
+    assert unread({"sources": [KAFKA]}) == Unread(messages=205)
+
+
+def test_delta_commits_not_taken_have_a_count_and_an_age(tmp_path: Path) -> None:
+    log_of(tmp_path / "a", range(8, 21))
+    log_of(tmp_path / "b", range(3))
+    behind = {"sources": [delta(tmp_path / "a", 15), delta(tmp_path / "b", 3)]}
+    assert unread(behind, now=1100.0) == Unread(commits=6, seconds=85.0)
+    half = {"sources": [delta(tmp_path / "a", 15, index=4)]}
+    assert unread(half, now=1100.0) == Unread(commits=5, seconds=84.0)
+    assert unread({"sources": [delta(tmp_path / "b", 3)]}) == Unread(commits=0, seconds=0.0)
+
+
+@given(first=st.integers(0, 50), more=st.integers(0, 200))
+def test_the_newest_version_is_found_without_listing(tmp_path_factory, first, more) -> None:
+    made = log_of(tmp_path_factory.mktemp("log"), range(first, first + more + 1))
+    assert newest_from(made, first) == first + more
+
+
+def test_state_and_phases_are_plain_numbers() -> None:
+    told = {
+        "stateOperators": STATEFUL,
+        "durationMs": {"triggerExecution": 899, "addBatch": 585},
+        "eventTime": {"watermark": "2026-11-21T21:15:38.000Z"},
+    }
+    kept = state(told)
+    assert (kept.rows, kept.bytes, kept.dropped) == (518, 518112, 3)
+    assert durations(told) == {"triggerExecution": 0.899, "addBatch": 0.585}
+    assert watermark(told).timestamp() == 1795295738.0
+    assert watermark({"eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}}) is None
+
+
+def test_what_is_written_is_read_back_whole(home: Settings) -> None:
+    one = JobStatus(
+        "ingest", "running", at=5.0, written={"silver.event": 3}, memory=Memory(jvm=7), cap=9
+    )
+    write(home, one)
+    assert read(home) == {"ingest": one}
+
+
+def test_a_status_of_another_version_is_read_as_far_as_it_is_known(home: Settings) -> None:
+    write(home, JobStatus("ingest", "running", at=5.0))
+    file = home.home / "status" / "ingest.json"
+    told = json.loads(file.read_text()) | {"later": 1}
+    del told["cap"]
+    file.write_text(json.dumps(told))
+    assert read(home)["ingest"] == JobStatus("ingest", "running", at=5.0)
+
+
+FINE = JobStatus("ingest", "running", at=1000.0, pid=7, started_at=900.0, progressed_at=990.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "missed"),
+    [
+        (FINE, None),
+        (replace(FINE, standing="waiting"), None),
+        (replace(FINE, progressed_at=939.0), "no progress for 61 s, target 60 s"),
+        (replace(FINE, at=900.0), "its driver (process 7) has said nothing for 100 s"),
+        (replace(FINE, standing="given up", why="poison"), "stopped for good: poison"),
+        (replace(FINE, standing="stopped"), "its driver was stopped (headgate up starts it)"),
+        (replace(FINE, progressed_at=None), "no batch since it was started 100 s ago"),
+        (
+            replace(FINE, standing="pausing", progressed_at=900.0, failures=2, why="no broker"),
+            "no progress for 100 s, target 60 s; it failed 2 times: no broker",
+        ),
+        (None, "no driver has told of it; is it running (headgate up)?"),
+    ],
+)
+def test_a_job_misses_its_target_by_a_sentence(status: JobStatus | None, missed: str) -> None:
+    assert verdict("ingest", status, 60.0, 1000.0).missed == missed
+
+
+def test_each_job_has_a_target_of_its_own(tmp_path: Path) -> None:
+    settings = load(home=tmp_path, targets={"repair": 5})
+    late = replace(FINE, progressed_at=994.0)
+    found = judge(settings, ("ingest", "repair"), {"ingest": late, "repair": late}, 1000.0)
+    assert [one.missed is None for one in found] == [True, False]
+
+
+def test_status_exits_1_and_names_what_misses(home: Settings, capsys) -> None:
+    now = time.time()
+    for name in ("ingest", "sessions", "alert", "repair"):
+        write(home, JobStatus(name, "running", at=now, batch=3, progressed_at=now))
+    arguments = ["--home", str(home.home), "status", "--output", "json"]
+    assert main(arguments) == 0
+    assert all(row["missed"] is None for row in json.loads(capsys.readouterr().out))
+    write(home, JobStatus("alert", "given up", at=now, why="batch 3 failed 6 times in a row"))
+    assert main(arguments) == 1
+    told = {row["job"]: row for row in json.loads(capsys.readouterr().out)}
+    assert told["alert"]["missed"] == "stopped for good: batch 3 failed 6 times in a row"
+    assert main(["--home", str(home.home), "status"]) == 1
+    assert "batch 3 failed" in " ".join(capsys.readouterr().out.split())
+
+
+def test_only_a_job_that_was_given_up_is_resumed(home: Settings, capsys) -> None:
+    write(home, JobStatus("alert", "running", at=time.time()))
+    assert main(["--home", str(home.home), "resume", "alert"]) == 2
+    assert "was not stopped for good (it is running)" in capsys.readouterr().err
+    write(home, JobStatus("alert", "given up", at=time.time(), why="poison"))
+    assert main(["--home", str(home.home), "resume", "alert"]) == 0
+    assert (home.home / "spool" / "resume" / "alert").exists()
+    (audit,) = (home.home / "spool" / "audit").glob("*.json")
+    assert json.loads(audit.read_text())["act"] == "job.resume"
+
+
+def test_a_line_of_json_carries_job_and_batch() -> None:
+    assert json.loads(log.as_json("job alert: running", {}))["job"] == "alert"
+    token = log.batch_in_hand.set(("ingest", 12))
+    try:
+        said = json.loads(log.as_json("no broker", {"seconds": 1.5}))
+    finally:
+        log.batch_in_hand.reset(token)
+    assert (said["job"], said["batch"], said["seconds"]) == ("ingest", 12, 1.5)
+    assert said["message"] == "no broker"
+    assert said["at"].endswith("+00:00")

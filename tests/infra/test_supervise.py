@@ -1,0 +1,56 @@
+"""A failed job comes back with growing pauses; a batch that is poison stops its job, by name."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.supervise import PAUSES, STEADY_SECONDS, Again, GiveUp, Record, reason
+
+OWN = "pyspark.errors.PythonException: KeyError: 'x'"
+BROKER = "org.apache.kafka.common.errors.TimeoutException: no answer"
+
+
+def test_pauses_grow_up_to_the_longest() -> None:
+    record = Record()
+    pauses = [record.failed(BROKER, 7, 1.0, 3) for _ in range(8)]
+    assert pauses == [Again(seconds) for seconds in (*PAUSES, PAUSES[-1], PAUSES[-1])]
+
+
+def test_a_job_that_ran_long_begins_again_with_the_first_pause() -> None:
+    record = Record(failures=4)
+    assert record.failed(BROKER, None, STEADY_SECONDS + 1, 3) == Again(PAUSES[0])
+
+
+def test_a_batch_that_fails_again_and_again_is_named() -> None:
+    record = Record()
+    for _ in range(2):
+        assert isinstance(record.failed(OWN, 41, 1.0, 3), Again)
+    verdict = record.failed(OWN, 41, 1.0, 3)
+    assert isinstance(verdict, GiveUp)
+    assert "batch 41 failed 3 times in a row" in verdict.why
+    assert "KeyError: 'x'" in verdict.why
+
+
+@given(st.lists(st.sampled_from([(OWN, None), (BROKER, 41), (OWN, 40)]), max_size=30))
+def test_faults_outside_and_of_changing_batches_are_no_poison(faults) -> None:
+    record = Record()
+    last = None
+    for why, batch in faults:
+        if (why, batch) == (OWN, 40) and last == (OWN, 40):
+            continue  # two in a row would be one batch failing again
+        last = (why, batch)
+        assert isinstance(record.failed(why, batch, 1.0, 2), Again)
+
+
+def test_what_no_retry_can_help_is_given_up_at_once() -> None:
+    text = "PythonException: infra.errors.Fatal: topic x is gone; make it\n  at java.lang.Thread"
+    assert Record().failed(text, 3, 1.0, 6) == GiveUp("topic x is gone; make it")
+
+
+def test_the_reason_is_the_line_that_says_it() -> None:
+    assert reason("infra.errors.Retryable: the disk is full") == "the disk is full"
+    assert reason("first\nCaused by: java.io.IOException: short\n  at x") == (
+        "Caused by: java.io.IOException: short"
+    )
+    assert reason("") == "unknown"

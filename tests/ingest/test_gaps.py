@@ -1,0 +1,227 @@
+"""What the broker lost is stated exactly, and nobody goes on without a person's word."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.catalog import GAP
+from infra.cli import main
+from infra.duck import connect
+from infra.errors import Fatal, Usage
+from infra.kafka import Broker, admin, producer, topic_of
+from infra.lake import Lake
+from infra.offsets import Checkpoint, Held, checkpoint
+from infra.settings import Settings, load
+from infra.spool import fold
+from ingest.gaps import Gap, accept, compare, find, statement
+from ingest.jobs import ingest
+from ingest.tables import RECORD
+from reporting.ledger import gaps as told
+
+A = ("logs.a", 0)
+
+
+def at(position: int, topic_id: str = "id") -> Checkpoint:
+    return Checkpoint(Path("none"), 5, 5, {A: position}, {"logs.a": topic_id})
+
+
+@given(position=st.integers(0, 100), first=st.integers(0, 100), length=st.integers(0, 100))
+def test_a_gap_is_what_lies_between_our_position_and_what_is_there(position, first, length):
+    found = compare(at(position), {A: Held(first, first + length)}, {"logs.a": "id"})
+    if first <= position <= first + length:
+        assert found == ()
+    elif position < first:
+        assert found == (Gap("expired", "logs.a", 0, position, first, first),)
+        assert found[0].messages == first - position
+    else:
+        assert found == (Gap("reset", "logs.a", 0, position, None, first + length),)
+
+
+def test_a_topic_made_anew_is_another_also_where_it_is_longer() -> None:
+    found = compare(at(7, "old"), {A: Held(0, 500)}, {"logs.a": "new"})
+    assert found == (Gap("recreated", "logs.a", 0, 7, None, 0),)
+    assert compare(at(7), {}, {}) == (Gap("removed", "logs.a", 0, 7, None, None),)
+
+
+def test_a_topic_never_seen_misses_what_expired_before() -> None:
+    new = {A: Held(0, 9), ("logs.b", 0): Held(4, 9), ("logs.c", 0): Held(0, 9)}
+    ids = {"logs.a": "id", "logs.b": "b", "logs.c": "c"}
+    assert compare(at(7), new, ids) == (Gap("expired", "logs.b", 0, 0, 4, 4),)
+    assert compare(Checkpoint(Path("none"), None, None), new, ids) == ()
+
+
+def test_a_statement_changes_with_anything_in_it() -> None:
+    one = Gap("expired", "logs.a", 0, 5, 9, 9)
+    assert statement([one]) != statement([Gap("expired", "logs.a", 0, 5, 10, 10)])
+    assert one.sentence() == (
+        "topic logs.a partition 0: messages 5 to 8 (4) were deleted by the broker's retention "
+        "before they were read"
+    )
+
+
+@pytest.fixture
+def source(lake: Lake, broker: Broker, tmp_path: Path) -> Settings:
+    """A lake that reads topics of its own: `gapN.sshd`."""
+    prefix = f"gap{time.monotonic_ns()}."
+    kafka = {"bootstrap": broker.address, "topic_prefix": prefix, "tick_topic": f"{prefix}tick"}
+    settings = load(home=tmp_path, kafka=kafka)
+    make(settings, topic_of("sshd", settings.kafka), settings.kafka.tick_topic)
+    return settings
+
+
+def make(settings: Settings, *topics: str) -> None:
+    config = {"message.timestamp.type": "LogAppendTime"}
+    client = admin(settings.kafka)  # kept until the answers are in: they end with it
+    made = client.create_topics(
+        [NewTopic(topic, num_partitions=1, config=config) for topic in topics]
+    )
+    for answer in made.values():
+        answer.result(20)
+
+
+def send(settings: Settings, *lines: str, source: str = "sshd") -> None:
+    client = producer(settings.kafka)
+    for line in lines:
+        client.produce(topic_of(source, settings.kafka), line.encode())
+    assert client.flush(30) == 0
+
+
+def expire(settings: Settings, before: int, topic: str | None = None) -> None:
+    """Delete messages as the broker's retention does."""
+    client: AdminClient = admin(settings.kafka)
+    name = topic or topic_of("sshd", settings.kafka)
+    for answer in client.delete_records([TopicPartition(name, 0, before)]).values():
+        answer.result(20)
+
+
+@pytest.fixture
+def drain(lake: Lake, source: Settings) -> Callable[[], list[str]]:
+    """Works off what is there; the raw records in bronze, in order."""
+
+    def run() -> list[str]:
+        ours = Lake(lake.spark, source)
+        ingest(ours, once=True).wait()
+        rows = ours.read(RECORD).selectExpr("string(raw) AS raw").collect()
+        return sorted(row["raw"] for row in rows)
+
+    return run
+
+
+def test_expired_messages_stop_the_job_until_a_person_says_go_on(
+    lake: Lake, source: Settings, drain: Callable[[], list[str]]
+) -> None:
+    send(source, "m0", "m1")
+    assert drain() == ["m0", "m1"]
+    send(source, "m2", "m3", "m4")
+    expire(source, 4)
+    with pytest.raises(Fatal, match=r"messages 2 to 3 \(2\) were deleted by the broker's"):
+        drain()
+
+    (gap,) = find(source)
+    with pytest.raises(Usage, match="that is not what is missing now"):
+        accept(source, "0" * 12, "me", "for no reason")
+    accept(source, statement([gap]), "me", "the disk was full")
+    send(source, "m5")
+    assert drain() == ["m0", "m1", "m4", "m5"]
+    assert find(source) == ()
+
+    assert fold(lake, GAP, lake.spool / "gap") == 1
+    now = datetime.now(UTC)
+    (sentence,) = told(connect(source.lake_root), now - timedelta(hours=1), now)
+    assert "partition 0: 2 to 3 (2 messages), expired; accepted by me" in sentence
+    assert sentence.endswith("the disk was full")
+
+
+def test_a_topic_made_anew_stops_the_job_also_where_it_has_more_messages(
+    source: Settings, drain: Callable[[], list[str]], capsys
+) -> None:
+    topic = topic_of("sshd", source.kafka)
+    send(source, "old0", "old1")
+    drain()
+    client = admin(source.kafka)
+    client.delete_topics([topic])[topic].result(20)
+    remake(source, topic)
+    send(source, *[f"new{number}" for number in range(5)])
+    with pytest.raises(Fatal, match="the topic was made anew"):
+        drain()
+    (gap,) = find(source)
+    assert (gap.kind, gap.from_offset, gap.messages, gap.goes_on_at) == ("recreated", 2, None, 0)
+    accept(source, statement([gap]), "me", "moved to another cluster")
+    assert drain() == ["new0", "new1", "new2", "new3", "new4", "old0", "old1"]
+
+
+def remake(settings: Settings, topic: str) -> None:
+    """Make a topic as soon as its deletion is through."""
+    end = time.monotonic() + 20
+    client = admin(settings.kafka)
+    while topic in client.list_topics(timeout=5).topics:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    make(settings, topic)
+
+
+def test_a_batch_that_was_planned_and_lost_its_messages_is_planned_anew(
+    source: Settings, drain: Callable[[], list[str]]
+) -> None:
+    send(source, "m0")
+    drain()
+    send(source, "m1", "m2", "m3")
+    folder = source.checkpoint_root / "ingest"
+    before = checkpoint(folder)
+    lines = (folder / "spark" / "offsets" / str(before.done)).read_text("utf-8").splitlines()
+    offsets = json.loads(lines[2])
+    offsets[topic_of("sshd", source.kafka)]["0"] = 4
+    planned = folder / "spark" / "offsets" / str((before.done or 0) + 1)
+    planned.write_text("\n".join([*lines[:2], json.dumps(offsets)]))
+    expire(source, 2)
+    accept(source, statement(find(source)), "me", "a test")
+    assert drain() == ["m0", "m2", "m3"]
+
+
+def test_ticks_that_expired_hold_nothing_up(
+    source: Settings, drain: Callable[[], list[str]]
+) -> None:
+    client = producer(source.kafka)
+    for _ in range(3):
+        client.produce(source.kafka.tick_topic, b"tick")
+    client.flush(20)
+    send(source, "m0")
+    drain()
+    for _ in range(3):
+        client.produce(source.kafka.tick_topic, b"tick")
+    client.flush(20)
+    expire(source, 5, source.kafka.tick_topic)
+    send(source, "m1")
+    assert drain() == ["m0", "m1"]
+
+
+def test_the_commands_state_and_accept(
+    source: Settings, drain: Callable[[], list[str]], capsys, monkeypatch
+) -> None:
+    for name in ("bootstrap", "topic_prefix", "tick_topic"):
+        monkeypatch.setenv(f"HEADGATE_KAFKA__{name.upper()}", getattr(source.kafka, name))
+    send(source, "m0")
+    drain()
+    home = ["--home", str(source.home)]
+    assert main([*home, "gaps"]) == 0
+    send(source, "m1", "m2")
+    expire(source, 2)
+    capsys.readouterr()
+    assert main([*home, "gaps", "--output", "json"]) == 1
+    stated = json.loads(capsys.readouterr().out)
+    assert stated["gaps"][0]["messages"] == 1
+    assert main([*home, "accept-gap", stated["statement"], "--reason", " "]) == 2
+    assert main([*home, "accept-gap", stated["statement"], "--reason", "known"]) == 0
+    assert (source.home / "spool" / "resume" / "ingest").exists()
+    assert drain() == ["m0", "m2"]
