@@ -138,7 +138,7 @@ def begin(settings: Settings, lake: Lake, wish: Wish) -> Run:
         since=wish.since.isoformat(),
         until=wish.until.isoformat(),
         warm_since=warm_since.isoformat(),
-        chunk_seconds=int(_chunk(wish.until - warm_since).total_seconds()),
+        chunk_seconds=int(chunk(wish.until - warm_since).total_seconds()),
         packs={side: store.put(one.pack) for side, one in wish.sides().items()},
         ids={side: list(one.ids) for side, one in wish.sides().items()},
         versions={table.name: lake.version(table) for table in (EVENT, DHCP_SEGMENT)},
@@ -157,7 +157,8 @@ def _asked(settings: Settings, wish: Wish) -> str:
     return sha256(json.dumps(what, default=str).encode()).hexdigest()[:16]
 
 
-def _chunk(span: timedelta) -> timedelta:
+def chunk(span: timedelta) -> timedelta:
+    """How much of a span is matched at once."""
     return next((c for c in CHUNKS if span / c <= MOST_CHUNKS), CHUNKS[-1])
 
 

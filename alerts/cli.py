@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from alerts import alerts_cli, rules_cli
+from alerts import alerts_cli, explain_cli, rules_cli, verify_cli
 from infra.errors import HeadgateError
 from infra.settings import load
 
@@ -16,6 +16,8 @@ def build(subparsers: Any) -> None:
     """Register the commands of this folder with the command line's subparsers."""
     rules_cli.build(subparsers)
     alerts_cli.build(subparsers)
+    verify_cli.build(subparsers)
+    explain_cli.build(subparsers)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

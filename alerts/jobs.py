@@ -1,10 +1,8 @@
-"""Jobs `ingest` with detection, `alert` and `repair`."""
+"""Jobs `ingest` with detection, and `alert`."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +15,8 @@ from alerts.finding import finding_schema
 from alerts.fold import PASSING, SAID_ELSEWHERE, fold
 from alerts.holders import DECISION as SERVERS
 from alerts.holders import Listening
-from alerts.match import arrow_matcher, columns_read, matcher_of
+from alerts.match import arrow_matcher, columns_read
+from alerts.metering import meter_of
 from alerts.pack import PackStore
 from alerts.publish import Publisher
 from alerts.risk import INCIDENT, RISK
@@ -28,29 +27,20 @@ from alerts.tables import ALERT_ACTION, FINDING, HEARTBEAT
 from enrich.asset_store import index_file, newest
 from enrich.attributed import event_row, is_event
 from enrich.attributed import waiting as waiting_events
-from enrich.attribution import as_of, attribute, correct, split
+from enrich.attribution import attribute, split
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.driver import say
 from infra.errors import Retryable
 from infra.jobs import Batch, Job
 from infra.lake import Lake
 from infra.parquet import collected
-from infra.settings import ScopeSettings, Settings
+from infra.settings import ScopeSettings
 from infra.spool import put
 from ingest.files import files
 from ingest.jobs import Step, ingest
 from ingest.tables import EVENT
 from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
 from ingest.write import Find, Stage
-
-SWEEP_REACH = timedelta(days=1)
-"""How far back the sweep looks for findings without a row."""
-
-SWEEP_EVERY = 60.0
-"""Seconds between two sweeps; the first batch of a run always sweeps."""
-
-SWEEP_SLACK = 30
-"""Seconds the sweep leaves job `alert` beyond what the join itself waits."""
 
 
 def ingest_and_detect(lake: Lake, *, once: bool = False) -> Job:
@@ -68,14 +58,18 @@ def detect(lake: Lake, store: PackStore) -> Step:
 
     def step(run: Batch) -> Stage:
         pack = run.decide("pack", store.current)
-        return Stage(FINDING, partial(detection, str(store.folder), pack))
+        spool = str(lake.spool / "rule_cost")
+        return Stage(FINDING, partial(detection, str(store.folder), pack, spool))
 
     return step
 
 
-def detection(store_folder: str, pack: str) -> Find:
-    """Findings of a rule pack among events, and ingest's heartbeats as those of detection."""
-    matcher = matcher_of(store_folder, pack)
+def detection(store_folder: str, pack: str, spool: str) -> Find:
+    """Findings of a rule pack among events, and ingest's heartbeats as those of detection.
+
+    `spool`: where it tells what rules cost.
+    """
+    matcher = meter_of(store_folder, pack, spool)
 
     def find(events: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         return matcher.match(events), heartbeats(events, pack)
@@ -253,66 +247,3 @@ def retold(attributions: DataFrame) -> DataFrame:
     return rows.select(
         *[F.col(f"f.{name}") for name in columns], F.col("h").alias("holder"), "attr_rev", "via"
     ).transform(to_state)
-
-
-def repair(lake: Lake, *, once: bool = False) -> Job:
-    """Corrections of what the join said, and the sweep that leaves no finding without a row."""
-    settings = lake.settings
-    findings = lake.stream(FINDING).where("mode <> 'import'")
-    waiting, _ = split(findings, settings.scopes)
-    corrected = correct(waiting, lake.stream(DHCP_SEGMENT), settings.jobs)
-
-    swept = -SWEEP_EVERY
-
-    def batch(rows: DataFrame, run: Batch) -> None:
-        # One table only: a retry finds all of it there or none, so what it reads may be newer.
-        nonlocal swept
-        said = rows
-        if once or time.monotonic() - swept >= SWEEP_EVERY:
-            left = overdue(lake)
-            said = rows.unionByName(sweep(lake, left)) if left.take(1) else rows
-            swept = time.monotonic()
-        said = said.persist()
-        try:
-            counts = {row["via"]: row["count"] for row in said.groupBy("via").count().collect()}
-            run.counts["late"] = counts.get("late", 0)
-            if counts:
-                lake.append(said, ATTRIBUTION, run)
-        finally:
-            said.unpersist()
-
-    trigger = None if once else settings.jobs.repair_trigger_seconds
-    return lake.each_batch("repair", corrected, batch, trigger_seconds=trigger)
-
-
-def overdue(lake: Lake) -> DataFrame:
-    """Findings about an address of ours that waited long enough and still have no attribution."""
-    limit = finished(lake) - timedelta(seconds=patience(lake.settings))
-    old = lake.read(FINDING).where(
-        (F.col("rule_id") != HEARTBEAT)
-        & (F.col("mode") != "import")
-        & (F.col("received_at") < F.lit(limit))
-        & (F.col("received_at") >= F.lit(limit - SWEEP_REACH))
-    )
-    waiting, _ = split(old, lake.settings.scopes)
-    told = lake.read(ATTRIBUTION).select("finding_id")
-    return waiting.join(told, "finding_id", "left_anti")
-
-
-def sweep(lake: Lake, left: DataFrame) -> DataFrame:
-    """What the join left over, attributed from the tables."""
-    limit = finished(lake) - timedelta(seconds=patience(lake.settings))
-    return as_of(left, lake.read(DHCP_SEGMENT), via="late", complete_up_to=limit)
-
-
-def finished(lake: Lake) -> datetime:
-    """How far detection has finished its input: its newest heartbeat."""
-    beats = lake.read(FINDING).where(F.col("rule_id") == HEARTBEAT)
-    newest = beats.agg(F.max("event_time")).first()
-    return newest[0] if newest and newest[0] else datetime.fromtimestamp(0, UTC)
-
-
-def patience(settings: Settings) -> int:
-    """Seconds after its arrival when a finding must have its row."""
-    jobs = settings.jobs
-    return jobs.wait_seconds + 2 * jobs.watermark_seconds + SWEEP_SLACK

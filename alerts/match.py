@@ -335,12 +335,30 @@ def _snippet(columns: Picked, row: int) -> str:
 def columns_read(pack: RulePack) -> list[str]:
     """Columns of silver.event that the rules of a pack and their findings need, for a `select`
     before `mapInArrow`: what is not read needs not be carried to the workers."""
+    needed = {leaf.partition(".")[0] for leaf in leaves_read(pack)}
+    return [name for name in event_schema().names if name in needed]
+
+
+def leaves_read(pack: RulePack) -> list[str]:
+    """The same, of structs the leaves alone; of what lies in a list, the list."""
     needed = {*_ROUTING, *_FINDING}
     for rule in pack.rules:
-        needed.update(rule.roles)
-        needed.update(path.partition(".")[0] for path in _paths(rule))
-        needed.update(path.partition(".")[0] for carry in rule.carry for path in inputs(carry))
-    return [name for name in event_schema().names if name in needed]
+        needed.update(f"{role}.ip" for role in rule.roles)
+        paths = {*_paths(rule), *rule.carry}
+        needed.update(_leaf(path) for read in paths for path in inputs(read))
+    return sorted(needed)
+
+
+def _leaf(path: str) -> str:
+    """The path as far as it leads through structs."""
+    name, *steps = path.split(".")
+    index = event_schema().get_field_index(name)
+    kind = event_schema().field(index).type if index >= 0 else pa.null()
+    for at, step in enumerate(steps):
+        if not pa.types.is_struct(kind) or kind.get_field_index(step) < 0:
+            return ".".join([name, *steps[:at]])
+        kind = kind.field(step).type
+    return path
 
 
 def arrow_matcher(

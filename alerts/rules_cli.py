@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from alerts import backtest_cli
+from alerts import backtest_cli, cost_cli
 from alerts.attack import layer
 from alerts.check import check
 from alerts.compile import Compiled, compile_rules
@@ -66,6 +66,7 @@ def build(subparsers: Any) -> None:
     disabled.add_argument("--reason", default="", help="why, for those who wonder later")
     disabled.set_defaults(run=disable_rule)
     backtest_cli.build(verbs)
+    cost_cli.build(verbs)
 
 
 def list_rules(args: argparse.Namespace, settings: Settings) -> int:

@@ -130,7 +130,28 @@ ALERT_ACTION = Table(
 HEARTBEAT = "_heartbeat"
 """`rule_id` of the row that says how far detection has finished its input."""
 
-TABLES = (FINDING, ALERT, ALERT_ACTION)
+RULE_COST = Table(
+    name="ops.rule_cost",
+    doc="What rules cost one worker of detection in about a minute (`headgate rules cost --live`).",
+    columns=(
+        Column("at", TS, "when it was told, UTC"),
+        Column("pack", S, "hash of the rule pack"),
+        Column("worker", S, "host and process"),
+        Column("seconds", T.DoubleType(), "time since the worker told before"),
+        Column("events", L, "rows it matched meanwhile"),
+        Column("match_us", L, "time spent matching all rules, microseconds"),
+        Column(
+            "rules",
+            T.MapType(S, struct(events=L, candidates=L, hits=L, us=L)),
+            "by rule: events of its log source, those confirmed one by one, hits, and the "
+            "microseconds that took; rules without candidates are left out",
+        ),
+    ),
+    event_time="at",
+    cluster_by=("at",),
+)
+
+TABLES = (FINDING, ALERT, ALERT_ACTION, RULE_COST)
 VIEWS = (
     View(
         "gold.findings",

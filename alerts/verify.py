@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ CAUSES = {
     "reparsed": "silver.event was read again by newer parsers after detection",
     "duplicate": "the event was marked as a second delivery after detection",
     "gone": "the event is no longer in silver.event (retention, erasure)",
+    "follows": "findings it rests on differ, as told above",
     "repaired": "the address was attributed to another holder after the wait",
     "late": "it came after its window had closed",
     "order": "findings came in another order, so it began with, or counts on, another one",
@@ -93,9 +94,7 @@ class Batches:
         return self.packs.get((found[1], int(found[2]))) if found else None
 
 
-def judge_finding(
-    stray: Stray, event: EventFacts | None, batches: Batches
-) -> Difference | None:
+def judge_finding(stray: Stray, event: EventFacts | None, batches: Batches) -> Difference | None:
     """Why a finding is told by one side only; None when its batch's own pack does not find it."""
     extra = stray.recorded is not None
     if stray.times > 1:
@@ -154,10 +153,16 @@ class Told:
 @dataclass(frozen=True)
 class Facts:
     """What the tables say beside. `finished`: the arrival time up to which job `alert` is
-    certainly through; `repaired`: event uids whose finding was attributed anew."""
+    certainly through; `repaired`: event uids whose finding was attributed anew; `strays`:
+    event uids whose finding differs."""
 
     finished: int
     repaired: Collection[str] = ()
+    strays: Collection[str] = ()
+
+    def follows(self, *sides: Told | None) -> bool:
+        """Whether a finding that differs is behind it."""
+        return any(side and any(uid in self.strays for uid in side.evidence) for side in sides)
 
     def repairs(self, *sides: Told | None) -> bool:
         """Whether a repaired attribution is behind it."""
@@ -172,20 +177,22 @@ def judge_told(
 ) -> tuple[int, list[Difference]]:
     """How many alerts (or findings of correlations) raised in a span are the same, and the rest."""
     ours, theirs = {one.id: one for one in history}, {one.id: one for one in stream}
-    near = {"history": _near(ours.values()), "stream": _near(theirs.values())}
+    # Only what the other side has alone can stand for it, and only once: doubles stay visible.
+    partner = _partners(
+        [one for one in theirs.values() if one.id not in ours],
+        [one for one in ours.values() if one.id not in theirs],
+    )
     same, different = 0, []
     for alert_id in sorted({*ours, *theirs}):
         told, found = theirs.get(alert_id), ours.get(alert_id)
-        at = (told or found or _NOBODY).raised
-        if not span[0] <= at < span[1]:
+        either = told or found
+        if either is None or not span[0] <= either.raised < span[1]:
             continue
         if told is not None and found is not None:
             one = _both(what, told, found, facts)
-        elif told is not None:
-            one = _alone(what, "extra", told, near["history"](told), facts)
         else:
-            assert found is not None
-            one = _alone(what, "missing", found, near["stream"](found), facts)
+            how = "extra" if told is not None else "missing"
+            one = _alone(what, how, either, partner.get(alert_id), facts)
         same += one is None
         different += [one] if one else []
     return same, different
@@ -200,19 +207,21 @@ def _both(what: str, told: Told, found: Told, facts: Facts) -> Difference | None
     if not wrong:
         return None
     cause = "unexplained"
-    if facts.repairs(told, found):
+    if facts.follows(told, found):
+        cause = "follows"
+    elif facts.repairs(told, found):
         cause = "repaired"
     elif max(told.received, found.received) >= facts.finished:
         cause = "unfinished"
-    return Difference(
-        what, "other", told.id, told.rule_id, told.raised, cause, "; ".join(wrong)
-    )
+    return Difference(what, "other", told.id, told.rule_id, told.raised, cause, "; ".join(wrong))
 
 
 def _alone(what: str, how: str, one: Told, other: Told | None, facts: Facts) -> Difference:
     cause, detail = "unexplained", one.entity
     if how == "missing" and one.received >= facts.finished:
         cause = "unfinished"
+    elif facts.follows(one, other):
+        cause = "follows"
     elif one.late or (other is not None and other.late):
         cause = "late"
     elif facts.repairs(one, other):
@@ -222,25 +231,25 @@ def _alone(what: str, how: str, one: Told, other: Told | None, facts: Facts) -> 
     return Difference(what, how, one.id, one.rule_id, one.raised, cause, detail)
 
 
-_NOBODY = Told("", "", "", "", 0, 0, 0, 0, 0)
+def _partners(stream: Sequence[Told], history: Sequence[Told]) -> dict[str, Told]:
+    """Pairs of the same rule that share an event, or are about one entity at the same time."""
+    by_rule: dict[str, list[Told]] = defaultdict(list)
+    for one in history:
+        by_rule[one.rule_id].append(one)
+    pairs: dict[str, Told] = {}
+    for one in sorted(stream, key=lambda one: (one.first, one.id)):
+        waiting = by_rule[one.rule_id]
+        other = next((each for each in waiting if _alike(one, each)), None)
+        if other is not None:
+            waiting.remove(other)
+            pairs |= {one.id: other, other.id: one}
+    return pairs
 
 
-def _near(side: Iterable[Told]) -> Callable[[Told], Told | None]:
-    """Finds what one side tells of the same rule and entity at the same time, or of its events."""
-    by_key: dict[tuple[str, str], list[Told]] = defaultdict(list)
-    by_event: dict[tuple[str, str], Told] = {}
-    for one in side:
-        by_key[one.rule_id, one.key].append(one)
-        by_event |= {(one.rule_id, uid): one for uid in one.evidence}
-
-    def find(wanted: Told) -> Told | None:
-        for one in by_key.get((wanted.rule_id, wanted.key), ()):
-            if one.first <= wanted.last and wanted.first <= one.last:
-                return one
-        shared = (by_event.get((wanted.rule_id, uid)) for uid in wanted.evidence)
-        return next((one for one in shared if one is not None), None)
-
-    return find
+def _alike(one: Told, other: Told) -> bool:
+    if set(one.evidence) & set(other.evidence):
+        return True
+    return one.key == other.key and one.first <= other.last and other.first <= one.last
 
 
 def told_of(brief: Brief) -> Told:

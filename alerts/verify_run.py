@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,10 @@ from alerts.backtest_rules import warm_up_seconds
 from alerts.backtest_run import attributed_schema, chunk, in_order, write_rows
 from alerts.entity import micros
 from alerts.finding import RULE_FAILED, finding_schema
-from alerts.jobs import LIVE_MODES, finished
+from alerts.match import LIVE_MODES
 from alerts.pack import PackStore, RulePack
 from alerts.risk import INCIDENT
 from alerts.store import store_folder
-from alerts.suppress import SUPPRESS, UNSUPPRESS
 from alerts.tables import FINDING, HEARTBEAT
 from alerts.verify import (
     Batches,
@@ -43,4 +42,319 @@ from infra.lake import Lake
 from ingest.tables import EVENT
 
 NEEDS = ("gold.finding", "gold.alert", "gold.alert_action", "gold.attribution", "ops.ledger")
+SLACK = timedelta(seconds=60)
+"""How long after a finding must be out its alert may still be on its way, beside all waiting."""
+
 Tell = Callable[[str], None]
+
+_LIVE = f"rule_id <> '{HEARTBEAT}' AND mode <> 'import'"
+_STRAYS = f"""
+WITH history AS (
+  SELECT finding_id, list(DISTINCT pack ORDER BY pack) AS packs, any_value(rule_id) AS rule_id,
+         any_value(event_uid) AS event_uid, any_value(event_time) AS event_time
+  FROM HISTORY WHERE received_at < $complete GROUP BY finding_id
+),
+stream AS (
+  SELECT finding_id, max(pack) AS pack, any_value(rule_id) AS rule_id,
+         any_value(event_uid) AS event_uid, any_value(event_time) AS event_time,
+         count(*) AS times
+  FROM gold.finding
+  WHERE kind = 'event' AND {_LIVE}
+    AND event_time >= $since AND event_time < $until AND received_at < $complete
+  GROUP BY finding_id
+)
+SELECT finding_id, coalesce(s.rule_id, h.rule_id), coalesce(s.event_uid, h.event_uid),
+       coalesce(s.event_time, h.event_time), s.pack, coalesce(h.packs, []), coalesce(s.times, 1),
+       s.times = 1 AND list_contains(h.packs, s.pack) AS same
+FROM history h FULL JOIN stream s USING (finding_id)
+"""
+_ALERTS = """
+SELECT alert_id, any_value(rule_id), max_by(dedup_key, revision), max_by(entity_value, revision),
+       min(window_start), max(window_end), min_by(event_time, revision), max(received_at),
+       max_by(count, revision), bool_or(reason IN ('attribution', 'superseded')),
+       max_by(body, revision)
+FROM gold.alert WHERE window_end >= $begin AND window_start < $end GROUP BY alert_id
+"""
+_REPAIRED = """
+SELECT DISTINCT f.event_uid FROM gold.attribution a JOIN gold.finding f USING (finding_id)
+WHERE a.via IN ('correction', 'late', 'repair') AND a.event_time >= $begin AND a.event_time < $end
+"""
+_ACTIONS = """
+SELECT * FROM gold.alert_action
+WHERE "at" < $end AND ("at" >= $begin OR action IN ('suppress', 'unsuppress'))
+ORDER BY "at", action_id
+"""
+
+
+class Verification:
+    """One comparison over events whose `time` is in [since, until)."""
+
+    def __init__(self, lake: Lake, since: datetime, until: datetime, tell: Tell) -> None:
+        self._lake = lake
+        self._settings = lake.settings
+        self._store = PackStore(store_folder(lake.settings))
+        self._span = (since, until)
+        self._tell = tell
+        self._strayed: set[str] = set()
+        self._duck = connect(
+            lake.settings.lake_root, needs=NEEDS, memory=lake.settings.api.statement_memory
+        )
+
+    def run(self) -> Verified:
+        """Compare findings, then what is made of them. Raises `Fatal` before detection ever ran."""
+        try:
+            complete = self._complete()
+            packs, lost = self._packs()
+            told = Verified(
+                self._span[0].isoformat(),
+                self._span[1].isoformat(),
+                complete.isoformat(),
+                [*sorted(pack.hash for pack in packs), *sorted(lost)],
+            )
+            home = self._settings.home.absolute()
+            with tempfile.TemporaryDirectory(dir=home, prefix="verify-") as folder:
+                self._findings(told, Path(folder), packs, lost, complete)
+                self._alerts(told, Path(folder), packs, complete)
+            return told
+        finally:
+            self._duck.close()
+
+    def _ask(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+        return self._duck.execute(sql, values).fetchall()
+
+    def _complete(self) -> datetime:
+        """How far detection has finished its input."""
+        beat = f"SELECT max(event_time) FROM gold.finding WHERE rule_id = '{HEARTBEAT}'"
+        newest = self._ask(beat)[0][0]
+        if newest is None:
+            raise Fatal("detection has not said yet how far it is (no heartbeat in gold.finding)")
+        found: datetime = newest
+        return found.astimezone(UTC)
+
+    def _packs(self) -> tuple[list[RulePack], set[str]]:
+        """The packs that batches of the span used, and the hashes of those that are lost."""
+        since, until = self._span
+        named = self._ask(
+            "SELECT DISTINCT pack FROM gold.finding WHERE event_time >= $since "
+            "AND event_time < $until UNION SELECT arg_min(pack, event_time) FROM gold.finding "
+            f"WHERE rule_id = '{HEARTBEAT}' AND event_time >= $until",
+            since=since,
+            until=until,
+        )
+        packs, lost = [], set()
+        for (name,) in named:
+            try:
+                packs += [self._store.get(name)] if name else []
+            except Fatal:
+                lost.add(str(name))
+        return packs, lost
+
+    # -- findings --------------------------------------------------------------------------
+
+    def _findings(
+        self,
+        told: Verified,
+        folder: Path,
+        packs: Sequence[RulePack],
+        lost: set[str],
+        complete: datetime,
+    ) -> None:
+        since, until = self._span
+        history, step = History(self._lake), chunk(until - since)
+        files: list[str] = []
+        begin, number = since, 0
+        while begin < until and packs:
+            end = min(begin + step, until)
+            found = matched(history.events(begin, end), str(self._store.folder), packs, LIVE_MODES)
+            made = write_rows(found, folder / "findings", f"{number}-", finding_schema())
+            files += [str(folder / "findings" / file.name) for file in made]
+            self._tell(f"findings up to {end:%Y-%m-%d %H:%M}")
+            begin, number = end, number + 1
+        strays, same = self._strays(files, complete)
+        told.same["finding"] = same
+        events = self._events(strays)
+        batches = self._batches(lost)
+        for one in strays:
+            judged = judge_finding(one, events.get(one.event_uid), batches)
+            if judged is not None:
+                told.differences.append(judged)
+                self._strayed.add(one.event_uid)
+
+    def _strays(self, files: list[str], complete: datetime) -> tuple[list[Stray], int]:
+        if not files:  # DuckDB reads no empty list of files
+            self._duck.execute(
+                "CREATE TEMP TABLE history_rows AS SELECT * FROM gold.finding LIMIT 0"
+            )
+        history = "read_parquet($files)" if files else "history_rows"
+        since, until = self._span
+        asked: dict[str, Any] = {"since": since, "until": until, "complete": complete}
+        asked |= {"files": files} if files else {}
+        rows = self._ask(_STRAYS.replace("HISTORY", history), **asked)
+        strays = [
+            Stray(fid, rule, uid, micros(at), pack, tuple(packs), int(times))
+            for fid, rule, uid, at, pack, packs, times, same in rows
+            if not same
+        ]
+        return strays, len(rows) - len(strays)
+
+    def _events(self, strays: Sequence[Stray]) -> dict[str, EventFacts]:
+        """What is to be said today of the events of stray findings, with the file they lie in."""
+        if not strays:
+            return {}
+        uids = sorted({one.event_uid for one in strays})
+        asked = self._lake.spark.createDataFrame([(uid,) for uid in uids], "event_uid string")
+        rows = self._lake.read(EVENT).select(
+            "event_uid",
+            F.col("duplicate_of").isNotNull().alias("duplicate"),
+            F.col("dead_letter_reason").isNotNull().alias("dead"),
+            F.col("_metadata.file_name").alias("file"),
+        )
+        found = rows.join(F.broadcast(asked), "event_uid", "left_semi").collect()
+        return {row.event_uid: EventFacts(row.duplicate, row.dead, row.file) for row in found}
+
+    def _batches(self, lost: set[str]) -> Batches:
+        ledger = "SELECT job, batch_id, pack FROM ops.ledger WHERE pack IS NOT NULL"
+        failed = self._ask(
+            "SELECT DISTINCT fields['rule_id'], pack FROM gold.finding "
+            "WHERE rule_id = $rule AND event_time >= $since AND event_time < $until",
+            rule=RULE_FAILED,
+            since=self._span[0],
+            until=self._span[1],
+        )
+        return Batches(
+            packs={(job, int(number)): pack for job, number, pack in self._ask(ledger)},
+            lost=lost,
+            failed={(str(rule), str(pack)) for rule, pack in failed},
+        )
+
+    # -- correlations and alerts -----------------------------------------------------------
+
+    def _alerts(
+        self, told: Verified, folder: Path, packs: Sequence[RulePack], complete: datetime
+    ) -> None:
+        """Recorded findings of events, attributed as known then, through the state again."""
+        dedup = self._settings.alerts.dedup_seconds
+        warm = max((warm_up_seconds(pack, dedup) for pack in packs), default=dedup)
+        begin = self._span[0] - timedelta(seconds=warm)
+        end = self._span[1] + timedelta(seconds=dedup)
+        at = F.col("event_time")
+        recorded = self._lake.read(FINDING).where(
+            (F.col("kind") == "event")
+            & F.expr(_LIVE)
+            & (at >= F.lit(begin))
+            & (at < F.lit(end))
+            & (F.col("received_at") < F.lit(complete))
+        )
+        rows = attributed(recorded, History(self._lake), self._settings)
+        made = write_rows(rows, folder / "attributed", "0-", attributed_schema())
+        self._tell(f"{sum(file.rows for file in made):,} findings, folding them again")
+        files = [folder / "attributed" / file.name for file in made]
+        memory = self._settings.api.statement_memory
+        wanted = {r.id for pack in packs for r in (*pack.rules, *pack.correlations)}
+        refold = Refold(self._store.get, self._settings, wanted | {RULE_FAILED}, incidents=True)
+        found = in_order(files, folder / "sorting", memory)
+        refold.run(heapq.merge(found, self._actions(begin, end), key=_available))
+        self._compare(told, refold, begin, end)
+
+    def _compare(self, told: Verified, refold: Refold, begin: datetime, end: datetime) -> None:
+        span = (micros(self._span[0]), micros(self._span[1]))
+        facts = Facts(
+            finished=self._through(),
+            repaired={uid for (uid,) in self._ask(_REPAIRED, begin=begin, end=end)},
+            strays=self._strayed,
+        )
+        sides = {
+            "correlation": (
+                [_correlated(row) for row in self._correlations(begin, end)],
+                [_correlated(row) for row in refold.findings],
+            ),
+            "alert": (
+                self._recorded(begin, end),
+                [told_of(brief) for brief in refold.alerts.values()],
+            ),
+        }
+        for what, (stream, history) in sides.items():
+            same, different = judge_told(what, stream, history, span, facts)
+            told.same[what] = same
+            told.differences += different
+
+    def _through(self) -> int:
+        """The arrival time up to which job `alert` certainly has all it waits for."""
+        newest = self._ask("SELECT max(started_at) FROM ops.ledger WHERE job = 'alert'")[0][0]
+        if newest is None:
+            return 0
+        jobs = self._settings.jobs
+        waits = timedelta(seconds=jobs.wait_seconds + 2 * jobs.watermark_seconds)
+        return micros(min(newest, self._complete()) - waits - SLACK)
+
+    def _correlations(self, begin: datetime, end: datetime) -> list[dict[str, Any]]:
+        answer = self._duck.execute(
+            "SELECT * FROM gold.finding WHERE kind <> 'event' AND rule_id <> $beat "
+            "AND event_time >= $begin AND event_time < $end",
+            {"beat": HEARTBEAT, "begin": begin, "end": end},
+        )
+        return _rows(answer)
+
+    def _actions(self, begin: datetime, end: datetime) -> Iterator[dict[str, Any]]:
+        """What people asked: of alerts within the span, and of suppressions ever."""
+        answer = self._duck.execute(_ACTIONS, {"begin": begin, "end": end})
+        for row in _rows(answer):
+            fields = dict(row.get("fields") or {})
+            yield row | {"row_kind": "action", "available_at": row["at"], "fields": fields}
+
+    def _recorded(self, begin: datetime, end: datetime) -> list[Told]:
+        rows = self._ask(_ALERTS, begin=begin, end=end)
+        return [_alert(row) for row in rows]
+
+
+def _alert(row: Sequence[Any]) -> Told:
+    alert_id, rule_id, dedup, entity, first, last, raised, received, count, moved, body = row
+    told: dict[str, Any] = msgspec.json.decode(body)
+    return Told(
+        id=alert_id,
+        rule_id=rule_id,
+        key=dedup.partition("|")[2],
+        entity=entity,
+        first=micros(first),
+        last=micros(last),
+        raised=micros(raised),
+        received=micros(received),
+        count=int(count),
+        moved=bool(moved),
+        evidence=tuple(one["event_uid"] for one in told["evidence"]),
+    )
+
+
+def _correlated(row: Mapping[str, Any]) -> Told:
+    """A correlation's finding; its group is among the values it shows."""
+    fields = dict(row.get("fields") or {})
+    holder = row.get("holder") or {}
+    entity = holder.get("mac") or row.get("ip") or row.get("host_name") or row.get("user_name")
+    first = row.get("window_start") or row["event_time"]
+    return Told(
+        id=row["finding_id"],
+        rule_id=row["rule_id"],
+        key=str(entity),
+        entity=str(entity),
+        first=micros(first),
+        last=micros(row["event_time"]),
+        raised=micros(row["event_time"]),
+        received=micros(row["received_at"]),
+        count=int(row.get("evidence_total") or 0) if row["rule_id"] != INCIDENT else 0,
+        late=fields.get("late") == "true",
+        evidence=tuple(one["event_uid"] for one in row.get("evidence") or ()),
+    )
+
+
+def _rows(answer: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    names = [column[0] for column in answer.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+
+
+def _available(row: Mapping[str, Any]) -> int:
+    return micros(row["available_at"])
+
+
+def differences(told: Verified) -> list[Difference]:
+    """All differences, those without a cause first, then by time."""
+    return sorted(told.differences, key=lambda one: (one.cause != "unexplained", one.at, one.id))

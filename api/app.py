@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api import models, problems
 from api.metrics import Meters
 from api.queries import Reader
-from api.routes import alerts, entities, events, health, leases, operate, statements
+from api.routes import alerts, entities, events, explain, health, leases, operate, statements
 from api.routes.access import Access, Services, require_token
 from api.statements import Statements
 from infra.settings import Settings
@@ -52,7 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.services = services
     app.include_router(health.router)
     guarded = [Depends(require_token)]
-    for module in (alerts, leases, entities, events, statements, operate):
+    for module in (alerts, explain, leases, entities, events, statements, operate):
         app.include_router(module.router, dependencies=guarded, responses=problems.responses(401))
     problems.install(app)
     app.add_middleware(BaseHTTPMiddleware, dispatch=_measured(services.meters))

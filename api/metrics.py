@@ -114,19 +114,19 @@ class Meters:
     """What `/metrics` shows. A registry of its own, so that two apps in one process agree."""
 
     def __init__(self, settings: Settings) -> None:
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self._requests = Counter(
             "headgate_http_requests_total",
             "Requests answered.",
             ("method", "route", "status"),
-            registry=self._registry,
+            registry=self.registry,
         )
         self._seconds = Histogram(
             "headgate_http_request_seconds",
             "Time from request to answer.",
             ("method", "route"),
             buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30),
-            registry=self._registry,
+            registry=self.registry,
         )
         self._lake_up = self._gauge("lake_up", "Whether the lake could be read.")
         self._alerts = self._gauge("alerts", "Alerts in their newest revision.", "level")
@@ -135,12 +135,12 @@ class Meters:
             name: self._gauge(f"job_{name}", doc, "job") for name, doc in LEDGER_GAUGES.items()
         }
         self._dead = self._gauge("dead_letters", "Records that no parser could read.")
-        self._status = Jobs(self._registry, settings)
+        self._status = Jobs(self.registry, settings)
         self._lock = threading.Lock()
         self._asked = -KEPT_SECONDS
 
     def _gauge(self, name: str, doc: str, *labels: str) -> Gauge:
-        return Gauge(f"headgate_{name}", doc, labels, registry=self._registry)
+        return Gauge(f"headgate_{name}", doc, labels, registry=self.registry)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
@@ -154,7 +154,7 @@ class Meters:
                 self._refresh(reader)
                 self._asked = time.monotonic()
             self._status.refresh()
-            return generate_latest(self._registry)
+            return generate_latest(self.registry)
 
     def _refresh(self, reader: Reader) -> None:
         try:

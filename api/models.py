@@ -153,6 +153,18 @@ class AlertDetail(_Model):
     revisions: list[Revision] = Field(description="oldest first")
 
 
+class Explanation(_Model):
+    """What is behind an alert (docs/backtest.md)."""
+
+    alert: dict[str, Any] = Field(description="its newest revision in short")
+    rule: dict[str, Any] = Field(description="condition and text; `unchanged`: still in force so")
+    matched: list[dict[str, Any]] = Field(description="by event: selections, tests and values")
+    attribution: dict[str, Any] = Field(description="as told, with the DHCP lines behind it")
+    lineage: dict[str, Any] = Field(description="rule pack, batches and table versions")
+    evidence_sql: str = Field(description="Spark SQL that shows the events, for /statements")
+    again: dict[str, Any] | None = Field(None, description="what is said of it now, if asked")
+
+
 class Lease(_Model):
     """The lease that proves who held an address."""
 

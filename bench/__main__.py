@@ -6,7 +6,16 @@ import argparse
 import sys
 from importlib import import_module
 
-ALL = ("sink_cost", "sources", "rules", "event_to_alert", "demo_start")
+ALL = (
+    "sink_cost",
+    "sources",
+    "rules",
+    "event_to_alert",
+    "catch_up",
+    "tracker",
+    "lease_growth",
+    "demo_start",
+)
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
@@ -93,7 +93,16 @@ class Run:
 def run(quick: bool = False) -> Report:
     """500 events/s for 5 minutes after a warm-up; alerts are read from the topic."""
     report = Report("event_to_alert", "make bench ONLY=event_to_alert")
-    load_ = Load(200, 60) if quick else Load(500, 300)
+    done, cores = loaded(Load(200, 60) if quick else Load(500, 300))
+    _tell(report, done, cores)
+    return report
+
+
+def loaded(load_: Load, look: Callable[[Settings], None] = lambda _: None) -> tuple[Run, float]:
+    """All jobs under a load, until every alert has come; what was sent, and the driver's cores.
+
+    `look`: what else is to be read of the tables, when all is through.
+    """
     home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     broker = Broker(home / "kafka", free_port()).start()
     settings = load(home=home / "home", kafka={"bootstrap": broker.address})
@@ -104,13 +113,13 @@ def run(quick: bool = False) -> Report:
         try:
             with Listener(settings, done.hear):
                 cores = _drive(settings, driver, done)
+            look(settings)
         finally:
             driver.stop()
     finally:
         broker.stop()
         shutil.rmtree(home, ignore_errors=True)
-    _tell(report, done, cores)
-    return report
+    return done, cores
 
 
 def _drive(settings: Settings, driver: Part, done: Run) -> float:
@@ -268,7 +277,7 @@ def _tell(report: Report, done: Run, cores: float) -> None:
     for status in ("leased", "outside", "none"):
         _delays(report, status, [one for one in counted if one.status == status], {})
     seen = [one.seen_at - one.sent_at for one in known if one.seen_at is not None]
-    report.add("lease known or outside, seen by a consumer, p50", [_cut(seen, 50)], "s")
+    report.add("lease known or outside, seen by a consumer, p50", [cut(seen, 50)], "s")
     report.add("CPU of the driver while measured", [cores], "cores")
     report.add("longest the sender ran behind", [done.behind], "s")
     came = sum(one.appended_at is not None for one in attacks)
@@ -294,11 +303,11 @@ def _tell(report: Report, done: Run, cores: float) -> None:
 
 def _delays(report: Report, name: str, attacks: Sequence[Attack], bars: dict[str, float]) -> None:
     waits = [one.appended_at - one.sent_at for one in attacks if one.appended_at is not None]
-    for cut in (50, 95, 99):
-        value = _cut(waits, cut)
-        bar = bars.get(f"p{cut}")
+    for percent in (50, 95, 99):
+        value = cut(waits, percent)
+        bar = bars.get(f"p{percent}")
         more = {"bar": f"<= {bar:.0f} s", "met": value <= bar} if bar else {}
-        report.add(f"{name}, p{cut}", [value], "s", **more)
+        report.add(f"{name}, p{percent}", [value], "s", **more)
 
 
 def _counts(attacks: Sequence[Attack]) -> str:
@@ -306,6 +315,6 @@ def _counts(attacks: Sequence[Attack]) -> str:
     return ", ".join(f"{count} {status}" for status, count in sorted(by_status.items()))
 
 
-def _cut(values: Sequence[float], percent: int) -> float:
+def cut(values: Sequence[float], percent: int) -> float:
     """A percentile, as Python's inclusive method has it."""
     return quantiles(values, n=100, method="inclusive")[percent - 1]

@@ -32,9 +32,8 @@ _SCHEMA = """
 CREATE TABLE said (number INTEGER PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE entry (
   kind TEXT NOT NULL, key TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL,
-  id TEXT NOT NULL, scope TEXT, said INTEGER NOT NULL,
-  PRIMARY KEY (kind, key, since, said)
-) WITHOUT ROWID;
+  id TEXT NOT NULL, scope TEXT, said INTEGER NOT NULL
+);
 """
 
 Key = tuple[str, str]
@@ -60,6 +59,7 @@ def build(file: Path, assets: pa.Table, users: pa.Table) -> None:
         made.execute("BEGIN")
         number = _fill(made, _spans(assets, "asset_id"), asset_keys, ASSET.fieldNames(), 0)
         _fill(made, _spans(users, "user_id"), user_keys, PERSON.fieldNames(), number)
+        made.execute("CREATE INDEX by_key ON entry (kind, key)")
         made.execute("COMMIT")
     finally:
         made.close()
@@ -79,8 +79,11 @@ def _fill(
         made.execute("INSERT INTO said VALUES (?, ?)", (number, msgspec.json.encode(body).decode()))
         owner = f"{row['inventory']}\0{body[told[0]]}"
         made.executemany(
-            "INSERT OR IGNORE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(*key, since, until, owner, row.get("scope"), number) for key in keys(row)],
+            "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (*key, since, until, owner, row.get("scope"), number)
+                for key in dict.fromkeys(keys(row))
+            ],
         )
     return number
 
@@ -90,9 +93,10 @@ def _spans(table: pa.Table, identity: str) -> Iterator[tuple[int, int, Values]]:
     order = [(name, "ascending") for name in ("inventory", identity, "valid_from", "loaded_at")]
     ordered = table.sort_by([*order, ("line", "ascending")])
     since = pc.cast(pc.cast(ordered["valid_from"], pa.timestamp("us", "UTC")), pa.int64())
+    told = ordered.drop_columns(["valid_from", "loaded_at", "file", "line", "more"])
     rows = zip(
         since.to_pylist(),
-        (row for batch in ordered.to_batches(max_chunksize=1000) for row in batch.to_pylist()),
+        (row for batch in told.to_batches(max_chunksize=1000) for row in batch.to_pylist()),
         strict=True,
     )
     for _, versions in groupby(rows, lambda one: (one[1]["inventory"], one[1][identity])):

@@ -16,6 +16,7 @@ from typing import Any
 
 from enrich.asset_changes import Changes, History, Version, changes, in_force
 from enrich.asset_file import Refused, listed
+from enrich.asset_store import newest_index
 from enrich.assets import Register
 from infra.duck import definitions, open_engine, refresh
 from infra.errors import Fatal
@@ -80,6 +81,7 @@ def load(
         if found.rows:
             rows = [_row(register, inventory, change, loaded_at) for change in found.rows]
             write(register.table, rows, f"load {register.name} {inventory} {loaded_at.isoformat()}")
+            newest_index(settings)  # made here, a large one holds up no batch of job `alert`
     named = {entry.id for _, entry in listing.entries}
     done = Loaded(
         register.name,

@@ -323,8 +323,13 @@ def opened(blob: bytes, version: int, decoder: msgspec.msgpack.Decoder[T]) -> T:
             f"job sessions: its state has version {blob[head]}, this release reads {version}; "
             "'headgate rebuild sessions' of the newer release writes either"
         )
+    return intact(blob[head + 1 :], decoder)
+
+
+def intact(blob: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
+    """What a blob without a name holds; `Fatal` when it is damaged."""
     try:
-        return decoder.decode(blob[head + 1 :])
+        return decoder.decode(blob)
     except msgspec.MsgspecError as error:
         raise Fatal(
             f"job sessions: its state cannot be read ({error}); restore the checkpoint, or "

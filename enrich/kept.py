@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from enrich.bucket import MAGIC, AddressState, BucketState, Key, Limits, opened
+from enrich.bucket import MAGIC, AddressState, BucketState, Key, Limits, intact, opened
 from enrich.leases import LeaseEvent
 
 VERSION = 2
@@ -59,7 +59,7 @@ def address_cell(scope: str, ip: str) -> str:
 
 def read_address(blob: bytes) -> AddressState:
     """What an address's cell holds."""
-    return _address.decode(blob)
+    return intact(blob, _address)
 
 
 def write_header(header: Header) -> bytes:
@@ -100,7 +100,7 @@ class Kept:
             blob = addresses.get(address_cell(*key))
             if blob is not None:
                 self._found[key] = blob
-                self.state.addresses[key] = _address.decode(blob)
+                self.state.addresses[key] = read_address(blob)
         return self.state
 
     def _turn(self, until: int) -> None:
@@ -110,7 +110,8 @@ class Kept:
             for number in range(self._header.chunks.pop(slot)):
                 blob = wheel.get(f"{slot}/{number}")
                 if blob is not None:
-                    self.state.wheel.setdefault(slot, []).extend(_keys.decode(blob))
+                    keys = intact(blob, _keys)
+                    self.state.wheel.setdefault(slot, []).extend(keys)
                     wheel.drop(f"{slot}/{number}")
 
     def save(self) -> None:

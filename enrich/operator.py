@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pandas as pd
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import (
@@ -135,27 +135,29 @@ class Tracker(_InCells):
 class _Sower(_InCells):
     """Whole buckets into cells, in the only batch of a new checkpoint."""
 
-    def handleInputRows(  # type: ignore[override]  # Spark's own row iterator has no name
-        self, key: tuple[int], rows: Iterator[Row], timerValues: TimerValues
-    ) -> Iterator[Row]:
+    def handleInputRows(  # type: ignore[override]  # Spark's own frame type has no rows
+        self, key: tuple[int], rows: Iterator[pd.DataFrame], timerValues: TimerValues
+    ) -> Iterator[pd.DataFrame]:
         """One row: a bucket's whole state."""
-        for row in rows:
-            whole = decode(bytes(row["state"]), self.limits)
-            self.kept().sow(whole)
-            yield Row(bucket=key[0], addresses=len(whole.addresses))
+        for chunk in rows:
+            for blob in chunk["state"]:
+                self.kept().sow(decode(bytes(blob), self.limits))
+        yield pd.DataFrame({"bucket": [key[0]]})
 
 
-SOWN = "bucket int, addresses int"
+SOWN = "bucket int"
 
 
 def sown(seeds: DataFrame, limits: Limits, version: int) -> DataFrame:
     """A stream of whole buckets (`bucket`, `state`: see `enrich.bucket.encode`) into state.
 
-    Gives `SOWN`. The state is the same operator's as that of `tracked` (or, for version 1, of
-    the releases that wrote it), so a job can go on from the checkpoint.
+    Gives the buckets. The state is the same operator's as that of `tracked` (or, for version 1,
+    of the releases that wrote it), so a job can go on from the checkpoint.
     """
     if version == VERSION:
-        return seeds.groupBy("bucket").transformWithState(_Sower(limits), SOWN, "append", "none")
+        return seeds.groupBy("bucket").transformWithStateInPandas(
+            _Sower(limits), SOWN, "append", "none"
+        )
     return seeds.groupBy("bucket").applyInPandasWithState(
         _sow_whole, SOWN, _BLOB, "append", GroupStateTimeout.NoTimeout
     )
@@ -171,7 +173,7 @@ def _sow_whole(
     for chunk in chunks:
         for blob in chunk["state"]:
             state.update((bytes(blob),))
-    yield pd.DataFrame({"bucket": [key[0]], "addresses": [0]})
+    yield pd.DataFrame({"bucket": [key[0]]})
 
 
 def read(chunks: Iterable[pd.DataFrame]) -> tuple[list[LeaseEvent], list[int]]:

@@ -19,7 +19,10 @@ from enrich.leases import FREE, TOO_LATE, LeaseEvent, Segment, Session, order, r
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Times in microseconds: lines are there from `since_us`, all from `cut_us` must be kept."""
+    """Times in microseconds: lines are there from `since_us`, all from `cut_us` must be kept.
+
+    `ahead_us`: how far beyond stream time sessions are painted.
+    """
 
     since_us: int
     cut_us: int
@@ -46,8 +49,7 @@ def recall(
     stated = list(_sessions(rows))
     kept = sorted(lines, key=order)
     truth = {s.session_id: s for s in stated}
-    for base in _bases(stated, truth, kept, cut):
-        mine = _after(base, kept)
+    for base, mine in _pasts(stated, truth, kept, cut):
         played = replay(mine, base, scope=scope, ip=ip).sessions
         if _agree(played, truth, cut):
             return Recalled(_painted(AddressState(scope, ip, base, mine), rows, played, cut), True)
@@ -73,33 +75,37 @@ def _sessions(rows: Sequence[Segment]) -> Iterator[Session]:
             yield Session(uid, mac, hostname, *times, evidence, row.ended or "")
 
 
-def _bases(
+def _pasts(
     stated: Sequence[Session],
     truth: dict[str, Session],
-    lines: Sequence[LeaseEvent],
+    lines: list[LeaseEvent],
     cut: Cut,
-) -> Iterator[Session | None]:
-    """What may have been the settled session, the likeliest first."""
-    fresh = {line.event_uid for line in lines if line.time_us >= cut.cut_us}
+) -> Iterator[tuple[Session | None, list[LeaseEvent]]]:
+    """What may have been the settled session, and the lines since; the likeliest first."""
+    since = [line for line in lines if line.time_us >= cut.cut_us]
+    fresh = {line.event_uid for line in since}
     found: dict[Session, None] = {}
     for session in reversed(stated):
         runs = session.start_us < cut.cut_us <= session.end_us
         if runs and not fresh.intersection(session.evidence):
             found[session] = None
-    covered = any(s.start_us < cut.cut_us <= s.end_us for s in truth.values())
-    yield from (*found, None) if covered else (None, *found)
+    if not any(s.start_us < cut.cut_us <= s.end_us for s in truth.values()):
+        yield None, since
+    for base in found:
+        yield base, _after(base, lines)
+    yield None, lines
 
 
-def _after(base: Session | None, lines: Sequence[LeaseEvent]) -> list[LeaseEvent]:
+def _after(base: Session, lines: list[LeaseEvent]) -> list[LeaseEvent]:
     """The lines that followed what a session rests on."""
-    known = frozenset(base.evidence if base is not None else ())
+    known = frozenset(base.evidence)
     last = max((n for n, line in enumerate(lines) if line.event_uid in known), default=-1)
-    return list(lines[last + 1 :])
+    return lines[last + 1 :]
 
 
 def _agree(played: Sequence[Session], truth: dict[str, Session], cut: Cut) -> bool:
     wanted = {uid for uid, s in truth.items() if s.end_us >= cut.cut_us and s.end_us > s.start_us}
-    told = all(truth.get(s.session_id) == s or s.end_us < cut.since_us for s in played)
+    told = all(truth.get(s.session_id) == s or s.end_us < cut.cut_us for s in played)
     return told and wanted <= {s.session_id for s in played}
 
 

@@ -25,7 +25,13 @@ DHCP_SEGMENT = Table(
         Column("ip", S, "address leased"),
         Column("seg_start", TS, "first instant of the span, UTC"),
         Column("seg_end", TS, "first instant after it, UTC"),
-        Column("mac", S, "holder, lower case, colons; null: the address is free", False),
+        Column(
+            "mac",
+            S,
+            "holder: hardware address, lower case, colons; else duid: or id: and what the client "
+            "calls itself; null: the address is free",
+            False,
+        ),
         Column("hostname", S, "name the client gave, if any", False),
         Column("session_id", S, "the lease this span is part of", False),
         Column("session_start", TS, "when that lease was granted, UTC", False),

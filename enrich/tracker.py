@@ -59,15 +59,19 @@ def track(events: DataFrame, jobs: JobSettings) -> DataFrame:
     `late_seconds` and `max_lease_seconds` are frozen while a query runs, and the number of
     buckets for the life of a checkpoint (`enrich.rebuild` makes another).
     """
+    return tracked(tracked_rows(events, jobs), limits(jobs)).select(*_segment_columns())
+
+
+def tracked_rows(events: DataFrame, jobs: JobSettings) -> DataFrame:
+    """What the state is fed with: lines and, for each bucket, heartbeats (`beat`)."""
     beat = F.col("source") == HEARTBEAT
     buckets = jobs.session_buckets
     everywhere = F.array(*[F.lit(n) for n in range(buckets)])
-    rows = events.where(beat | _is_line(LIVE_MODES)).select(
+    return events.where(beat | _is_line(LIVE_MODES)).select(
         F.explode(F.when(beat, everywhere).otherwise(F.array(bucket_of(buckets)))).alias("bucket"),
         beat.alias("beat"),
         *_line_columns(jobs),
     )
-    return tracked(rows, limits(jobs)).select(*_segment_columns())
 
 
 def line_rows(events: DataFrame, jobs: JobSettings, since_us: int) -> DataFrame:
@@ -80,6 +84,11 @@ def line_rows(events: DataFrame, jobs: JobSettings, since_us: int) -> DataFrame:
         .select(bucket_of(jobs.session_buckets).alias("bucket"), *_line_columns(jobs))
         .where(F.col("time_us") >= since_us)
     )
+
+
+def every_line(events: DataFrame, jobs: JobSettings) -> DataFrame:
+    """The lines in rows of silver.event, whatever their mode: `LINE`. Batch or stream."""
+    return events.where(_is_line(None)).select(*_line_columns(jobs))
 
 
 def sessions_of(events: DataFrame, jobs: JobSettings) -> DataFrame:

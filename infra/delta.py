@@ -56,20 +56,25 @@ class ActiveFile:
             most = most and datetime.fromisoformat(most) + cut
         return (least is None or least <= high) and (most is None or most >= low)
 
-    def removal(self) -> str:
-        """The action that takes the file out of the table, for readers a change of data."""
+    def removal(self, *, data_change: bool = True) -> str:
+        """The action that takes the file out of the table."""
         kept = ("path", "partitionValues", "size", "tags", "deletionVector", "baseRowId")
         fields = {name: self.entry[name] for name in kept if self.entry.get(name) is not None}
         if self.entry.get("defaultRowCommitVersion") is not None:
             fields["defaultRowCommitVersion"] = self.entry["defaultRowCommitVersion"]
         now = int(time.time() * 1000)
-        told = {"deletionTimestamp": now, "dataChange": True, "extendedFileMetadata": True}
+        told = {"deletionTimestamp": now, "dataChange": data_change, "extendedFileMetadata": True}
         return json.dumps({"remove": fields | told})
 
 
-def active_files(spark: SparkSession, path: str) -> list[ActiveFile]:
-    """The files of the table's newest version."""
-    return _active(_log(spark, path).startTransaction())
+def active_files(spark: SparkSession, path: str, version: int | None = None) -> list[ActiveFile]:
+    """The files of the table's newest version, or of an older one."""
+    log = _log(spark, path)
+    if version is None:
+        return _active(log.startTransaction().snapshot())
+    jvm: Any = spark._jvm
+    none = jvm.scala.Option.empty()
+    return _active(log.getSnapshotAt(version, none, none, False))
 
 
 def replace(
@@ -78,20 +83,25 @@ def replace(
     removed: Sequence[ActiveFile],
     added: Sequence[DataFile],
     user_metadata: str,
+    *,
+    data_change: bool = True,
 ) -> int:
     """Take files out of a table and put others in, in one commit; its version.
 
+    `data_change`: False where the rows stay the same, as when small files become a large one.
     Streams with `skipChangeCommits` pass over it. Raises `Moved`, and changes nothing, when
     one of `removed` is not in the newest version as it was read; what others appended
     since then stays. The caller is alone with the table (`Lake.alone`), or Delta itself
     finds the conflict (sink `txn`).
     """
     transaction = _log(spark, path).startTransaction()
-    now = {file.identity for file in _active(transaction, [file.entry["path"] for file in removed])}
+    snapshot = transaction.snapshot()
+    now = {file.identity for file in _active(snapshot, [file.entry["path"] for file in removed])}
     gone = [file.name for file in removed if file.identity not in now]
     if gone:
         raise Moved(gone[0])
-    actions = [file.removal() for file in removed] + [file.action() for file in added]
+    actions = [file.removal(data_change=data_change) for file in removed]
+    actions += [file.action(data_change=data_change) for file in added]
     return _commit(spark, transaction, actions, user_metadata, overwrite=True)
 
 
@@ -100,8 +110,8 @@ def _log(spark: SparkSession, path: str) -> Any:
     return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
 
 
-def _active(transaction: Any, paths: Iterable[str] | None = None) -> list[ActiveFile]:
-    files = transaction.snapshot().allFiles()
+def _active(snapshot: Any, paths: Iterable[str] | None = None) -> list[ActiveFile]:
+    files = snapshot.allFiles()
     if paths is not None:
         quoted = ", ".join(
             "'" + one.replace("\\", "\\\\").replace("'", "\\'") + "'" for one in paths

@@ -37,7 +37,7 @@ JOBS = {
     "files": "alerts.jobs:files_and_detect",
     "sessions": "enrich.jobs:sessions",
     "alert": "alerts.jobs:alert",
-    "repair": "alerts.jobs:repair",
+    "repair": "alerts.repair:repair",
 }
 """Jobs by name and where they start; imported only when they run."""
 
@@ -66,6 +66,8 @@ class Watched:
     started: float = 0.0
     again_at: float | None = None
     given_up: str | None = None
+    stopping: threading.Thread | None = None
+    """Ends the query, which is then started at another pace."""
 
 
 @dataclass
@@ -102,7 +104,7 @@ class Driver:
         try:
             if self.once:
                 return self._through(lake, watched)
-            return _Round(self, lake, watched, watch, Governor(self.settings)).run()
+            return Round(self, lake, watched, watch, Governor(self.settings)).run()
         finally:
             for one in scheduled:
                 one.stop()
@@ -119,15 +121,20 @@ class Driver:
         """Tables whose rows wait in the spool, by the name of their folder there."""
         spooled = {"ledger": LEDGER, "audit": AUDIT, "alert_action": table("gold.alert_action")}
         spooled |= {"gap": GAP}
-        return spooled | {name: table(f"ops.{name}") for name in ("quality", "drift")}
+        return spooled | {name: table(f"ops.{name}") for name in ("quality", "drift", "rule_cost")}
 
     def _scheduled(self) -> list[Every]:
         """What runs in processes of its own beside job ingest, if there is one."""
         wanted = "ingest" in self.names and not self.once
         minutes = self.settings.jobs.quality_minutes if wanted else 0
+        upkeep = self.settings.upkeep.minutes if wanted else 0
+        # It runs on until it is stopped; should it end, it is started again soon.
+        hooks = 0.1 if wanted and self.settings.webhooks else 0
         inventories = {"assets": self.settings.assets, "users": self.settings.users}
         return [
             Every("quality", ("quality", "run"), minutes, self.settings, self.tell),
+            Every("webhooks", ("webhooks", "deliver"), hooks, self.settings, self.tell),
+            Every("upkeep", ("compact",), upkeep, self.settings, self.tell),
             *(
                 Every(f"load-{name}", ("load", name), one.refresh_minutes, self.settings, self.tell)
                 for name, one in inventories.items()
@@ -169,7 +176,7 @@ def _lake_for(name: str, lake: Lake, governor: Governor) -> Lake:
 
 
 @dataclass
-class _Round:
+class Round:
     """Looks at all jobs of a driver, again and again."""
 
     driver: Driver
@@ -177,6 +184,8 @@ class _Round:
     watched: Sequence[Watched]
     watch: Watch
     governor: Governor
+    trouble: str = ""
+    """What kept a job from being watched, so that it is said once."""
 
     def run(self) -> int:
         """Until told to stop, or all jobs were given up; 1 when one was."""
@@ -187,10 +196,17 @@ class _Round:
                 self._look(one)
             if all(one.given_up for one in self.watched):
                 break
+        for one in self.watched:
+            if one.stopping is not None:
+                one.stopping.join(60)
         return 1 if any(one.given_up for one in self.watched) else 0
 
     def _look(self, one: Watched) -> None:
-        if one.given_up:
+        if one.stopping is not None:
+            if not one.stopping.is_alive():
+                one.stopping = one.job = None
+                self._try(one)
+        elif one.given_up:
             if self._asked(one):
                 one.given_up, one.record = None, Record()
                 self._try(one)
@@ -199,22 +215,30 @@ class _Round:
                 self._try(one)
         elif one.job is not None and not one.job.query.isActive:
             self._failed(one, one.job.failure() or "it ended")
-        elif one.job is not None:
-            self.watch.look(one.job)
-            if one.name == GOVERNED:
-                self._govern(one, one.job)
+        elif one.job is not None and self._other_pace(one, one.job):
+            self._restart(one, one.job)
 
-    def _govern(self, one: Watched, job: Job) -> None:
-        """Start a job's query anew where its pace is to change."""
-        status = self.watch.of(one.name)
-        if not self.governor.look(job, self.watch.progress.get(one.name), status):
-            return
-        pace = self.governor.pace
-        said = f"{pace.regime}, up to {pace.cap} messages a batch" if pace else ""
-        self.driver.tell(f"job {one.name}: now {said}")
-        job.stop(self.driver.settings.jobs.behind_batch_seconds + 20.0)
-        one.job = None
-        self._try(one)
+    def _other_pace(self, one: Watched, job: Job) -> bool:
+        """Bring a job's status up to date; whether its query is to be started at another pace."""
+        try:
+            self.watch.look(job)
+            if one.name != GOVERNED:
+                return False
+            progress, status = self.watch.progress.get(one.name), self.watch.of(one.name)
+            return self.governor.look(job, progress, status)
+        except Exception as error:  # what watches must not end what it watches
+            said = f"job {one.name}: cannot be watched: {type(error).__name__}: {error}"
+            if said != self.trouble:
+                self.driver.tell(said)
+            self.trouble = said
+            return False
+
+    def _restart(self, one: Watched, job: Job) -> None:
+        """Start a job's query anew on its checkpoint, once the batch it is in has ended."""
+        self.driver.tell(f"job {one.name}: now {self.governor.said}")
+        patience = self.driver.settings.jobs.behind_batch_seconds + 20.0
+        one.stopping = threading.Thread(target=job.stop, args=(patience,), daemon=True)
+        one.stopping.start()
 
     def _request(self, one: Watched) -> Path:
         return self.lake.spool / "resume" / one.name
@@ -233,7 +257,8 @@ class _Round:
         try:
             one.job = begin(_lake_for(one.name, self.lake, self.governor), one.name)
             one.started = time.monotonic()
-            self.driver.tell(f"job {one.name}: running")
+            pace = f" ({self.governor.said})" if one.name == GOVERNED else ""
+            self.driver.tell(f"job {one.name}: running{pace}")
         except Fatal as error:
             self._give_up(one, str(error))
         except Exception as error:  # one job that cannot start must not take the others along

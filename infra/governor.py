@@ -48,6 +48,8 @@ class Governor:
 
     def start(self) -> Settings:
         """Settings to start the query with: the pace that was decided, or that its backlog asks."""
+        if not self.settings.jobs.adaptive:
+            return self.settings
         if self.pace is None:
             self.learned = self._remembered()
             waiting = backlog(
@@ -57,6 +59,12 @@ class Governor:
             )
             self.pace = begin(waiting, self.learned, self.limits)
         return paced(self.settings, self.pace)
+
+    @property
+    def said(self) -> str:
+        """The pace in words."""
+        pace = self.pace
+        return f"{pace.regime}, up to {pace.cap} messages a batch" if pace else "at a fixed pace"
 
     def failed(self) -> None:
         """The query ended by itself: the next start looks at the backlog anew."""

@@ -187,14 +187,23 @@ class Lake:
         run.rows[table.name] = sum(file.rows for file in files)
 
     def replace(
-        self, table: Table, removed: Sequence[ActiveFile], added: Sequence[DataFile], note: str
+        self,
+        table: Table,
+        removed: Sequence[ActiveFile],
+        added: Sequence[DataFile],
+        note: str,
+        *,
+        data_change: bool = True,
     ) -> int:
         """Put files in the place of others, in one commit that streams pass over; its version.
 
+        `data_change`: False where the new files hold the same rows as the old ones.
         Jobs may append meanwhile. Raises `Moved` when one of `removed` was replaced by others.
         """
         with self.alone(table):
-            return replace_files(self.spark, self.path(table), removed, added, note)
+            return replace_files(
+                self.spark, self.path(table), removed, added, note, data_change=data_change
+            )
 
     def add(self, table: Table, rows: Sequence[Mapping[str, Any]], note: str) -> None:
         """Append a few rows that the driver holds itself, in a commit that carries `note`."""

@@ -65,7 +65,7 @@ class DataFile:
     """Milliseconds since 1970."""
     stats: str
 
-    def action(self) -> str:
+    def action(self, *, data_change: bool = True) -> str:
         """The file as an action of Delta's log."""
         return json.dumps(
             {
@@ -74,7 +74,7 @@ class DataFile:
                     "partitionValues": {},
                     "size": self.size,
                     "modificationTime": self.written_at,
-                    "dataChange": True,
+                    "dataChange": data_change,
                     "stats": self.stats,
                 }
             }

@@ -209,6 +209,9 @@ class JobSettings(_Section):
         gt=0,
         description="most Kafka messages one ingest batch takes, whatever was learned",
     )
+    adaptive: bool = Field(
+        True, description="ingest takes small batches while it keeps up, large ones to catch up"
+    )
     least_offsets_per_batch: int = Field(
         1_000, gt=0, description="a cap is not set below this while it keeps to the memory"
     )
@@ -277,6 +280,26 @@ class TargetSettings(_Section):
         return found
 
 
+class UpkeepSettings(_Section):
+    """Keeping tables small and quick beside the jobs."""
+
+    minutes: float = Field(60, ge=0, description="how often it runs beside the jobs; 0: never")
+    file_mb: int = Field(64, gt=0, description="small files become files of about this size")
+    keep_hours: float = Field(
+        168, gt=0, description="how long former versions of a table can be read"
+    )
+
+
+class RetentionSettings(_Section):
+    """How long data is kept, by arrival; what is older is taken out by upkeep."""
+
+    bronze_days: float = Field(0, ge=0, description="raw records; 0: for ever")
+    silver_days: float = Field(0, ge=0, description="events; 0: for ever")
+    sources: dict[str, float] = Field(
+        default_factory=dict, description="days by source, in both; the shorter one counts"
+    )
+
+
 class AlertSettings(_Section):
     """Rules and alerts."""
 
@@ -303,6 +326,30 @@ class AlertSettings(_Section):
     )
     incident_tactics: int = Field(3, gt=0, description="or so many ATT&CK tactics")
     incident_rules: int = Field(4, gt=0, description="or so many rules above informational")
+
+
+class WebhookSettings(_Section):
+    """An address that gets alerts by HTTP, signed, besides the topic."""
+
+    name: str = Field(min_length=1, description="what it is called in lists and messages")
+    url: str = Field(description="https://HOST/PATH; http only with allow_private")
+    secret: SecretStr | None = Field(None, description="signs each delivery (HMAC-SHA256)")
+    secret_env: str | None = Field(
+        None, description="environment variable that holds the secret, instead of secret"
+    )
+    levels: tuple[str, ...] = Field(
+        ("medium", "high", "critical"), description="levels of alerts that it gets"
+    )
+    allow_private: bool = Field(
+        False, description="it may be in a private network, on loopback, or without TLS"
+    )
+    timeout_seconds: float = Field(10.0, gt=0, description="longest wait for its answer")
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> WebhookSettings:
+        if (self.secret is None) == (self.secret_env is None):
+            raise ValueError("give secret or secret_env, one of them")
+        return self
 
 
 class ApiSettings(_Section):
@@ -342,6 +389,8 @@ class Settings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     jobs: JobSettings = JobSettings()
     targets: TargetSettings = TargetSettings()
+    upkeep: UpkeepSettings = UpkeepSettings()
+    retention: RetentionSettings = RetentionSettings()
     alerts: AlertSettings = AlertSettings()
     api: ApiSettings = ApiSettings()
     sources: dict[str, SourceSettings] = Field(
@@ -362,6 +411,18 @@ class Settings(BaseSettings):
         ),
         description="sites with DHCP; the first one without hosts is the default",
     )
+
+    webhooks: tuple[WebhookSettings, ...] = Field(
+        (), description="addresses that get alerts by HTTP (docs/consuming.md)"
+    )
+
+    @field_validator("webhooks")
+    @classmethod
+    def _webhooks(cls, value: tuple[WebhookSettings, ...]) -> tuple[WebhookSettings, ...]:
+        names = [hook.name for hook in value]
+        if len(set(names)) < len(names):
+            raise ValueError("two webhooks of one name; what waits for them is told apart by it")
+        return value
 
     @property
     def lake_root(self) -> Path:

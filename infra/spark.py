@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -31,6 +33,23 @@ _LOCAL_FILES = {
     # commit; this one asks Java. It must be there before Spark loads what `spark.jars` names.
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
 }
+
+
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+NO_LIMIT = 2**31 - 1
+"""At any lower limit Spark measures the whole Arrow batch after each row: of rows as wide as events
+that is nine tenths of what handing them to a worker costs. A batch has at most 10,000 rows."""
+
+
+@contextmanager
+def at_once(spark: SparkSession, most_bytes: int) -> Iterator[None]:
+    """What runs inside hands Python workers at most so many bytes at once, or one row."""
+    before = spark.conf.get(ARROW_BYTES)
+    spark.conf.set(ARROW_BYTES, str(most_bytes))
+    try:
+        yield
+    finally:
+        spark.conf.set(ARROW_BYTES, before or str(NO_LIMIT))
 
 
 def session(settings: Settings, app: str = "headgate") -> SparkSession:
@@ -83,8 +102,7 @@ def _conf(settings: Settings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # What a Python worker holds at once grows with this, not with the size of a batch.
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
+        ARROW_BYTES: str(NO_LIMIT),
         # VACUUM and listings run 10,000 tasks with the default.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
         "spark.databricks.delta.snapshotPartitions": "2",

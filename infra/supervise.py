@@ -78,5 +78,6 @@ def reason(text: str) -> str:
     if ours:
         return ours.group(2)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    python = [line for line in lines if re.match(r"\w+(?:Error|Exception): ", line)]
     caused = [line for line in lines if line.startswith(("Caused by", "pyspark.", "java."))]
-    return (caused or lines or ["unknown"])[-1][:300]
+    return (python or caused or lines or ["unknown"])[-1][:300]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -93,7 +94,8 @@ class Watch:
         if job.pulse.done is not None and (known is None or known["batchId"] < job.pulse.done):
             with suppress(Exception):  # a query that just ends has no answer
                 if newer := job.query.lastProgress:
-                    self.progress[job.name] = known = newer
+                    # As Spark wrote it: the dictionary itself has offsets as text.
+                    self.progress[job.name] = known = json.loads(newer.json)
         if known is None:
             return
         left, kept = unread(known), state(known)

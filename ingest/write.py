@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from infra.parquet import DataFile, FileWriter, Target, collected, told, writing
+from infra.spark import at_once
 from infra.tables import Table
 from ingest.events import Parser, to_arrow
 from ingest.source import ParseSettings
@@ -73,10 +74,13 @@ class Pass:
 
     def over(self, records: DataFrame) -> list[DataFile]:
         """Run over rows of bronze.record on Spark; the files that were written."""
-        # Spark asks after each row how large its Arrow batch has become, and a list vector then
-        # walks over all nulls since its last list: without empty ones for the messages that have no
-        # headers, which are most, that is four fifths of what the JVM does.
-        return collected(records.withColumn("headers", F.coalesce("headers", F.array())), self)
+        # A record may have megabytes, so Spark must look after each row how large its Arrow batch
+        # has become. A list vector then walks over all nulls since its last list: without empty
+        # ones for the messages that have no headers, which are most, that is four fifths of the
+        # JVM's work.
+        named = records.withColumn("headers", F.coalesce("headers", F.array()))
+        with at_once(records.sparkSession, SLICE_BYTES):
+            return collected(named, self)
 
     def alone(self) -> list[DataFile]:
         """The files of a batch that is a heartbeat and nothing else, written right here."""

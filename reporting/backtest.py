@@ -1,17 +1,17 @@
-"""What a rule pack would have found: the live matcher over history."""
+"""What a rule pack would have found: the live matcher over history, for notebooks and reports.
+
+Alerts, correlations and attribution over history are `headgate rules backtest`
+(`alerts.backtest_run`).
+"""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from alerts.match import arrow_matcher, columns_read
+from alerts.backtest import History, matched
 from alerts.pack import PackStore, RulePack
 from alerts.store import store_folder
-from alerts.tables import FINDING
 from infra.lake import Lake
-from ingest.jobs import MODES
-from ingest.tables import EVENT
 from reporting.interval import Interval
 
 
@@ -23,8 +23,6 @@ def backtest(lake: Lake, pack: RulePack, interval: Interval) -> DataFrame:
     not part of it.
     """
     store = PackStore(store_folder(lake.settings))
-    matcher = arrow_matcher(str(store.folder), store.put(pack), MODES)
-    events = lake.read(EVENT).where(
-        (F.col("time") >= F.lit(interval.start)) & (F.col("time") < F.lit(interval.end))
-    )
-    return events.select(columns_read(pack)).mapInArrow(matcher, FINDING.schema)
+    store.put(pack)
+    events = History(lake).events(interval.start, interval.end)
+    return matched(events, str(store.folder), [pack])

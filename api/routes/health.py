@@ -16,6 +16,7 @@ from infra.errors import Retryable
 
 router = APIRouter(tags=["health"])
 
+
 @router.get("/healthz", summary="Is the process alive?")
 async def healthz() -> models.Health:
     """Always ok while the process answers."""

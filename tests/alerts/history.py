@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from alerts.entity import micros
+from alerts.match import Matcher, event_batch
+from alerts.pack import PackStore, RulePack
+from alerts.state import BucketState
+from alerts.store import store_folder
 from infra.settings import Settings, load
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -132,3 +137,60 @@ def beats(seconds: Sequence[float], pack: str) -> list[Row]:
         }
         for second in seconds
     ]
+
+
+def streamed(
+    settings: Settings, pack: RulePack, events: Sequence[Row]
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """What the jobs would have written of these events: findings, attributions and alerts."""
+    seen = [row | {"duplicate_of": None} for row in events]
+    rows = Matcher(pack).match(event_batch(seen)).to_pylist()
+    store, state = PackStore(store_folder(settings)), BucketState()
+    findings: list[Any] = []
+    alerts: list[Any] = []
+    for row in sorted(rows, key=lambda row: row["event_time"]):
+        holder = {"ip": IP, "scope": "default", "mac": A, "status": "leased", "known_at": at(-600)}
+        both = [
+            row | {"row_kind": "finding", "target": t, "holder": holder, "attr_rev": 1}
+            for t in (LOGIN, MANY)
+        ]
+        for out in _step(state, both, store, settings):
+            (alerts if out["out"] == "alert" else findings).append(out["row"])
+            if out["out"] == "finding":
+                own = out["row"] | {"row_kind": "finding", "target": MANY, "attr_rev": -1}
+                alerts += [o["row"] for o in _step(state, [own], store, settings)]
+    state_end = {"row_kind": "tick", "target": None, "event_time": at(20_000)}
+    alerts += [out["row"] for out in _step(state, [state_end], store, settings)]
+    attributions = [attribution(row, 1, A) for row in rows]
+    attributions += [attribution(row, 2, B, "correction") for row in rows if _is(row, "b0")]
+    return [*rows, *findings], attributions, alerts
+
+
+def attribution(finding: Row, rev: int, mac: str, via: str = "join") -> Row:
+    """Whose the address of a finding was."""
+    return {
+        "finding_id": finding["finding_id"],
+        "role": "src_endpoint",
+        "rev": rev,
+        "event_time": finding["event_time"],
+        "holder": {"ip": IP, "scope": "default", "mac": mac, "status": "leased"},
+        "via": via,
+        "attributed_at": at(5000),
+    }
+
+
+def _is(row: Row, uid: str) -> bool:
+    return bool(row["event_uid"] == uid)
+
+
+def _step(
+    state: BucketState, rows: list[Any], store: PackStore, settings: Settings
+) -> list[dict[str, Any]]:
+    clock = max(micros(row.get("received_at") or row["event_time"]) for row in rows)
+    return state.step(rows, store.get, settings.alerts, clock)
+
+
+def fit(row: Mapping[str, Any], columns: list[str]) -> Row:
+    """A row with the columns of a table, its maps as Spark takes them."""
+    fields = row.get("fields")
+    return {n: row.get(n) for n in columns} | ({"fields": dict(fields)} if fields else {})

@@ -116,7 +116,7 @@ def test_the_page_s_sql_answers_as_known_then_and_now(
         assert told[1:3] == answer
         (told,) = running.run(then, params | {"known_by": "2026-11-20 12:20:00"}).rows
         assert told[1:3] == ["leased", A]
-        found = running.run(revisions, {"finding_id": "f1"})
+        found = running.run(revisions, {"finding_id": "f-e1"})
         assert [column["name"] for column in found.columns][:3] == ["rev", "via", "attributed_at"]
         assert len(found.rows) >= 1
     finally:

@@ -17,7 +17,13 @@ from pydantic_core import PydanticUndefined
 
 from infra.cli import COMMANDS
 from infra.driver import JOBS
-from infra.settings import FolderSettings, ScopeSettings, Settings, SourceSettings
+from infra.settings import (
+    FolderSettings,
+    ScopeSettings,
+    Settings,
+    SourceSettings,
+    WebhookSettings,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -122,6 +128,7 @@ def sections() -> Iterator[str]:
     yield from section("[sources.NAME]", doc(SourceSettings), SourceSettings.model_fields)
     yield from section("[folders.NAME]", doc(FolderSettings), FolderSettings.model_fields)
     yield from section("[[scopes]]", doc(ScopeSettings), ScopeSettings.model_fields)
+    yield from section("[[webhooks]]", doc(WebhookSettings), WebhookSettings.model_fields)
 
 
 def section(title: str, about: str, fields: dict[str, FieldInfo]) -> Iterator[str]:

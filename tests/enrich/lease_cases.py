@@ -280,7 +280,7 @@ CASES = (
         names=("phone", None, "phone"),
     ),
     Case(
-        "dhcpv6 client without a hardware address",
+        "DHCPv6 client without a hardware address",
         (said(0, DUID, at=(SITE, V6)), said(5, DUID, at=(SITE, V6)), said(9, A, at=(SITE, V6))),
         {(SITE, V6): "DDDDDDDDDAAAAAAAAAA"},
         ("taken over", "expired"),

@@ -5,28 +5,23 @@ from __future__ import annotations
 from datetime import UTC
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame
 
 from alerts.jobs import alert
 from alerts.tables import FINDING
+from enrich.asof import Spans, collected, join
+from enrich.attributed import CARRIED, attributed, statements
 from enrich.tables import ATTRIBUTED_EVENT, DHCP_SEGMENT
+from infra.duck import connect
 from infra.kafka import Broker, ensure_topics
 from infra.lake import Lake
-from infra.settings import load
+from infra.settings import ScopeSettings, load
 from ingest.tables import EVENT
-from tests.enrich.rows import (
-    IP,
-    SCOPE,
-    A,
-    B,
-    at,
-    detected,
-    finding,
-    finished,
-    known,
-    put,
-    segment,
-)
+from tests.enrich.rows import IP, SCOPE, A, B, at, detected, finding, finished, known, put, segment
 
 PACE = {"watermark_seconds": 2, "wait_seconds": 10, "alert_buckets": 2}
 SITES = [{"name": SCOPE, "networks": ["10.0.0.0/24"], "static": ["10.0.0.200/32"]}]
@@ -57,13 +52,6 @@ def live(lake: Lake, broker: Broker) -> Lake:
     return Lake(lake.spark, settings)
 
 
-def beats(lake: Lake, second: float) -> None:
-    """All jobs before have finished their input up to here."""
-    put(lake, EVENT, [finished(second)])
-    put(lake, FINDING, [detected(second) | {"mode": "live"}])
-    put(lake, DHCP_SEGMENT, [known(second)])
-
-
 def said(lake: Lake) -> list[tuple[Any, ...]]:
     found = lake.read(ATTRIBUTED_EVENT).orderBy("event_uid", "rev").collect()
     return [(r.event_uid, r.holder.status, r.holder.mac, r.rev, r.via) for r in found]
@@ -71,46 +59,150 @@ def said(lake: Lake) -> list[tuple[Any, ...]]:
 
 def test_events_of_the_chosen_classes_are_attributed_once_by_the_findings_join(live: Lake) -> None:
     # leases   AAAAAAAAAA..........BBBBBBBBBB      A until 10, B from 20 to 30
-    # events       5         15        25          and others that are not to be told of
-    put(live, DHCP_SEGMENT, [segment(0, 10, A, 0, 1), segment(20, 30, B, 20, 2)])
+    # events       5  8      15        25          and others that are not to be told of
+    put(live, DHCP_SEGMENT, [segment(0, 10, A, 0, 1), segment(20, 30, B, 20, 2), known(60)])
     put(live, FINDING, [finding(5, kind="event", mode="live", pack="0" * 32)])
-    put(
-        live,
-        EVENT,
-        [
-            event(5),
-            event(15),
-            event(25, src_ip=None, device={"ip": IP}),
-            event(6, ip="203.0.113.9"),
-            event(7, ip="10.0.0.200"),
-            event(8, ip=None),
-            event(9, class_uid=4003),
-            event(9.1, dead_letter_reason="not JSON"),
-            event(9.2, duplicate_of="e9"),
-            event(9.3, mode="import"),
-        ],
-    )
+    put(live, FINDING, [detected(60) | {"mode": "live"}])
+    others = [
+        event(6, ip="203.0.113.9"),
+        event(7, ip="10.0.0.200"),
+        event(8, ip=None),
+        event(9, class_uid=4003),
+        event(9.1, dead_letter_reason="not JSON"),
+        event(9.2, duplicate_of="e9"),
+        event(9.3, mode="import"),
+    ]
+    put(live, EVENT, [event(5), *others])
     alert(live, once=True).wait()
-    assert said(live) == [("e25", "leased", B, 2, "join"), ("e5", "leased", A, 1, "join")]
+    assert said(live) == [("e5", "leased", A, 1, "join")]
 
-    beats(live, 60)
+    # Findings and segments are far ahead: what the events still have to give is not late.
+    logged = event(25, src_ip=None, device={"ip": IP})
+    put(live, EVENT, [event(8.5), event(15), logged, finished(60)])
     alert(live, once=True).wait()
-    beats(live, 90)
-    alert(live, once=True).wait()
-    everything = [
+    assert said(live) == [
         ("e15", "none", None, -1, "join"),
         ("e25", "leased", B, 2, "join"),
         ("e5", "leased", A, 1, "join"),
         ("e6", "outside", None, -1, "outside"),
         ("e7", "static", None, -1, "join"),
+        ("e8.5", "leased", A, 1, "join"),
     ]
-    assert said(live) == everything
-    alert(live, once=True).wait()
-    assert said(live) == everything
     one = live.read(ATTRIBUTED_EVENT).where("event_uid = 'e25'").first()
     assert one is not None
     assert (one.role, one.user_name, one.ip, one.class_uid) == ("device", "ann", IP, 3002)
     assert one.holder.evidence == ["line 2"]
     assert one.event_time.replace(tzinfo=UTC) == at(25)
-    findings = live.spark.read.format("delta").load(str(live.settings.lake_root / "gold/finding"))
-    assert findings.where("rule_id = '_event'").count() == 0
+    assert live.read(FINDING).where("rule_id = '_event'").count() == 0
+
+
+HISTORY = [
+    # A from 0 to 100; learned later: B from 40 on; later still: free from 80 on.
+    segment(0, 100, A, 0, 10),
+    segment(40, 100, B, 50, 20),
+    segment(80, 100, None, 90, 30),
+    segment(0, 100, B, 0, 5, ip="10.0.0.2"),
+    segment(0, 100, B, 0, 6, scope="elsewhere"),
+    segment(60, 60, None, 95, 40),
+    known(100),
+]
+EVENTS = [
+    event(20),
+    event(60),
+    event(90),
+    event(120),
+    event(50, ip="10.0.0.2"),
+    event(51, scope="elsewhere"),
+    event(52, scope="nowhere"),
+    event(53, ip=None),
+    event(54, ip="203.0.113.9"),
+    event(39.999999),
+    event(40),
+]
+
+
+def test_any_slice_of_history_is_attributed_alike_by_every_form(lake: Lake) -> None:
+    put(lake, DHCP_SEGMENT, HISTORY)
+    put(lake, EVENT, [row | {"event_uid": f"e{place}"} for place, row in enumerate(EVENTS)])
+    events = lake.read(EVENT).select("event_uid", "time", "scope", "src_ip", "device")
+    segments = lake.read(DHCP_SEGMENT)
+    sites = tuple(ScopeSettings(**site) for site in SITES)
+    shuffled = attributed(events, segments, sites)
+    assert shuffled.columns == [*events.columns, "ip", "role", "holder", "rev"]
+    answer = {
+        0: ("leased", A, 10),
+        1: ("leased", B, 20),
+        2: ("none", None, 30),
+        3: ("none", None, -1),
+        4: ("leased", B, 5),
+        5: ("leased", B, 6),
+        6: ("outside", None, -1),
+        7: ("unknown", None, -1),
+        8: ("outside", None, -1),
+        9: ("leased", A, 10),
+        10: ("leased", B, 20),
+    }
+    expected = {f"e{place}": found for place, found in answer.items()}
+    assert holders(shuffled) == expected
+    few = collected(statements(segments), CARRIED)
+    assert holders(attributed(events, few, sites)) == expected
+    then = holders(attributed(events, segments, sites, at(60)))
+    assert [then[uid][1] for uid in ("e0", "e1", "e2")] == [A, B, B]
+
+    leased = {uid: found[1:] for uid, found in expected.items() if found[0] == "leased"}
+    sql = "SELECT event_uid, mac, rev FROM silver.leased_event"
+    spark = {row.event_uid: (row.mac, row.rev) for row in lake.register().spark.sql(sql).collect()}
+    assert spark == leased
+    with connect(lake.settings.lake_root) as duck:
+        assert {uid: (mac, rev) for uid, mac, rev in duck.execute(sql).fetchall()} == leased
+        narrowed = f"{sql} WHERE mac = $mac AND event_time >= $since"
+        only = duck.execute(narrowed, {"mac": B, "since": at(51)})
+        assert {row[0] for row in only.fetchall()} == {"e1", "e5"}
+
+
+def holders(found: DataFrame) -> dict[str, tuple[Any, ...]]:
+    return {r.event_uid: (r.holder.status, r.holder.mac, r.rev) for r in found.collect()}
+
+
+spans = st.tuples(
+    st.sampled_from([None, "one", "two"]),
+    st.sampled_from(["10.0.0.1", "10.0.0.2"]),
+    st.integers(0, 30),
+    st.integers(1, 15),
+)
+asked = st.tuples(
+    st.sampled_from([None, "one", "two", "three"]),
+    st.sampled_from([None, "10.0.0.1", "10.0.0.2", "10.0.0.3"]),
+    st.none() | st.integers(0, 50),
+)
+
+
+@given(st.lists(spans, max_size=12), st.lists(asked, max_size=20), st.randoms())
+def test_the_search_finds_the_newest_statement_that_covers_the_instant(
+    known_spans: list[Any], questions: list[Any], random: Any
+) -> None:
+    revs = random.sample(range(100), len(known_spans))
+    segments = pa.table(
+        {
+            "scope": pa.array([s for s, _, _, _ in known_spans], pa.string()),
+            "ip": pa.array([ip for _, ip, _, _ in known_spans], pa.string()),
+            "start_us": pa.array([start for _, _, start, _ in known_spans], pa.int64()),
+            "end_us": pa.array([start + size for _, _, start, size in known_spans], pa.int64()),
+            "s_rev": pa.array(revs, pa.int64()),
+        }
+    )
+    events = pa.table(
+        {
+            "scope": pa.array([s for s, _, _ in questions], pa.string()),
+            "ip": pa.array([ip for _, ip, _ in questions], pa.string()),
+            "event_time": pa.array([t for _, _, t in questions], pa.timestamp("us", "UTC")),
+        }
+    )
+    found = join(events, Spans.of(segments)).column("s_rev").to_pylist()
+    for (scope, ip, time), rev in zip(questions, found, strict=True):
+        covering = [
+            revs[n]
+            for n, (s, i, start, size) in enumerate(known_spans)
+            if (s, i) == (scope, ip) and time is not None and start <= time < start + size
+        ]
+        assert rev == max(covering, default=None)

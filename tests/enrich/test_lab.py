@@ -34,13 +34,20 @@ LOGS = {
     # This one was written from the sessions, without renewals: only its ends end a lease.
     "windows": ("windows", "DhcpSrvLog-Fri.log", "windows_dhcp", "dhcpd", 86400),
 }
+LEASED = [f"10.77.0.{n}" for n in range(100, 105)]
 every_log = pytest.mark.parametrize("log", LOGS)
+
+
+def zone_of(folder: str) -> str:
+    """The zone of the times that name none."""
+    zone: str = json.loads((LAB / folder / "manifest.json").read_text())["naive_tz"]
+    return zone
 
 
 @cache
 def lines(log: str) -> tuple[LeaseEvent, ...]:
     folder, file, source, _, lease = LOGS[log]
-    zone = json.loads((LAB / folder / "manifest.json").read_text())["naive_tz"]
+    zone = zone_of(folder)
     found = []
     for number, raw in enumerate((LAB / folder / file).read_bytes().splitlines()):
         for event in parse(raw, source, tz=zone, now=NOW):
@@ -129,6 +136,15 @@ def test_every_action_is_attributed_to_the_device_that_did_it(log: str, arrival:
     said = stream(delayed(lines(log), ARRIVALS[arrival]))
     assert holders(said, actions) == [action["mac"] for action in actions]
     assert not [s for s in said if s.kind == "too_late"]
+
+
+@every_log
+def test_every_action_is_attributed_by_the_whole_log_at_once(log: str) -> None:
+    timelines = {ip: replay([e for e in lines(log) if e.ip == ip]) for ip in LEASED}
+    for action in truth(log, "actions"):
+        session = timelines[action["ip"]].at(int(action["t"] * SECOND_US))
+        assert session is not None, action
+        assert session.mac == action["mac"], action
 
 
 @every_log

@@ -14,6 +14,11 @@ def ask(lake: Lake, sql: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in lake.spark.sql(_by_path(lake, sql)).collect()]
 
 
+def columns_of(lake: Lake, sql: str) -> list[str]:
+    """Names of the columns of a statement that Spark has analysed and not run."""
+    return lake.spark.sql(_by_path(lake, sql)).columns
+
+
 def _by_path(lake: Lake, sql: str) -> str:
     def place(match: re.Match[str]) -> str:
         name = match[0]

@@ -53,4 +53,6 @@ def test_the_reason_is_the_line_that_says_it() -> None:
     assert reason("first\nCaused by: java.io.IOException: short\n  at x") == (
         "Caused by: java.io.IOException: short"
     )
+    python = "[STREAM_FAILED] x\nTraceback:\nValueError: 13 is bad\n\nCaused by: java.x\n+- plan"
+    assert reason(python) == "ValueError: 13 is bad"
     assert reason("") == "unknown"

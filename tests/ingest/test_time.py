@@ -94,6 +94,8 @@ def test_the_scope_comes_from_the_host_else_it_is_the_first_without_hosts() -> N
     assert settings.scope("gw", "dnsmasq") == "branch"
     assert settings.scope(None, "kea_dhcp4") == "branch"
     assert settings.scope("vm", "dnsmasq") == "main"
+    assert settings.scope("vm", "dnsmasq", relay="gw") == "branch"
+    assert settings.scope("gw", "dnsmasq", relay="10.0.0.1") == "branch"
     assert ParseSettings().scope("vm", "dnsmasq") is None
     trail = '{"eventName":"GetX","eventSource":"x"}'
     row = good("aws_cloudtrail", trail, settings=settings, headers={"host": b"gw"})

@@ -1,0 +1,136 @@
+"""Which addresses the repair of history looks at, and from which instant on.
+
+By itself it takes what job `sessions` cannot have taken: lines that were too late for it, DHCP
+events that others than the live jobs wrote (an import, a reparse), and addresses that were repaired
+in the last week, of which the stream may have spoken again since. A person may name a span, whose
+addresses are then all looked at, or an address.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from enrich.repair import REPAIR
+from enrich.tables import DHCP_SEGMENT
+from enrich.tracker import every_line
+from infra.commits import commit, versions
+from infra.errors import Fatal
+from infra.files import write_whole
+from infra.lake import Lake
+from infra.tables import Table
+from ingest.tables import EVENT
+
+Address = tuple[str, str]
+"""Scope and address."""
+
+LIVE_JOBS = ("ingest", "files")
+AGAIN = timedelta(days=7)
+"""How long an address that was repaired is looked at again."""
+FILES_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far an earlier run has looked: versions of silver.event and silver.dhcp_segment."""
+
+    event: int
+    segment: int
+
+
+class Doubts:
+    """Addresses in doubt, each with the first doubtful instant, microseconds since 1970."""
+
+    def __init__(self, lake: Lake, folder: Path) -> None:
+        self._lake = lake
+        self._file = folder / "mark.json"
+        self.mark = Mark(lake.version(EVENT), lake.version(DHCP_SEGMENT))
+
+    def asked(
+        self, since: datetime | None, until: datetime | None, ip: str | None
+    ) -> dict[Address, int]:
+        """Every address with a DHCP line, or with the begin of a span, in `[since, until)`."""
+        lines = every_line(self._lake.read(EVENT), self._lake.settings.jobs)
+        spans = self._segments().where("kind NOT IN ('heartbeat', 'too_late')")
+        found = lines.select("scope", "ip", "time_us").unionByName(
+            spans.select("scope", "ip", F.unix_micros("seg_start").alias("time_us"))
+        )
+        if since is not None:
+            found = found.where(F.col("time_us") >= F.unix_micros(F.lit(since)))
+        if until is not None:
+            found = found.where(F.col("time_us") < F.unix_micros(F.lit(until)))
+        if ip is not None:
+            found = found.where(F.col("ip") == ip)
+        return _earliest([found])
+
+    def since_last(self, now: datetime) -> dict[Address, int]:
+        """What came to be in doubt since the run whose mark is kept, or at all for the first."""
+        before = self._earlier()
+        repaired = self._segments().where(
+            (F.col("kind") == REPAIR) & (F.col("learned_at") > F.lit(now - AGAIN))
+        )
+        late = self._added(DHCP_SEGMENT, before.segment if before else -1, self.mark.segment)
+        parts = [repaired.select("scope", "ip", F.unix_micros("seg_start").alias("time_us"))]
+        parts += [
+            rows.where("kind = 'too_late'").select(
+                "scope", "ip", F.unix_micros("seg_start").alias("time_us")
+            )
+            for rows in late
+        ]
+        seen = before.event if before else -1
+        for rows in self._added(EVENT, seen, self.mark.event, LIVE_JOBS):
+            lines = every_line(rows, self._lake.settings.jobs)
+            parts.append(lines.select("scope", "ip", "time_us"))
+        return _earliest(parts)
+
+    def done(self) -> None:
+        """All of it is through: the next run looks from here on."""
+        write_whole(self._file, json.dumps(asdict(self.mark)))
+
+    def _earlier(self) -> Mark | None:
+        try:
+            return Mark(**json.loads(self._file.read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as error:
+            raise Fatal(
+                f"{self._file}: not readable ({error}); remove it, and all addresses in doubt "
+                "are looked at again"
+            ) from None
+
+    def _segments(self) -> DataFrame:
+        return self._lake.read(DHCP_SEGMENT, self.mark.segment)
+
+    def _added(
+        self, table: Table, after: int, upto: int, passing: tuple[str, ...] = ()
+    ) -> list[DataFrame]:
+        """Rows of the files that were added after a version, but for those of some jobs."""
+        folder = self._lake.folder(table)
+        names: list[str] = []
+        for version in versions(folder):
+            if not after < version <= upto:
+                continue
+            found = commit(folder, version)
+            by = (found.marker or {}).get("job")
+            if found.changes_data and by not in passing:
+                names += [str(folder / name) for name in found.adds]
+        here = [name for name in names if Path(name).exists()]
+        return [
+            self._lake.spark.read.schema(table.schema).parquet(*here[at : at + FILES_AT_ONCE])
+            for at in range(0, len(here), FILES_AT_ONCE)
+        ]
+
+
+def _earliest(parts: Iterable[DataFrame]) -> dict[Address, int]:
+    found: dict[Address, int] = {}
+    for part in parts:
+        addresses = part.where("scope IS NOT NULL AND ip IS NOT NULL").groupBy("scope", "ip")
+        for scope, ip, time_us in addresses.agg(F.min("time_us")).collect():
+            found[scope, ip] = min(time_us, found.get((scope, ip), time_us))
+    return found

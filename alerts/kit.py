@@ -1,0 +1,284 @@
+"""A consumer of alerts whose work takes effect once for each revision, through any crash.
+
+    with AlertConsumer({"bootstrap.servers": "127.0.0.1:9092"}, Path("pager.sqlite")) as alerts:
+        alerts.run(lambda revision, db: page(revision.body, revision.key))
+
+It keeps its place and the revisions it handled in one SQLite file, in the same
+transaction as what the handler writes there. So a handler that works through the
+connection it is given takes effect exactly once. One that acts elsewhere (a pager,
+a ticket) can be called again for a revision after a crash: let it pass
+`Revision.key` on as the idempotency key.
+
+A consumer that was away for longer than the topic keeps messages reads the missing
+revisions from the API's feed, then goes on with the topic. Nothing of the platform
+is imported here: this file, with confluent_kafka, can be copied into another project.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+PAGE = 500
+TIMEOUT = 30.0
+LOOK_BACK = 200
+"""Offsets before the end among which there is a message; the others mark transactions."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS alert_place (
+  topic TEXT, number INTEGER, next INTEGER, sequence TEXT, PRIMARY KEY (topic, number));
+CREATE TABLE IF NOT EXISTS alert_seen (alert_id TEXT PRIMARY KEY, revision INTEGER);
+"""
+
+
+class Feed(Protocol):
+    """Where revisions come from that the topic has no longer."""
+
+    def feed(self, after: str) -> Iterator[Revision]:
+        """All revisions behind a place, in the order of their commits."""
+
+
+class Gap(Exception):
+    """The topic no longer has, or never had, what follows our place, and there is no API to ask."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One revision of an alert. `sequence`: the batch that made it (`ce_sequence`)."""
+
+    alert_id: str
+    revision: int
+    sequence: str
+    body: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """What tells this revision from all others, the same whenever it comes again."""
+        return f"{self.alert_id}:{self.revision}"
+
+
+Handle = Callable[[Revision, sqlite3.Connection], None]
+
+
+@dataclass(frozen=True)
+class Api:
+    """The platform's REST API: `url` such as http://127.0.0.1:8765."""
+
+    url: str
+    token: str
+
+    def feed(self, after: str) -> Iterator[Revision]:
+        """All revisions behind a place, in the order of their commits; see docs/consuming.md.
+
+        Raises `OSError` when the API does not answer, or answers with an error.
+        """
+        while True:
+            page = self._page(after)
+            for item in page["items"]:
+                yield Revision(item["alert_id"], item["revision"], item["sequence"], item["body"])
+            after = page["next"]
+            if not page["more"]:
+                return
+
+    def _page(self, after: str) -> dict[str, Any]:
+        asked = urllib.parse.urlencode({"after": after, "limit": PAGE})
+        request = urllib.request.Request(
+            f"{self.url.rstrip('/')}/api/v1/alerts?{asked}",
+            headers={"Authorization": f"Bearer {self.token}"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+                page: dict[str, Any] = json.load(answer)
+                return page
+        except urllib.error.HTTPError as error:
+            said = error.read(2000).decode("utf-8", "replace")
+            raise OSError(f"{self.url}: answered {error.code}: {said}") from None
+
+
+class AlertConsumer:
+    """Reads the topic from where its SQLite file says; one process at a time uses a file."""
+
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        place: Path,
+        *,
+        topic: str = "alerts",
+        api: Feed | None = None,
+        begin: Literal["beginning", "now"] = "beginning",
+    ) -> None:
+        """`begin`: where to read from when the file is new; later its place counts."""
+        self._topic = topic
+        self._api = api
+        self._begins = begin
+        self._db = sqlite3.connect(place, isolation_level=None, timeout=TIMEOUT)
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.executescript(_TABLES)
+        self._consumer = Consumer(
+            {
+                **options,
+                "group.id": options.get("group.id", "headgate-kit"),  # nothing is committed there
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+            }
+        )
+
+    def __enter__(self) -> AlertConsumer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
+        self._db.close()
+
+    def run(self, handle: Handle, stop: threading.Event | None = None) -> None:
+        """Call `handle` for each revision that was not handled yet, until `stop` is set.
+
+        What `handle` raises ends the run, and that revision comes again at the next one.
+        Raises `Gap` when messages are gone and there is no API, `KafkaException` for what
+        the client cannot pass over, `OSError` when the API is needed and does not answer.
+        """
+        self._begin(handle)
+        while stop is None or not stop.is_set():
+            message = self._consumer.poll(0.2)
+            if message is None:
+                continue
+            problem = message.error()
+            if problem is None:
+                self._take(message, handle)
+            elif problem.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._begin(handle)
+            elif problem.fatal() or not problem.retriable():
+                raise KafkaException(problem)
+
+    def _begin(self, handle: Handle) -> None:
+        """Assign every partition at our place; what the topic lost meanwhile comes from the API."""
+        bounds = self._bounds()
+        kept = self._places()
+        if not kept and self._begins == "now":
+            # Noted at once: what comes from now on is ours, also after a restart.
+            newest = self._newest(bounds)
+            for number, (_, high) in bounds.items():
+                self._note(number, high, newest)
+            kept = self._places()
+        assigned, lost = [], []
+        for number, (low, high) in bounds.items():
+            following = kept[number][0] if number in kept else 0
+            if not low <= following <= high:
+                lost.append(f"partition {number} has {low} to {high}, our place is {following}")
+                following = low
+            assigned.append(TopicPartition(self._topic, number, following))
+        if lost:
+            everywhere = len(kept) == len(bounds)
+            oldest = min(sequence for _, sequence in kept.values()) if everywhere else ""
+            self._catch_up(oldest or "start", handle, "; ".join(lost))
+        self._consumer.assign(assigned)
+
+    def _bounds(self) -> dict[int, tuple[int, int]]:
+        """First and next offset of each partition."""
+        known = self._consumer.list_topics(self._topic, timeout=TIMEOUT).topics[self._topic]
+        if known.error is not None:
+            raise KafkaException(known.error)
+        return {
+            number: self._consumer.get_watermark_offsets(
+                TopicPartition(self._topic, number), timeout=TIMEOUT
+            )
+            for number in sorted(known.partitions)
+        }
+
+    def _places(self) -> dict[int, tuple[int, str]]:
+        """By partition: the offset that follows, and the sequence of what we handled last."""
+        found = self._db.execute(
+            "SELECT number, next, sequence FROM alert_place WHERE topic = ?", (self._topic,)
+        )
+        return {number: (following, sequence) for number, following, sequence in found}
+
+    def _newest(self, bounds: Mapping[int, tuple[int, int]]) -> str:
+        """The newest sequence on the topic; where it is empty, the first there can be."""
+        newest = _sequence(None)
+        ends = [
+            TopicPartition(self._topic, number, max(low, high - LOOK_BACK))
+            for number, (low, high) in bounds.items()
+            if high > low
+        ]
+        self._consumer.assign(ends)
+        while ends and (message := self._consumer.poll(1.0)) is not None:
+            if message.error() is None:
+                newest = max(newest, _sequence(message))
+        return newest
+
+    def _catch_up(self, after: str, handle: Handle, lost: str) -> None:
+        if self._api is None:
+            raise Gap(f"topic {self._topic}: {lost}; give the API to read what is missing")
+        for revision in self._api.feed(after):
+            with self._transaction():
+                self._once(revision, handle)
+
+    def _take(self, message: Message, handle: Handle) -> None:
+        sequence = _sequence(message)
+        body = json.loads(message.value() or b"{}")
+        revision = Revision(body["alert_id"], body["revision"], sequence, body)
+        with self._transaction():
+            self._once(revision, handle)
+            self._note(int(message.partition() or 0), int(message.offset() or 0) + 1, sequence)
+
+    def _note(self, partition: int, following: int, sequence: str) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO alert_place VALUES (?, ?, ?, ?)",
+            (self._topic, partition, following, sequence),
+        )
+
+    def _once(self, revision: Revision, handle: Handle) -> None:
+        """Revisions of an alert come in order, here and there: one number tells what is done."""
+        done = self._db.execute(
+            "SELECT revision FROM alert_seen WHERE alert_id = ?", (revision.alert_id,)
+        ).fetchone()
+        if done is not None and revision.revision <= done[0]:
+            return
+        handle(revision, self._db)
+        self._db.execute(
+            "INSERT OR REPLACE INTO alert_seen VALUES (?, ?)",
+            (revision.alert_id, revision.revision),
+        )
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._db)
+
+
+def _sequence(message: Message | None) -> str:
+    told = dict((message.headers() if message else None) or ()).get("ce_sequence") or b"0" * 16
+    return told if isinstance(told, str) else told.decode()
+
+
+class _Transaction:
+    """All or nothing of what happens inside."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._db.execute("COMMIT" if kind is None else "ROLLBACK")

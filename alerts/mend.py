@@ -1,0 +1,251 @@
+"""The repair of history: leases and attributions as today's lines say, beside the running jobs.
+
+Only addresses in doubt are looked at (`alerts.doubts`). Of each, what was said is compared with
+what its lines say, the differences are appended to silver.dhcp_segment, and findings whose device
+is another one now get a row of gold.attribution with the finding inside, of which job `alert` makes
+a revision. Everything is computed from the tables and only appended: killed anywhere, the next run
+finds what is left to do, and a run with nothing to do writes nothing.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from alerts.doubts import Address, Doubts
+from alerts.entity import micros, moment
+from alerts.tables import FINDING, HEARTBEAT
+from enrich.attribution import as_of, split
+from enrich.leases import LeaseEvent, Segment
+from enrich.operator import LINE
+from enrich.repair import Stamp, lines_since
+from enrich.repair import mend as corrections
+from enrich.servers import heard
+from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
+from enrich.tracker import every_line, limits
+from infra.errors import Fatal
+from infra.jobs import Lock
+from infra.lake import Lake
+from infra.settings import Settings
+from infra.spool import put
+from ingest.tables import EVENT
+
+JOB = "mend"
+"""Its folder beside the checkpoints; it is no streaming job and its commits carry no marker."""
+
+CHUNK = 500
+"""Addresses of one commit: what is held in memory, and what a crash does again."""
+
+_TIMES = ("seg_start", "seg_end", "session_start", "session_end", "known_at", "learned_at")
+
+
+@dataclass
+class Mended:
+    """What a repair came to."""
+
+    run: str
+    dry: bool = False
+    addresses: int = 0
+    changed: int = 0
+    leases: int = 0
+    segments: int = 0
+    findings: int = 0
+
+
+def mend(
+    lake: Lake,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    ip: str | None = None,
+    dry: bool = False,
+    tell: Callable[[str], None] = lambda sentence: None,
+) -> Mended:
+    """Repair addresses of which a DHCP line or lease lies in `[since, until)`, or one address.
+
+    Asked for neither, what came to be in doubt since the last run. Raises `Fatal` when job
+    `sessions` has never said how far it is, and when another repair of history runs.
+    """
+    folder = lake.settings.checkpoint_root / JOB
+    lock = Lock(folder, JOB)
+    try:
+        doubts = Doubts(lake, folder)
+        known_at(lake)
+        usual = since is None and until is None and ip is None
+        asked = doubts.since_last(datetime.now(UTC)) if usual else doubts.asked(since, until, ip)
+        done = Mended(uuid.uuid4().hex[:12], dry, addresses=len(asked))
+        names = sorted(asked)
+        for at in range(0, len(names), CHUNK):
+            _chunk(lake, {name: asked[name] for name in names[at : at + CHUNK]}, done)
+            tell(f"{min(at + CHUNK, len(names)):,} of {len(names):,} addresses")
+        if usual and not dry:
+            doubts.done()
+        return done
+    finally:
+        lock.release()
+
+
+def known_at(lake: Lake) -> datetime:
+    """How far job `sessions` has got, by its newest heartbeat."""
+    beats = lake.read(DHCP_SEGMENT).where("kind = 'heartbeat'")
+    newest = beats.agg(F.max(F.unix_micros("known_at"))).collect()[0][0]
+    if newest is None:
+        raise Fatal("job sessions has not said yet how far it is (no heartbeat); run it first")
+    return moment(newest)
+
+
+def _chunk(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
+    """Some addresses: their leases in one commit, then their findings in another."""
+    since_us = min(asked.values())
+    # What was said is read before the lines: so no line is missing that it rests on.
+    said = _said(lake, asked, since_us)
+    lines = _lines(lake, asked, since_us)
+    stamp = Stamp(micros(known_at(lake)), micros(datetime.now(UTC)))
+    rows: list[Segment] = []
+    for address, first_us in asked.items():
+        told = corrections(
+            said.get(address, []),
+            lines.get(address, []),
+            first_us,
+            stamp,
+            limits(lake.settings.jobs),
+        )
+        done.changed += bool(told)
+        rows += told
+    done.segments += len(rows)
+    done.leases += len({row.session_id for row in rows})
+    note_of_commit = json.dumps({JOB: done.run})
+    if rows and not done.dry:
+        lake.add(DHCP_SEGMENT, [_row(row) for row in rows], note_of_commit)
+    repainted = [_row(row) for row in rows] if done.dry else []
+    told_anew = _attributions(lake, asked, repainted, stamp)
+    done.findings += len(told_anew)
+    if told_anew and not done.dry:
+        lake.add(ATTRIBUTION, told_anew, note_of_commit)
+
+
+def _of(rows: DataFrame, asked: Iterable[Address]) -> DataFrame:
+    return rows.where(F.col("ip").isin(sorted({ip for _, ip in asked})))
+
+
+def _said(lake: Lake, asked: Mapping[Address, int], since_us: int) -> dict[Address, list[Segment]]:
+    """Statements about addresses, with those that tell where an older lease ends."""
+    oldest = F.timestamp_micros(F.lit(lines_since(since_us)))
+    rows = _of(lake.read(DHCP_SEGMENT), asked).where(
+        F.col("session_id").isNotNull() & (F.col("seg_end") >= oldest)
+    )
+    plain = ("scope", "ip", "mac", "hostname", "session_id", "rev", "kind")
+    wanted = rows.select(
+        *plain, *[F.unix_micros(name).alias(name) for name in _TIMES], "evidence.*"
+    )
+    found: dict[Address, list[Segment]] = {}
+    for row in wanted.toArrow().to_pylist():
+        address = (row["scope"], row["ip"])
+        if address in asked:
+            row["event_uids"] = tuple(row["event_uids"] or ())
+            found.setdefault(address, []).append(Segment(**row))
+    return found
+
+
+def _lines(
+    lake: Lake, asked: Mapping[Address, int], since_us: int
+) -> dict[Address, list[LeaseEvent]]:
+    first_us = lines_since(since_us)
+    # The first filter only spares reading old files; clocks that are set right move a line.
+    wrong = max(map(abs, lake.settings.jobs.clock_ahead_seconds.values()), default=0)
+    old = F.timestamp_micros(F.lit(first_us - round(wrong * 1_000_000)))
+    lines = every_line(lake.read(EVENT).where(F.col("time") >= old), lake.settings.jobs)
+    wanted = _of(lines, asked).where(F.col("time_us") >= first_us).select(*LINE)
+    found: dict[Address, list[LeaseEvent]] = {}
+    for row in wanted.toArrow().to_pylist():
+        address = (row["scope"], row["ip"])
+        if address in asked:
+            found.setdefault(address, []).append(LeaseEvent(**row))
+    return found
+
+
+def _attributions(
+    lake: Lake,
+    asked: Mapping[Address, int],
+    repainted: Sequence[Mapping[str, Any]],
+    stamp: Stamp,
+) -> list[dict[str, Any]]:
+    """Findings about these addresses whose device is another one than was said, attributed anew.
+
+    `repainted`: rows of silver.dhcp_segment that a dry run did not write.
+    """
+    settings = lake.settings
+    starts = lake.spark.createDataFrame(
+        [(scope, ip, moment(us)) for (scope, ip), us in asked.items()],
+        "scope string, ip string, first timestamp",
+    )
+    findings = lake.read(FINDING).where(
+        (F.col("rule_id") != HEARTBEAT) & (F.col("mode") != "import")
+    )
+    waiting, _ = split(_of(findings, asked), settings.scopes)
+    mine = waiting.join(F.broadcast(starts), ["scope", "ip"]).where("event_time >= first")
+    told = lake.read(ATTRIBUTION).join(mine.select("finding_id"), "finding_id", "left_semi")
+    newest = told.groupBy("finding_id").agg(F.max_by(F.struct("rev", "holder"), "rev").alias("was"))
+    segments = _of(lake.read(DHCP_SEGMENT), asked)
+    if repainted:
+        segments = segments.unionByName(
+            lake.spark.createDataFrame(list(repainted), DHCP_SEGMENT.schema)
+        )
+    mine = mine.drop("first")
+    changed = _changed(as_of(mine, segments, via="repair"), newest)
+    span = changed.agg(F.min(F.unix_micros("event_time")), F.max(F.unix_micros("event_time")))
+    first_us, last_us = span.collect()[0]
+    if first_us is None:
+        return []
+    again = as_of(
+        mine.join(changed.select("finding_id"), "finding_id", "left_semi"),
+        segments,
+        via="repair",
+        complete_up_to=moment(stamp.known_us),
+        scopes=settings.scopes,
+        heard=heard(settings.lake_root, moment(first_us), moment(last_us)),
+    )
+    learned = moment(stamp.learned_us)
+    found = _changed(again, newest).select(*ATTRIBUTION.schema.fieldNames())
+    return [row | {"attributed_at": learned} for row in found.toArrow().to_pylist()]
+
+
+def _changed(said: DataFrame, newest: DataFrame) -> DataFrame:
+    """Rows that name another device than the newest ones did, by a newer statement."""
+    same = F.lit(True)
+    for name in ("status", "mac", "session_id"):
+        same = same & F.col(f"holder.{name}").eqNullSafe(F.col(f"was.holder.{name}"))
+    return said.join(newest, "finding_id").where(~same & (F.col("rev") > F.col("was.rev")))
+
+
+def _row(said: Segment) -> dict[str, Any]:
+    """A correction as a row of silver.dhcp_segment."""
+    row = {name: getattr(said, name) for name in Segment.__struct_fields__}
+    evidence = {"event_uids": list(row.pop("event_uids") or ()), "ended": row.pop("ended")}
+    times = {name: None if row[name] is None else moment(row[name]) for name in _TIMES}
+    return row | times | {"evidence": evidence}
+
+
+def note(settings: Settings, done: Mended, detail: Mapping[str, Any], outcome: str = "ok") -> None:
+    """Leave a row for ops.audit: who, what was asked, and what came of it."""
+    at = datetime.now(UTC)
+    put(
+        settings.home.absolute() / "spool" / "audit",
+        f"repair-{at:%Y%m%dT%H%M%S%f}",
+        {
+            "at": at.isoformat(),
+            "who": getpass.getuser(),
+            "act": "repair",
+            "target": "silver.dhcp_segment",
+            "detail": json.dumps({**detail, **asdict(done)}),
+            "outcome": outcome,
+        },
+    )

@@ -1,0 +1,121 @@
+"""Job `repair`: what the join of job `alert` cannot say.
+
+Corrections of what it said, the sweep that leaves no finding without a row, and now and then the
+repair of history (`alerts.mend`).
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from alerts.holders import Listening
+from alerts.mend import mend, note
+from alerts.tables import FINDING, HEARTBEAT
+from enrich.attribution import as_of, correct, split
+from enrich.servers import Heard
+from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
+from infra.driver import say
+from infra.jobs import Batch, Job
+from infra.lake import Lake
+from infra.settings import Settings
+
+SWEEP_REACH = timedelta(days=1)
+"""How far back the sweep looks for findings without a row."""
+
+SWEEP_EVERY = 60.0
+"""Seconds between two sweeps; the first batch of a run always sweeps."""
+
+SWEEP_SLACK = 30
+"""Seconds the sweep leaves job `alert` beyond what the join itself waits."""
+
+
+def repair(lake: Lake, *, once: bool = False) -> Job:
+    """Corrections of what the join said, and the sweep that leaves no finding without a row."""
+    settings = lake.settings
+    findings = lake.stream(FINDING).where("mode <> 'import'")
+    waiting, _ = split(findings, settings.scopes)
+    corrected = correct(waiting, lake.stream(DHCP_SEGMENT), settings.jobs, settings.scopes)
+    servers = Listening(settings)
+    swept = -SWEEP_EVERY
+    mended = time.monotonic()
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        # One table only: a retry finds all of it there or none, so what it reads may be newer.
+        nonlocal swept, mended
+        said = rows
+        heard = servers.current()
+        if once or time.monotonic() - swept >= SWEEP_EVERY:
+            left = overdue(lake)
+            known = Heard() if heard is None else Heard.from_json(heard)
+            said = rows.unionByName(sweep(lake, left, known)) if left.take(1) else rows
+            swept = time.monotonic()
+        said = said.persist()
+        try:
+            counts = {row["via"]: row["count"] for row in said.groupBy("via").count().collect()}
+            run.counts["late"] = counts.get("late", 0)
+            if counts:
+                lake.append(said, ATTRIBUTION, run)
+        finally:
+            said.unpersist()
+        pause = settings.jobs.repair_minutes * 60
+        if pause and not once and time.monotonic() - mended >= pause:
+            mend_now(lake)
+            mended = time.monotonic()
+
+    trigger = None if once else settings.jobs.repair_trigger_seconds
+    return lake.each_batch("repair", corrected, batch, trigger_seconds=trigger)
+
+
+def mend_now(lake: Lake) -> None:
+    """The repair of history as the job does it: what fails is said, and tried again in due time."""
+    try:
+        done = mend(lake)
+    except Exception as error:  # corrections and the sweep must go on whatever this comes to
+        say(f"job repair: history not repaired, again in due time: {type(error).__name__}: {error}")
+        return
+    if done.changed:
+        note(lake.settings, done, {"by": "job repair"})
+
+
+def overdue(lake: Lake) -> DataFrame:
+    """Findings about an address of ours that waited long enough and still have no attribution."""
+    limit = finished(lake) - timedelta(seconds=patience(lake.settings))
+    old = lake.read(FINDING).where(
+        (F.col("rule_id") != HEARTBEAT)
+        & (F.col("mode") != "import")
+        & (F.col("received_at") < F.lit(limit))
+        & (F.col("received_at") >= F.lit(limit - SWEEP_REACH))
+    )
+    waiting, _ = split(old, lake.settings.scopes)
+    told = lake.read(ATTRIBUTION).select("finding_id")
+    return waiting.join(told, "finding_id", "left_anti")
+
+
+def sweep(lake: Lake, left: DataFrame, heard: Heard | None = None) -> DataFrame:
+    """What the join left over, attributed from the tables."""
+    limit = finished(lake) - timedelta(seconds=patience(lake.settings))
+    return as_of(
+        left,
+        lake.read(DHCP_SEGMENT),
+        via="late",
+        complete_up_to=limit,
+        scopes=lake.settings.scopes,
+        heard=heard,
+    )
+
+
+def finished(lake: Lake) -> datetime:
+    """How far detection has finished its input: its newest heartbeat."""
+    beats = lake.read(FINDING).where(F.col("rule_id") == HEARTBEAT)
+    newest = beats.agg(F.max("event_time")).first()
+    return newest[0] if newest and newest[0] else datetime.fromtimestamp(0, UTC)
+
+
+def patience(settings: Settings) -> int:
+    """Seconds after its arrival when a finding must have its row."""
+    jobs = settings.jobs
+    return jobs.wait_seconds + 2 * jobs.watermark_seconds + SWEEP_SLACK

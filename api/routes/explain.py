@@ -1,0 +1,30 @@
+"""What is behind an alert."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from starlette.exceptions import HTTPException
+
+from alerts.explain import explain
+from api import models
+from api.problems import responses
+from api.routes.access import Here
+
+router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
+
+
+@router.get("/{alert_id}/explain", summary="Explain an alert", responses=responses(404, 503))
+def explain_alert(
+    services: Here,
+    alert_id: Annotated[str, Path(description="alert_id, as listed and as on the topic")],
+    again: Annotated[
+        bool, Query(description="run the rule on its events as they are now, too")
+    ] = False,
+) -> models.Explanation:
+    """Its rule, the values that matched, the evidence, and the versions it ran on."""
+    told = explain(services.reader.rows, services.settings, alert_id, again=again)
+    if told is None:
+        raise HTTPException(404, f"no alert '{alert_id}'; list them with GET /api/v1/alerts")
+    return models.Explanation(**told)

@@ -1,0 +1,183 @@
+"""The session tracker at 100,000 and a million devices, beside Spark's usual way.
+
+The usual way is `applyInPandasWithState` keyed by address: the same rules, the same lines in,
+the same segments out (compared first), one key an address, one blob a key. Nobody tells its keys
+how far time has come, so it forgets and paints on nothing; at a million devices filling it alone
+would take most of an hour, so it is measured over 100,000, which favours it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from bench.leases import Network, Run, Way, arrive, through
+from bench.measure import Report
+from enrich.bucket import BucketState, decode, encode
+from enrich.operator import frame, read, row_schema, tracked, with_store
+from enrich.tracker import limits, tracked_rows
+from infra.settings import JobSettings, load
+from infra.spark import session
+
+JOBS = JobSettings()
+LIMITS = limits(JOBS)
+SIZES = (100_000, 1_000_000)
+BATCH_SECONDS = 5
+FILL_LINES = 50_000
+BUSY_LINES, STEADY_LINES = 20_000, 345
+"""Lines of a batch of a catch-up, and of one of five seconds at 69 ACK/s."""
+RATIO = 10.0
+STATE = T.StructType([T.StructField("state", T.BinaryType())])
+COMPARED = (
+    "scope",
+    "ip",
+    "seg_start",
+    "seg_end",
+    "mac",
+    "session_id",
+    "session_start",
+    "session_end",
+    "learned_at",
+    "kind",
+    "event_uids",
+    "ended",
+)
+
+
+def run(quick: bool = False) -> Report:
+    """Compare, then fill, renew at 69 ACK/s and catch up; each batch measured."""
+    report = Report("tracker", "make bench ONLY=tracker")
+    home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
+    settings = load(home=home, spark={"small": False, "driver_memory": "6g"})
+    spark = with_store(session(settings, "tracker"))
+    sizes = SIZES[:1] if quick else SIZES
+    try:
+        _agree(spark, home / "compared")
+        usual = _measure(report, spark, home, "keyed by address", sizes[0], keyed, quick=quick)
+        for size in sizes:
+            ours = _measure(report, spark, home, "ours", size, ours_of, quick=quick)
+            ours.compared_with, ours.ratio = usual.name, (ours.value or 0) / (usual.value or 1)
+            ours.bar, ours.met = f">= {RATIO:g}x", ours.ratio >= RATIO
+    finally:
+        spark.stop()
+        shutil.rmtree(home, ignore_errors=True)
+    report.notes.append(__doc__.split("\n\n")[1].replace("\n", " ").strip())
+    return report
+
+
+# -- the sides -----------------------------------------------------------------------------------
+
+
+def ours_of(events: DataFrame) -> DataFrame:
+    """As job `sessions` does it."""
+    return tracked(tracked_rows(events, JOBS), LIMITS)
+
+
+def keyed(events: DataFrame) -> DataFrame:
+    """The usual way."""
+    rows = tracked_rows(events, JOBS).where("NOT beat")
+    return rows.groupBy("scope", "ip").applyInPandasWithState(
+        _one_address, row_schema(), STATE, "append", GroupStateTimeout.NoTimeout
+    )
+
+
+def _one_address(
+    key: tuple[Any, ...], chunks: Iterable[pd.DataFrame], state: GroupState
+) -> Iterator[pd.DataFrame]:
+    lines, _ = read(chunks)
+    held = decode(bytes(state.get[0]), LIMITS) if state.exists else BucketState(LIMITS)
+    said = held.advance(lines)
+    state.update((encode(held),))
+    if said:
+        yield frame(said)
+
+
+# -- the comparison ------------------------------------------------------------------------------
+
+
+def _agree(spark: SparkSession, home: Path) -> None:
+    """Raises `AssertionError` unless both ways say the same of a small network."""
+    network = Network(300)
+    tables = [network.leases(0, 300, 60), *(network.traffic(120, 1800) for _ in range(12))]
+    arrive(home / "lines", tables)
+    said = [
+        sorted(
+            through(spark, home / "lines", home / name, _compared(way), keep=True).outputs, key=str
+        )
+        for name, way in (("ours", ours_of), ("keyed", keyed))
+    ]
+    if len(said[0]) < 12 * 100 or said[0] != said[1]:
+        differing = [pair for pair in zip(*said, strict=False) if pair[0] != pair[1]][:2]
+        raise AssertionError(f"{len(said[0])} rows against {len(said[1])}, such as {differing}")
+
+
+def _compared(way: Way) -> Way:
+    """All that does not depend on who else shares a key: without stream time and revision."""
+    return lambda events: way(events).where("kind <> 'heartbeat'").select(*COMPARED)
+
+
+# -- the measurement -----------------------------------------------------------------------------
+
+
+def _measure(
+    report: Report,
+    spark: SparkSession,
+    home: Path,
+    name: str,
+    devices: int,
+    way: Way,
+    *,
+    quick: bool,
+) -> Any:
+    """One way over one network: filled, then steady, then busy; the measure of busy batches."""
+    steady, busy = (10, 3) if quick else (40, 6)
+    network = Network(devices)
+    step = min(FILL_LINES, devices)
+    fill = [
+        network.leases(n, min(n + step, devices), 7200 * step / devices)
+        for n in range(0, devices, step)
+    ]
+    steady_lines = max(10, STEADY_LINES * devices // 1_000_000)
+    plan: list[tuple[str, pa.Table]] = [("start", network.traffic(1, 1))]
+    plan += [("fill", table) for table in fill]
+    plan += [("steady", network.traffic(steady_lines, BATCH_SECONDS)) for _ in range(steady)]
+    plan += [("busy", network.traffic(BUSY_LINES, 300)) for _ in range(busy)]
+    folder = home / f"{name.replace(' ', '-')}-{devices}"
+    arrive(folder / "lines", (table for _, table in plan))
+    done = through(spark, folder / "lines", folder / "checkpoint", way)
+    shutil.rmtree(folder)
+    kinds = [kind for kind, _ in plan[1:]]
+    lines = [table.num_rows - 1 for _, table in plan[1:]]
+    return _tell(report, f"{name}, {devices:,} devices", done, kinds, lines)
+
+
+def _tell(report: Report, name: str, done: Run, kinds: list[str], lines: list[int]) -> Any:
+    def of(kind: str, values: list[Any]) -> list[Any]:
+        # The first batch of a kind still compiles what the others run.
+        return [v for v, k in zip(values, kinds, strict=True) if k == kind][1:]
+
+    rates = [n / cpu for n, cpu in zip(of("busy", lines), of("busy", done.cpu), strict=True)]
+    busy = report.add(f"{name}: catching up", rates, "lines/CPU-s")
+    cores = [cpu / BATCH_SECONDS for cpu in of("steady", done.cpu)]
+    load_ = report.add(f"{name}: steady, a batch each {BATCH_SECONDS} s", cores, "cores")
+    if name.startswith("ours"):
+        load_.bar, load_.met = "< 0.5", (load_.value or 1.0) < 0.5
+    report.add(f"{name}: steady batch", of("steady", done.wall), "s")
+    for what, values in (("state", done.state), ("checkpoint", done.checkpoint)):
+        report.add(f"{name}: {what} a steady batch", [v / 1e3 for v in of("steady", values)], "kB")
+        report.add(f"{name}: {what} a busy batch", [v / 1e3 for v in of("busy", values)], "kB")
+    for operator in done.progress.get("stateOperators", [])[:1]:
+        report.notes.append(
+            f"{name}: {operator['numRowsTotal']} state rows, "
+            f"{operator['memoryUsedBytes'] / 1e6:.0f} MB of memory for them"
+        )
+    return busy

@@ -1,0 +1,55 @@
+"""Which small files of a table become one: plain arithmetic, so that it can be proven.
+
+Files grow by tiers: those of about one size are put together once there are enough of
+them, so a row is written again only a few times in its life, however many batches come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log2
+
+FAN_IN = 8
+"""So many files of one tier become one of the next."""
+
+TIER = 3
+"""A tier reaches over sizes up to 2**TIER apart, as much as FAN_IN files of one are larger."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file: its name, its bytes, and its place in the order in which rows came."""
+
+    name: str
+    size: int
+    order: int
+
+
+def plan(pieces: Sequence[Piece], target: int) -> list[tuple[Piece, ...]]:
+    """Groups of files that each become one, of at most `target` bytes together.
+
+    A group holds neighbours in order, of one tier. What is left over waits for more.
+    """
+    tiers: dict[int, list[Piece]] = {}
+    for piece in sorted(pieces, key=lambda one: (one.order, one.name)):
+        if piece.size <= target // 2:
+            tiers.setdefault(int(log2(max(1, piece.size))) // TIER, []).append(piece)
+    groups = []
+    for tier in tiers.values():
+        group: list[Piece] = []
+        for piece in tier:
+            if sum(one.size for one in group) + piece.size > target:
+                groups.append(tuple(group))
+                group = []
+            group.append(piece)
+            if len(group) == FAN_IN**2:
+                groups.append(tuple(group))
+                group = []
+        groups.append(tuple(group))
+    return [group for group in groups if len(group) >= FAN_IN or _full(group, target)]
+
+
+def _full(group: Sequence[Piece], target: int) -> bool:
+    """Few, but together as large as a file shall be."""
+    return len(group) > 1 and sum(one.size for one in group) > target // 2

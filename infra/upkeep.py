@@ -1,0 +1,304 @@
+"""Keeping tables small and quick beside the running streams.
+
+Small files become large ones in commits that change no data, so streams pass over them;
+what is older than its retention is taken out; and files that no version a reader or a
+stream may still need are deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from delta.tables import DeltaTable
+
+from infra.commits import newest_version, table_id
+from infra.compact import Piece, plan
+from infra.delta import ActiveFile, Moved, active_files
+from infra.errors import Fatal
+from infra.jobs import numbers
+from infra.lake import Lake
+from infra.parquet import DataFile, FileWriter, Target, arrow_schema
+from infra.settings import RetentionSettings, Settings
+from infra.tables import Table, catalog
+
+RECEIVED = "received_at"
+EXPIRES = {"bronze.record": "bronze_days", "silver.event": "silver_days"}
+"""Tables that retention empties, and the setting that says after how long."""
+MARGIN = timedelta(hours=1)
+"""Kept beyond what a stream needs: the file's clock and ours may differ a little."""
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Done:
+    """What upkeep did to a table, in files; bytes are of files deleted from disk."""
+
+    table: str
+    files: int = 0
+    """Before."""
+    merged: int = 0
+    made: int = 0
+    expired: int = 0
+    deleted: int = 0
+    freed: int = 0
+    kept_hours: float = 0.0
+    """How far back the files of former versions were kept."""
+
+
+COLUMNS = tuple(one.name for one in fields(Done))
+
+
+def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
+    """Everything for one table. What somebody else changes meanwhile is left for the next time."""
+    done = Done(table.name, files=len(active_files(lake.spark, lake.path(table))))
+    done.expired = expire(lake, table, datetime.now(UTC), say)
+    done.merged, done.made = merge(lake, table, say)
+    done.kept_hours = keep(lake.settings, table, lake.folder(table)).total_seconds() / 3600
+    done.deleted, done.freed = vacuum(lake, table, timedelta(hours=done.kept_hours))
+    return done
+
+
+# -- small files -----------------------------------------------------------------------------------
+
+
+def merge(lake: Lake, table: Table, say: Say = lambda line: None) -> tuple[int, int]:
+    """Make large files of small ones; how many were merged, and into how many."""
+    active = {
+        file.name: file
+        for file in active_files(lake.spark, lake.path(table))
+        if not file.has_deletions  # the file alone does not tell which rows are true
+    }
+    pieces = [
+        Piece(name, int(file.entry["size"]), int(file.entry["modificationTime"]))
+        for name, file in active.items()
+    ]
+    merged = made = 0
+    target = lake.settings.upkeep.file_mb * 2**20
+    for group in plan(pieces, target):
+        files = [active[piece.name] for piece in group]
+        if _rewritten(lake, table, files, data_change=False):
+            merged, made = merged + len(files), made + 1
+        else:
+            say(f"{table.name}: {len(files)} files were changed by somebody else; next time")
+    return merged, made
+
+
+def _rewritten(
+    lake: Lake,
+    table: Table,
+    files: Sequence[ActiveFile],
+    *,
+    data_change: bool,
+    keeps: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+) -> bool:
+    """Put one file with the rows that `keeps` leaves in the place of `files`; False if `Moved`."""
+    rows = keeps(_rows(lake, table, files))
+    if table.cluster_by:
+        rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in table.cluster_by]))
+    writer = FileWriter(Target.of(table, lake.folder(table), f"upkeep-{uuid.uuid4().hex[:8]}-"))
+    try:
+        for batch in rows.combine_chunks().to_batches(max_chunksize=20_000):
+            writer.write(batch)
+        file = writer.close()
+    except BaseException:
+        writer.discard()
+        raise
+    try:
+        added = [file] if file else []
+        lake.replace(
+            table, files, added, json.dumps({"upkeep": "rewrite"}), data_change=data_change
+        )
+    except Moved:
+        _unlink(lake.folder(table), added)
+        return False
+    return True
+
+
+def _rows(lake: Lake, table: Table, files: Sequence[ActiveFile]) -> pa.Table:
+    """All rows of some files, in the table's columns; one a file lacks is null."""
+    schema = arrow_schema(table)
+    parts = []
+    for file in files:
+        held = pq.ParquetFile(lake.folder(table) / file.name).read()
+        columns = [
+            held.column(field.name).cast(field.type)
+            if field.name in held.column_names
+            else pa.nulls(held.num_rows, field.type)
+            for field in schema
+        ]
+        parts.append(pa.Table.from_arrays(columns, schema=schema))
+    return pa.concat_tables(parts)
+
+
+def _unlink(folder: Path, files: Sequence[DataFile]) -> None:
+    for file in files:
+        (folder / file.name).unlink(missing_ok=True)
+
+
+# -- retention -------------------------------------------------------------------------------------
+
+
+def expire(lake: Lake, table: Table, now: datetime, say: Say = lambda line: None) -> int:
+    """Take out what is older than its retention; how many files went or were written anew."""
+    if table.name not in EXPIRES:
+        return 0
+    limits = Limits.of(lake.settings.retention, table.name, now)
+    if limits.nothing:
+        return 0
+    gone, mixed = [], []
+    for file in active_files(lake.spark, lake.path(table)):
+        if limits.newest is not None and not file.may_hold(RECEIVED, limits.newest, _FOREVER):
+            gone.append(file)
+        elif not file.has_deletions and limits.may_hold_old(file):
+            mixed.append(file)
+    done = 0
+    if gone:
+        try:
+            lake.replace(table, gone, [], json.dumps({"upkeep": "retention"}))
+            done += len(gone)
+        except Moved:
+            say(f"{table.name}: files were changed by somebody else; next time")
+    for file in mixed:
+        done += _without_old(lake, table, file, limits)
+    return done
+
+
+def _without_old(lake: Lake, table: Table, file: ActiveFile, limits: Limits) -> bool:
+    held = pq.ParquetFile(lake.folder(table) / file.name).read(["source", RECEIVED])
+    if not pc.any(limits.old(held)).as_py():
+        return False
+    return _rewritten(
+        lake,
+        table,
+        [file],
+        data_change=True,
+        keeps=lambda rows: rows.filter(pc.invert(limits.old(rows))),
+    )
+
+
+_FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Arrival times before which rows of a table go: of every source, and of single ones."""
+
+    newest: datetime | None
+    sources: Mapping[str, datetime]
+
+    @classmethod
+    def of(cls, retention: RetentionSettings, table: str, now: datetime) -> Limits:
+        """From the settings, in days; 0 keeps for ever."""
+        days = getattr(retention, EXPIRES[table])
+        return cls(
+            now - timedelta(days=days) if days else None,
+            {name: now - timedelta(days=kept) for name, kept in retention.sources.items() if kept},
+        )
+
+    @property
+    def nothing(self) -> bool:
+        """Whether everything is kept."""
+        return self.newest is None and not self.sources
+
+    def may_hold_old(self, file: ActiveFile) -> bool:
+        """Whether a file may have rows of a source that has a retention of its own."""
+        return any(
+            file.may_hold("source", source, source)
+            and file.may_hold(RECEIVED, datetime(1, 1, 1, tzinfo=UTC), limit)
+            for source, limit in self.sources.items()
+        )
+
+    def old(self, rows: pa.Table) -> pa.Array:
+        """Which rows are older than their own source's retention."""
+        found = pa.array([False] * rows.num_rows)
+        for source, limit in self.sources.items():
+            ours = pc.fill_null(pc.equal(rows["source"], source), False)
+            before = pc.fill_null(pc.less(rows[RECEIVED], pa.scalar(limit)), False)
+            found = pc.or_(found, pc.and_(ours, before))
+        return found
+
+
+# -- files of former versions ----------------------------------------------------------------------
+
+
+def keep(settings: Settings, table: Table, folder: Path) -> timedelta:
+    """How far back the files of former versions are needed.
+
+    By readers, as long as the settings promise; by each stream, as far as it is behind: its
+    next batch reads files that were added then, also those that were merged since.
+    """
+    needed = timedelta(hours=settings.upkeep.keep_hours)
+    now = time.time()
+    for job, version in unread_by(settings, table_id(folder)):
+        file = folder / "_delta_log" / f"{version:020d}.json"
+        if file.exists():
+            needed = max(needed, timedelta(seconds=now - file.stat().st_mtime) + MARGIN)
+        elif version <= newest_version(folder):
+            raise Fatal(
+                f"{table.name}: job {job} has yet to read version {version}, which the log no "
+                "longer has; nothing is deleted: let the job catch up, or restore the table"
+            )
+    return needed
+
+
+def unread_by(settings: Settings, identity: str) -> Iterator[tuple[str, int]]:
+    """Each job that reads a table, by the table's id, and the first version it has not read."""
+    for checkpoint in sorted(settings.checkpoint_root.glob("*/spark")):
+        done = max(numbers(checkpoint / "commits"), default=None)
+        first = min(numbers(checkpoint / "offsets"), default=None)
+        batch = done if done is not None else first
+        if batch is None:
+            continue
+        for line in (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()[2:]:
+            offset = json.loads(line) if line.startswith("{") else {}
+            if offset.get("reservoirId") == identity:
+                yield checkpoint.parent.name, int(offset["reservoirVersion"])
+
+
+def vacuum(lake: Lake, table: Table, kept: timedelta) -> tuple[int, int]:
+    """Delete files that left the table longer ago than `kept`; how many, and their bytes."""
+    folder = lake.folder(table)
+    before = _on_disk(folder)
+    spark = lake.spark
+    # Our own rule stands in for Delta's floor of a week; and its notes in the log would be
+    # commits of a second writer, which a local file system does not keep apart from ours.
+    with _conf(lake, "retentionDurationCheck.enabled"), _conf(lake, "vacuum.logging.enabled"):
+        DeltaTable.forPath(spark, str(folder)).vacuum(kept.total_seconds() / 3600)
+    after = _on_disk(folder)
+    gone = [size for name, size in before.items() if name not in after]
+    return len(gone), sum(gone)
+
+
+def _on_disk(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_size for file in folder.glob("*.parquet")}
+
+
+@contextmanager
+def _conf(lake: Lake, name: str) -> Iterator[None]:
+    """Delta's switch `name` off, while inside."""
+    key, conf = f"spark.databricks.delta.{name}", lake.spark.conf
+    before = conf.get(key, None)
+    conf.set(key, "false")
+    try:
+        yield
+    finally:
+        if before is None:
+            conf.unset(key)
+        else:
+            conf.set(key, before)
+
+
+def tables() -> tuple[Table, ...]:
+    """All tables that are tended."""
+    return tuple(catalog().values())

@@ -1,0 +1,82 @@
+"""Command `compact`: upkeep of the tables beside the jobs that run."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from infra.commits import newest_version
+from infra.errors import Fatal
+from infra.jobs import Lock
+from infra.lake import Lake
+from infra.settings import Settings
+from infra.spark import session
+from infra.tables import catalog, table
+from infra.upkeep import COLUMNS, Done, tend
+
+NICE = 10
+"""Other processes of the machine go first, as the live jobs are among them."""
+MEMORY = "1g"
+"""Heap of the JVM, which only reads and writes the tables' logs here."""
+
+
+def build(commands: Any) -> None:
+    """Register `compact`."""
+    compact = commands.add_parser(
+        "compact", help="merge small files, apply retention, delete files nobody needs any more"
+    )
+    compact.add_argument("table", nargs="*", help="only these (default: all)")
+    compact.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    compact.set_defaults(run=_compact)
+
+
+def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
+    wanted = [table(name) for name in arguments.table] or list(catalog().values())
+    there = [one for one in wanted if newest_version(settings.lake_root / one.path) >= 0]
+    if not there:
+        raise Fatal(f"{settings.lake_root}: there is no lake here; start the jobs or set 'lake'")
+    os.nice(NICE)
+    small = settings.spark.model_copy(update={"driver_memory": MEMORY})
+    with ExitStack() as stack:
+        lock = Lock(settings.checkpoint_root / "upkeep", "upkeep")
+        stack.callback(lock.release)
+        spark = session(settings.model_copy(update={"spark": small}), "headgate-upkeep")
+        stack.callback(spark.stop)
+        lake = Lake(spark, settings)
+        done = []
+        for number, one in enumerate(there, 1):
+            if sys.stderr.isatty():
+                print(f"{number} of {len(there)}: {one.name}", file=sys.stderr)
+            done.append(tend(lake, one, lambda line: print(line, file=sys.stderr)))
+    show(done, arguments.output)
+    return 0
+
+
+def show(done: Sequence[Done], form: str) -> None:
+    """Write what was done, a row a table."""
+    rows = [asdict(one) for one in done]
+    if form == "json":
+        print(json.dumps(rows))
+    elif form == "ndjson":
+        print("\n".join(json.dumps(row) for row in rows))
+    elif form == "csv":
+        writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        shown = Table(box=None, pad_edge=False, header_style="bold")
+        for name in COLUMNS:
+            shown.add_column(name, justify="left" if name == "table" else "right")
+        for row in rows:
+            shown.add_row(*[f"{v:,.1f}" if isinstance(v, float) else f"{v}" for v in row.values()])
+        Console(width=None if sys.stdout.isatty() else 200).print(shown)

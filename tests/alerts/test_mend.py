@@ -1,0 +1,178 @@
+"""What comes too late: lines for the tracker, findings for the join. Through the real jobs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from alerts import mend as mending
+from alerts.jobs import alert
+from alerts.mend import mend, note
+from alerts.repair import repair
+from alerts.repair_cli import show
+from alerts.tables import ALERT, FINDING
+from enrich.jobs import sessions
+from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
+from infra.cli import main
+from infra.errors import Fatal, Usage
+from infra.jobs import Lock
+from infra.kafka import Broker, ensure_topics
+from infra.lake import Lake
+from infra.settings import load
+from ingest.tables import EVENT
+from tests.enrich.rows import IP, A, B, at, detected, dhcp, finding, finished, known, put, segment
+
+PACE = {"watermark_seconds": 2, "wait_seconds": 10, "late_seconds": 600, "alert_buckets": 2}
+
+
+def seen(second: float, **other: Any) -> dict[str, Any]:
+    """A finding that may become an alert."""
+    return (
+        finding(second, event_uid=f"e{second:g}", rule_version="v", rule_title="Guessing")
+        | {"pack": "0" * 32, "kind": "event", "mode": "live", "source": "sshd"}
+        | {"alerting": True, "snippet": "Failed password"}
+        | other
+    )
+
+
+def beat(second: float) -> dict[str, Any]:
+    return detected(second) | {"mode": "live"}
+
+
+@pytest.fixture
+def live(lake: Lake, broker: Broker, request: pytest.FixtureRequest) -> Lake:
+    """The lake of a test, its alerts going to topics of its own."""
+    name = request.node.name[:20]
+    topics = {"alerts_topic": f"{name}.alerts", "progress_topic": f"{name}.progress"}
+    settings = load(
+        home=lake.settings.home, kafka={"bootstrap": broker.address, **topics}, jobs=PACE
+    )
+    ensure_topics(settings)
+    return Lake(lake.spark, settings)
+
+
+def holders(lake: Lake) -> list[tuple[Any, ...]]:
+    rows = lake.read(ATTRIBUTION).orderBy("finding_id", "rev").collect()
+    return [(row.finding_id, row.holder.mac, row.via) for row in rows]
+
+
+# lines    A0........................................      leased for two hours
+#          A0........B1000...........................      B's line arrived at 3000
+# finding                 x1500
+def test_a_line_that_was_too_late_corrects_leases_findings_and_alerts(live: Lake) -> None:
+    put(live, EVENT, [dhcp(0, A, lease=7200), finished(2000)])
+    sessions(live, once=True).wait()
+    put(live, FINDING, [seen(1500), beat(2000)])
+    alert(live, once=True).wait()
+    assert holders(live) == [("f1500", A, "join")]
+    first = live.read(ATTRIBUTION).first()
+    assert (first.holder.confidence, first.holder.certainty) != (None, None)
+    put(live, EVENT, [dhcp(1000, B, lease=7200, late=2000), finished(3000)])
+    sessions(live, once=True).wait()
+
+    versions = live.version(DHCP_SEGMENT), live.version(ATTRIBUTION)
+    dry = mend(live, dry=True)
+    assert (dry.changed, dry.findings) == (1, 1)
+    assert (live.version(DHCP_SEGMENT), live.version(ATTRIBUTION)) == versions
+
+    done = mend(live)
+    assert (done.addresses, done.changed, done.leases, done.findings) == (1, 1, 2, 1)
+    rows = live.read(DHCP_SEGMENT).where("kind = 'repair'").orderBy("rev").collect()
+    assert {(row.mac, row.seg_start.timestamp()) for row in rows if row.mac == B} == {
+        (B, at(1000).timestamp())
+    }
+    assert holders(live) == [("f1500", A, "join"), ("f1500", B, "repair")]
+    told = live.read(ATTRIBUTION).where("via = 'repair'").first()
+    assert [(rival.kind, rival.mac) for rival in told.holder.rivals] == [("superseded", A)]
+    assert told.holder.reason.startswith(f"the DHCP log gives {IP} to {B}")
+
+    alert(live, once=True).wait()
+    revisions = live.read(ALERT).orderBy("revision").collect()
+    assert [(r.revision, r.reason, r.entity_value, r.previous_entity) for r in revisions] == [
+        (1, "first", A, None),
+        (2, "attribution", B, A),
+    ]
+    body = json.loads(revisions[1].body)["attribution"]
+    assert (body["mac"], body["previous"]["mac"]) == (B, A)
+    assert body["certainty"] in ("certain", "likely", "doubtful")
+    assert body["rivals"][0]["mac"] == A
+
+    # Whatever is asked, all is as the lines say now.
+    versions = live.version(DHCP_SEGMENT), live.version(ATTRIBUTION)
+    for again in (mend(live), mend(live, ip=IP), mend(live, since=at(0), until=at(9999))):
+        assert (again.addresses, again.changed, again.findings) == (1, 0, 0)
+    assert (live.version(DHCP_SEGMENT), live.version(ATTRIBUTION)) == versions
+
+
+def test_a_finding_too_late_for_the_join_is_attributed_marked_and_counted(live: Lake) -> None:
+    """CloudTrail, twenty minutes behind the DHCP log in arrival time, too."""
+    put(live, DHCP_SEGMENT, [segment(0, 600, A, 0, 1), known(1800)])
+    put(live, FINDING, [seen(1000, ip="203.0.113.1"), beat(1800)])
+    alert(live, once=True).wait()
+    put(live, FINDING, [seen(300, late=300), beat(1900)])
+    put(live, DHCP_SEGMENT, [known(1900)])
+    alert(live, once=True).wait()
+    assert "f300" not in {uid for uid, _, _ in holders(live)}
+
+    repair(live, once=True).wait()
+    assert ("f300", A, "late") in holders(live)
+    row = live.read(ATTRIBUTION).where("finding_id = 'f300'").first()
+    assert (row.holder.status, row.holder.certainty) == ("leased", "certain")
+    (ledger,) = (live.spool / "ledger").glob("repair-*.json")
+    assert json.loads(ledger.read_text("utf-8"))["rows_late"] == 1
+
+    alert(live, once=True).wait()
+    assert A in {row.entity_value for row in live.read(ALERT).collect()}
+
+
+def test_imported_history_is_repaired_and_what_nobody_heard_of_is_refused(lake: Lake) -> None:
+    with pytest.raises(Fatal, match="job sessions has not said yet how far it is"):
+        mend(lake)
+    put(lake, DHCP_SEGMENT, [known(9000)])
+    put(lake, EVENT, [dhcp(0, A, lease=600, mode="import"), dhcp(600, B, mode="import")])
+    assert mend(lake).changed == 1
+    found = lake.read(DHCP_SEGMENT).where("kind = 'repair'").orderBy("seg_start").collect()
+    assert [row.mac for row in found] == [A, B]
+    done = mend(lake)
+    assert (done.addresses, done.changed) == (1, 0)
+    note(lake.settings, done, {"by": "test"})
+    (audited,) = (lake.spool / "audit").glob("repair-*.json")
+    row = json.loads(audited.read_text("utf-8"))
+    assert (row["act"], json.loads(row["detail"])["changed"]) == ("repair", 0)
+
+
+def test_only_one_repair_of_history_runs_at_a_time(lake: Lake) -> None:
+    held = Lock(lake.settings.checkpoint_root / mending.JOB, mending.JOB)
+    try:
+        with pytest.raises(Fatal, match="job mend already runs"):
+            mend(lake)
+    finally:
+        held.release()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--ip", "10.0.0"], "--ip 10.0.0: not an IP address"),
+        (["--since", "noon"], "--since noon: write an instant"),
+        (
+            ["--since", "2026-11-21T02:00:00Z", "--until", "2026-11-21T01:00:00Z"],
+            "not before --until",
+        ),
+    ],
+)
+def test_the_command_names_what_is_wrong(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["repair", *words]) == Usage.exit_code
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["table", "json", "ndjson", "csv"])
+def test_what_a_repair_came_to_is_told(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show({"run": "r", "changed": 3}, form)
+    printed = capsys.readouterr().out
+    assert "changed" in printed
+    assert "3" in printed

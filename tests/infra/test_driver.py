@@ -1,0 +1,148 @@
+"""A driver's jobs come back, are given up by name, are resumed, and keep their pace."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from infra import driver
+from infra.driver import Driver, Round, Watched, resume
+from infra.governor import Governor
+from infra.jobs import Batch, Job
+from infra.kafka import Broker, Ticker, admin, producer, topic_of
+from infra.lake import Lake
+from infra.settings import Settings, load
+from infra.status import JobStatus, read
+from infra.tables import Column, Table
+from infra.watch import Watch
+from ingest.tables import RECORD
+
+NUMBER = Table("silver.number", "numbers that arrive", (Column("n", T.LongType(), "a number"),))
+SQUARE = Table("gold.square", "their squares", (Column("n", T.LongType(), "a square"),))
+
+
+def squares(lake: Lake, *, once: bool) -> Job:
+    """A job that cannot stand a 13."""
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        poisoned = not (lake.spool / "antidote").exists()
+        if poisoned and rows.where("n = 13").count():
+            raise ValueError("13 is not a number")
+        run.counts["read"] = rows.count()
+        lake.append(rows.selectExpr("n * n AS n"), SQUARE, run)
+
+    return lake.each_batch("squares", lake.stream(NUMBER), batch, trigger_seconds=0.1)
+
+
+@contextmanager
+def running(lake: Lake, *jobs: str) -> Iterator[list[str]]:
+    """The round of a driver over some jobs, in a thread; what it says."""
+    said: list[str] = []
+    ours = Driver(lake.settings, jobs, tell=said.append)
+    watched = [Watched(name) for name in jobs]
+    watch = Watch(lake.settings, lake.spark)
+    round_ = Round(ours, lake, watched, watch, Governor(lake.settings))
+    thread = threading.Thread(target=round_.run)
+    thread.start()
+    try:
+        yield said
+    finally:
+        ours.stop()
+        thread.join(60)
+        for one in watched:
+            if one.job:
+                one.job.stop()
+
+
+def until(true: Callable[[], object], said: list[str], seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, said
+        time.sleep(0.1)
+
+
+def status(settings: Settings, job: str) -> JobStatus:
+    return read(settings).get(job) or JobStatus(job)
+
+
+def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(driver.JOBS, "squares", "tests.infra.test_driver:squares")
+    monkeypatch.setitem(driver.JOBS, "other", "tests.infra.test_driver:other")
+    jobs = lake.settings.jobs.model_copy(update={"poison_attempts": 2})
+    lake = Lake(lake.spark, lake.settings.model_copy(update={"jobs": jobs}))
+    lake.ensure(NUMBER, SQUARE)
+    lake.add(NUMBER, [{"n": 2}], "test")
+    with running(lake, "squares", "other") as said:
+        until(lambda: status(lake.settings, "squares").batch == 0, said)
+        assert status(lake.settings, "squares").rows == 1
+        lake.add(NUMBER, [{"n": 13}], "test")
+        until(lambda: status(lake.settings, "squares").standing == "given up", said)
+        given_up = status(lake.settings, "squares")
+        assert "batch 1 failed 2 times in a row" in given_up.why
+        assert "13 is not a number" in given_up.why
+        assert status(lake.settings, "other").standing in ("running", "waiting")
+
+        (lake.spool / "antidote").touch()
+        resume(lake.settings, "squares")
+        until(lambda: status(lake.settings, "squares").batch == 1, said)
+        assert status(lake.settings, "squares").why == ""
+    assert sorted(row["n"] for row in lake.read(SQUARE).collect()) == [4, 169]
+
+
+def other(lake: Lake, *, once: bool) -> Job:
+    """A job that is always well."""
+    return lake.each_batch(
+        "other", lake.stream(NUMBER), lambda rows, run: None, trigger_seconds=0.5
+    )
+
+
+def test_a_backlog_is_worked_off_in_large_batches_and_then_they_are_small_again(
+    lake: Lake, broker: Broker
+) -> None:
+    prefix = f"pace{time.monotonic_ns()}."
+    kafka = {"bootstrap": broker.address, "topic_prefix": prefix, "tick_topic": f"{prefix}tick"}
+    pace = {
+        "least_offsets_per_batch": 50,
+        "steady_batch_seconds": 0.001,
+        "behind_batch_seconds": 20,
+    }
+    settings = load(home=lake.settings.home, kafka=kafka, jobs=pace)
+    topic = topic_of("sshd", settings.kafka)
+    client = admin(settings.kafka)
+    stamped = {"message.timestamp.type": "LogAppendTime"}
+    wanted = [NewTopic(name, 1, config=stamped) for name in (topic, settings.kafka.tick_topic)]
+    for made in client.create_topics(wanted).values():
+        made.result(20)
+    sender = producer(settings.kafka)
+    for number in range(2_000):
+        sender.produce(topic, f"line {number}".encode())
+    assert sender.flush(60) == 0
+
+    ours = Lake(lake.spark, settings)
+    ticker = Ticker(settings.kafka).start()
+    try:
+        with running(ours, "ingest") as said:
+            until(lambda: status(settings, "ingest").regime == "steady", said)
+            assert status(settings, "ingest").cap == 50
+            for number in range(2_000, 2_020):
+                sender.produce(topic, f"line {number}".encode())
+            assert sender.flush(60) == 0
+            until(lambda: ours.read(RECORD).count() == 2_020, said)
+            until(lambda: status(settings, "ingest").complete_to is not None, said)
+    finally:
+        ticker.stop()
+    # It starts with a large cap, comes down to the small one, and is not started a third time.
+    starts = [line for line in said if "job ingest: running" in line]
+    assert "behind, up to" in starts[0]
+    assert starts[1:] == ["job ingest: running (steady, up to 50 messages a batch)"]
+    rows = ours.read(RECORD).selectExpr("string(raw) AS raw").collect()
+    assert {row["raw"] for row in rows} == {f"line {number}" for number in range(2_020)}

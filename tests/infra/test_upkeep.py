@@ -1,0 +1,191 @@
+"""Upkeep beside running streams: fewer files, the same rows, nothing taken that is needed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from infra import upkeep
+from infra.compact import FAN_IN, Piece, plan
+from infra.delta import active_files
+from infra.duck import open_engine
+from infra.errors import Fatal
+from infra.jobs import Batch, Job
+from infra.lake import Lake
+from infra.parquet import FileWriter, Target, arrow_schema
+from infra.settings import load
+from infra.tables import Column, Table, table
+
+NUMBER = Table(
+    "silver.number",
+    "numbers that arrive",
+    (Column("n", T.LongType(), "a number"), Column("note", T.StringType(), "a text", False)),
+    cluster_by=("n",),
+    stats=("n",),
+)
+SQUARE = Table("gold.square", "their squares", (Column("n", T.LongType(), "a square"),))
+TARGET = 64 * 2**20
+
+
+sizes = st.lists(st.integers(1, TARGET * 2), max_size=200)
+
+
+@given(sizes)
+def test_a_plan_takes_each_file_once_and_makes_none_too_large(sizes: list[int]) -> None:
+    pieces = [Piece(f"f{at}", size, at) for at, size in enumerate(sizes)]
+    groups = plan(pieces, TARGET)
+    taken = [piece for group in groups for piece in group]
+    assert len(set(taken)) == len(taken)
+    assert set(taken) <= set(pieces)
+    for group in groups:
+        assert len(group) > 1
+        assert sum(piece.size for piece in group) <= TARGET
+        assert [piece.order for piece in group] == sorted(piece.order for piece in group)
+
+
+def test_ten_thousand_batches_leave_few_files_and_each_row_is_written_a_few_times() -> None:
+    pieces: list[Piece] = []
+    written, names = 0, count()
+    for batch in range(10_000):
+        pieces.append(Piece(f"f{next(names)}", 20_000, batch))
+        if batch % 100:
+            continue
+        for group in plan(pieces, TARGET):
+            size = sum(piece.size for piece in group)
+            written += size
+            pieces = [piece for piece in pieces if piece not in group]
+            pieces.append(Piece(f"f{next(names)}", size, batch))
+    assert len(pieces) < 150
+    assert written / (10_000 * 20_000) < 5
+
+
+@pytest.fixture
+def arrive(lake: Lake) -> Callable[..., None]:
+    """Appends numbers, a commit and a file each call, as a job does."""
+    lake.ensure(NUMBER, SQUARE)
+    lake.settings = load(home=lake.settings.home, lake=lake.settings.lake_root)
+
+    def run(*values: int) -> None:
+        lake.add(NUMBER, [{"n": value, "note": None} for value in values], "test")
+
+    return run
+
+
+def squares(lake: Lake) -> Job:
+    def batch(rows: DataFrame, run: Batch) -> None:
+        lake.append(rows.selectExpr("n * n AS n"), SQUARE, run)
+
+    return lake.each_batch("squares", lake.stream(NUMBER), batch, trigger_seconds=None)
+
+
+def rows(lake: Lake, one: Table) -> list[int]:
+    """As a reader outside Spark sees them."""
+    engine = open_engine(memory="500MB", threads=1)
+    found = engine.execute(f"SELECT n FROM delta_scan('{lake.path(one)}') ORDER BY n").fetchall()
+    return [n for (n,) in found]
+
+
+def test_a_stream_that_is_behind_gets_every_row_once_through_merging_and_vacuum(
+    lake: Lake, arrive: Callable[..., None]
+) -> None:
+    for number in range(2):
+        arrive(number)
+    squares(lake).wait()  # has read these two, and is now behind by six commits
+    for number in range(2, 8):
+        arrive(number)
+    assert upkeep.merge(lake, NUMBER) == (8, 1)
+    assert len(active_files(lake.spark, lake.path(NUMBER))) == 1
+    assert rows(lake, NUMBER) == list(range(8))
+
+    # Long ago as it is: former versions are promised for a second only.
+    time.sleep(1.1)
+    short = lake.settings.upkeep.model_copy(update={"keep_hours": 1 / 3600})
+    lake.settings = lake.settings.model_copy(update={"upkeep": short})
+    kept = upkeep.keep(lake.settings, NUMBER, lake.folder(NUMBER))
+    assert kept > timedelta(hours=1)
+    assert upkeep.vacuum(lake, NUMBER, kept) == (0, 0)
+    arrive(8)
+    squares(lake).wait()
+    assert rows(lake, SQUARE) == [n * n for n in range(9)]
+
+    # Now that the stream has read all of it, what was merged may go.
+    kept = upkeep.keep(lake.settings, NUMBER, lake.folder(NUMBER))
+    assert kept == timedelta(seconds=1)
+    time.sleep(1.1)
+    deleted, freed = upkeep.vacuum(lake, NUMBER, kept)
+    assert deleted == 8
+    assert freed > 0
+    assert rows(lake, NUMBER) == list(range(9))
+    squares(lake).wait()
+    assert rows(lake, SQUARE) == [n * n for n in range(9)]
+
+
+def test_merged_rows_lie_in_the_tables_order_and_keep_their_statistics(
+    lake: Lake, arrive: Callable[..., None]
+) -> None:
+    for number in (5, 3, 8, 1, 7, 2, 6, 4):
+        arrive(number)
+    assert upkeep.merge(lake, NUMBER) == (FAN_IN, 1)
+    (file,) = active_files(lake.spark, lake.path(NUMBER))
+    stats = json.loads(file.entry["stats"])
+    assert (stats["numRecords"], stats["minValues"], stats["maxValues"]) == (8, {"n": 1}, {"n": 8})
+    read = lake.read(NUMBER).collect()
+    assert [row["n"] for row in read] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert upkeep.merge(lake, NUMBER) == (0, 0)
+
+
+def test_nothing_is_deleted_while_a_job_has_to_read_what_the_log_no_longer_has(
+    lake: Lake, arrive: Callable[..., None]
+) -> None:
+    arrive(1)
+    squares(lake).wait()
+    arrive(2)
+    arrive(3)
+    (lake.folder(NUMBER) / "_delta_log" / f"{2:020d}.json").rename(lake.folder(NUMBER) / "away")
+    with pytest.raises(Fatal, match="job squares has yet to read version 2"):
+        upkeep.keep(lake.settings, NUMBER, lake.folder(NUMBER))
+
+
+def events(lake: Lake, source: str, *days_ago: float) -> None:
+    """One file of bronze rows of a source, received so long ago."""
+    record = table("bronze.record")
+    now = datetime.now(UTC)
+    made = [
+        {"record_id": f"{source}-{days}", "source": source, "received_at": now - timedelta(days)}
+        for days in days_ago
+    ]
+    writer = FileWriter(Target.of(record, lake.folder(record), "test-"))
+    writer.write(pa.RecordBatch.from_pylist(made, schema=arrow_schema(record)))
+    file = writer.close()
+    assert file is not None
+    lake.replace(record, [], [file], "test")
+
+
+def kept_records(lake: Lake) -> list[str]:
+    found = lake.read(table("bronze.record")).select("record_id").collect()
+    return sorted(row["record_id"] for row in found)
+
+
+def test_retention_takes_whole_files_and_single_sources(lake: Lake) -> None:
+    record = table("bronze.record")
+    events(lake, "sshd", 40, 35)
+    events(lake, "sshd", 31, 5, 1)
+    events(lake, "zeek:conn", 20, 2)
+    kept = {"bronze_days": 30, "sources": {"zeek:conn": 14}}
+    lake.settings = load(home=lake.settings.home, retention=kept)
+    # Whole files go by layer: the one that reaches over the limit waits until all of it is older.
+    assert upkeep.expire(lake, record, datetime.now(UTC)) == 2
+    assert kept_records(lake) == ["sshd-1", "sshd-31", "sshd-5", "zeek:conn-2"]
+    assert upkeep.expire(lake, record, datetime.now(UTC)) == 0
+    lake.settings = load(home=lake.settings.home)
+    assert upkeep.expire(lake, record, datetime.now(UTC) + timedelta(days=9999)) == 0
