@@ -35,8 +35,8 @@ from infra.settings import Settings
 from ingest.tables import EVENT
 
 MOST_EVENTS = 20
-MARGIN = timedelta(days=1)
-"""How far around an alert's span its events are sought by time, so that few files are read."""
+LEASE_REACH = timedelta(days=7)
+"""How long before a lease its lines are sought."""
 
 _BATCH = re.compile(r"([a-z]+)-(\d+)-[0-9a-f]{16}-[^/]*$")
 
@@ -50,8 +50,11 @@ class Subject:
 
     @property
     def span(self) -> tuple[datetime, datetime]:
-        """First and newest event."""
-        return self.row["window_start"], self.row["window_end"]
+        """First and newest event, those of the evidence included."""
+        told = (str(one.get("time") or "") for one in self.body.get("evidence") or ())
+        times = [datetime.fromisoformat(time) for time in told if time]
+        times += [self.row["window_start"], self.row["window_end"]]
+        return min(times), max(times)
 
     @property
     def evidence(self) -> list[str]:
@@ -137,7 +140,7 @@ def _events(ask: Ask, one: Subject, findings: Sequence[Row]) -> list[Row]:
     return ask(
         "SELECT * FROM silver.event WHERE list_contains($uids, event_uid) "
         f"AND time >= $since AND time <= $until ORDER BY time, event_uid LIMIT {MOST_EVENTS}",
-        {"uids": uids, "since": since - MARGIN, "until": until + MARGIN},
+        {"uids": uids, "since": since, "until": until},
         needs=("silver.event",),
     )
 
@@ -251,7 +254,7 @@ def _attribution(ask: Ask, one: Subject) -> Row:
         told["lines"] = ask(
             "SELECT time, source, message, event_uid FROM silver.event "
             "WHERE list_contains($uids, event_uid) AND time >= $since ORDER BY time",
-            {"uids": uids, "since": since - 7 * MARGIN},
+            {"uids": uids, "since": since - LEASE_REACH},
             needs=("silver.event",),
         )
     return told
@@ -294,7 +297,7 @@ def _batches_of(
     files = ask(
         f"SELECT DISTINCT filename FROM delta_scan('{path}') "
         "WHERE list_contains($uids, event_uid) AND time >= $since AND time <= $until",
-        {"uids": list(uids), "since": span[0] - MARGIN, "until": span[1] + MARGIN},
+        {"uids": list(uids), "since": span[0], "until": span[1]},
         needs=("silver.event",),
     )
     named = (_BATCH.search(Path(row["filename"]).name) for row in files)

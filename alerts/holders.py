@@ -21,7 +21,6 @@ from alerts.entity import moment
 from enrich.evidence import assessed
 from enrich.judging import superseded
 from enrich.servers import HEARD_SQL, Heard
-from infra.duck import connect
 from infra.errors import HeadgateError
 from infra.settings import ScopeSettings, Settings
 
@@ -106,6 +105,8 @@ def ask(
     settings: Settings, bounds: dict[str, datetime | None]
 ) -> list[tuple[str, str | None, datetime]]:
     """Rows of `HEARD_SQL`."""
+    from infra.duck import connect  # the workers, too, import this module; they need no engine
+
     connection = connect(settings.lake_root, needs=("silver.event",), memory="256MB", threads=1)
     try:
         return connection.execute(HEARD_SQL, bounds).fetchall()
@@ -122,11 +123,12 @@ def decided(checkpoints: Path) -> Heard:
     batch = context.getLocalProperty("streaming.sql.batchId") if context else None
     if batch is None:
         return Heard()
-    return _read(checkpoints / "alert" / "batches" / f"{batch}.json")
+    return decided_in(checkpoints / "alert" / "batches" / f"{batch}.json")
 
 
 @lru_cache(maxsize=4)
-def _read(file: Path) -> Heard:
+def decided_in(file: Path) -> Heard:
+    """What one batch decided, from its file; nothing where there is none."""
     try:
         found = json.loads(file.read_text("utf-8")).get(DECISION)
     except OSError:

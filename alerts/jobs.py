@@ -238,12 +238,23 @@ def risk_target() -> Column:
 
 
 def retold(attributions: DataFrame) -> DataFrame:
-    """Findings that job `repair` attributed anew, in the shape of the state's own."""
+    """Findings that job `repair` attributed anew, in the shape of the state's own.
+
+    `alert`: the alert that a finding counts on, where the state may have forgotten it.
+    """
     finding = F.from_json("finding", FINDING.schema)
     rows = attributions.select(
-        finding.alias("f"), F.col("holder").alias("h"), F.col("rev").alias("attr_rev"), "via"
+        finding.alias("f"),
+        F.col("holder").alias("h"),
+        F.col("rev").alias("attr_rev"),
+        "via",
+        F.get_json_object("finding", "$.alert").alias("alert"),
     )
     columns = [name for name in FINDING.schema.fieldNames() if name != "holder"]
     return rows.select(
-        *[F.col(f"f.{name}") for name in columns], F.col("h").alias("holder"), "attr_rev", "via"
+        *[F.col(f"f.{name}") for name in columns],
+        F.col("h").alias("holder"),
+        "attr_rev",
+        "via",
+        "alert",
     ).transform(to_state)

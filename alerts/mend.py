@@ -20,6 +20,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from alerts.counted import with_alerts
 from alerts.doubts import Address, Doubts
 from alerts.entity import micros, moment
 from alerts.tables import FINDING, HEARTBEAT
@@ -213,9 +214,10 @@ def _attributions(
         scopes=settings.scopes,
         heard=heard(settings.lake_root, moment(first_us), moment(last_us)),
     )
+    found = _changed(again, newest).select(*ATTRIBUTION.schema.fieldNames(), "was")
     learned = moment(stamp.learned_us)
-    found = _changed(again, newest).select(*ATTRIBUTION.schema.fieldNames())
-    return [row | {"attributed_at": learned} for row in found.toArrow().to_pylist()]
+    rows = [row | {"attributed_at": learned} for row in found.toArrow().to_pylist()]
+    return with_alerts(lake, rows)
 
 
 def _changed(said: DataFrame, newest: DataFrame) -> DataFrame:

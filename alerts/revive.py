@@ -66,8 +66,13 @@ def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
         total=body["evidence_total"],
         refs=refs,
         evidence=[
-            Evidence(named.get(e["event_uid"], REST), e["event_uid"], _micros(e["time"]), e["snippet"])
-            for e in body["evidence"]
+            Evidence(
+                named.get(event["event_uid"], REST),
+                event["event_uid"],
+                _micros(event["time"]),
+                event["snippet"],
+            )
+            for event in body["evidence"]
         ],
         state=body["state"],
         closed_at=last if body["state"] == "closed" else None,

@@ -15,6 +15,7 @@ from alerts.correlation_measure import told_at_once
 from alerts.entity import entity_of, holder_of, micros
 from alerts.finding import identity
 from alerts.pack import Correlation, RulePack
+from alerts.revive import revive
 from alerts.risk import INCIDENT, INCIDENT_REST, RISK, Risk, Sight, forget_risk, sighted, take_away
 from alerts.suppress import SUPPRESS, UNSUPPRESS, Suppression, covering, take
 from infra.errors import Fatal
@@ -229,6 +230,7 @@ class BucketState:
         outputs: list[dict[str, Any]] = []
         for target in sorted({*self._kept.folds, *own, *asked}):
             state = self._kept.folds.setdefault(target, FoldState())
+            revive(own.get(target, []), state)
             fold = Fold(state, settings, silences, incidents)
             actions = sorted(asked.get(target, []), key=lambda a: (micros(a["at"]), a["action_id"]))
             revised, unknown = fold.apply(own.get(target, []), actions, self._kept.clock)

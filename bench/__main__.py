@@ -15,6 +15,11 @@ ALL = (
     "tracker",
     "lease_growth",
     "demo_start",
+    "asof_history",
+    "event_slice",
+    "join",
+    "live_attribution",
+    "backtest",
 )
 
 

@@ -82,7 +82,7 @@ def run(quick: bool = False) -> Report:
 
 
 def _compare(report: Report, spark: SparkSession, folder: Path, shape: Shape, rounds: int) -> None:
-    _write(folder, shape)
+    write(folder, shape)
     _flattened(folder)
     ours = {"no shuffle": _few, "cogrouped": _cogrouped}
     for name, form in ours.items():
@@ -128,7 +128,7 @@ def _require_equal(name: str, folder: Path, joined: DataFrame) -> None:
         raise AssertionError(f"{name}: rows, with a holder, different: {counts}")
 
 
-def _write(folder: Path, shape: Shape) -> None:
+def write(folder: Path, shape: Shape) -> None:
     """Events and segments as files, the same each time."""
     folder.mkdir()
     chance = np.random.default_rng(SEED)
@@ -161,6 +161,10 @@ def _segments(shape: Shape, chance: np.random.Generator) -> pa.Table:
     freed = np.arange(shape.sessions + len(cut)) >= shape.sessions
     who, number, end = (np.concatenate([all_, all_[cut]]) for all_ in (who, number, end))
     start = np.concatenate([start, start[cut] + slot // 4])
+    # A device has one address in every other session, and the next address in between.
+    device = (who + number % each % 2) % shape.addresses
+    macs = pa.array([mac_of(one) for one in range(shape.addresses)]).take(pa.array(device))
+    hosts = pc.binary_join_element_wise("host", pa.array(device).cast(pa.string()), "-")
     names = pa.array(number).cast(pa.string())
     nobody = pa.array(freed)
     return pa.table(
@@ -169,12 +173,17 @@ def _segments(shape: Shape, chance: np.random.Generator) -> pa.Table:
             "ip": _addresses(who),
             "seg_start": pa.array(start).cast(pa.timestamp("us", "UTC")),
             "seg_end": pa.array(end).cast(pa.timestamp("us", "UTC")),
-            "mac": pc.if_else(nobody, None, pc.binary_join_element_wise("02:00", names, ":")),
-            "hostname": pc.if_else(nobody, None, pc.binary_join_element_wise("host", names, "-")),
+            "mac": pc.if_else(nobody, None, macs),
+            "hostname": pc.if_else(nobody, None, hosts),
             "session_id": pc.binary_join_element_wise("session", names, "-"),
             "rev": pa.array(np.arange(len(who)) + 1),
         }
     )
+
+
+def mac_of(device: int) -> str:
+    """Hardware address of a device."""
+    return ":".join(["02", "00", *(f"{device >> shift & 255:02x}" for shift in (24, 16, 8, 0))])
 
 
 def _addresses(who: npt.NDArray[np.int64]) -> pa.Array:
@@ -205,9 +214,11 @@ def _flattened(folder: Path) -> None:
     """The spans that are true, as a file for DuckDB."""
     table = pq.read_table(folder / "segments.parquet")
     address = table.column("ip").combine_chunks().dictionary_encode()
-    times = [table.column(name).cast(pa.int64()).to_numpy() for name in ("seg_start", "seg_end")]
+    start, end = (
+        table.column(name).cast(pa.int64()).to_numpy() for name in ("seg_start", "seg_end")
+    )
     codes = address.indices.to_numpy().astype(np.int64)
-    _, starts, ends, owners = true_spans(codes, *times, table.column("rev").to_numpy())
+    _, starts, ends, owners = true_spans(codes, start, end, table.column("rev").to_numpy())
     said = table.take(pa.array(owners)).drop_columns(["seg_start", "seg_end"])
     for name, column in (("seg_start", starts), ("seg_end", ends)):
         said = said.append_column(name, pa.array(column).cast(pa.timestamp("us", "UTC")))

@@ -55,8 +55,8 @@ _READ = {
 def with_assets(lake: Lake, events: DataFrame, versions: str | None = None) -> DataFrame:
     """Rows of silver.event with `src_asset`, `dst_asset`, `host_asset` and `person` at their time.
 
-    Stateless: batch or stream. `versions`: those of the tables, as `asset_store.newest` names
-    them; none: the newest. Where the rows have a `holder` (`enrich.tables.HOLDER`), the device
+    Stateless: batch or stream (which keeps the versions that it began with). `versions`: those
+    of the tables, as `asset_store.newest` names them; none: the newest. Where the rows have a `holder` (`enrich.tables.HOLDER`), the device
     that held the source address decides before what the event itself says of it. What no
     inventory knows is null; a time beyond its range is as well.
     """

@@ -216,14 +216,15 @@ class BucketState:
             address = self.addresses.get(key)
             if address is None or address.due > now:
                 continue  # forgotten, or it stands in a later slot as well
+            old = new = address.timeline()
+            if self._unpainted(address, old) and self._paint_slot(address) <= now:
+                # First what is still to be said: after an outage the lease may be over by now.
+                new = self._paint(address)
+                said += self._say(old, new, learned_us=self._known)
             address.settle(self.horizon_us)
             if address.empty:
                 del self.addresses[key]
                 continue
-            old = new = address.timeline()
-            if self._unpainted(address, old) and self._paint_slot(address) <= now:
-                new = self._paint(address)
-                said += self._say(old, new, learned_us=self._known)
             address.due = 0
             self.enter(address, new)
         return said

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from enrich.leases import TAKEN_OVER
+from enrich.leases import TAKEN_OVER, UNANSWERED
 from infra.settings import ScopeSettings
 
 EDGE = timedelta(seconds=5)
@@ -36,7 +36,7 @@ WORDS = ((90, "certain"), (65, "likely"), (1, "doubtful"), (0, "unknown"))
 
 OPPOSED, ALONE = 45, 15
 """An end of the lease within `EDGE`: another client beside it, or nobody."""
-CORRECTED, SAME_ELSEWHERE, SHARED, LEASE_ON_STATIC = 5, 25, 3, 45
+CLAIMED, CORRECTED, SAME_ELSEWHERE, SHARED, LEASE_ON_STATIC = 40, 5, 25, 3, 45
 UNKNOWN_LOG = {LEASED: 45, NONE: 60}
 BEHIND = ((timedelta(hours=4), 45), (timedelta(minutes=15), 25), (timedelta(minutes=2), 10))
 """How far the DHCP log's end lies before the event's arrival, at least. Two minutes are the
@@ -151,8 +151,15 @@ def _doubts(facts: Facts) -> list[Doubt]:
         return [Doubt(LEASE_ON_STATIC, why)] if held else []
     if facts.status not in (LEASED, NONE):
         return []
-    found = [_edge(facts), _corrected(facts), _elsewhere(facts), _behind(facts), _silent(facts)]
-    return [doubt for doubt in found if doubt is not None]
+    asked = (_claimed, _edge, _corrected, _elsewhere, _behind, _silent)
+    return [doubt for ask in asked if (doubt := ask(facts)) is not None]
+
+
+def _claimed(facts: Facts) -> Doubt | None:
+    """The server's grant is missing in the log (`enrich.leases`: a claim)."""
+    if facts.status != LEASED or facts.ended != UNANSWERED:
+        return None
+    return Doubt(CLAIMED, "only the client's own request speaks for it, no grant was logged")
 
 
 def _edge(facts: Facts) -> Doubt | None:

@@ -64,9 +64,10 @@ def _offset(lake: Lake, marker: dict[str, Any]) -> str:
     """Commits say it; for those of releases that did not, the checkpoint or the ledger does."""
     if INPUT in marker:
         return str(marker[INPUT])
-    file = folder(lake.settings) / "spark" / "offsets" / str(marker["batch"])
-    if file.exists():
-        text = file.read_bytes()
+    place = f"spark/offsets/{marker['batch']}"
+    own = folder(lake.settings)
+    for file in (own / place, *own.glob(f"before-*/{place}")):
+        text = file.read_bytes() if file.exists() else b""
         if hashlib.sha256(text).hexdigest()[:16] == marker["digest"]:
             return _last_line(text.decode("utf-8"))
     waiting = lake.spool / "ledger" / f"{JOB}-{marker['query']}-{marker['batch']}.json"
@@ -81,7 +82,7 @@ def _offset(lake: Lake, marker: dict[str, Any]) -> str:
     )
     if row is None:
         raise Fatal(
-            f"job {JOB}: neither its commit, nor {file}, nor {LEDGER.name} says what batch "
+            f"job {JOB}: neither its commit, nor {own / place}, nor {LEDGER.name} says what batch "
             f"{marker['batch']} had read; restore the checkpoint from a backup"
         )
     return _last_line(row["offsets"])

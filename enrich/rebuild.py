@@ -5,14 +5,15 @@ state in another form, the one before included. The state is made from `silver.d
 the lines of `silver.event` that are not settled yet (`enrich.seeds`), up to where the newest
 commit of the job says it had read (`enrich.position`).
 
-1. A query of one batch writes the state, under the operator of the job, into a new checkpoint
-   beside the old one.
-2. The offsets of that batch are replaced by the place in silver.event.
-3. An empty commit to silver.dhcp_segment names the new checkpoint: from here on the old one is
-   refused.
-4. The new checkpoint takes the old one's place, which is kept beside it.
+1. What is to be remembered is worked out and lies in files beside the checkpoint.
+2. The old checkpoint is put aside. (A new one cannot be made elsewhere and moved: Spark notes
+   where it lies.)
+3. A query of one batch writes the state, under the operator of the job, into a new checkpoint.
+4. The offsets of that batch are replaced by the place in silver.event.
+5. An empty commit to silver.dhcp_segment names the new checkpoint.
 
-Whatever it dies of, the same command begins again; before step 3 nothing has changed.
+What fails before the commit puts the old one back. Whatever it dies of, the same command begins
+again: until the commit the table refuses a new checkpoint, after it the old one.
 """
 
 from __future__ import annotations
@@ -80,49 +81,75 @@ def rebuild(
     try:
         position = newest(lake)
         say(f"{DHCP_SEGMENT.name} ends with batch {position.batch} of {position.query}")
-        fresh = target / "new"
-        shutil.rmtree(fresh, ignore_errors=True)
-        made = write(lake, events_until(lake, position), fresh / "seeds")
+        seeds = target / "seeds"
+        shutil.rmtree(seeds, ignore_errors=True)
+        made = write(lake, events_until(lake, position), seeds)
         say(f"{made.addresses} addresses are to be remembered")
-        _sow(lake.spark, fresh, limits(lake.settings.jobs), version)
-        done = _take_over(lake, target, fresh, position, made, version)
+        done = _exchange(lake, target, seeds, position, made, version)
+        shutil.rmtree(seeds)
     finally:
         lock.release()
     _audit(lake, done)
     return done
 
 
-def _sow(spark: SparkSession, fresh: Path, bounds: Limits, version: int) -> None:
+def _exchange(
+    lake: Lake, target: Path, seeds: Path, position: Position, made: Sown, version: int
+) -> Rebuilt:
+    """Put the old checkpoint aside and a new one in its place; back when that fails."""
+    now = datetime.now(UTC)
+    aside = target / f"before-{now:%Y%m%dT%H%M%S%f}" if found(target) is not None else None
+    if aside is not None:
+        _move(target, aside)
+    try:
+        _sow(lake.spark, seeds, target / "spark", limits(lake.settings.jobs), version)
+        run = _named(lake, target, position, version, now)
+    except BaseException:
+        shutil.rmtree(target / "spark", ignore_errors=True)
+        (target / "state.json").unlink(missing_ok=True)
+        if aside is not None:
+            _move(aside, target)
+            aside.rmdir()
+        raise
+    known = made.known.at_us
+    return Rebuilt(
+        version=version,
+        buckets=lake.settings.jobs.session_buckets,
+        addresses=made.addresses,
+        unplayed=made.unplayed,
+        known_at=None if known is None else datetime.fromtimestamp(known / 1e6, UTC).isoformat(),
+        from_query=position.query,
+        from_batch=position.batch,
+        query=run.query_id,
+        kept=None if aside is None else str(aside),
+    )
+
+
+def _sow(spark: SparkSession, seeds: Path, checkpoint: Path, bounds: Limits, version: int) -> None:
     """Run the one batch that writes the state into the new checkpoint."""
     own = with_store(spark) if version == VERSION else spark
-    seeds = own.readStream.schema(SEED).parquet(str(fresh / "seeds")).select("bucket", "state")
+    rows = own.readStream.schema(SEED).parquet(str(seeds)).select("bucket", "state")
     query = (
-        sown(seeds, bounds, version)
-        .writeStream.foreachBatch(lambda rows, _: rows.write.format("noop").mode("append").save())
-        .option("checkpointLocation", str(fresh / "spark"))
+        sown(rows, bounds, version)
+        .writeStream.foreachBatch(lambda sown, _: sown.write.format("noop").mode("append").save())
+        .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    committed = numbers(fresh / "spark" / "commits")
+    committed = numbers(checkpoint / "commits")
     if committed != [0]:
-        raise Fatal(f"{fresh}: the state took batches {committed}, not one; nothing has changed")
-    shutil.rmtree(fresh / "seeds")
-    shutil.rmtree(fresh / "spark" / "sources")
+        raise Fatal(f"{checkpoint}: the state took batches {committed}, not one")
+    shutil.rmtree(checkpoint / "sources")
 
 
-def _take_over(
-    lake: Lake, target: Path, fresh: Path, position: Position, made: Sown, version: int
-) -> Rebuilt:
-    """Give the new checkpoint its place in the input, name it in the table, put it in place."""
-    text = _placed(fresh / "spark" / "offsets" / "0", position.offset)
-    query = json.loads((fresh / "spark" / "metadata").read_text("utf-8"))["id"]
-    buckets = lake.settings.jobs.session_buckets
-    note(fresh, Shape(version, buckets))
-    now = datetime.now(UTC)
+def _named(lake: Lake, target: Path, position: Position, version: int, now: datetime) -> Batch:
+    """Give the new checkpoint its place in the input, and name it in the table."""
+    text = _placed(target / "spark" / "offsets" / "0", position.offset)
+    note(target, Shape(version, lake.settings.jobs.session_buckets))
     run = Batch(
         job=JOB,
-        query_id=query,
+        query_id=json.loads((target / "spark" / "metadata").read_text("utf-8"))["id"],
         batch_id=0,
         digest=hashlib.sha256(text).hexdigest()[:16],
         folder=target,
@@ -131,24 +158,8 @@ def _take_over(
         offsets=text.decode("utf-8"),
     )
     run.noted = {INPUT: position.offset, "rebuilt_from": [position.query, position.batch]}
-    aside = target / f"before-{now:%Y%m%dT%H%M%S%f}" if found(target) is not None else None
     lake.commit(DHCP_SEGMENT, run, [])
-    if aside is not None:
-        _move(target, aside)
-    _move(fresh, target)
-    fresh.rmdir()
-    known = made.known.at_us
-    return Rebuilt(
-        version=version,
-        buckets=buckets,
-        addresses=made.addresses,
-        unplayed=made.unplayed,
-        known_at=None if known is None else datetime.fromtimestamp(known / 1e6, UTC).isoformat(),
-        from_query=position.query,
-        from_batch=position.batch,
-        query=query,
-        kept=None if aside is None else str(aside),
-    )
+    return run
 
 
 def _placed(offsets: Path, offset: str) -> bytes:
@@ -160,7 +171,7 @@ def _placed(offsets: Path, offset: str) -> bytes:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Move what belongs to a checkpoint; what is in the way is of an attempt that broke off."""
+    """Move what belongs to a checkpoint."""
     target.mkdir(exist_ok=True)
     for name in PARTS:
         if (source / name).exists():

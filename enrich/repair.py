@@ -176,8 +176,9 @@ def _changes(was: Sequence[Piece], now: Sequence[Piece]) -> Iterator[Change]:
         old, new = _at(was, start), _at(now, start)
         if _uid(old) == _uid(new) or (old is None and _goes_on(was, start, new)):
             continue
-        if held and held[1] == start and (_uid(held[2]), _uid(held[3])) == (_uid(old), _uid(new)):
-            held = (held[0], end, old, new)
+        same = held is not None and held[1] == start and _uid(held[3]) == _uid(new)
+        if held and same and (new is not None or _uid(held[2]) == _uid(old)):
+            held = (held[0], end, held[2], new)
             continue
         if held:
             yield held

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from enrich.evidence import Server
-from infra.duck import connect
 
 LOOK_BACK = timedelta(days=7)
 """A server that said nothing for so long is no server of the site any more."""
@@ -78,6 +77,8 @@ class Heard:
 
 def heard(lake_root: Path, since: datetime, until: datetime, memory: str = "512MB") -> Heard:
     """When each server was heard in a span, to the minute, and up to `LOOK_BACK` before it."""
+    from infra.duck import connect  # the workers, too, import this module; they need no engine
+
     connection = connect(lake_root, needs=("silver.event",), memory=memory)
     try:
         bounds = {"since": since - LOOK_BACK, "until": until}

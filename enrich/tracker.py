@@ -59,7 +59,7 @@ def track(events: DataFrame, jobs: JobSettings) -> DataFrame:
     `late_seconds` and `max_lease_seconds` are frozen while a query runs, and the number of
     buckets for the life of a checkpoint (`enrich.rebuild` makes another).
     """
-    return tracked(tracked_rows(events, jobs), limits(jobs)).select(*_segment_columns())
+    return tracked(tracked_rows(events, jobs), limits(jobs)).select(*segment_columns())
 
 
 def tracked_rows(events: DataFrame, jobs: JobSettings) -> DataFrame:
@@ -202,7 +202,8 @@ def _ahead_us(jobs: JobSettings) -> Column:
     return ahead
 
 
-def _segment_columns() -> list[Column]:
+def segment_columns() -> list[Column]:
+    """What leaves Python as columns of silver.dhcp_segment."""
     evidence = F.when(F.col("event_uids").isNotNull(), F.struct("event_uids", "ended"))
     return [
         F.timestamp_micros(name).alias(name)

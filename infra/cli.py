@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "repair": ("alerts.repair_cli", "put leases and attributions right after late DHCP lines"),
     "webhooks": ("alerts.webhook_cli", "alerts that wait for webhooks"),
     "lease": ("api.cli", "who held an address at an instant"),
+    "who": ("api.who", "who used an address, a device or a host at an instant"),
     "sql": ("api.cli", "ask the tables in Spark SQL"),
     "api": ("api.cli", "serve the REST API"),
     "report": ("reporting.cli", "write a report"),

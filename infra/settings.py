@@ -225,7 +225,7 @@ class JobSettings(_Section):
         512, gt=0, description="by how much Python workers may grow with an ingest batch"
     )
     session_buckets: int = Field(
-        16, gt=0, description="keys of the session state; about 400 devices each"
+        16, gt=0, description="keys of the session state, whatever the number of devices"
     )
     alert_buckets: int = Field(8, gt=0, description="keys of the alert state")
     late_seconds: int = Field(

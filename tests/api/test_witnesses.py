@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from argparse import Namespace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create_app
+from api.who import run_who
 from enrich.asset_tables import ASSET_VERSION, USER_VERSION
 from enrich.tables import DHCP_SEGMENT
 from infra.lake import Lake
@@ -94,6 +97,26 @@ def test_the_inventory_answers_as_of_an_instant(house: TestClient) -> None:
     before = get(house, f"mac/{A}/inventory", at="2026-11-19T00:00:00Z")
     assert (before["asset"], before["user"]) == (None, None)
     assert get(house, "domain/evil.example/inventory")["asset"] is None
+
+
+def test_the_command_names_users_device_and_evidence(
+    house: TestClient, lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def who(value: str, at: str, form: str = "csv") -> tuple[int, list[str], str]:
+        asked = Namespace(value=value, at=at, scope=None, output=form)
+        code = run_who(asked, load(home=lake.settings.home))
+        told = capsys.readouterr()
+        return code, told.out.splitlines(), told.err
+
+    code, lines, device = who(IP, "2026-11-20T12:10:00Z")
+    assert (code, f"was leased to {A}" in device) == (0, True)
+    assert [line.split(",")[0] for line in lines] == ["name", "ann", "root"]
+    assert "k1:0" in lines[1]
+    assert who(B.replace(":", "-"), "2026-11-20T12:50:00Z")[1][1].startswith("bob,")
+    code, lines, said_so = who("laptop-z", "2026-11-20T12:50:00Z", "table")
+    assert (code, lines) == (1, [])
+    assert "no witness" in said_so
+    assert json.loads(who(IP, "2026-11-20T12:50:00Z", "json")[1][0])["mac"] == B
 
 
 def test_a_new_inventory_is_seen_by_the_next_question(house: TestClient, lake: Lake) -> None:

@@ -79,6 +79,8 @@ def test_events_of_the_chosen_classes_are_attributed_once_by_the_findings_join(l
     # Findings and segments are far ahead: what the events still have to give is not late.
     logged = event(25, src_ip=None, device={"ip": IP})
     put(live, EVENT, [event(8.5), event(15), logged, finished(60)])
+    put(live, FINDING, [detected(61) | {"mode": "live"}])
+    put(live, DHCP_SEGMENT, [known(61)])
     alert(live, once=True).wait()
     assert said(live) == [
         ("e15", "none", None, -1, "join"),

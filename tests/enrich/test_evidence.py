@@ -82,6 +82,7 @@ TABLE = [
         "ended only 2 s later, then another client had it",
     ),
     (facts(lease_end=at(2), ended="released"), 83, "likely", "ended only 2 s later"),
+    (facts(ended="unanswered"), 58, "doubtful", "only the client's own request speaks for it"),
     (facts(rivals=(Claim(SUPERSEDED, mac=B),)), 93, "certain", f"had given it to {B}"),
     (
         facts(rivals=(Claim(ELSEWHERE, scope="branch", mac=B),)),
@@ -147,7 +148,7 @@ anything = st.builds(
     mac=st.just(A),
     lease_start=st.none() | times,
     lease_end=st.none() | times,
-    ended=st.sampled_from([None, "expired", "released", "taken over"]),
+    ended=st.sampled_from([None, "expired", "released", "taken over", "unanswered"]),
     complete_up_to=st.none() | times,
     servers=st.none() | st.lists(st.builds(Server, st.just("s"), times), max_size=3).map(tuple),
     rivals=st.lists(claims, max_size=4).map(tuple),

@@ -61,18 +61,22 @@ def batches(history: Iterable[LeaseEvent], sizes: Iterable[int]) -> list[list[Le
 
 
 def streamed(
-    history: list[LeaseEvent], sizes: Iterable[int], buckets: int = 1, restart: bool = True
+    history: list[LeaseEvent],
+    sizes: Iterable[int],
+    buckets: int = 1,
+    restart: bool = True,
+    idle_seconds: int = 150,
 ) -> list[Segment]:
     """All rows of a stream, whose state goes through its blob between batches, until all is over.
 
-    Addresses go to buckets in turn; a heartbeat reaches them all.
+    Addresses go to buckets in turn; a heartbeat reaches them all, at last every `idle_seconds`.
     """
     states = [BucketState(LIMITS) for _ in range(buckets)]
     said: list[Segment] = []
     known = START * SECOND_US
     brought = [(batch, 0) for batch in batches(history, sizes)]
-    for batch, idle_seconds in [*brought, *[([], 150)] * 12]:
-        known = max([known, *[e.received_us for e in batch]]) + idle_seconds * SECOND_US
+    for batch, idle in [*brought, *[([], idle_seconds)] * (2000 // idle_seconds + 1)]:
+        known = max([known, *[e.received_us for e in batch]]) + idle * SECOND_US
         for n in range(buckets):
             mine = [e for e in batch if ADDRESSES.index((e.scope, e.ip)) % buckets == n]
             said += states[n].advance(mine, [known])
@@ -145,11 +149,11 @@ def test_the_rules_do_not_see_the_order_they_are_given(history, chance) -> None:
     assert timelines(shuffled) == timelines(history)
 
 
-@given(histories, cuts)
+@given(histories, cuts, st.sampled_from([150, 400, 3000]))
 @settings(max_examples=150)
-def test_the_stream_tells_what_the_whole_log_tells(history, sizes) -> None:
+def test_the_stream_tells_what_the_whole_log_tells(history, sizes, idle_seconds) -> None:
     times = instants(history)
-    said = streamed(history, sizes)
+    said = streamed(history, sizes, idle_seconds=idle_seconds)
     assert not [s for s in said if s.kind == "too_late"]
     assert painted(said, times) == held(history, times)
     assert leases(said) == {

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from enrich.bucket import WHOLE, BucketState, decode, encode
 from enrich.jobs import sessions
-from enrich.leases import DECLINE, RELEASE
+from enrich.leases import DECLINE, RELEASE, heartbeat
+from enrich.operator import frame, read, row_schema
 from enrich.rebuild import rebuild
-from enrich.shape import folder
+from enrich.shape import Shape, claim, folder, found
 from enrich.tables import DHCP_SEGMENT
+from enrich.tracker import limits, segment_columns, tracked_rows
+from infra.errors import Fatal, Usage
+from infra.jobs import Batch, Job
 from infra.lake import Lake
 from infra.settings import load
 from ingest.tables import EVENT
@@ -59,10 +68,9 @@ def run(lake: Lake, rows: list[dict[str, Any]], second: float) -> None:
 
 @pytest.fixture
 def begun(lake: Lake, tmp_path: Path) -> Lake:
-    """A lake whose job has worked through what there is, in three batches."""
+    """A lake whose job has worked through what there is, in two batches."""
     lake = Lake(lake.spark, load(home=tmp_path, jobs=JOBS))
-    run(lake, [row for row in BEFORE if row["received_at"] <= BEFORE[3]["received_at"]], 1900)
-    run(lake, [row for row in BEFORE if row["received_at"] > BEFORE[3]["received_at"]], 2650)
+    run(lake, BEFORE, 2650)
     run(lake, LAST, 3000)
     return lake
 
@@ -85,11 +93,91 @@ def test_a_lost_checkpoint_and_other_buckets_neither_double_nor_lose_a_segment(
         run(lost, [], 3001)
     shutil.rmtree(folder(lost.settings))
     done = rebuild(lost)
-    assert (done.addresses, done.unplayed, done.kept, done.from_batch) == (4, 0, None, 2)
+    assert (done.addresses, done.unplayed, done.kept, done.from_batch) == (4, 0, None, 1)
 
-    run(begun, [], 3001)
+    put(begun, EVENT, [finished(3001)])
     run(begun, AFTER, 3300)
     run(lost, AFTER, 3300)
     assert told(lost) == told(begun)
     audited = [json.loads(file.read_text()) for file in (lost.spool / "audit").glob("*.json")]
     assert [(row["act"], row["outcome"]) for row in audited] == [("sessions.rebuild", "ok")]
+
+
+def one_blob_a_bucket(lake: Lake) -> Job:
+    """Job sessions as the release before this one ran it."""
+
+    def step(
+        key: tuple[int], chunks: Iterable[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        lines, beats = read(chunks)
+        held = decode(bytes(state.get[0]), bounds) if state.exists else BucketState(bounds)
+        said = held.advance(lines, beats)
+        state.update((encode(held),))
+        if beats and key[0] == 0 and held.finished_us is not None:
+            said.append(heartbeat(held.finished_us))
+        if said:
+            yield frame(said)
+
+    jobs = lake.settings.jobs
+    bounds = limits(jobs)
+    said = (
+        tracked_rows(lake.stream(EVENT), jobs)
+        .groupBy("bucket")
+        .applyInPandasWithState(
+            step, row_schema(), "state binary", "append", GroupStateTimeout.NoTimeout
+        )
+    )
+
+    def batch(segments: DataFrame, run: Batch) -> None:
+        lake.append(segments.select(*segment_columns()), DHCP_SEGMENT, run)
+
+    return lake.each_batch("sessions", said, batch, trigger_seconds=None)
+
+
+@pytest.mark.soak
+def test_a_job_goes_back_to_the_release_before_and_forward_again(begun, tmp_path) -> None:
+    other = copied(begun, tmp_path / "copy")
+    shutil.rmtree(folder(other.settings))
+    assert rebuild(other, WHOLE).version == WHOLE
+    with pytest.raises(Fatal, match="has version 1, this release works with 2"):
+        sessions(other, once=True)
+    early, late = AFTER[:2], AFTER[2:]
+    for lake in (begun, other):
+        put(lake, EVENT, [*early, finished(3150)])
+    sessions(begun, once=True).wait()
+    one_blob_a_bucket(other).wait()
+    assert told(other) == told(begun)
+
+    again = Lake(other.spark, load(home=other.settings.home, jobs=JOBS | {"session_buckets": 5}))
+    done = rebuild(again)
+    assert (done.version, done.buckets, done.unplayed) == (2, 5, 0)
+    assert (Path(done.kept or "") / "spark" / "offsets").is_dir()
+    run(begun, late, 3300)
+    run(again, late, 3300)
+    assert told(again, "rev") == told(begun, "rev")
+
+
+def test_another_number_of_buckets_is_refused_until_the_state_is_rebuilt(settings) -> None:
+    claim(settings)
+    claim(settings)
+    other = load(home=settings.home, jobs={"session_buckets": 5})
+    with pytest.raises(Fatal, match=r"has 16 buckets.*session_buckets = 5.*headgate rebuild"):
+        claim(other)
+
+
+def test_a_checkpoint_of_before_is_told_by_what_it_lacks(settings) -> None:
+    offsets = folder(settings) / "spark" / "offsets"
+    offsets.mkdir(parents=True)
+    assert found(folder(settings)) is None
+    (offsets / "0").write_text("v1\n{}\n{}")
+    assert found(folder(settings)) == Shape(WHOLE, None)
+    with pytest.raises(Fatal, match="has version 1, this release works with 2"):
+        claim(settings)
+
+
+def test_nothing_to_rebuild_is_said_and_changes_nothing(lake) -> None:
+    with pytest.raises(Fatal, match="there is nothing to rebuild"):
+        rebuild(lake)
+    with pytest.raises(Usage, match="state version 7: this release writes 1, 2"):
+        rebuild(lake, 7)
+    assert not (folder(lake.settings) / "spark").exists()
