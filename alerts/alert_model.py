@@ -21,6 +21,9 @@ MAX_MUTED = 1_000
 EXPIRES = 24 * 3600 * 1_000_000
 """An alert without activity for that long, microseconds, leaves the state."""
 
+EXPIRES_HELD = 2 * 3600 * 1_000_000
+"""The same for one that a budget held back: past folding and past the corrections of job repair."""
+
 
 class Ref(msgspec.Struct):
     """A finding that counts on an alert, with the attribution it came with."""
@@ -130,7 +133,8 @@ def forget_alerts(state: FoldState, clock: int) -> None:
     them must not make every later batch slow.
     """
     for alert in list(state.alerts.values()):
-        if clock - alert.touched > EXPIRES and not alert.pending:
+        lasts = EXPIRES_HELD if alert.suppressed_by == HELD_BACK else EXPIRES
+        if clock - alert.touched > lasts and not alert.pending:
             del state.alerts[alert.alert_id]
     muted = [alert for alert in state.alerts.values() if alert.suppressed_by is not None]
     muted.sort(key=lambda alert: (alert.touched, alert.last, alert.alert_id))

@@ -31,6 +31,7 @@ def build(subparsers: Any) -> None:
     listed.add_argument("--level", action="append", choices=LEVELS, help="one, or several times")
     listed.add_argument("--since", help="newest event since: 2026-11-20T00:00:00Z, or 90m, 24h, 7d")
     listed.add_argument("--entity", help="MAC address, address, host or user it is about")
+    listed.add_argument("--muted", action="store_true", help="also what was kept from the topic")
     listed.add_argument("--limit", type=int, default=50, help="most alerts (default: 50)")
     listed.add_argument("--output", choices=FORMATS, default="table")
     listed.set_defaults(run=list_alerts)
@@ -69,7 +70,7 @@ def list_alerts(args: argparse.Namespace, settings: Settings) -> int:
     if args.limit < 1:
         raise Usage(f"--limit {args.limit}: must be at least 1")
     since = since_when(args.since, datetime.now(UTC)) if args.since else None
-    wanted = Wanted(tuple(args.level or ()), since, args.entity, args.limit)
+    wanted = Wanted(tuple(args.level or ()), since, args.entity, args.limit, args.muted)
     rows, more = newest(settings, wanted)
     print_rows(rows, args.output)
     if more:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import process_time
 
 import duckdb
@@ -31,7 +31,8 @@ DEAR_MICROS = 5.0
 """CPU time an event above which a rule is called dear: a thousand such rules are 200 events/s."""
 
 DEAR_SHARE = 0.1
-"""Share of its log source's events that are confirmed one by one, above which it is dear."""
+"""Share of its log source's events above which it is dear, when they are confirmed one by one
+for nothing, or loud, when they match."""
 
 NEVER = Rule(id="never", title="", classes=(-1,), predicate=Test("message", "eq", ""))
 """A rule for events that there are not: what remains is the matcher's own work."""
@@ -41,7 +42,7 @@ SELECT {columns} FROM silver.event
 WHERE time >= $since AND time < $until AND source <> '_heartbeat' LIMIT {most}
 """
 _RATE = """
-SELECT count(*) FROM silver.event
+SELECT count(*), min(time), max(time) FROM silver.event
 WHERE time >= $since AND time < $until AND source <> '_heartbeat'
 """
 _LIVE = """
@@ -62,7 +63,7 @@ FROM ops.rule_cost WHERE "at" >= $since AND "at" < $until
 
 @dataclass(frozen=True)
 class Sample:
-    """Events from all over a span, and how many the whole span has."""
+    """Events from all over a span, how many the whole span has, and how long they took to come."""
 
     batches: tuple[pa.RecordBatch, ...]
     events: int
@@ -71,7 +72,7 @@ class Sample:
 
     @property
     def per_second(self) -> float:
-        """Events a second, over the whole span."""
+        """Events a second, from the first to the last."""
         return self.in_span / self.seconds if self.seconds else 0.0
 
 
@@ -116,14 +117,18 @@ def sample(
     fields = pa.schema([schema.field(name) for name in needed])
     columns = ", ".join(f'"{name}"' for name in needed)
     question = _LIMITED.format(columns=columns, most=max(1, most // SLICES))
-    step = (until - since) / SLICES
+    asked = {"since": since, "until": until}
+    in_span, first, last = connection.execute(_RATE, asked).fetchall()[0]
+    if not in_span:
+        return Sample((), 0, 0, 0.0)
+    # A lake younger than the span has its events in a part of it.
+    step = (last - first + timedelta(microseconds=1)) / SLICES
     batches: list[pa.RecordBatch] = []
     for n in range(SLICES):
-        span = {"since": since + n * step, "until": since + (n + 1) * step}
+        span = {"since": first + n * step, "until": first + (n + 1) * step}
         found = connection.execute(question, span).to_arrow_table().cast(fields)
         batches += found.combine_chunks().to_batches(BATCH_ROWS)
-    in_span = connection.execute(_RATE, {"since": since, "until": until}).fetchall()[0][0]
-    seconds = (until - since).total_seconds()
+    seconds = (last - first).total_seconds()
     return Sample(tuple(batches), sum(b.num_rows for b in batches), int(in_span), seconds)
 
 
@@ -146,7 +151,6 @@ def predicted(rule: Rule, cost: Cost, seconds: float, taken: Sample) -> Predicte
     events = max(1, taken.events)
     micros = seconds * 1e6 / events
     per_second = taken.per_second
-    dear = micros > DEAR_MICROS or cost.candidates > DEAR_SHARE * max(1, cost.rows)
     return Predicted(
         rule_id=rule.id,
         title=rule.title,
@@ -156,14 +160,16 @@ def predicted(rule: Rule, cost: Cost, seconds: float, taken: Sample) -> Predicte
         micros_per_event=round(micros, 3),
         cpu_percent=round(micros * per_second / 1e4, 3),
         hits_per_day=round(cost.hits / events * per_second * 86_400, 1),
-        verdict=_verdict(cost, dear),
+        verdict=_verdict(cost, micros),
     )
 
 
-def _verdict(cost: Cost, dear: bool) -> str:
+def _verdict(cost: Cost, micros: float) -> str:
     if not cost.rows:
         return "no events of its log source"
-    if dear:
+    if cost.hits > DEAR_SHARE * cost.rows:
+        return "loud: narrow its condition"
+    if micros > DEAR_MICROS or cost.candidates - cost.hits > DEAR_SHARE * cost.rows:
         return "dear: give it a rarer literal"
     return "cheap"
 

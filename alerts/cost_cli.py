@@ -15,7 +15,8 @@ from alerts.store import store_folder
 from infra.errors import Usage
 from infra.settings import Settings
 
-EVENTS = 100_000
+EVENTS, EVENTS_OF_ALL = 100_000, 20_000
+"""Events that a few rules are tried on, and that all rules of a pack are, which may be thousands."""
 
 
 def build(verbs: Any) -> None:
@@ -31,7 +32,9 @@ def build(verbs: Any) -> None:
     cost.add_argument("--live", action="store_true", help="what they cost job ingest")
     cost.add_argument("--since", default="24h", help="events since: an instant, or 24h, 7d")
     cost.add_argument(
-        "--sample", type=int, default=EVENTS, help=f"events to try them on (default: {EVENTS})"
+        "--sample",
+        type=int,
+        help=f"events to try them on (default: {EVENTS}, with --all {EVENTS_OF_ALL})",
     )
     cost.add_argument("--output", choices=FORMATS, default="table", help="how to print it")
     cost.set_defaults(run=show_cost)
@@ -41,7 +44,7 @@ def show_cost(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules cost`: the dearest first."""
     if not args.rule and not args.all and not args.live:
         raise Usage("name a rule or a draft's file, or say --all or --live")
-    if args.sample < 1:
+    if args.sample is not None and args.sample < 1:
         raise Usage(f"--sample {args.sample}: must be at least 1")
     until = datetime.now(UTC)
     since = since_when(args.since, until).astimezone(UTC)
@@ -61,7 +64,8 @@ def _predicted(
     rules = _rules(args, settings)
     connection = connect(settings.lake_root, needs=("silver.event",))
     try:
-        taken = sample(connection, rules, since, until, args.sample)
+        most = args.sample or (EVENTS_OF_ALL if args.all else EVENTS)
+        taken = sample(connection, rules, since, until, most)
     finally:
         connection.close()
     if not taken.events:

@@ -9,7 +9,7 @@ addresses are then all looked at, or an address.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,7 +24,6 @@ from infra.commits import commit, versions
 from infra.errors import Fatal
 from infra.files import write_whole
 from infra.lake import Lake
-from infra.tables import Table
 from ingest.tables import EVENT
 
 Address = tuple[str, str]
@@ -38,19 +37,20 @@ FILES_AT_ONCE = 500
 
 @dataclass(frozen=True)
 class Mark:
-    """How far an earlier run has looked: versions of silver.event and silver.dhcp_segment."""
+    """How far an earlier run has looked: version of silver.event, and how far job `sessions` was,
+    microseconds of stream time. What it says later is known later."""
 
     event: int
-    segment: int
+    known_us: int
 
 
 class Doubts:
     """Addresses in doubt, each with the first doubtful instant, microseconds since 1970."""
 
-    def __init__(self, lake: Lake, folder: Path) -> None:
+    def __init__(self, lake: Lake, folder: Path, known_us: int) -> None:
         self._lake = lake
         self._file = folder / "mark.json"
-        self.mark = Mark(lake.version(EVENT), lake.version(DHCP_SEGMENT))
+        self.mark = Mark(lake.version(EVENT), known_us)
 
     def asked(
         self, since: datetime | None, until: datetime | None, ip: str | None
@@ -72,19 +72,14 @@ class Doubts:
     def since_last(self, now: datetime) -> dict[Address, int]:
         """What came to be in doubt since the run whose mark is kept, or at all for the first."""
         before = self._earlier()
-        repaired = self._segments().where(
-            (F.col("kind") == REPAIR) & (F.col("learned_at") > F.lit(now - AGAIN))
-        )
-        late = self._added(DHCP_SEGMENT, before.segment if before else -1, self.mark.segment)
-        parts = [repaired.select("scope", "ip", F.unix_micros("seg_start").alias("time_us"))]
-        parts += [
-            rows.where("kind = 'too_late'").select(
-                "scope", "ip", F.unix_micros("seg_start").alias("time_us")
-            )
-            for rows in late
+        late = (F.col("kind") == "too_late") & (F.unix_micros("known_at") >= before.known_us)
+        repaired = (F.col("kind") == REPAIR) & (F.col("learned_at") > F.lit(now - AGAIN))
+        parts = [
+            self._segments()
+            .where(late | repaired)
+            .select("scope", "ip", F.unix_micros("seg_start").alias("time_us"))
         ]
-        seen = before.event if before else -1
-        for rows in self._added(EVENT, seen, self.mark.event, LIVE_JOBS):
+        for rows in self._written_by_others(before.event):
             lines = every_line(rows, self._lake.settings.jobs)
             parts.append(lines.select("scope", "ip", "time_us"))
         return _earliest(parts)
@@ -93,11 +88,11 @@ class Doubts:
         """All of it is through: the next run looks from here on."""
         write_whole(self._file, json.dumps(asdict(self.mark)))
 
-    def _earlier(self) -> Mark | None:
+    def _earlier(self) -> Mark:
         try:
             return Mark(**json.loads(self._file.read_text("utf-8")))
         except FileNotFoundError:
-            return None
+            return Mark(-1, 0)
         except (ValueError, TypeError) as error:
             raise Fatal(
                 f"{self._file}: not readable ({error}); remove it, and all addresses in doubt "
@@ -105,26 +100,22 @@ class Doubts:
             ) from None
 
     def _segments(self) -> DataFrame:
-        return self._lake.read(DHCP_SEGMENT, self.mark.segment)
+        return self._lake.read(DHCP_SEGMENT)
 
-    def _added(
-        self, table: Table, after: int, upto: int, passing: tuple[str, ...] = ()
-    ) -> list[DataFrame]:
-        """Rows of the files that were added after a version, but for those of some jobs."""
-        folder = self._lake.folder(table)
+    def _written_by_others(self, after: int) -> Iterator[DataFrame]:
+        """Rows of silver.event in files that other than the live jobs added after a version."""
+        folder = self._lake.folder(EVENT)
         names: list[str] = []
         for version in versions(folder):
-            if not after < version <= upto:
+            if not after < version <= self.mark.event:
                 continue
             found = commit(folder, version)
-            by = (found.marker or {}).get("job")
-            if found.changes_data and by not in passing:
+            if found.changes_data and (found.marker or {}).get("job") not in LIVE_JOBS:
                 names += [str(folder / name) for name in found.adds]
         here = [name for name in names if Path(name).exists()]
-        return [
-            self._lake.spark.read.schema(table.schema).parquet(*here[at : at + FILES_AT_ONCE])
-            for at in range(0, len(here), FILES_AT_ONCE)
-        ]
+        for at in range(0, len(here), FILES_AT_ONCE):
+            files = here[at : at + FILES_AT_ONCE]
+            yield self._lake.spark.read.schema(EVENT.schema).parquet(*files)
 
 
 def _earliest(parts: Iterable[DataFrame]) -> dict[Address, int]:

@@ -14,9 +14,10 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -44,6 +45,8 @@ JOB = "mend"
 
 CHUNK = 500
 """Addresses of one commit: what is held in memory, and what a crash does again."""
+
+RECENT = timedelta(hours=1)
 
 _TIMES = ("seg_start", "seg_end", "session_start", "session_end", "known_at", "learned_at")
 
@@ -78,8 +81,7 @@ def mend(
     folder = lake.settings.checkpoint_root / JOB
     lock = Lock(folder, JOB)
     try:
-        doubts = Doubts(lake, folder)
-        known_at(lake)
+        doubts = Doubts(lake, folder, micros(known_at(lake)))
         usual = since is None and until is None and ip is None
         asked = doubts.since_last(datetime.now(UTC)) if usual else doubts.asked(since, until, ip)
         done = Mended(uuid.uuid4().hex[:12], dry, addresses=len(asked))
@@ -97,10 +99,13 @@ def mend(
 def known_at(lake: Lake) -> datetime:
     """How far job `sessions` has got, by its newest heartbeat."""
     beats = lake.read(DHCP_SEGMENT).where("kind = 'heartbeat'")
-    newest = beats.agg(F.max(F.unix_micros("known_at"))).collect()[0][0]
-    if newest is None:
-        raise Fatal("job sessions has not said yet how far it is (no heartbeat); run it first")
-    return moment(newest)
+    # Of a job that runs, the newest files tell; only of one that stands still all are read.
+    recent = beats.where(F.col("known_at") >= F.lit(datetime.now(UTC) - RECENT))
+    for rows in (recent, beats):
+        newest = rows.agg(F.max(F.unix_micros("known_at"))).collect()[0][0]
+        if newest is not None:
+            return moment(newest)
+    raise Fatal("job sessions has not said yet how far it is (no heartbeat); run it first")
 
 
 def _chunk(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
@@ -125,6 +130,9 @@ def _chunk(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
     done.leases += len({row.session_id for row in rows})
     note_of_commit = json.dumps({JOB: done.run})
     if rows and not done.dry:
+        # Downstream, rows of some seconds ago would be too late: they are known now.
+        now_us = max(stamp.known_us, micros(known_at(lake)))
+        rows = [msgspec.structs.replace(row, known_at=now_us) for row in rows]
         lake.add(DHCP_SEGMENT, [_row(row) for row in rows], note_of_commit)
     repainted = [_row(row) for row in rows] if done.dry else []
     told_anew = _attributions(lake, asked, repainted, stamp)

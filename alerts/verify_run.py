@@ -39,7 +39,6 @@ from alerts.verify import (
 from infra.duck import connect
 from infra.errors import Fatal
 from infra.lake import Lake
-from ingest.tables import EVENT
 
 NEEDS = ("gold.finding", "gold.alert", "gold.alert_action", "gold.attribution", "ops.ledger")
 SLACK = timedelta(seconds=60)
@@ -48,7 +47,8 @@ SLACK = timedelta(seconds=60)
 Tell = Callable[[str], None]
 
 _LIVE = f"rule_id <> '{HEARTBEAT}' AND mode <> 'import'"
-_STRAYS = f"""
+_COMPARED = f"""
+CREATE OR REPLACE TEMP TABLE compared AS
 WITH history AS (
   SELECT finding_id, list(DISTINCT pack ORDER BY pack) AS packs, any_value(rule_id) AS rule_id,
          any_value(event_uid) AS event_uid, any_value(event_time) AS event_time
@@ -63,9 +63,11 @@ stream AS (
     AND event_time >= $since AND event_time < $until AND received_at < $complete
   GROUP BY finding_id
 )
-SELECT finding_id, coalesce(s.rule_id, h.rule_id), coalesce(s.event_uid, h.event_uid),
-       coalesce(s.event_time, h.event_time), s.pack, coalesce(h.packs, []), coalesce(s.times, 1),
-       s.times = 1 AND list_contains(h.packs, s.pack) AS same
+SELECT finding_id, coalesce(s.rule_id, h.rule_id) AS rule_id,
+       coalesce(s.event_uid, h.event_uid) AS event_uid,
+       coalesce(s.event_time, h.event_time) AS event_time, s.pack,
+       coalesce(h.packs, []) AS packs, coalesce(s.times, 1) AS times,
+       (s.times = 1 AND list_contains(h.packs, s.pack)) IS TRUE AS same
 FROM history h FULL JOIN stream s USING (finding_id)
 """
 _ALERTS = """
@@ -189,13 +191,16 @@ class Verification:
         since, until = self._span
         asked: dict[str, Any] = {"since": since, "until": until, "complete": complete}
         asked |= {"files": files} if files else {}
-        rows = self._ask(_STRAYS.replace("HISTORY", history), **asked)
+        self._ask(_COMPARED.replace("HISTORY", history), **asked)
+        rows = self._ask(
+            "SELECT finding_id, rule_id, event_uid, event_time, pack, packs, times "
+            "FROM compared WHERE NOT same ORDER BY event_time, finding_id"
+        )
         strays = [
             Stray(fid, rule, uid, micros(at), pack, tuple(packs), int(times))
-            for fid, rule, uid, at, pack, packs, times, same in rows
-            if not same
+            for fid, rule, uid, at, pack, packs, times in rows
         ]
-        return strays, len(rows) - len(strays)
+        return strays, int(self._ask("SELECT count(*) FROM compared WHERE same")[0][0])
 
     def _events(self, strays: Sequence[Stray]) -> dict[str, EventFacts]:
         """What is to be said today of the events of stray findings, with the file they lie in."""
@@ -203,11 +208,15 @@ class Verification:
             return {}
         uids = sorted({one.event_uid for one in strays})
         asked = self._lake.spark.createDataFrame([(uid,) for uid in uids], "event_uid string")
-        rows = self._lake.read(EVENT).select(
-            "event_uid",
-            F.col("duplicate_of").isNotNull().alias("duplicate"),
-            F.col("dead_letter_reason").isNotNull().alias("dead"),
-            F.col("_metadata.file_name").alias("file"),
+        rows = (
+            History(self._lake)
+            .events(*self._span)
+            .select(
+                "event_uid",
+                F.col("duplicate_of").isNotNull().alias("duplicate"),
+                F.col("dead_letter_reason").isNotNull().alias("dead"),
+                F.col("_metadata.file_name").alias("file"),
+            )
         )
         found = rows.join(F.broadcast(asked), "event_uid", "left_semi").collect()
         return {row.event_uid: EventFacts(row.duplicate, row.dead, row.file) for row in found}

@@ -13,14 +13,12 @@ from enrich.evidence import (
     NONE,
     OUTSIDE,
     STATIC,
-    Said,
     Server,
     assessed,
-    rivals_of,
     standing,
-    true_at,
 )
 from enrich.lease_at import CLAIMS_DUCKDB
+from enrich.rivals import Said, rivals_of, true_at
 from enrich.servers import HEARD_SQL
 from infra.errors import Usage
 from infra.settings import ScopeSettings

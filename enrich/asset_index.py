@@ -7,8 +7,8 @@ same functions.
 
 from __future__ import annotations
 
-import os
 import sqlite3
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -49,10 +49,13 @@ class _Span(NamedTuple):
 
 
 def build(file: Path, assets: pa.Table, users: pa.Table) -> None:
-    """Make the index of all rows of silver.asset_version and silver.user_version, whole or not."""
+    """Make the index of all rows of silver.asset_version and silver.user_version.
+
+    The file is there whole or not at all; raises `OSError` where it cannot be written.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
+    temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    temporary.touch(exist_ok=False)
     made = sqlite3.connect(temporary, isolation_level=None)
     try:
         made.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
@@ -61,9 +64,11 @@ def build(file: Path, assets: pa.Table, users: pa.Table) -> None:
         _fill(made, _spans(users, "user_id"), user_keys, PERSON.fieldNames(), number)
         made.execute("CREATE INDEX by_key ON entry (kind, key)")
         made.execute("COMMIT")
+        made.close()
+        temporary.replace(file)
     finally:
         made.close()
-    temporary.replace(file)
+        temporary.unlink(missing_ok=True)
 
 
 def _fill(
@@ -252,9 +257,14 @@ def _names(hostname: str | None) -> Iterator[Key]:
         yield ("host", first) if dot else ("short", name)
 
 
-@lru_cache(maxsize=4)
 def index_of(file: str) -> AssetIndex:
-    """The index in a file, opened once a process."""
+    """The index in a file, opened once a process for as long as it is that file."""
+    there = Path(file).stat()
+    return _opened(file, there.st_ino, there.st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _opened(file: str, inode: int, written_ns: int) -> AssetIndex:
     return AssetIndex(file)
 
 

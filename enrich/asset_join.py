@@ -56,9 +56,9 @@ def with_assets(lake: Lake, events: DataFrame, versions: str | None = None) -> D
     """Rows of silver.event with `src_asset`, `dst_asset`, `host_asset` and `person` at their time.
 
     Stateless: batch or stream (which keeps the versions that it began with). `versions`: those
-    of the tables, as `asset_store.newest` names them; none: the newest. Where the rows have a `holder` (`enrich.tables.HOLDER`), the device
-    that held the source address decides before what the event itself says of it. What no
-    inventory knows is null; a time beyond its range is as well.
+    of the tables, as `asset_store.newest` names them; none: the newest. Where the rows have a
+    `holder` (`enrich.tables.HOLDER`), the device that held the source address decides before
+    what the event itself says of it. What no inventory knows is null.
     """
     file = index_file(lake, versions or newest(lake))
     schema = T.StructType([*events.schema.fields, *ADDED.fields])

@@ -44,12 +44,11 @@ def index_file(lake: Lake, name: str | None) -> str | None:
     if not file.exists():
         assets, users = (int(version) for version in name.split("-"))
         lake.ensure(ASSET_VERSION, USER_VERSION)
-        build(
+        _make(
             file,
             lake.read(ASSET_VERSION, assets).toArrow(),
             lake.read(USER_VERSION, users).toArrow(),
         )
-        _prune(file.parent, file)
     return str(file)
 
 
@@ -67,7 +66,7 @@ def newest_index(settings: Settings) -> str | None:
             return str(file)
         read = [_read(settings, table) for table in (ASSET_VERSION, USER_VERSION)]
         if _newest(settings.lake_root) == name:
-            build(file, *read)
+            _make(file, *read)
             return str(file)
     raise Retryable("the inventories are being loaded; ask again")
 
@@ -89,8 +88,11 @@ def _file(lake_root: Path, name: str) -> Path:
     return lake_root / "_inventory" / f"{name}.sqlite"
 
 
-def _prune(folder: Path, but: Path) -> None:
-    files = sorted(folder.glob("*.sqlite"), key=lambda file: file.stat().st_mtime)
-    for file in files[:-KEPT]:
-        if file != but:
-            file.unlink(missing_ok=True)
+def _make(file: Path, assets: pa.Table, users: pa.Table) -> None:
+    try:
+        build(file, assets, users)
+    except OSError as error:
+        raise Retryable(f"{file}: cannot be written ({error.strerror})") from error
+    files = sorted(file.parent.glob("[0-9]*.sqlite"), key=lambda one: one.stat().st_mtime)
+    for old in files[:-KEPT]:
+        old.unlink(missing_ok=True)

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from enrich.evidence import EDGE, SUPERSEDED, Claim, Said, assessed, rivals_of
+from enrich.evidence import EDGE, SUPERSEDED, Claim, assessed
+from enrich.rivals import Said, rivals_of
 from enrich.servers import Heard
 from infra.settings import ScopeSettings
 

@@ -204,31 +204,22 @@ class _Play:
         )
 
     def _ask(self, line: LeaseEvent) -> None:
-        """A REQUEST: a claim that counts once it has been without an answer long enough."""
+        """A REQUEST, unless somebody else holds the address or the holder has a lease."""
         held, mac = self.held, line.mac
         if mac is None:
             return
         if self.informed is not None and self.informed.mac == mac:
             self.informed = None
-        seconds = min(line.lease_seconds, LONGEST_CLAIM_SECONDS)
-        end_us = line.time_us + seconds * SECOND_US
-        if held is not None and line.time_us < held.end_us + (held.mac == mac):
-            asks_again = held.ended == UNANSWERED and held.mac == mac
-            if asks_again and line.time_us >= held.start_us:
-                self.held = _renewed(held, line, max(held.end_us, end_us))
-            if not asks_again or line.time_us >= held.start_us:
-                return
-        elif held is not None:
+        claim, own = _claim(line, mac), held is not None and held.mac == mac
+        if held is None:
+            self.held = claim
+        elif line.time_us > held.end_us or (line.time_us == held.end_us and not own):
             self.done.append(held)
-        self.held = Session(
-            session_id=session_id(line.scope, line.ip, mac, line.time_us),
-            mac=mac,
-            hostname=line.hostname,
-            start_us=line.time_us + EXCHANGE_US,
-            end_us=end_us,
-            evidence=(line.event_uid,),
-            ended=UNANSWERED,
-        )
+            self.held = claim
+        elif own and held.ended == UNANSWERED:
+            # At once it asks again since it heard nothing; later, to keep what it has.
+            at_once = line.time_us < held.start_us
+            self.held = claim if at_once else _renewed(held, line, max(held.end_us, claim.end_us))
 
     def _grants_nothing(self, ack: LeaseEvent) -> bool:
         """Whether an ACK answers an INFORM, or repeats a peer's grant that was overtaken."""
@@ -269,6 +260,20 @@ class _Play:
             end_us=end_us,
             evidence=(ack.event_uid,),
         )
+
+
+def _claim(request: LeaseEvent, mac: str) -> Session:
+    """What a REQUEST becomes if nothing answers it. Of no length if the lease is that short."""
+    seconds = min(request.lease_seconds, LONGEST_CLAIM_SECONDS)
+    return Session(
+        session_id=session_id(request.scope, request.ip, mac, request.time_us),
+        mac=mac,
+        hostname=request.hostname,
+        start_us=request.time_us + EXCHANGE_US,
+        end_us=request.time_us + seconds * SECOND_US,
+        evidence=(request.event_uid,),
+        ended=UNANSWERED,
+    )
 
 
 def _proven(held: Session) -> Session:

@@ -34,7 +34,7 @@ from enrich.kept import VERSION
 from enrich.operator import VERSIONS, sown, with_store
 from enrich.position import Position, events_until, newest
 from enrich.seeds import SEED, Sown, write
-from enrich.shape import INPUT, JOB, Shape, folder, found, note
+from enrich.shape import INPUT, JOB, Shape, folder, note
 from enrich.tables import DHCP_SEGMENT
 from enrich.tracker import limits
 from infra.errors import Fatal, Usage
@@ -98,7 +98,8 @@ def _exchange(
 ) -> Rebuilt:
     """Put the old checkpoint aside and a new one in its place; back when that fails."""
     now = datetime.now(UTC)
-    aside = target / f"before-{now:%Y%m%dT%H%M%S%f}" if found(target) is not None else None
+    there = any((target / name).exists() for name in PARTS)
+    aside = target / f"before-{now:%Y%m%dT%H%M%S%f}" if there else None
     if aside is not None:
         _move(target, aside)
     try:

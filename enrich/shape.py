@@ -14,6 +14,7 @@ from enrich.bucket import WHOLE
 from enrich.kept import VERSION
 from infra.errors import Fatal
 from infra.files import write_whole
+from infra.jobs import numbers
 from infra.settings import Settings
 
 JOB = "sessions"
@@ -36,12 +37,10 @@ def folder(settings: Settings) -> Path:
 
 def found(checkpoint: Path) -> Shape | None:
     """The shape of the checkpoint in a job's folder, None when there is no checkpoint."""
+    if not numbers(checkpoint / "spark" / "offsets"):
+        return None
     file = checkpoint / "state.json"
-    if file.exists():
-        return Shape(**json.loads(file.read_text("utf-8")))
-    offsets = checkpoint / "spark" / "offsets"
-    there = offsets.is_dir() and any(entry.name.isdigit() for entry in offsets.iterdir())
-    return Shape(WHOLE, None) if there else None
+    return Shape(**json.loads(file.read_text("utf-8"))) if file.exists() else Shape(WHOLE, None)
 
 
 def note(checkpoint: Path, shape: Shape) -> None:

@@ -21,6 +21,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("infra.status_cli", "where each job stands; exit 1 when one misses its target"),
     "resume": ("infra.status_cli", "let a job go on that was stopped for good"),
     "compact": ("infra.upkeep_cli", "merge small files, apply retention, delete what nobody needs"),
+    "backup": ("infra.backup_cli", "copy lake, checkpoints and spool while no job runs"),
+    "restore-backup": ("infra.backup_cli", "put a backup back, onto an empty home"),
     "tables": ("infra.operate", "the tables, and what their columns mean"),
     "replay": ("ingest.cli", "send log files to Kafka as if they happened now"),
     "import": ("ingest.cli", "take archived logs into the tables, without alerts"),

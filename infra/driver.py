@@ -113,6 +113,7 @@ class Driver:
             for each in watched:
                 if each.job:
                     each.job.stop()
+                if not each.given_up:
                     watch.ended(each.name, "stopped", "")
             folder.stop()
             spark.stop()
@@ -199,6 +200,7 @@ class Round:
         for one in self.watched:
             if one.stopping is not None:
                 one.stopping.join(60)
+        self.governor.stop()
         return 1 if any(one.given_up for one in self.watched) else 0
 
     def _look(self, one: Watched) -> None:

@@ -30,6 +30,7 @@ class Governor:
     settings: Settings
     pace: Pace | None = None
     learned: Learned = field(default_factory=Learned)
+    _warm: bool = False
     _batch: int | None = None
     _peak: int = 0
     _sampled: float = 0.0
@@ -82,7 +83,9 @@ class Governor:
         if seen is None:
             return False
         self._batch, self._peak = progress["batchId"], 0
-        self.learned = self.learned.seen(seen)
+        if self._warm:
+            self.learned = self.learned.seen(seen)
+        self._warm = True  # the first batch of a driver also loads and compiles: it teaches nothing
         before, self.pace = self.pace, follow(self.pace, seen, self.learned, self.limits)
         changed = restart(before, self.pace)
         if changed:

@@ -38,6 +38,12 @@ def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
     run.add_argument("job", help=", ".join(JOBS))
     run.add_argument("--once", action="store_true", help="work off what is there and end")
     run.set_defaults(run=_one)
+    for one in (up, run):
+        one.add_argument(
+            "--log-format",
+            choices=("text", "json"),
+            help="what it says on stderr; default: log_format of the settings",
+        )
     tables = commands.add_parser("tables", help="the tables and what their columns mean")
     tables.add_argument("name", nargs="?", help="one table, with its columns")
     tables.add_argument("--output", choices=("text", "json", "markdown"), default="text")
@@ -45,15 +51,22 @@ def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def _up(arguments: argparse.Namespace, settings: Settings) -> int:
+    settings = _speaking(arguments, settings)
     driver = Driver(settings, wanted(settings))
     driver.stop_on_signals()
     return driver.run()
 
 
 def _one(arguments: argparse.Namespace, settings: Settings) -> int:
-    driver = Driver(settings, (arguments.job,), once=arguments.once)
+    driver = Driver(_speaking(arguments, settings), (arguments.job,), once=arguments.once)
     driver.stop_on_signals()
     return driver.run()
+
+
+def _speaking(arguments: argparse.Namespace, settings: Settings) -> Settings:
+    """The settings with the form of log lines that the command was given."""
+    form = arguments.log_format
+    return settings.model_copy(update={"log_format": form}) if form else settings
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,10 @@ from infra.tables import Table, catalog
 RECEIVED = "received_at"
 EXPIRES = {"bronze.record": "bronze_days", "silver.event": "silver_days"}
 """Tables that retention empties, and the setting that says after how long."""
+OUTBOX = "gold.alert"
+"""The publisher reads the files its commits added, from a place that only the broker knows."""
+OUTBOX_KEPT = timedelta(days=30)
+"""As long as Delta keeps the log, beyond which the publisher refuses anyway."""
 MARGIN = timedelta(hours=1)
 """Kept beyond what a stream needs: the file's clock and ours may differ a little."""
 
@@ -239,6 +243,8 @@ def keep(settings: Settings, table: Table, folder: Path) -> timedelta:
     next batch reads files that were added then, also those that were merged since.
     """
     needed = timedelta(hours=settings.upkeep.keep_hours)
+    if table.name == OUTBOX:
+        needed = max(needed, OUTBOX_KEPT)
     now = time.time()
     for job, version in unread_by(settings, table_id(folder)):
         file = folder / "_delta_log" / f"{version:020d}.json"

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from infra.errors import Fatal
+from infra.errors import Fatal, Retryable
 from infra.files import write_whole
 from infra.jobs import Batch, Job
 from infra.kafka import client_options, source_of
@@ -185,8 +185,10 @@ class Topics:
         wanted = {topic for topic, _ in taken} - {self._kafka.tick_topic}
         found = self._broker.ids(wanted)
         for topic in sorted(wanted):
-            if topic not in found or self._known.get(topic, found[topic]) != found[topic]:
-                raise Fatal(f"topic {topic} was removed or made anew; {LOOK}")
+            if topic not in found:
+                raise Retryable(f"topic {topic}: the broker does not know it at the moment")
+            if self._known.get(topic, found[topic]) != found[topic]:
+                raise Fatal(f"topic {topic} was made anew; {LOOK}")
         self._known |= found
         return found
 

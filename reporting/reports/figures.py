@@ -93,12 +93,13 @@ class _Asker:
 
 
 # An alert belongs to the interval its first revision's event is in; what it says is its newest.
+# What was kept from the topic (a suppression, a budget) troubled nobody and is not counted.
 _ALERTS = """
 WITH alert AS (
   SELECT a.*, f.began FROM gold.alert_current a
   JOIN (SELECT alert_id, min_by(event_time, revision) AS began FROM gold.alert GROUP BY alert_id) f
   USING (alert_id)
-  WHERE f.began >= $since AND f.began < $until
+  WHERE f.began >= $since AND f.began < $until AND a.suppressed_by IS NULL
 )
 """
 _BY_LEVEL = _ALERTS + "SELECT level, count(*) AS n FROM alert GROUP BY level"
@@ -107,7 +108,8 @@ _BUCKETS = (
     "GROUP BY 1, 2"
 )
 _REVISIONS = """
-SELECT count(*) AS n FROM gold.alert WHERE event_time >= $since AND event_time < $until
+SELECT count(*) AS n FROM gold.alert
+WHERE event_time >= $since AND event_time < $until AND suppressed_by IS NULL
 """
 _DEVICES = (
     _ALERTS

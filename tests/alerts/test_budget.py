@@ -85,6 +85,8 @@ def test_the_state_stays_small_in_a_storm() -> None:
     assert len(rows) == 1201
     state = BucketState.decode(bucket.blob)
     assert len(state._kept.folds["r"].alerts) == 1011
+    bucket.step(tick(3 * 3600))
+    assert len(BucketState.decode(bucket.blob)._kept.folds["r"].alerts) == 11
 
 
 @examples(max_examples=100, deadline=None)

@@ -45,7 +45,7 @@ def test_candidates_and_hits_are_counted_per_million_events() -> None:
     assert (cheap.events_per_million, cheap.hits_per_million) == (1_000_000, 10_000)
     assert cheap.candidates_per_million == 10_000
     assert dear.candidates_per_million == 1_000_000
-    assert dear.verdict.startswith("dear")
+    assert dear.verdict.startswith("loud")  # all its candidates match
     assert elsewhere.verdict == "no events of its log source"
     assert elsewhere.events_per_million == elsewhere.candidates_per_million == 0
     assert dear.hits_per_day == pytest.approx(100 * 86_400)
@@ -63,7 +63,16 @@ def test_a_prediction_is_plain_arithmetic() -> None:
     assert told.micros_per_event == 2.0
     assert told.cpu_percent == 0.02  # 100 events a second, 2 microseconds each
     assert told.verdict == "cheap"
-    assert predicted(CHEAP, Cost(500, 51, 10, 0.0), 0.0, taken()).verdict.startswith("dear")
+    verdicts = [
+        predicted(CHEAP, cost, seconds, taken()).verdict.partition(":")[0]
+        for cost, seconds in (
+            (Cost(500, 61, 10, 0.0), 0.0),
+            (Cost(500, 60, 10, 0.0), 0.0),
+            (Cost(500, 1, 0, 0.0), 0.006),
+            (Cost(500, 51, 51, 0.0), 0.0),
+        )
+    ]
+    assert verdicts == ["dear", "cheap", "dear", "loud"]
 
 
 def test_a_worker_tells_once_a_minute_what_was_spent_since(tmp_path: Path) -> None:

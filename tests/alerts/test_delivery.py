@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+from alerts.entity import entity_of, holder_of
 from alerts.feed import FEED_SQL
-from alerts.jobs import alert
+from alerts.jobs import alert, risk_target
 from alerts.request import ask
-from alerts.risk import INCIDENT
+from alerts.risk import ENTITIES, INCIDENT, RISK
 from alerts.tables import ALERT_ACTION, FINDING
 from infra.duck import connect
 from infra.kafka import Broker, ensure_topics
@@ -34,6 +35,34 @@ def found(number: int, ip: str, **keys: Any) -> dict[str, Any]:
     row["finding_id"] = f"{row['rule_id']}-{number}"
     columns = set(FINDING.schema.fieldNames()) - {"holder"}
     return {name: value for name, value in row.items() if name in columns}
+
+
+def test_a_finding_goes_to_the_risk_of_the_entity_that_it_is_about(spark: Any) -> None:
+    bare = {"ip": None, "host_name": None, "user_name": None, "scope": None}
+    shapes: list[tuple[dict[str, Any], str | None, str | None]] = [
+        ({"ip": "10.0.0.1", "scope": "a", "host_name": "h"}, "leased", "aa"),
+        ({"ip": "10.0.0.1", "scope": "a"}, "none", None),
+        ({"ip": "10.0.0.1"}, "outside", None),
+        ({"ip": "10.0.0.1"}, None, None),
+        ({"ip": "10.0.0.1"}, "none", "aa"),
+        ({"ip": "10.0.0.1"}, "leased", ""),
+        ({"ip": "", "host_name": "h", "user_name": "u"}, "unknown", None),
+        ({"user_name": "u"}, "unknown", None),
+        ({"host_name": "", "user_name": ""}, None, None),
+        ({"ip": "10.0.0.1", "rule_id": INCIDENT}, None, None),
+    ]
+    rows = []
+    for number, (given, status, mac) in enumerate(shapes):
+        row = found(number, "", **(bare | given))
+        row["holder"] = {"status": status, "mac": mac} if status else None
+        rows.append(row)
+    frame = spark.createDataFrame(rows, FINDING.schema)
+    targets = {r[0]: r[1] for r in frame.select("event_uid", risk_target()).collect()}
+    for row in rows:
+        entity = entity_of(row, holder_of(row))
+        counted = entity.type in ENTITIES and row["rule_id"] != INCIDENT
+        expected = f"{RISK}|{entity.key}" if counted else None
+        assert targets[row["event_uid"]] == expected, row
 
 
 @pytest.fixture(scope="module")

@@ -110,6 +110,14 @@ def test_list_shows_the_newest_revision_of_each_and_filters(
     assert len(listed(told, capsys, "--entity", "10.0.0.1")) == 2
 
 
+def test_what_was_kept_from_the_topic_is_listed_only_when_asked_for(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    insert(lake, [revision(FIRST, 1, 0), revision(SECOND, 1, 5, suppressed_by="budget")])
+    assert [row["alert_id"] for row in listed(lake.settings, capsys)] == [FIRST]
+    assert len(listed(lake.settings, capsys, "--muted")) == 2
+
+
 def test_list_says_what_its_limit_leaves_out(
     told: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

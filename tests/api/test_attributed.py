@@ -80,3 +80,8 @@ def test_pages_hold_every_event_once(client: TestClient, asked: Any) -> None:
 def test_a_wrong_question_is_named(client: TestClient, asked: Any, said: str) -> None:
     answered = client.get("/api/v1/events/attributed", params=DAY | asked)
     assert said in problem(answered, 422)["detail"]
+
+
+def test_it_wants_the_token(client: TestClient) -> None:
+    bare = TestClient(client.app, raise_server_exceptions=False)
+    problem(bare.get("/api/v1/events/attributed", params=DAY | {"ip": IP}), 401)

@@ -83,7 +83,7 @@ def test_the_readme_names_every_command_and_job() -> None:
 def test_commands_and_targets_in_the_text_exist(page: Path) -> None:
     text = page.read_text("utf-8")
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    commands = set(re.findall(r"(?:`|^\s*|\$ )headgate ([a-z]+)", text, re.M))
+    commands = set(re.findall(r"(?:`|^\s*|\$ )headgate ([a-z][a-z-]*)", text, re.M))
     targets = set(re.findall(r"(?:`|^)make ([a-z][a-z-]*)", text, re.M))
     assert commands - set(COMMANDS) == set()
     assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.M)] == []

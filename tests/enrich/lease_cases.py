@@ -202,6 +202,18 @@ CASES = (
         unit=10,
     ),
     Case(
+        "request repeated without an answer",
+        (
+            said(0, A, REQUEST, lease=200),
+            said(10, A, REQUEST, lease=200),
+            said(30, A, REQUEST, lease=200),
+            said(170, A, REQUEST, lease=200),
+        ),
+        {HERE: ".........aaaaaaaaaaaaaaaaaaaaaaaaaaaa"},
+        ("unanswered",),
+        unit=10,
+    ),
+    Case(
         "request that turns out to have been refused",
         (said(20, A, REQUEST, lease=400), said(150, A, NAK)),
         {HERE: "...................."},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from argparse import Namespace
 from datetime import UTC, datetime
@@ -17,18 +18,21 @@ from hypothesis import strategies as st
 
 from enrich.asset_changes import History, changes, in_force
 from enrich.asset_file import files_of, listed
-from enrich.asset_index import AssetIndex, build
+from enrich.asset_index import AssetIndex, build, index_of
 from enrich.asset_join import with_assets
 from enrich.asset_load import Loaded, load
-from enrich.asset_store import index_file, newest
+from enrich.asset_store import index_file, newest, newest_index
 from enrich.asset_tables import ASSET_VERSION, USER_VERSION
 from enrich.assets import ASSETS, REGISTERS, USERS, Entry
 from enrich.cli import run_load
+from infra.cli import main
+from infra.driver import Driver
 from infra.duck import connect
 from infra.errors import Fatal, Usage
 from infra.lake import Lake
 from infra.parquet import arrow_schema
 from infra.settings import Settings
+from infra.settings import load as load_settings
 from infra.tables import Table
 from ingest.tables import EVENT
 from tests.enrich.rows import A, B, at, rows
@@ -427,6 +431,54 @@ def test_a_list_cut_short_does_not_empty_an_inventory(lake: Lake, tmp_path: Path
     spooled = [json.loads(file.read_text()) for file in (lake.spool / "audit").glob("load-*.json")]
     assert {row["act"] for row in spooled} == {"load.assets"}
     assert any(json.loads(row["detail"])["gone"] == 29 for row in spooled)
+
+
+def test_the_command_says_what_changed_and_starts_no_jvm_when_nothing_did(
+    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = ["--home", str(lake.settings.home), "load", "users"]
+    where = listing(tmp_path, "login;dept\nann;IT\n", "users.csv")
+    loaded(lake, "users", where)
+    # A session of its own would be the shared one of the tests, and the command would stop it.
+    assert main([*home, where]) == 0
+    assert "0 new, 0 changed, 0 gone, 1 unchanged" in capsys.readouterr().out
+    broken = listing(tmp_path, "login;dept;site\nann;IT;\nbob;IT\n", "broken.csv")
+    assert main([*home, broken, "--output", "json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["unchanged"], told["held"]) == (1, 0)
+    assert told["refused"][0]["line"] == 3
+    assert main([*home, broken, "--output", "csv"]) == 1
+    assert capsys.readouterr().out.splitlines()[1] == "users,default,2,0,0,0,1,0,1"
+    assert main([*home, broken, "--valid-from", "yesterday"]) == 2
+    assert main([*home, str(tmp_path / "none.csv")]) == 2
+
+
+def test_up_loads_what_the_settings_name(tmp_path: Path) -> None:
+    named = load_settings(home=tmp_path, assets={"file": "a.csv"}, users={"refresh_minutes": 5})
+    scheduled = [one._command for one in Driver(named, ("ingest",))._scheduled()]
+    assert ("load", "assets") in scheduled
+    assert ("load", "users") not in scheduled
+    assert ("load", "assets") not in [
+        one._command for one in Driver(named, ("alert",))._scheduled()
+    ]
+
+
+def test_an_index_is_made_once_and_old_ones_go(lake: Lake, tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / "n.csv").write_text(f"host,owner\nh,{number}\n", "utf-8")
+        loaded(lake, "assets", str(tmp_path / "n.csv"), valid_from=at(number))
+    file = newest_index(lake.settings)
+    assert file == index_file(lake, newest(lake))
+    folder = Path(file or "").parent
+    assert len(list(folder.iterdir())) == 3
+    for number in range(100, 130):
+        old = folder / f"{number}-0.sqlite"
+        old.touch()
+        os.utime(old, (0, 0))
+    Path(file or "").unlink()
+    again = index_of(newest_index(lake.settings) or "")
+    assert (again.asset(us(2), hostname="h") or {})["owner"] == "2"
+    assert len(list(folder.iterdir())) == 20
 
 
 def test_load_without_a_file_asks_for_one(settings: Settings) -> None:

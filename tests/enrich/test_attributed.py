@@ -106,6 +106,7 @@ HISTORY = [
     segment(0, 100, B, 0, 5, ip="10.0.0.2"),
     segment(0, 100, B, 0, 6, scope="elsewhere"),
     segment(60, 60, None, 95, 40),
+    segment(-700_000, 700_000, A, 0, 50, ip="10.0.0.7"),  # over two turns of a week and more
     known(100),
 ]
 EVENTS = [
@@ -120,6 +121,8 @@ EVENTS = [
     event(54, ip="203.0.113.9"),
     event(39.999999),
     event(40),
+    event(-700_000, ip="10.0.0.7"),
+    event(699_999, ip="10.0.0.7"),
 ]
 
 
@@ -143,6 +146,8 @@ def test_any_slice_of_history_is_attributed_alike_by_every_form(lake: Lake) -> N
         8: ("outside", None, -1),
         9: ("leased", A, 10),
         10: ("leased", B, 20),
+        11: ("leased", A, 50),
+        12: ("leased", A, 50),
     }
     expected = {f"e{place}": found for place, found in answer.items()}
     assert holders(shuffled) == expected

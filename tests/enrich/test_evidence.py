@@ -23,14 +23,12 @@ from enrich.evidence import (
     WORDS,
     Claim,
     Facts,
-    Said,
     Server,
     assessed,
     judge,
-    rivals_of,
     standing,
-    true_at,
 )
+from enrich.rivals import Said, rivals_of, true_at
 from infra.settings import ScopeSettings
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -6,6 +6,7 @@ from datetime import UTC
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from enrich.attribution import in_networks, ipv6_digits
@@ -158,3 +159,19 @@ def test_networks_of_both_kinds_are_looked_up_by_number(spark: SparkSession) -> 
     assert {r.ip: bool(r.inside) for r in answers if r.ip in SPELLED} == SPELLED
     told = {r.ip: r.digits for r in answers if r.ip in {*some, *edges}}
     assert told == {ip: f"{int(ip_address(ip)):032x}" for ip in (*some, *edges)}
+
+
+SPELLINGS = {
+    "json": '{"src_ip": "2001:DB8::0005", "message": "x"}',
+    "zeek:conn": '{"ts": 1795228800.0, "uid": "C1", "id.orig_h": "2001:0db8:0:0::5", '
+    '"id.orig_p": 1, "id.resp_h": "10.0.0.1", "id.resp_p": 2, "proto": "tcp"}',
+    "sshd": "Nov 21 02:40:27 gw sshd[1]: Failed password for root from 2001:DB8:0::5 port 22 ssh2",
+    "nginx": '2001:db8:0000::5 - - [21/Nov/2026:02:40:00 +0000] "GET / HTTP/1.1" 200 1 "-" "x"',
+    "isc_dhcpd": V6["isc_dhcpd"][0],
+}
+
+
+@pytest.mark.parametrize("source", SPELLINGS)
+def test_an_address_is_spelled_alike_in_events_and_in_leases(source: str) -> None:
+    (row,) = parsed(source, SPELLINGS[source].encode())
+    assert row["src_ip"] == "2001:db8::5"

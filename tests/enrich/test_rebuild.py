@@ -84,21 +84,31 @@ def told(lake: Lake, *without: str) -> list[Any]:
     return sorted(lake.read(DHCP_SEGMENT).drop(*without).collect(), key=str)
 
 
+def order_said(lake: Lake) -> dict[str, list[Any]]:
+    """By address, what was said of it in the order of revisions: other buckets number them anew."""
+    said: dict[str, list[Any]] = {}
+    for row in lake.read(DHCP_SEGMENT).where("ip IS NOT NULL").orderBy("rev").collect():
+        said.setdefault(row.ip, []).append((row.kind, row.seg_start, row.seg_end, row.mac))
+    return said
+
+
 def test_a_lost_checkpoint_and_other_buckets_neither_double_nor_lose_a_segment(
     begun, tmp_path
 ) -> None:
-    lost = copied(begun, tmp_path / "copy")
+    lost = copied(begun, tmp_path / "copy", session_buckets=5)
     shutil.rmtree(folder(lost.settings))
     with pytest.raises(Exception, match="written under another checkpoint"):
         run(lost, [], 3001)
     shutil.rmtree(folder(lost.settings))
     done = rebuild(lost)
     assert (done.addresses, done.unplayed, done.kept, done.from_batch) == (4, 0, None, 1)
+    assert (done.version, done.buckets) == (2, 5)
 
     put(begun, EVENT, [finished(3001)])
     run(begun, AFTER, 3300)
     run(lost, AFTER, 3300)
-    assert told(lost) == told(begun)
+    assert told(lost, "rev") == told(begun, "rev")
+    assert order_said(lost) == order_said(begun)
     audited = [json.loads(file.read_text()) for file in (lost.spool / "audit").glob("*.json")]
     assert [(row["act"], row["outcome"]) for row in audited] == [("sessions.rebuild", "ok")]
 
@@ -158,9 +168,12 @@ def test_a_job_goes_back_to_the_release_before_and_forward_again(begun, tmp_path
 
 
 def test_another_number_of_buckets_is_refused_until_the_state_is_rebuilt(settings) -> None:
-    claim(settings)
-    claim(settings)
     other = load(home=settings.home, jobs={"session_buckets": 5})
+    claim(other)
+    claim(settings)  # nothing has run yet
+    (folder(settings) / "spark" / "offsets").mkdir(parents=True)
+    (folder(settings) / "spark" / "offsets" / "0").write_text("v1\n{}\n{}")
+    claim(settings)
     with pytest.raises(Fatal, match=r"has 16 buckets.*session_buckets = 5.*headgate rebuild"):
         claim(other)
 

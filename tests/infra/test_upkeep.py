@@ -156,6 +156,11 @@ def test_nothing_is_deleted_while_a_job_has_to_read_what_the_log_no_longer_has(
         upkeep.keep(lake.settings, NUMBER, lake.folder(NUMBER))
 
 
+def test_what_the_publisher_may_still_have_to_send_is_kept_as_long_as_the_log(lake: Lake) -> None:
+    alert = table("gold.alert")
+    assert upkeep.keep(lake.settings, alert, lake.folder(alert)) == timedelta(days=30)
+
+
 def events(lake: Lake, source: str, *days_ago: float) -> None:
     """One file of bronze rows of a source, received so long ago."""
     record = table("bronze.record")

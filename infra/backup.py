@@ -1,0 +1,196 @@
+"""Lake, checkpoints and what waits in the spool, copied together and put back together.
+
+They belong to one instant: a checkpoint older than its tables is refused at the next start,
+one that is newer would leave rows out. So a backup is taken while no job runs, and each
+file's digest is kept: what comes back is what was there, or nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from infra.errors import Fatal, Usage
+from infra.files import write_whole
+from infra.jobs import Lock
+from infra.offsets import checkpoint
+from infra.settings import Settings
+
+MANIFEST = "manifest.json"
+FORM = 1
+"""Changes when an older version could not restore what a newer one wrote."""
+CHUNK = 4 * 1024 * 1024
+
+Show = Callable[[int, int], None]
+"""Hears how many bytes of how many are done."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that is kept: its name in a backup and where it lies."""
+
+    name: str
+    path: Path
+
+
+def parts(settings: Settings) -> tuple[Part, ...]:
+    """What a backup holds. Settings, rules of your own and the broker's log are yours to keep."""
+    home = settings.home.absolute()
+    return (
+        Part("lake", settings.lake_root),
+        Part("checkpoints", settings.checkpoint_root),
+        Part("spool", home / "spool"),
+        Part("redelivery.sqlite", home / "redelivery.sqlite"),
+    )
+
+
+def backup(settings: Settings, folder: Path, show: Show = lambda done, total: None) -> Path:
+    """Copy everything into a new folder below `folder`, named by the time; that folder.
+
+    Raises `Fatal` while a job runs, or when there is no lake.
+    """
+    if not settings.lake_root.is_dir():
+        raise Fatal(f"{settings.lake_root}: there is no lake here to back up")
+    inside = [part for part in parts(settings) if folder.absolute().is_relative_to(part.path)]
+    if inside:
+        raise Usage(f"{folder}: lies inside {inside[0].path}, which is to be copied")
+    with _quiet(settings):
+        at = datetime.now(UTC)
+        made = folder.absolute() / f"headgate-{at:%Y%m%dT%H%M%SZ}"
+        if made.exists():
+            raise Usage(f"{made}: is there already")
+        partial = made.with_name(f".{made.name}")
+        files = _copied(parts(settings), partial, show)
+        manifest = {"form": FORM, "at": at.isoformat(), "files": files, "kafka": _places(settings)}
+        write_whole(partial / MANIFEST, json.dumps(manifest, indent=1))
+        partial.rename(made)  # whole from here on
+    return made
+
+
+@contextmanager
+def _quiet(settings: Settings) -> Iterator[None]:
+    """While inside, no job of ours can run; raises `Fatal` when one does."""
+    with ExitStack() as held:
+        for folder in sorted(settings.checkpoint_root.glob("*")):
+            if (folder / "lock").exists():
+                held.callback(Lock(folder, folder.name).release)
+        yield
+
+
+def _places(settings: Settings) -> dict[str, Any]:
+    """Where job ingest stood in Kafka, and the ids of the topics: what a person may ask later."""
+    at = checkpoint(settings.checkpoint_root / "ingest")
+    offsets = {f"{topic}:{partition}": end for (topic, partition), end in at.offsets.items()}
+    return {"offsets": offsets, "topic_ids": dict(at.ids)}
+
+
+def _copied(wanted: tuple[Part, ...], to: Path, show: Show) -> dict[str, dict[str, Any]]:
+    pairs = [
+        (
+            source,
+            f"{part.name}/{source.relative_to(part.path)}" if part.path.is_dir() else part.name,
+        )
+        for part in wanted
+        for source in _files(part.path)
+    ]
+    total, done = sum(source.stat().st_size for source, _ in pairs), 0
+    found = {}
+    for source, name in pairs:
+        digest, size = _copy(source, to / name)
+        found[name] = {"sha256": digest, "bytes": size}
+        done += size
+        show(done, total)
+    return found
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    return sorted(file for file in path.rglob("*") if file.is_file() and file.name != "lock")
+
+
+def _copy(source: Path, target: Path) -> tuple[str, int]:
+    """Copy a file; its SHA-256 and its bytes. Times stay: Delta's files are told apart by them."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest, size = hashlib.sha256(), 0
+    with source.open("rb") as read, target.open("wb") as write:
+        while chunk := read.read(CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            write.write(chunk)
+        write.flush()
+        os.fsync(write.fileno())
+    shutil.copystat(source, target)
+    return digest.hexdigest(), size
+
+
+def restore(settings: Settings, made: Path, show: Show = lambda done, total: None) -> int:
+    """Put a backup's files where the settings want them; how many.
+
+    Everything is copied beside its place and compared with the manifest first; raises
+    `Fatal`, and leaves nothing, when a file is missing or another one, `Usage` when something
+    lies where the backup belongs.
+    """
+    manifest = _manifest(made)
+    wanted = parts(settings)
+    for part in wanted:
+        if part.path.exists() and (part.path.is_file() or any(_files(part.path))):
+            raise Usage(f"{part.path}: something is there; restore onto an empty home")
+    total, done = sum(one["bytes"] for one in manifest["files"].values()), 0
+    waiting = [part.path.with_name(f".{part.path.name}.restoring") for part in wanted]
+    try:
+        for name, told in manifest["files"].items():
+            head, _, rest = name.partition("/")
+            at = next(i for i, part in enumerate(wanted) if part.name == head)
+            _check(
+                made / name,
+                _copy_of(made / name, waiting[at] / rest if rest else waiting[at]),
+                told,
+            )
+            done += told["bytes"]
+            show(done, total)
+        for part, beside in zip(wanted, waiting, strict=True):
+            if beside.exists():
+                _take(beside, part.path)
+    finally:
+        for beside in waiting:
+            shutil.rmtree(beside, ignore_errors=True) if beside.is_dir() else beside.unlink(True)
+    return len(manifest["files"])
+
+
+def _manifest(made: Path) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads((made / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError):
+        raise Usage(f"{made}: is no backup of ours (no readable {MANIFEST} in it)") from None
+    if manifest.get("form") != FORM:
+        raise Fatal(f"{made}: has form {manifest.get('form')}, this version restores form {FORM}")
+    return manifest
+
+
+def _copy_of(source: Path, target: Path) -> str | None:
+    try:
+        return _copy(source, target)[0]
+    except FileNotFoundError:
+        return None
+
+
+def _check(file: Path, digest: str | None, told: dict[str, Any]) -> None:
+    if digest is None:
+        raise Fatal(f"{file}: is missing in the backup; nothing was restored")
+    if digest != told["sha256"]:
+        raise Fatal(f"{file}: is not what was backed up (its digest differs); nothing was restored")
+
+
+def _take(beside: Path, place: Path) -> None:
+    if place.is_dir():
+        shutil.rmtree(place)  # empty folders only: `restore` has looked
+    beside.rename(place)
