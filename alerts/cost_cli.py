@@ -16,7 +16,7 @@ from infra.errors import Usage
 from infra.settings import Settings
 
 EVENTS, EVENTS_OF_ALL = 100_000, 20_000
-"""Events that a few rules are tried on, and that all rules of a pack are, which may be thousands."""
+"""Events that named rules are tried on, and all of a pack, which may be thousands."""
 
 
 def build(verbs: Any) -> None:

@@ -156,7 +156,7 @@ def _run(lake: Lake, rows: DataFrame, home: Path, load_: Load, done: Run) -> Non
         _until(lambda: bool(query.recentProgress), query, 600)  # the leases are in
         feeder.start()
         _until(lambda: not feeder.is_alive(), query, 1200)
-        _until(lambda: not query.status["isDataAvailable"], query, 300)
+        query.processAllAvailable()
     finally:
         stop.set()
         query.stop()

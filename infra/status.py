@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -103,11 +104,15 @@ def write(settings: Settings, status: JobStatus) -> None:
 
 
 def read(settings: Settings) -> dict[str, JobStatus]:
-    """What drivers wrote, by job; a file of another version gives what both know."""
+    """What drivers wrote, by job; a file of another version gives what both know.
+
+    One that a power cut left empty counts as not there: the driver writes it anew.
+    """
     found = {}
     for file in sorted(folder(settings).glob("*.json")):
-        status = _of(json.loads(file.read_bytes()))
-        found[status.job] = status
+        with suppress(OSError, ValueError, TypeError):
+            status = _of(json.loads(file.read_bytes()))
+            found[status.job] = status
     return found
 
 

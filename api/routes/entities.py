@@ -44,7 +44,10 @@ def entity(
 def used_by(
     services: Here,
     type: Annotated[DeviceKind, Path(description="what the value is")],
-    value: Annotated[str, Path(max_length=253, examples=["10.0.0.7", "02:00:00:00:00:07"])],
+    value: Annotated[
+        str,
+        Path(description="the value", max_length=253, examples=["10.0.0.7", "02:00:00:00:00:07"]),
+    ],
     at: Annotated[
         AwareDatetime,
         Query(description="instant, with a zone", examples=["2026-11-20T14:05:07Z"]),
@@ -64,7 +67,9 @@ def used_by(
 def inventory(
     services: Here,
     type: Annotated[Kind, Path(description="what the value is")],
-    value: Annotated[str, Path(max_length=253, examples=["10.0.0.7", "ann"])],
+    value: Annotated[
+        str, Path(description="the value", max_length=253, examples=["10.0.0.7", "ann"])
+    ],
     at: Annotated[
         AwareDatetime | None, Query(description="instant, with a zone; none: now")
     ] = None,

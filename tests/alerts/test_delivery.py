@@ -53,7 +53,7 @@ def test_a_finding_goes_to_the_risk_of_the_entity_that_it_is_about(spark: Any) -
     ]
     rows = []
     for number, (given, status, mac) in enumerate(shapes):
-        row = found(number, "", **(bare | given))
+        row = found(number, "") | bare | given
         row["holder"] = {"status": status, "mac": mac} if status else None
         rows.append(row)
     frame = spark.createDataFrame(rows, FINDING.schema)

@@ -101,6 +101,13 @@ def test_a_status_of_another_version_is_read_as_far_as_it_is_known(home: Setting
     assert read(home)["ingest"] == JobStatus("ingest", "running", at=5.0)
 
 
+def test_a_file_that_a_power_cut_left_empty_counts_as_not_there(home: Settings) -> None:
+    write(home, JobStatus("ingest", "running", at=5.0))
+    (home.home / "status" / "alert.json").write_text("")
+    (home.home / "status" / "repair.json").write_text('{"at": 1.0}')
+    assert list(read(home)) == ["ingest"]
+
+
 FINE = JobStatus("ingest", "running", at=1000.0, pid=7, started_at=900.0, progressed_at=990.0)
 
 
