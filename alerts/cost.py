@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from time import process_time
 
 import duckdb
@@ -122,10 +123,11 @@ def sample(
     if not in_span:
         return Sample((), 0, 0, 0.0)
     # A lake younger than the span has its events in a part of it.
-    step = (last - first + timedelta(microseconds=1)) / SLICES
+    end = last + timedelta(microseconds=1)
+    bounds = [*(first + n * (end - first) / SLICES for n in range(SLICES)), end]
     batches: list[pa.RecordBatch] = []
-    for n in range(SLICES):
-        span = {"since": first + n * step, "until": first + (n + 1) * step}
+    for begin, until_then in pairwise(bounds):
+        span = {"since": begin, "until": until_then}
         found = connection.execute(question, span).to_arrow_table().cast(fields)
         batches += found.combine_chunks().to_batches(BATCH_ROWS)
     seconds = (last - first).total_seconds()

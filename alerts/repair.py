@@ -7,11 +7,12 @@ repair of history (`alerts.mend`).
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from alerts.entity import moment
 from alerts.holders import Listening
 from alerts.mend import mend, note
 from alerts.tables import FINDING, HEARTBEAT
@@ -111,8 +112,8 @@ def sweep(lake: Lake, left: DataFrame, heard: Heard | None = None) -> DataFrame:
 def finished(lake: Lake) -> datetime:
     """How far detection has finished its input: its newest heartbeat."""
     beats = lake.read(FINDING).where(F.col("rule_id") == HEARTBEAT)
-    newest = beats.agg(F.max("event_time")).first()
-    return newest[0] if newest and newest[0] else datetime.fromtimestamp(0, UTC)
+    newest_us = beats.agg(F.max(F.unix_micros("event_time"))).collect()[0][0]
+    return moment(newest_us or 0)
 
 
 def patience(settings: Settings) -> int:

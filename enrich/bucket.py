@@ -29,6 +29,7 @@ from enrich.leases import (
     Session,
     Timeline,
     diff,
+    idle_lines,
     order,
     replay,
     too_late,
@@ -108,8 +109,11 @@ class AddressState(msgspec.Struct, array_like=True):
 
         The last lines before it are kept: they may explain the next one (see `replay`).
         """
+        idle = idle_lines([e for e in self.lines if e.time_us < horizon_us], self.base)
         horizon_us -= EXCHANGE_US
         past = [line for line in self.lines if line.time_us < horizon_us]
+        if idle:
+            self.lines = past + [e for e in self.lines[len(past) :] if e.event_uid not in idle]
         if past:
             self.lines = self.lines[len(past) :]
             sessions = replay(past, self.base).sessions

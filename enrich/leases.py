@@ -156,22 +156,39 @@ def replay(
     return Timeline(scope, ip, tuple(s for s in play.done if s.end_us > s.start_us))
 
 
+def idle_lines(events: Sequence[LeaseEvent], base: Session | None) -> set[str]:
+    """Uids of ACKs that grant nothing because of what was said before them, and of that INFORM.
+
+    Without what explains them they would grant: who forgets that must forget them, too.
+    """
+    servers = {line.server for line in events if line.activity == ACK}
+    if len(servers) < 2 and all(line.activity != INFORM for line in events):
+        return set()
+    play = _Play(base)
+    for line in sorted(events, key=order):
+        play.take(line)
+    return play.idle
+
+
 class _Play:
     """An address being played: who holds it, what is over, and what was just said."""
 
-    __slots__ = ("acked", "done", "held", "informed")
+    __slots__ = ("acked", "done", "held", "idle", "informed")
 
     def __init__(self, base: Session | None) -> None:
         self.held = base
         self.done: list[Session] = []
         self.informed: LeaseEvent | None = None
         self.acked: dict[str, LeaseEvent] = {}
+        self.idle: set[str] = set()
 
     def take(self, line: LeaseEvent) -> None:
         """The next line, in the order of `order`."""
         held, activity = self.held, line.activity
         if activity == ACK:
-            if not self._grants_nothing(line):
+            if self._grants_nothing(line):
+                self.idle.add(line.event_uid)
+            else:
                 self.held = self._grant(line)
         elif activity == REQUEST:
             self._ask(line)
@@ -229,6 +246,7 @@ class _Play:
             return False
         if self.informed is not None and self.informed.mac == ack.mac:
             asked, self.informed = self.informed, None
+            self.idle.add(asked.event_uid)
             return ack.time_us - asked.time_us < EXCHANGE_US
         if ack.server is None:
             return False

@@ -204,3 +204,13 @@ def test_the_number_of_buckets_changes_no_answer(history, sizes, buckets) -> Non
     one, several = streamed(history, sizes), streamed(history, sizes, buckets)
     assert painted(several, times) == painted(one, times)
     assert leases(several) == leases(one)
+
+
+def test_what_explains_an_acknowledgement_may_be_settled_before_it() -> None:
+    # INFORM at 0, its ACK at 1; at 181 the line at 0 is settled, the one at 1 is not yet.
+    said = [(0, 8, 0), (1, 5, 1000), (181, 4, 0)]
+    history = [
+        line(n, second, 0.0, ADDRESSES[0], MACS[n // 2], activity, lease, "dhcp1")
+        for n, (second, activity, lease) in enumerate(said)
+    ]
+    assert leases(streamed(history, [1, 1])) == set()
