@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from alerts.match import columns_read, matcher_of
+from alerts.match import columns_read, leaves_read, matcher_of
 from alerts.pack import RulePack
 from alerts.tables import FINDING
 from enrich.asof import newest_cover
@@ -23,6 +23,7 @@ from enrich.attribution import split
 from enrich.tables import DHCP_SEGMENT, HOLDER
 from enrich.tracker import as_segments, sessions_of
 from infra.lake import Lake
+from infra.reading import Reading, files_between, over_files
 from infra.settings import Settings
 from ingest.tables import EVENT
 
@@ -53,6 +54,23 @@ class History:
     def segments(self) -> DataFrame:
         """All of silver.dhcp_segment."""
         return self.lake.read(DHCP_SEGMENT, self.segment_version)
+
+    def findings(
+        self,
+        since: datetime,
+        until: datetime,
+        store: str,
+        packs: Sequence[RulePack],
+        modes: Collection[str] = MODES,
+    ) -> DataFrame:
+        """What `matched` says of `events`; workers read the files themselves where they can."""
+        files = files_between(self.lake, EVENT, "time", since, until, self.event_version)
+        if any(file.has_deletions for file in files):
+            return matched(self.events(since, until), store, packs, modes)
+        leaves = tuple(sorted({leaf for pack in packs for leaf in leaves_read(pack)}))
+        reading = Reading(self.lake.folder(EVENT), leaves, "time", since, until)
+        work = matchers(store, [pack.hash for pack in packs], tuple(sorted(modes)))
+        return over_files(self.lake, files, reading, work, FINDING.schema)
 
 
 def matched(

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from alerts.backtest import DHCP_ACTIVITY, History, attributed, matched
+from alerts.backtest import DHCP_ACTIVITY, History, attributed
 from alerts.backtest_fold import Refold
 from alerts.backtest_rules import Chosen, warm_up_seconds
 from alerts.finding import finding_schema
@@ -215,8 +215,7 @@ class Backtest:
         for number, since, until in pieces:
             if number in self.run.chunks:
                 continue
-            events = self._history.events(since, until)
-            found = matched(events, str(self._store.folder), packs)
+            found = self._history.findings(since, until, str(self._store.folder), packs)
             files = write_rows(found, self.folder / "findings", f"{number}-", finding_schema())
             self.run.chunks[number] = [file.name for file in files]
             _save(self.settings, self.run)

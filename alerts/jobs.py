@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +14,6 @@ from alerts.finding import finding_schema
 from alerts.fold import PASSING, SAID_ELSEWHERE, fold
 from alerts.holders import DECISION as SERVERS
 from alerts.holders import Listening
-from alerts.match import arrow_matcher, columns_read
 from alerts.metering import meter_of
 from alerts.pack import PackStore
 from alerts.publish import Publisher
@@ -75,12 +73,6 @@ def detection(store_folder: str, pack: str, spool: str) -> Find:
         return matcher.match(events), heartbeats(events, pack)
 
     return find
-
-
-def match(events: DataFrame, store: Path, pack: str) -> DataFrame:
-    """Findings of a rule pack among events: the same for a stream's batch and for history."""
-    needed = columns_read(PackStore(store).get(pack))
-    return events.select(needed).mapInArrow(arrow_matcher(str(store), pack), FINDING.schema)
 
 
 def heartbeats(events: pa.RecordBatch, pack: str) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -359,19 +359,6 @@ def _leaf(path: str) -> str:
             return ".".join([name, *steps[:at]])
         kind = kind.field(step).type
     return path
-
-
-def arrow_matcher(
-    store_folder: str, pack_hash: str, modes: Collection[str] = LIVE_MODES
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow`; the worker loads the pack by its hash."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        matcher = matcher_of(store_folder, pack_hash, tuple(modes))
-        for batch in batches:
-            yield matcher.match(batch)
-
-    return run
 
 
 @lru_cache(maxsize=4)

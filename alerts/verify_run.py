@@ -13,7 +13,7 @@ import duckdb
 import msgspec
 from pyspark.sql import functions as F
 
-from alerts.backtest import History, attributed, matched
+from alerts.backtest import History, attributed
 from alerts.backtest_fold import Refold
 from alerts.backtest_rules import warm_up_seconds
 from alerts.backtest_run import attributed_schema, chunk, in_order, write_rows
@@ -167,7 +167,7 @@ class Verification:
         begin, number = since, 0
         while begin < until and packs:
             end = min(begin + step, until)
-            found = matched(history.events(begin, end), str(self._store.folder), packs, LIVE_MODES)
+            found = history.findings(begin, end, str(self._store.folder), packs, LIVE_MODES)
             made = write_rows(found, folder / "findings", f"{number}-", finding_schema())
             files += [str(folder / "findings" / file.name) for file in made]
             self._tell(f"findings up to {end:%Y-%m-%d %H:%M}")

@@ -1,8 +1,8 @@
 """Matching rules: the engine alone, and the whole Spark job against one expression a rule.
 
-The job reads silver.event from Parquet and writes findings, once through
-`alerts.jobs.match` and once as stock Spark would: text lowered once, one SQL
-condition a rule, all of them in one pass. Both must find the same.
+The job reads the table silver.event and writes findings, once as backtests and `verify`
+do and once as stock Spark would: text lowered once, one SQL condition a rule, all of
+them in one pass. Both must find the same.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from alerts.jobs import match
+from alerts.backtest import History
 from alerts.match import Matcher
 from alerts.pack import PackStore, Rule, RulePack
 from alerts.predicate import All, Either, Node, Not, Test, paths_of
 from bench.measure import Report, cpu_seconds
 from bench.rule_mix import CHANNELS, PROCESS, Channel, event_batches, rule_pack
+from infra.delta import commit
+from infra.lake import Lake
+from infra.parquet import FileWriter, Target
 from infra.settings import load
 from infra.spark import session
 from ingest.tables import EVENT
@@ -34,6 +37,7 @@ COUNTS = (10, 100, 1000, 3000)
 ONE_LOGSOURCE = 1400
 COMPARED = 1000
 ENGINE_BAR, STOCK_BAR, SCALE_BAR = 30_000, 20, 0.6
+SPAN = (datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))
 LISTS = ("answers.rdata",)
 """Paths through a list; the events here have one element each."""
 
@@ -98,13 +102,15 @@ def _jobs(report: Report, spark: SparkSession, home: Path, size: Size, quick: bo
     rates = {}
     for count in COUNTS:
         pack = rule_pack(count)
-        events = _silver(spark, home, pack, size)
+        lake = _silver(spark, home, pack, size)
         store = PackStore(home / f"rules-{count}")
-        job = match(events, store.folder, store.put(pack)).select("rule_id", "event_uid")
+        store.put(pack)
+        found_in = History(lake).findings(*SPAN, str(store.folder), [pack])
+        job = found_in.select("rule_id", "event_uid")
         ours, found = _measured(job, home / "ours", size.events * size.copies, size.repeat)
         more = {}
         if count <= COMPARED and not (quick and count < COMPARED):
-            stock = _stock(events, pack)
+            stock = _stock(lake.read(EVENT), pack)
             theirs, same = _measured(stock, home / "stock", size.events * size.copies, 1)
             report.add(f"job, stock Spark, {count} rules", theirs, "events/CPU-s")
             ratio = sorted(ours)[len(ours) // 2] / theirs[0]
@@ -121,15 +127,18 @@ def _jobs(report: Report, spark: SparkSession, home: Path, size: Size, quick: bo
     )  # fmt: skip
 
 
-def _silver(spark: SparkSession, home: Path, pack: RulePack, size: Size) -> DataFrame:
-    """Events for a pack as silver.event in Parquet files."""
-    folder = home / f"silver-{len(pack.rules)}-{size.copies}"
-    if not folder.exists():
-        folder.mkdir()
-        batches = event_batches(pack, size.events)
-        for copy in range(size.copies):
-            pq.write_table(pa.Table.from_batches(batches), folder / f"{copy}.parquet")
-    return spark.read.schema(EVENT.schema).parquet(str(folder))
+def _silver(spark: SparkSession, home: Path, pack: RulePack, size: Size) -> Lake:
+    """A lake with events for a pack in silver.event, in as many files as copies."""
+    lake = Lake(spark, load(home=home / f"{len(pack.rules)}")).ensure(EVENT)
+    target = Target.of(EVENT, lake.folder(EVENT), "bench-")
+    batches = event_batches(pack, size.events)
+    for copy in range(size.copies):
+        writer = FileWriter(target)
+        for batch in batches:
+            writer.write(batch)
+        file = writer.close()
+        commit(spark, lake.path(EVENT), [file] if file else [], f"copy {copy}")
+    return lake
 
 
 def _measured(

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alerts.backtest import matchers
 from alerts.check import complete
 from alerts.compile import BUNDLED, compile_rules
 from alerts.finding import RULE_FAILED, finding_schema, identity, one_line
-from alerts.match import Matcher, arrow_matcher, brute_force, columns_read, event_batch
+from alerts.match import LIVE_MODES, Matcher, brute_force, columns_read, event_batch
 from alerts.pack import PackStore, Rule, RulePack
 from alerts.predicate import ANY_ONE, ANY_RUN, All, Either, Node, Not, Test, literals_of
 from infra.errors import Fatal
@@ -233,7 +234,7 @@ def test_a_rule_that_throws_is_named_by_a_finding_and_the_others_run_on(broken: 
 def test_a_worker_loads_the_pack_by_its_hash(tmp_path: Path) -> None:
     name = PackStore(tmp_path).put(one_rule(Test("message", "eq", "x")))
     batches = [event_batch([event(message="x")]), event_batch([]), event_batch([event()])]
-    found = list(arrow_matcher(str(tmp_path), name)(iter(batches)))
+    found = list(matchers(str(tmp_path), [name], LIVE_MODES)(iter(batches)))
     assert [b.num_rows for b in found] == [1, 0, 0]
     assert all(b.schema == finding_schema() for b in found)
 

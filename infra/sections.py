@@ -1,0 +1,350 @@
+"""The settings' sections: each field says what it does and why that default."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise ValueError(f"no time zone '{value}'; use a name like Europe/Berlin or UTC") from error
+    return value
+
+
+class SourceSettings(_Section):
+    """How one source's records are read."""
+
+    tz: str = Field("UTC", description="zone of times that name none")
+    hosts: dict[str, str] = Field(
+        default_factory=dict, description="zone by host name, where it differs from tz"
+    )
+    lease_seconds: int = Field(
+        86400, gt=0, description="lease length where the log does not say (dhcpd, dnsmasq, Windows)"
+    )
+    silent_minutes: int | None = Field(
+        None,
+        ge=0,
+        description="silent for longer: named; none: for longer than it ever was; 0: never named",
+    )
+
+    format: Literal["text", "avro", "protobuf"] = Field(
+        "text", description="how its messages are packed; text serves JSON too"
+    )
+    schema_file: Path | None = Field(
+        None, description="Avro: .avsc; Protobuf: what protoc --descriptor_set_out writes"
+    )
+    registry: str | None = Field(
+        None,
+        description="schema registry (URL, or folder with ID.avsc, ID.desc) of framed messages",
+    )
+    message: str | None = Field(
+        None, description="Protobuf: full name of the message, where the file has several"
+    )
+    field: str | None = Field(
+        None, description="field that holds the record itself; none: all of the message, as JSON"
+    )
+
+    @field_validator("tz")
+    @classmethod
+    def _tz(cls, value: str) -> str:
+        return _zone(value)
+
+    @model_validator(mode="after")
+    def _packed(self) -> SourceSettings:
+        if self.format == "protobuf" and not (self.schema_file or self.registry):
+            raise ValueError("format protobuf needs schema_file or registry")
+        if self.schema_file and self.registry:
+            raise ValueError("schema_file or registry, not both")
+        return self
+
+    @field_validator("hosts")
+    @classmethod
+    def _hosts(cls, value: dict[str, str]) -> dict[str, str]:
+        return {host: _zone(zone) for host, zone in value.items()}
+
+
+class FolderSettings(_Section):
+    """Files that land in a folder or bucket. Only finished files belong there."""
+
+    paths: tuple[str, ...] = Field(
+        min_length=1,
+        description="folders, or patterns with * and **; also s3a://... if Spark has its archives",
+    )
+    source: str = Field(description="which parser reads them: aws_cloudtrail, windows_dhcp, ...")
+    tz: str | None = Field(
+        None, description="zone of times that name none; none: that of the source"
+    )
+    host: str | None = Field(None, description="who wrote them, where the lines do not say")
+    mode: Literal["live", "replay", "import"] = Field(
+        "live", description="how the events are marked; import raises no alerts"
+    )
+    settle_seconds: float = Field(
+        5.0, ge=0, description="a file is taken once it was not written to for so long"
+    )
+
+    @field_validator("tz")
+    @classmethod
+    def _tz(cls, value: str | None) -> str | None:
+        return None if value is None else _zone(value)
+
+
+class ScopeSettings(_Section):
+    """A site whose addresses are leased by DHCP. The same private address may exist in two."""
+
+    name: str = Field(description="name of the site")
+    networks: tuple[str, ...] = Field(description="networks whose addresses DHCP hands out")
+    static: tuple[str, ...] = Field(
+        (), description="networks or addresses set by hand; no lease is asked for"
+    )
+    hosts: tuple[str, ...] = Field(
+        (),
+        description="log hosts, sensors, servers or DHCP relays of this site; none: the default",
+    )
+
+    @field_validator("networks", "static")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for network in value:
+            ip_network(network)
+        return value
+
+
+class InventorySettings(_Section):
+    """A list of assets or users that something else keeps up to date."""
+
+    file: str | None = Field(
+        None, description="CSV file with a header, file of JSON lines, or folder of such files"
+    )
+    refresh_minutes: float = Field(
+        15, ge=0, description="how often `up` loads what has changed in it; 0: never"
+    )
+
+
+class KafkaSettings(_Section):
+    """The broker and its topics."""
+
+    bootstrap: str = Field("127.0.0.1:9092", description="host:port of the broker")
+    topic_prefix: str = Field("logs.", description="topics with raw logs: prefix and source")
+    tick_topic: str = Field("logs.tick", description="fed every tick_seconds; moves time when idle")
+    tick_seconds: float = Field(1.0, gt=0, description="how often; shorter: quicker 'no lease'")
+    alerts_topic: str = Field("alerts", description="where alerts go; its partitions are fixed")
+    alerts_partitions: int = Field(3, gt=0, description="partitions of the alerts topic")
+    progress_topic: str = Field(
+        "alerts.progress", description="compacted; the publisher's place in gold.alert"
+    )
+    state_topic: str = Field(
+        "alerts.state", description="compacted; the present state of each alert"
+    )
+    max_message_bytes: int = Field(
+        10 * 1024 * 1024, gt=0, description="largest record; above it the sender is told"
+    )
+    options: dict[str, str] = Field(
+        default_factory=dict, description="further client options, such as security.protocol"
+    )
+    password: SecretStr | None = Field(None, description="SASL password, if any")
+
+
+class SparkSettings(_Section):
+    """The Spark session."""
+
+    master: str = Field("local[2]", description="Spark master")
+    driver_memory: str = Field("3g", description="heap of the driver")
+    shuffle_partitions: int = Field(
+        2, gt=0, description="frozen in a checkpoint at the first run of a stateful job"
+    )
+    small: bool = Field(
+        True, description="C1 compiler and serial GC: quick to start on a small machine"
+    )
+    wheel: Path | None = Field(
+        None, description="wheel of headgate sent to executors; none: they have it installed"
+    )
+    ui: bool = Field(False, description="serve Spark's own pages on loopback")
+    conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
+
+
+class JobSettings(_Section):
+    """How the streaming jobs pace themselves."""
+
+    ingest_trigger_seconds: float = Field(1.0, ge=0, description="pause between ingest batches")
+    sessions_trigger_seconds: float = Field(1.0, ge=0, description="pause between session batches")
+    alert_trigger_seconds: float = Field(1.0, ge=0, description="pause between alert batches")
+    repair_trigger_seconds: float = Field(30.0, ge=0, description="pause between repair batches")
+    repair_minutes: float = Field(
+        60, ge=0, description="how often job repair mends what the stream cannot; 0: never"
+    )
+    files_trigger_seconds: float = Field(
+        5.0, gt=0, description="pause between two looks into the folders"
+    )
+    max_offsets_per_batch: int = Field(
+        1_000_000,
+        gt=0,
+        description="most Kafka messages one ingest batch takes, whatever was learned",
+    )
+    adaptive: bool = Field(
+        True, description="ingest takes small batches while it keeps up, large ones to catch up"
+    )
+    least_offsets_per_batch: int = Field(
+        1_000, gt=0, description="a cap is not set below this while it keeps to the memory"
+    )
+    steady_batch_seconds: float = Field(
+        3.0, gt=0, description="longest ingest batch while the job keeps up; shorter: less delay"
+    )
+    behind_batch_seconds: float = Field(
+        30.0, gt=0, description="longest ingest batch while it catches up; see docs/operating.md"
+    )
+    batch_memory_mb: int = Field(
+        512, gt=0, description="by how much Python workers may grow with an ingest batch"
+    )
+    session_buckets: int = Field(
+        16, gt=0, description="keys of the session state, whatever the number of devices"
+    )
+    alert_buckets: int = Field(8, gt=0, description="keys of the alert state")
+    late_seconds: int = Field(
+        600, gt=0, description="how late a DHCP line may be and still be put in its place"
+    )
+    clock_ahead_seconds: dict[str, float] = Field(
+        default_factory=dict,
+        description="DHCP servers whose clock is wrong: log host, seconds it is ahead (-: behind)",
+    )
+    watermark_seconds: int = Field(5, ge=0, description="how late a finding may reach the join")
+    wait_seconds: int = Field(
+        20, gt=0, description="how long a finding waits for a lease before 'none' is said"
+    )
+    correct_seconds: int = Field(
+        3600, gt=0, description="how long the repair job keeps findings to correct them"
+    )
+    poison_attempts: int = Field(
+        6, gt=0, description="a batch that fails so often by its own fault stops its job"
+    )
+    attributed_classes: tuple[int, ...] = Field(
+        (3002,),
+        description="OCSF classes whose events are attributed as they come, into "
+        "gold.attributed_event; all others when they are asked for",
+    )
+    quality_minutes: float = Field(
+        60, ge=0, description="how often the data is checked beside the jobs; 0: never"
+    )
+    silent_minutes: int = Field(
+        10, gt=0, description="a source is not called silent before so long, whatever its habit"
+    )
+    max_lease_seconds: int = Field(
+        86400, gt=0, description="longest span one segment covers; longer leases come in pieces"
+    )
+
+
+class TargetSettings(_Section):
+    """Seconds within which a job must finish a batch, or see that there is nothing to do.
+
+    A job that does not is named by `headgate status`, and the API is not ready.
+    """
+
+    ingest: float = Field(60, gt=0, description="job ingest")
+    files: float = Field(60, gt=0, description="job files")
+    sessions: float = Field(60, gt=0, description="job sessions")
+    alert: float = Field(60, gt=0, description="job alert")
+    repair: float = Field(180, gt=0, description="job repair, which rests 30 s between batches")
+    others: float = Field(300, gt=0, description="any job not named here")
+
+    def of(self, job: str) -> float:
+        """The target of a job, in seconds."""
+        found: float = getattr(self, job, self.others)
+        return found
+
+
+class UpkeepSettings(_Section):
+    """Keeping tables small and quick beside the jobs."""
+
+    minutes: float = Field(60, ge=0, description="how often it runs beside the jobs; 0: never")
+    file_mb: int = Field(64, gt=0, description="small files become files of about this size")
+    keep_hours: float = Field(
+        168, gt=0, description="how long former versions of a table can be read"
+    )
+
+
+class RetentionSettings(_Section):
+    """How long data is kept, by arrival; what is older is taken out by upkeep."""
+
+    bronze_days: float = Field(0, ge=0, description="raw records; 0: for ever")
+    silver_days: float = Field(0, ge=0, description="events; 0: for ever")
+    sources: dict[str, float] = Field(
+        default_factory=dict, description="days by source, in both; the shorter one counts"
+    )
+
+
+class AlertSettings(_Section):
+    """Rules and alerts."""
+
+    tenant: str = Field("default", description="stamped on each alert")
+    rules: tuple[Path, ...] = Field(
+        (), description="folders with rules of your own, beside the bundled ones"
+    )
+    bundled: bool = Field(True, description="run the bundled rules")
+    dedup_seconds: int = Field(3600, gt=0, description="repeats inside it fold into one alert")
+    count_every_seconds: int = Field(
+        300, gt=0, description="revisions that only count come at most this often"
+    )
+    levels: tuple[str, ...] = Field(
+        ("medium", "high", "critical"), description="levels that become alerts"
+    )
+    hourly_budget: int = Field(
+        100, gt=0, description="alerts of one rule that go to the topic within an hour"
+    )
+    budgets: dict[str, int] = Field(
+        default_factory=dict, description="the same for single rules, by id"
+    )
+    incident_score: int = Field(
+        200, gt=0, description="risk of an entity within 24 hours that makes an incident"
+    )
+    incident_tactics: int = Field(3, gt=0, description="or so many ATT&CK tactics")
+    incident_rules: int = Field(4, gt=0, description="or so many rules above informational")
+
+
+class WebhookSettings(_Section):
+    """An address that gets alerts by HTTP, signed, besides the topic."""
+
+    name: str = Field(min_length=1, description="what it is called in lists and messages")
+    url: str = Field(description="https://HOST/PATH; http only with allow_private")
+    secret: SecretStr | None = Field(None, description="signs each delivery (HMAC-SHA256)")
+    secret_env: str | None = Field(
+        None, description="environment variable that holds the secret, instead of secret"
+    )
+    levels: tuple[str, ...] = Field(
+        ("medium", "high", "critical"), description="levels of alerts that it gets"
+    )
+    allow_private: bool = Field(
+        False, description="it may be in a private network, on loopback, or without TLS"
+    )
+    timeout_seconds: float = Field(10.0, gt=0, description="longest wait for its answer")
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> WebhookSettings:
+        if (self.secret is None) == (self.secret_env is None):
+            raise ValueError("give secret or secret_env, one of them")
+        return self
+
+
+class ApiSettings(_Section):
+    """The REST API."""
+
+    host: str = Field("127.0.0.1", description="address to listen on; loopback unless told")
+    port: int = Field(8765, ge=0, le=65535, description="port; 0 picks a free one")
+    token: SecretStr | None = Field(
+        None, description="bearer token; none: one is made and kept in <home>/api.token"
+    )
+    statement_seconds: float = Field(30.0, gt=0, description="longest statement")
+    statement_rows: int = Field(10_000, gt=0, description="most rows of a statement's answer")
+    statement_bytes: int = Field(
+        16 * 1024 * 1024, gt=0, description="largest answer of a statement"
+    )
+    statement_memory: str = Field("1GB", description="memory of one statement")
