@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from alerts.backtest_run import Wish
 
 NICE = 10
-KEEP = 30
-"""Results kept; older ones go when a new backtest ends."""
 
 
 def build(verbs: Any) -> None:
@@ -58,7 +55,7 @@ def backtest(args: argparse.Namespace, settings: Settings) -> int:
     # All that can be wrong is found before a JVM starts.
     wish = _wish(args, settings)
     from alerts.backtest_result import summarise
-    from alerts.backtest_run import Backtest, begin
+    from alerts.backtest_run import Backtest, begin, forget
     from alerts.pack import PackStore
     from alerts.store import store_folder
     from infra.lake import Lake
@@ -76,7 +73,7 @@ def backtest(args: argparse.Namespace, settings: Settings) -> int:
         work.finish()
     finally:
         spark.stop()
-    _forget(settings)
+    forget(settings)
     _show(result, settings, args.output)
     return 0
 
@@ -119,23 +116,10 @@ def _wish(args: argparse.Namespace, settings: Settings) -> Wish:
     until = since_when(args.until, now, "--to").astimezone(UTC) if args.until else now
     if since >= until:
         raise Usage(f"--from {args.since}: not before --to {args.until or 'now'}")
-    if args.since[-1:] in "mhd" or not args.until:
-        # So that the same command, asked again, is the same wish.
-        since, until = (
-            since.replace(second=0, microsecond=0),
-            until.replace(second=0, microsecond=0),
-        )
     rules = choose(settings, args.rule)
     against = choose_against(settings, args.against, rules.ids) if args.against else None
     asked = f"{args.since} {args.until}"
     return Wish(tuple(args.rule), rules, since, until, against, args.against, asked)
-
-
-def _forget(settings: Settings) -> None:
-    from alerts.backtest_run import folder_of, kept
-
-    for run in [run for run in kept(settings) if run.finished][KEEP:]:
-        shutil.rmtree(folder_of(settings) / run.id, ignore_errors=True)
 
 
 def _show(result: dict[str, Any], settings: Settings, output: str) -> None:

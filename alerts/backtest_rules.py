@@ -113,7 +113,10 @@ def _with_counted(every: Every, ids: Iterable[str]) -> set[str]:
 
 def _compiled(settings: Settings, files: Sequence[Path], disabled: Collection[str]) -> Compiled:
     return compile_rules(
-        [*files, *rule_folders(settings)], disabled=disabled, levels=settings.alerts.levels
+        [*files, *rule_folders(settings)],
+        disabled=disabled,
+        levels=settings.alerts.levels,
+        store=store_folder(settings),
     )
 
 

@@ -50,6 +50,9 @@ READ_ROWS = 5_000
 RESUMED = timedelta(days=1)
 """A run left for longer begins anew: what it was asked about lies too far back."""
 
+KEEP = 30
+"""Results kept; older ones go when a new backtest ends."""
+
 Tell = Callable[[str], None]
 
 
@@ -118,12 +121,27 @@ def kept(settings: Settings) -> list[Run]:
     return sorted(found, key=lambda run: run.began, reverse=True)
 
 
+def forget(settings: Settings) -> None:
+    """Take away the oldest results beyond `KEEP`, and what was left unfinished for too long."""
+    runs = kept(settings)
+    stale = [run for run in runs if run.finished is None and not _fresh(run)]
+    for run in [*[run for run in runs if run.finished][KEEP:], *stale]:
+        folder = folder_of(settings) / run.id
+        with suppress(Fatal):  # it is still being worked on
+            lock = Lock(folder, f"backtest {run.id}")
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.release()
+
+
+def _fresh(run: Run) -> bool:
+    return datetime.now(UTC) - datetime.fromisoformat(run.began) < RESUMED
+
+
 def begin(settings: Settings, lake: Lake, wish: Wish) -> Run:
     """The run for a wish: the one that was left unfinished, or a new one on the newest versions."""
     asked = _asked(settings, wish)
     for run in kept(settings):
-        fresh = datetime.now(UTC) - datetime.fromisoformat(run.began) < RESUMED
-        if run.asked == asked and fresh and run.finished is None and _readable(lake, run):
+        if run.asked == asked and _fresh(run) and run.finished is None and _readable(lake, run):
             return run
     store = PackStore(store_folder(settings))
     warm = max(

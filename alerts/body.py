@@ -68,7 +68,8 @@ def alert_row(
         "pack": about.pack,
         "suppressed_by": alert.suppressed_by,
         "incident_id": alert.incident_id,
-        "batch": None,  # known where the row is written
+        "batch": None,  # this and the next are known where the row is written
+        "sequence": None,
     }
 
 

@@ -94,8 +94,8 @@ class Columns:
     def __init__(self, batch: pa.RecordBatch, rows: Numbers | None = None) -> None:
         self.batch = batch
         self.count = batch.num_rows
-        self._rows = np.arange(batch.num_rows) if rows is None else rows
-        self._all = len(self._rows) == batch.num_rows
+        self.rows = np.arange(batch.num_rows) if rows is None else rows
+        self._all = len(self.rows) == batch.num_rows
         self._distinct: dict[str, Distinct] = {}
 
     def distinct(self, path: str) -> Distinct:
@@ -112,14 +112,14 @@ class Columns:
             return self._made(made)
         found = None if made else leaf_array(self.batch, path)
         if found is not None and not pa.types.is_nested(found.type):
-            return (found if self._all else found.take(pa.array(self._rows))), self._rows
+            return (found if self._all else found.take(pa.array(self.rows))), self.rows
         if found is not None and _is_flat_list(found.type):
-            taken = found if self._all else found.take(pa.array(self._rows))
+            taken = found if self._all else found.take(pa.array(self.rows))
             parents = pc.list_parent_indices(taken).to_numpy(zero_copy_only=False)
-            return pc.list_flatten(taken), self._rows[parents.astype(np.int64)]
+            return pc.list_flatten(taken), self.rows[parents.astype(np.int64)]
         pairs = [
             (int(row), text_of(value))
-            for row, whole in zip(self._rows, column(self.batch, path, self._rows), strict=True)
+            for row, whole in zip(self.rows, column(self.batch, path, self.rows), strict=True)
             for value in present(whole)
         ]
         owners = np.array([row for row, _ in pairs], np.int64)

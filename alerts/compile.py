@@ -17,6 +17,7 @@ from sigma.rule import SigmaRule, SigmaRuleBase, SigmaYAMLLoader
 from alerts.attack import techniques_of
 from alerts.correlation_rules import DEVICE, correlation_of
 from alerts.fields import LogSource, Unmapped, mapping
+from alerts.indicators import INDICATOR, listed_test
 from alerts.pack import Correlation, Rule, RulePack, content_version
 from alerts.predicate import All, Node, literals_of
 from alerts.prepare import (
@@ -92,6 +93,8 @@ class _Own(msgspec.Struct, forbid_unknown_fields=True):
     generate: bool | None = None
     type: str = ""
     learn: str = ""
+    list: str = ""
+    observables: tuple[str, ...] = ()
 
 
 @dataclass
@@ -107,12 +110,15 @@ def compile_rules(
     *,
     disabled: Collection[str] = (),
     levels: Collection[str] = ("medium", "high", "critical"),
+    store: Path | None = None,
 ) -> Compiled:
     """Compile every `*.yml` and `*.yaml` below the folders, of which some may be single files.
 
     Of two rules with one id the first is taken, the second refused.
     `disabled` are rule ids to leave out of the pack, `levels` those that become
-    alerts. Raises `Fatal` when a folder cannot be read; a bad rule is only refused.
+    alerts; `store` is the folder beside whose packs lists of indicators lie (none: rules
+    that ask one are refused). Raises `Fatal` when a folder cannot be read; a bad rule is only
+    refused.
     """
     refused: list[Refused] = []
     drafts: dict[str, _Draft] = {}
@@ -125,7 +131,7 @@ def compile_rules(
                     raise Untranslatable(f"its id is taken by {taken.path}", "give it a new uuid")
             except REFUSALS as error:
                 refused.append(_refusal(_name(path, document), error, path))
-    _translate(drafts, refused, _placeholders(folders, refused))
+    _translate(drafts, refused, _placeholders(folders, refused), store)
     return _assemble(drafts, refused, set(disabled), set(levels))
 
 
@@ -171,7 +177,7 @@ def _draft(path: Path, document: Any) -> _Draft:
         own = msgspec.convert(document.pop("headgate", {}), _Own)
     except msgspec.ValidationError as error:
         raise Untranslatable(
-            f"headgate: {error}", "its keys are role, tests, runbook, generate, type, learn"
+            f"headgate: {error}", f"its keys are {', '.join(_Own.__struct_fields__)}"
         ) from None
     for role in _roles(own):
         if role not in ROLES:
@@ -180,10 +186,16 @@ def _draft(path: Path, document: Any) -> _Draft:
         raise Untranslatable(f"headgate.tests: {sorted(own.tests)}", "its keys: match, no_match")
     if path.is_relative_to(BUNDLED) and not (own.tests.get("match") and own.tests.get("no_match")):
         raise Untranslatable("it has no tests", "add headgate.tests: match and no_match events")
-    parsed = _parsed(document)
+    parsed = _parsed(_whole(document) if own.type == INDICATOR else document)
     if parsed.id is None:
         raise Untranslatable("it has no id", "add `id:` with a fresh uuid")
     return _Draft(path, parsed, own)
+
+
+def _whole(document: dict[str, Any]) -> dict[str, Any]:
+    """A rule over a list with what it may leave out: any log source, nothing else demanded."""
+    open_to_all = {"every": {"event_uid|exists": True}, "condition": "every"}
+    return {"logsource": {"product": "ocsf"}, "detection": open_to_all} | document
 
 
 def _parsed(document: dict[str, Any]) -> SigmaRule | SigmaCorrelationRule | SigmaFilter:
@@ -225,7 +237,10 @@ def _placeholders(folders: Sequence[Path], refused: list[Refused]) -> Placeholde
 
 
 def _translate(
-    drafts: dict[str, _Draft], refused: list[Refused], placeholders: Placeholders
+    drafts: dict[str, _Draft],
+    refused: list[Refused],
+    placeholders: Placeholders,
+    store: Path | None,
 ) -> None:
     """Fill in each draft's rule; drop and refuse those that cannot be translated."""
     filters = _filters(drafts)
@@ -237,7 +252,7 @@ def _translate(
             elif isinstance(draft.parsed, SigmaRule):
                 meaning = Meaning(_source(draft.parsed), mapping().keywords, placeholders)
                 filtered = list(_filtered(draft.parsed, filters, meaning, refused))
-                draft.rule = _rule(draft, draft.parsed, meaning, filtered)
+                draft.rule = _rule(draft, draft.parsed, meaning, [*_lists(draft, store), *filtered])
         except REFUSALS as error:
             refused.append(_refusal(rule_id, error, draft.path))
             del drafts[rule_id]
@@ -309,6 +324,19 @@ def _described(parsed: SigmaRuleBase, own: _Own) -> dict[str, Any]:
 def _source(parsed: SigmaRule) -> LogSource:
     named = parsed.logsource
     return mapping().logsource(named.category, named.product, named.service)
+
+
+def _lists(draft: _Draft, store: Path | None) -> Iterator[Node]:
+    """The list that a rule of kind indicator asks besides."""
+    own = draft.own
+    if own.type == INDICATOR:
+        yield listed_test(store, own.list, own.observables)
+    elif own.type:
+        raise Untranslatable(
+            f"headgate.type: '{own.type}'", f"{INDICATOR}, or a correlation of that type"
+        )
+    elif own.list or own.observables:
+        raise Untranslatable("a list without a type", f"add `type: {INDICATOR}`")
 
 
 def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence[Node]) -> Rule:

@@ -155,9 +155,9 @@ def _rule(settings: Settings, given: str | None) -> str | None:
         return given
     from alerts.compile import compile_rules
     from alerts.risk import INCIDENT
-    from alerts.store import rule_folders
+    from alerts.store import rule_folders, store_folder
 
-    sources = compile_rules(rule_folders(settings)).sources
+    sources = compile_rules(rule_folders(settings), store=store_folder(settings)).sources
     for rule_id, source in sources.items():
         if given in (rule_id, source.rule.name, source.rule.title):
             return rule_id

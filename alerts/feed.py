@@ -1,9 +1,13 @@
 """The feed: revisions of alerts in the order in which they were committed, from any place on.
 
 The same revisions as on the topic, each once, for as long as gold.alert keeps
-them. The order is kept in the rows (`batch`), not in the table's log, so
+them. The order is kept in the rows (`sequence`), not in the table's log, so
 compaction and clean-up change nothing. A batch is one commit: a reader sees all
 of it or nothing, so nothing can appear before a place that was read.
+
+A batch's sequence is the version that comes next when the batch begins. Its commit
+gets that version or a later one, so the next batch's sequence is greater, also under
+a new checkpoint, whose batches count from 0 again.
 """
 
 from __future__ import annotations
@@ -18,13 +22,16 @@ from infra.errors import Usage
 START = "start"
 """Cursor before the first revision."""
 
+MOST = 2**62
+"""No sequence and no revision is greater."""
+
 NOT_OURS = "after: not a cursor of ours; take 'next' of the page before as it is"
 
 FEED_SQL = """
-SELECT batch, alert_id, revision, body FROM gold.alert
-WHERE suppressed_by IS NULL AND batch IS NOT NULL AND (batch > $batch OR (batch = $batch AND
+SELECT sequence, alert_id, revision, body FROM gold.alert
+WHERE suppressed_by IS NULL AND (sequence > $sequence OR (sequence = $sequence AND
       (alert_id > $alert_id OR (alert_id = $alert_id AND revision > $revision))))
-ORDER BY batch, alert_id, revision LIMIT $most
+ORDER BY sequence, alert_id, revision LIMIT $most
 """
 
 
@@ -32,41 +39,43 @@ ORDER BY batch, alert_id, revision LIMIT $most
 class Place:
     """Where a reader of the feed stands: behind this revision of this batch."""
 
-    batch: int = -1
+    sequence: int = -1
     alert_id: str = ""
     revision: int = 0
 
     def cursor(self, lake: str) -> str:
         """The place as text, for the lake whose gold.alert has identity `lake`."""
-        text = json.dumps([lake, self.batch, self.alert_id, self.revision], separators=(",", ":"))
+        text = json.dumps([lake, self.sequence, self.alert_id, self.revision], separators=(",", ":"))
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def place_of(cursor: str, lake: str) -> Place:
     """The place that a cursor names: `start`, a cursor of a page, or a `ce_sequence`.
 
-    A `ce_sequence` (digits) is the batch of a message on the topic: the feed goes on
+    A `ce_sequence` (digits) tells the batch of a message on the topic: the feed goes on
     with the whole of that batch, of which the reader may have had a part. Raises
     `Usage` for what is none of these, or of another lake.
     """
     if cursor in ("", START):
         return Place()
-    if cursor.isdecimal():
-        return Place(min(int(cursor), 2**62) - 1, "~")
     try:
+        if cursor.isdecimal():
+            return Place(min(int(cursor), MOST) - 1, "~")
         padded = cursor + "=" * (-len(cursor) % 4)
         found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        identity, batch, alert_id, revision = found
-    except (binascii.Error, ValueError, TypeError):
+        identity, sequence, alert_id, revision = found
+    except (binascii.Error, ValueError, TypeError, RecursionError):
         raise Usage(NOT_OURS) from None
     kinds = (str, int, str, int)
     if not all(type(v) is kind for v, kind in zip(found, kinds, strict=True)):
         raise Usage(NOT_OURS)
+    if not (abs(sequence) < MOST and abs(revision) < MOST and alert_id.isascii()):
+        raise Usage(NOT_OURS)
     if identity != lake:
         raise Usage("after: belongs to another lake; begin again with after=start")
-    return Place(batch, alert_id, revision)
+    return Place(sequence, alert_id, revision)
 
 
-def sequence_of(batch: int | None) -> str:
-    """`ce_sequence` of what a batch made: text that sorts as batches do (CloudEvents, Sequence)."""
-    return f"{batch or 0:016d}"
+def sequence_of(sequence: int | None) -> str:
+    """`ce_sequence` of what a batch made: text that sorts as numbers do (CloudEvents, Sequence)."""
+    return f"{sequence or 0:016d}"

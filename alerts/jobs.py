@@ -21,7 +21,7 @@ from alerts.risk import INCIDENT, RISK
 from alerts.rows import ATTRIBUTED, OUTPUTS, REFUSED, Outputs, decode, to_payload
 from alerts.store import rule_store
 from alerts.suppress import SUPPRESS, UNSUPPRESS
-from alerts.tables import ALERT_ACTION, FINDING, HEARTBEAT
+from alerts.tables import ALERT, ALERT_ACTION, FINDING, HEARTBEAT
 from enrich.asset_store import index_file, newest
 from enrich.attributed import event_row, is_event
 from enrich.attributed import waiting as waiting_events
@@ -114,7 +114,9 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
         run.decide(SERVERS, servers.current)
         wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
         known = index_file(lake, run.decide("inventories", lambda: newest(lake)))
-        work = Outputs({t.name: lake.target(t, run) for t in wanted}, run.batch_id, known)
+        sequence = run.decide("sequence", lambda: lake.version(ALERT) + 1)
+        targets = {table.name: lake.target(table, run) for table in wanted}
+        work = Outputs(targets, run.batch_id, sequence, known)
         found = collected(rows, work)
         for table in wanted:
             files = [file for file in found if file.table == table.name]

@@ -19,10 +19,11 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -35,10 +36,19 @@ TIMEOUT = 30.0
 LOOK_BACK = 200
 """Offsets before the end among which there is a message; the others mark transactions."""
 
+LOOK_SECONDS = 10.0
+FIRST = "0" * 16
+"""The sequence before all others; also that of a message without the header."""
+
+FORGET_EVERY = 1_000
+"""Messages between two looks for what need not be remembered any more."""
+
 _TABLES = """
 CREATE TABLE IF NOT EXISTS alert_place (
   topic TEXT, number INTEGER, next INTEGER, sequence TEXT, PRIMARY KEY (topic, number));
-CREATE TABLE IF NOT EXISTS alert_seen (alert_id TEXT PRIMARY KEY, revision INTEGER);
+CREATE TABLE IF NOT EXISTS alert_seen (
+  alert_id TEXT PRIMARY KEY, revision INTEGER, sequence TEXT);
+CREATE INDEX IF NOT EXISTS alert_seen_sequence ON alert_seen (sequence);
 """
 
 
@@ -55,7 +65,7 @@ class Gap(Exception):
 
 @dataclass(frozen=True)
 class Revision:
-    """One revision of an alert. `sequence`: the batch that made it (`ce_sequence`)."""
+    """One revision of an alert. `sequence`: tells the batch that made it (`ce_sequence`)."""
 
     alert_id: str
     revision: int
@@ -122,6 +132,7 @@ class AlertConsumer:
         self._topic = topic
         self._api = api
         self._begins = begin
+        self._taken = 0
         self._db = sqlite3.connect(place, isolation_level=None, timeout=TIMEOUT)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.executescript(_TABLES)
@@ -170,25 +181,33 @@ class AlertConsumer:
     def _begin(self, handle: Handle) -> None:
         """Assign every partition at our place; what the topic lost meanwhile comes from the API."""
         bounds = self._bounds()
-        kept = self._places()
-        if not kept and self._begins == "now":
-            # Noted at once: what comes from now on is ours, also after a restart.
-            newest = self._newest(bounds)
-            for number, (_, high) in bounds.items():
-                self._note(number, high, newest)
-            kept = self._places()
-        assigned, lost = [], []
-        for number, (low, high) in bounds.items():
-            following = kept[number][0] if number in kept else 0
-            if not low <= following <= high:
-                lost.append(f"partition {number} has {low} to {high}, our place is {following}")
-                following = low
-            assigned.append(TopicPartition(self._topic, number, following))
+        kept = self._places_in(bounds)
+        lost = {
+            number: f"partition {number} has {low} to {high}, our place is {kept[number][0]}"
+            for number, (low, high) in bounds.items()
+            if not low <= kept[number][0] <= high
+        }
         if lost:
-            everywhere = len(kept) == len(bounds)
-            oldest = min(sequence for _, sequence in kept.values()) if everywhere else ""
-            self._catch_up(oldest or "start", handle, "; ".join(lost))
-        self._consumer.assign(assigned)
+            self._catch_up(min(sequence for _, sequence in kept.values()), handle, lost.values())
+            with self._transaction():
+                for number in lost:
+                    self._note(number, bounds[number][0], kept[number][1])
+            kept = self._places()
+        self._forget()
+        self._consumer.assign(
+            [TopicPartition(self._topic, number, kept[number][0]) for number in bounds]
+        )
+
+    def _places_in(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, str]]:
+        """Our place in each partition; one that we have none in gets it now."""
+        kept = self._places()
+        now = not kept and self._begins == "now"
+        sequence = self._newest(bounds) if now else FIRST
+        with self._transaction():
+            for number, (_, high) in bounds.items():
+                if number not in kept:
+                    self._note(number, high if now else 0, sequence)
+        return self._places()
 
     def _bounds(self) -> dict[int, tuple[int, int]]:
         """First and next offset of each partition."""
@@ -211,21 +230,27 @@ class AlertConsumer:
 
     def _newest(self, bounds: Mapping[int, tuple[int, int]]) -> str:
         """The newest sequence on the topic; where it is empty, the first there can be."""
-        newest = _sequence(None)
+        newest = FIRST
         ends = [
             TopicPartition(self._topic, number, max(low, high - LOOK_BACK))
             for number, (low, high) in bounds.items()
             if high > low
         ]
         self._consumer.assign(ends)
-        while ends and (message := self._consumer.poll(1.0)) is not None:
+        end = time.monotonic() + LOOK_SECONDS  # a busy topic is never silent
+        while ends and time.monotonic() < end:
+            message = self._consumer.poll(1.0)
+            if message is None:
+                break
             if message.error() is None:
                 newest = max(newest, _sequence(message))
         return newest
 
-    def _catch_up(self, after: str, handle: Handle, lost: str) -> None:
+    def _catch_up(self, after: str, handle: Handle, lost: Iterable[str]) -> None:
         if self._api is None:
-            raise Gap(f"topic {self._topic}: {lost}; give the API to read what is missing")
+            raise Gap(
+                f"topic {self._topic}: {'; '.join(lost)}; give the API to read what is missing"
+            )
         for revision in self._api.feed(after):
             with self._transaction():
                 self._once(revision, handle)
@@ -237,6 +262,17 @@ class AlertConsumer:
         with self._transaction():
             self._once(revision, handle)
             self._note(int(message.partition() or 0), int(message.offset() or 0) + 1, sequence)
+        self._taken += 1
+        if self._taken % FORGET_EVERY == 0:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop what can come no more: neither the feed nor a partition begins before our places."""
+        self._db.execute(
+            "DELETE FROM alert_seen WHERE sequence < "
+            "(SELECT min(sequence) FROM alert_place WHERE topic = ?)",
+            (self._topic,),
+        )
 
     def _note(self, partition: int, following: int, sequence: str) -> None:
         self._db.execute(
@@ -253,16 +289,16 @@ class AlertConsumer:
             return
         handle(revision, self._db)
         self._db.execute(
-            "INSERT OR REPLACE INTO alert_seen VALUES (?, ?)",
-            (revision.alert_id, revision.revision),
+            "INSERT OR REPLACE INTO alert_seen VALUES (?, ?, ?)",
+            (revision.alert_id, revision.revision, revision.sequence),
         )
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._db)
 
 
-def _sequence(message: Message | None) -> str:
-    told = dict((message.headers() if message else None) or ()).get("ce_sequence") or b"0" * 16
+def _sequence(message: Message) -> str:
+    told = dict(message.headers() or ()).get("ce_sequence") or FIRST
     return told if isinstance(told, str) else told.decode()
 
 

@@ -23,6 +23,7 @@ from alerts.finding import (
     identity,
     one_line,
 )
+from alerts.indicator_match import shown as indicator_shown
 from alerts.pack import PackStore, Rule, RulePack
 from alerts.predicate import (
     All,
@@ -31,9 +32,11 @@ from alerts.predicate import (
     RowTest,
     Test,
     holds,
+    listed_in,
     paths_of,
     present,
     row_test,
+    tests_of,
     text_of,
 )
 from alerts.prefilter import SAMPLE_ROWS, Census, Plan, count
@@ -62,6 +65,7 @@ class _Ready:
     test: RowTest | None = None
     broken: str = ""
     shown: tuple[str, ...] = ()
+    lists: tuple[Test, ...] = ()
 
     def looks_at(self, class_uid: int | None, source: str) -> bool:
         """Whether events of this class and source concern the rule."""
@@ -243,7 +247,7 @@ class Matcher:
             "host_name": columns["host_name"][row] or columns["device.hostname"][row],
             "user_name": columns["user_name"][row],
             "dst_ip": columns["dst_ip"][row],
-            "fields": _shown(columns, row, ready.shown),
+            "fields": _shown(columns, row, ready.shown) | _indicator(columns, row, ready.lists),
             "snippet": _snippet(columns, row),
         }
 
@@ -291,7 +295,8 @@ def _paths(rule: Rule) -> set[str]:
 def _ready(rule: Rule, slots: Mapping[str, int]) -> _Ready:
     shown = tuple(dict.fromkeys([*_positive(rule.predicate), *rule.carry]))
     try:
-        return _Ready(rule, row_test(rule.predicate, slots), "", shown)
+        lists = tuple(test for test in tests_of(rule.predicate) if test.op == "listed")
+        return _Ready(rule, row_test(rule.predicate, slots), "", shown, lists)
     except (ValueError, KeyError) as error:
         return _Ready(rule, None, str(error), shown)
 
@@ -299,7 +304,8 @@ def _ready(rule: Rule, slots: Mapping[str, int]) -> _Ready:
 def _positive(node: Node) -> Iterator[str]:
     """Fields whose values made the rule match: those not under a `not`."""
     if isinstance(node, Test):
-        yield node.field
+        if node.op != "listed":
+            yield node.field
     elif isinstance(node, All | Either):
         for part in node.of:
             yield from _positive(part)
@@ -321,6 +327,16 @@ def _shown(columns: Picked, row: int, paths: Iterable[str]) -> dict[str, str]:
         if values:
             shown[path] = one_line(", ".join(text_of(v) for v in values[:10]), FIELD_CHARS)
     return shown
+
+
+def _indicator(columns: Picked, row: int, lists: Iterable[Test]) -> dict[str, str]:
+    """What the event met in the first list that it met."""
+    for test in lists:
+        hit = listed_in(test).hit(columns[test.field][row], columns["time"][row])
+        if hit is not None:
+            told = indicator_shown(hit, dict(test.parts)["list"])
+            return {name: one_line(text, FIELD_CHARS) for name, text in told.items()}
+    return {}
 
 
 def _snippet(columns: Picked, row: int) -> str:

@@ -26,10 +26,11 @@ from alerts.doubts import Address, Doubts
 from alerts.entity import micros, moment
 from alerts.tables import FINDING, HEARTBEAT
 from enrich.attribution import as_of, split
-from enrich.leases import LeaseEvent, Segment
+from enrich.leases import LeaseEvent
 from enrich.operator import LINE
 from enrich.repair import Stamp, lines_since
 from enrich.repair import mend as corrections
+from enrich.segments import Segment
 from enrich.servers import heard
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from enrich.tracker import every_line, limits

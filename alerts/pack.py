@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from alerts.indicator_match import look_in
 from alerts.predicate import Literals, Node
 from infra.errors import Fatal
 
@@ -144,6 +145,7 @@ class PackStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        look_in(folder)
 
     def put(self, pack: RulePack) -> str:
         """Keep the pack and return its hash. A pack that is there already is left alone."""

@@ -20,6 +20,7 @@ import re2
 from alerts.derived import derived, inputs
 from alerts.derived import fold as fold
 from alerts.derived import text_of as text_of
+from alerts.indicator_match import Listed, listed
 
 Value: TypeAlias = str | int | float | bool | None
 Leaf: TypeAlias = Callable[[Any], bool]
@@ -56,6 +57,7 @@ OPS = (
     "ref_contains",
     "ref_startswith",
     "ref_endswith",
+    "listed",
 )
 
 
@@ -71,7 +73,8 @@ class Test(msgspec.Struct, frozen=True, tag="test", omit_defaults=True):
     `field` is a path such as `src_endpoint.ip`; `op` one of `OPS`. `value` is an
     RE2 expression for `re`, the path of another field for `ref...`, true or false
     for `exists`. `like` has `parts` instead: (kind, text) pairs, the kind `text`,
-    `ANY_RUN` or `ANY_ONE`.
+    `ANY_RUN` or `ANY_ONE`. `listed` asks the observables: `value` is the hash of a list of
+    indicators, `parts` (`list`, its name) and the kinds that count, each as (`kind`, text).
     """
 
     __test__ = False
@@ -135,7 +138,7 @@ def leaf(test: Test) -> Leaf:
     """The test as a function of one present value (not None, not a list).
 
     Raises ValueError when the test itself is broken. Tests with `exists` or
-    `ref...` concern more than a value and have none.
+    `ref...` and `listed` concern more than a value and have none.
     """
     op, value = test.op, test.value
     if op in _TEXT:
@@ -155,6 +158,11 @@ def leaf(test: Test) -> Leaf:
     if op in _TIME:
         return _time_leaf(op, value)
     raise ValueError(f"test on {test.field}: unknown operation '{op}'; known are {', '.join(OPS)}")
+
+
+def listed_in(test: Test) -> Listed:
+    """The list that a test `listed` asks; raises ValueError where it is not there."""
+    return listed(str(test.value), tuple(text for part, text in test.parts if part == "kind"))
 
 
 _TEXT: dict[str, Callable[[str, str], bool]] = {
@@ -295,6 +303,8 @@ def holds(node: Node, event: Mapping[str, Any]) -> bool:
     if isinstance(node, Not):
         return not holds(node.of, event)
     value = at(event, node.field)
+    if node.op == "listed":
+        return listed_in(node)(value, at(event, "time"))
     if node.op == "exists":
         return bool(present(value)) is bool(node.value)
     if node.op.startswith("ref"):
@@ -313,6 +323,9 @@ def row_test(node: Node, slots: Mapping[str, int]) -> RowTest:
         inner = row_test(node.of, slots)
         return lambda columns, i: not inner(columns, i)
     read = _reader(node.field, slots)
+    if node.op == "listed":
+        meets, when = listed_in(node), slots["time"]
+        return lambda columns, i: meets(read(columns, i), columns[when][i])
     if node.op == "exists":
         wanted = bool(node.value)
         return lambda columns, i: bool(present(read(columns, i))) is wanted
@@ -362,6 +375,8 @@ def paths_of(node: Node) -> set[str]:
         paths.update(inputs(test.field))
         if test.op.startswith("ref"):
             paths.update(inputs(str(test.value)))
+        if test.op == "listed":
+            paths.add("time")
     return paths
 
 

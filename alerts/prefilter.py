@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from alerts.columns import SEPARATOR, Columns, Distinct, Flags, Numbers, spread
 from alerts.derived import derived
 from alerts.needles import Needle, needles_of
-from alerts.predicate import OPS, All, Either, Leaf, Node, Test, leaf
+from alerts.predicate import OPS, All, Either, Leaf, Node, Test, leaf, listed_in
 
 Atom: TypeAlias = Needle | Test
 
@@ -249,6 +249,8 @@ class Plan:
 
 def rows_where(test: Test, columns: Columns) -> Numbers:
     """Rows with a value for which the test holds, or on which it throws."""
+    if test.op == "listed":
+        return listed_in(test).rows(columns.batch, columns.rows)
     distinct = columns.distinct(test.field)
     return distinct.rows_of(_values_where(test, distinct))[1]
 
@@ -282,8 +284,8 @@ def count(rules: Iterable[Node | None], columns: Columns, rows: int, census: Cen
         if isinstance(atom, Needle):
             needles[atom.path][atom] = [0]
             continue
-        distinct = columns.distinct(atom.field)
-        census.asked[atom] += len(distinct.values)
+        listed = atom.op == "listed"
+        census.asked[atom] += rows if listed else len(columns.distinct(atom.field).values)
         census.found[atom] += len(rows_where(atom, columns))
     for path, wanted in needles.items():
         search, distinct = Search.of(wanted), columns.distinct(path)

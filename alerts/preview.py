@@ -20,9 +20,12 @@ BATCH_ROWS = 10_000
 MODES = ("live", "replay", "import")
 
 
-def draft(path: Path) -> Rule:
-    """The rule in a file that need not be in force; raises `Usage` when it does not run."""
-    compiled = compile_rules([path.parent])
+def draft(path: Path, store: Path | None = None) -> Rule:
+    """The rule in a file that need not be in force; raises `Usage` when it does not run.
+
+    `store`: folder beside whose packs lists of indicators lie.
+    """
+    compiled = compile_rules([path.parent], store=store)
     for source in compiled.sources.values():
         if source.path == path and isinstance(source.rule, Rule):
             return source.rule

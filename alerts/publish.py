@@ -45,7 +45,7 @@ class Revision:
     revision: int
     activity: str
     body: str
-    batch: int | None = None
+    sequence: int | None = None
 
 
 class Publisher:
@@ -155,7 +155,7 @@ class Publisher:
                 ("ce_type", f"{CE_TYPE}.{revision.activity}".encode()),
                 ("ce_source", f"/headgate/{self._settings.alerts.tenant}".encode()),
                 ("ce_time", now.encode()),
-                ("ce_sequence", sequence_of(revision.batch).encode()),
+                ("ce_sequence", sequence_of(revision.sequence).encode()),
                 ("content-type", b"application/json"),
             ],
         )

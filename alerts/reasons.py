@@ -11,7 +11,19 @@ from sigma.rule import SigmaDetections, SigmaRule, SigmaYAMLLoader
 
 from alerts.fields import mapping
 from alerts.finding import FIELD_CHARS, one_line
-from alerts.predicate import All, Either, Node, Not, Test, at, holds, leaf, present, text_of
+from alerts.predicate import (
+    All,
+    Either,
+    Node,
+    Not,
+    Test,
+    at,
+    holds,
+    leaf,
+    listed_in,
+    present,
+    text_of,
+)
 from alerts.prepare import placeholder_files, read_placeholders, with_known_names
 from alerts.translate import Meaning, predicate_of
 
@@ -67,6 +79,9 @@ def _reasons(node: Node, event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _passing(test: Test, event: Mapping[str, Any]) -> list[Any]:
     """The values of a field for which its test holds."""
     values = present(at(event, test.field))
+    if test.op == "listed":
+        hit = listed_in(test).hit(values, at(event, "time"))
+        return [] if hit is None else [hit.value]
     if test.op == "exists" or test.op.startswith("ref"):
         return values
     passes = leaf(test)
@@ -86,6 +101,8 @@ def text(node: Node) -> str:
 def _test(test: Test) -> str:
     if test.op == "exists":
         return f"{test.field} {'exists' if test.value else 'is missing'}"
+    if test.op == "listed":
+        return f"{test.field} has one of list '{dict(test.parts)['list']}'"
     wanted = repr(test.value)
     if test.op == "like":
         wanted = repr("".join(part if kind == "text" else kind for kind, part in test.parts))

@@ -95,16 +95,23 @@ def sighted(risk: Risk, sights: Sequence[Sight], settings: AlertSettings) -> lis
     return told
 
 
-def take_away(risk: Risk, finding_id: str, rule_id: str, rev: int, but: str = "") -> None:
-    """A finding belongs to another entity now (`but`): what it counted for an older one ends."""
+def take_away(risk: Risk, moved: Mapping[str, tuple[str, int]]) -> None:
+    """Findings that belong to another entity now: what they counted for an older one ends.
+
+    `moved`: by finding the key of its entity and the revision that says so. All at once,
+    for the entities are many: one look at each serves all corrections of a batch.
+    """
+    if not moved:
+        return
     for key, heat in list(risk.items()):
-        part = heat.parts.get(rule_id)
-        if key == but or part is None or part.ids.get(finding_id, rev) >= rev:
-            continue
-        del part.ids[finding_id]
-        part.count -= 1
-        if part.count <= 0:
-            del heat.parts[rule_id]
+        for rule_id, part in list(heat.parts.items()):
+            for finding_id in part.ids.keys() & moved.keys():
+                owner, rev = moved[finding_id]
+                if key != owner and part.ids[finding_id] < rev:
+                    del part.ids[finding_id]
+                    part.count -= 1
+            if part.count <= 0:
+                del heat.parts[rule_id]
         if not heat.parts:
             del risk[key]
 

@@ -61,16 +61,21 @@ class Outputs:
     """What `mapInArrow` takes: rows `(out, payload)` of the alert state in, the files written out.
 
     A table that is missing in `targets` has the batch already and is not written.
-    `batch` is written on each revision of an alert: the order in which readers get them.
+    `batch` and `sequence` are written on each revision of an alert: the batch's number, and its
+    place in the order in which readers get them (`alerts.feed`).
     `index`: file with the assets and users that alerts are told with, if there are any.
     Requests that were refused come back as rows of table `refused`, the request as stats.
     """
 
     def __init__(
-        self, targets: Mapping[str, Target], batch: int | None = None, index: str | None = None
+        self,
+        targets: Mapping[str, Target],
+        batch: int | None = None,
+        sequence: int | None = None,
+        index: str | None = None,
     ) -> None:
         self._targets = dict(targets)
-        self._batch = batch
+        self._place = {"batch": batch, "sequence": sequence}
         self._index = index
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -85,7 +90,7 @@ class Outputs:
                         if table is ALERT:
                             known = index_of(self._index) if self._index else None
                             rows = [in_context(row, known) for row in rows]
-                            rows = [row | {"batch": self._batch} for row in rows]
+                            rows = [row | self._place for row in rows]
                         schema = self._targets[table.name].schema
                         writers[table.name].write(pa.RecordBatch.from_pylist(rows, schema=schema))
                 refused += [

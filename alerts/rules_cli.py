@@ -15,7 +15,9 @@ from alerts.attack import layer
 from alerts.check import check
 from alerts.compile import Compiled, compile_rules
 from alerts.importing import as_json, as_text, look_through
-from alerts.pack import Correlation, PackStore
+from alerts.indicators import INDICATOR
+from alerts.pack import Correlation, PackStore, Rule
+from alerts.predicate import tests_of
 from alerts.shown import FORMATS, print_rows, since_when
 from alerts.store import recompile, rule_folders, store_folder
 from infra.cells import harmless
@@ -82,7 +84,7 @@ def list_rules(args: argparse.Namespace, settings: Settings) -> int:
                 "id": rule_id,
                 "name": rule.name,
                 "level": rule.level,
-                "kind": rule.type if isinstance(rule, Correlation) else "rule",
+                "kind": _kind(rule),
                 "state": f"off ({off.who}: {off.reason})" if off else "on",
                 "alerts": "yes" if rule.alerting else "no",
                 "title": rule.title,
@@ -90,6 +92,12 @@ def list_rules(args: argparse.Namespace, settings: Settings) -> int:
         )
     print_rows(rows, args.output)
     return _tell_refused(compiled)
+
+
+def _kind(rule: Rule | Correlation) -> str:
+    if isinstance(rule, Correlation):
+        return rule.type
+    return INDICATOR if any(test.op == "listed" for test in tests_of(rule.predicate)) else "rule"
 
 
 def test_rules(args: argparse.Namespace, settings: Settings) -> int:
@@ -124,7 +132,7 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage(f"--limit {args.limit}: must be at least 1")
     path = Path(args.rule)
     if path.is_file():
-        rule = draft(path)
+        rule = draft(path, store_folder(settings))
     else:
         compiled = _compiled(settings)
         rule = known(compiled, _id_of(compiled, args.rule))
@@ -193,8 +201,13 @@ def _put_in_force(settings: Settings) -> int:
 
 
 def _compiled(settings: Settings) -> Compiled:
-    disabled = PackStore(store_folder(settings)).disabled()
-    return compile_rules(rule_folders(settings), disabled=disabled, levels=settings.alerts.levels)
+    store = PackStore(store_folder(settings))
+    return compile_rules(
+        rule_folders(settings),
+        disabled=store.disabled(),
+        levels=settings.alerts.levels,
+        store=store.folder,
+    )
 
 
 def _id_of(compiled: Compiled, rule: str) -> str:

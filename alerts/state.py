@@ -63,7 +63,7 @@ class BucketState:
         if not bytes(blob).startswith(READABLE):
             raise Fatal(
                 f"alert state begins with {bytes(blob[:8])!r}, not {HEADER!r}: "
-                "it was written by another version; start job alert on a new checkpoint"
+                "another release wrote it; go back to that one"
             )
         bucket = cls()
         bucket._kept = msgspec.msgpack.decode(blob[len(HEADER) :], type=_Kept)
@@ -152,19 +152,23 @@ class BucketState:
         self, findings: Sequence[Row], packs: _Packs, settings: AlertSettings
     ) -> list[dict[str, Any]]:
         """Take findings into the risk of their entities; incidents are findings to tell."""
-        moved = [r for r in findings if r["target"] is None and r["rule_id"] != INCIDENT]
+        moved = _newest(r for r in findings if r["target"] is None and r["rule_id"] != INCIDENT)
         new = [row for row in findings if (row["target"] or "").startswith(RISK)]
         if not moved and not new:
             return []
         risk = msgspec.msgpack.decode(self._kept.risk, type=Risk)
-        for row in sorted(moved, key=lambda r: (r["finding_id"], _newness(r))):
-            key = entity_of(row, holder_of(row)).key
-            take_away(risk, row["finding_id"], row["rule_id"], rev_of(row), key)
+        take_away(
+            risk,
+            {
+                finding_id: (entity_of(row, holder_of(row)).key, rev_of(row))
+                for finding_id, row in moved.items()
+            },
+        )
         sights = [
             self._sight(row, packs)
             for _, rows in _by_target(new, lambda _: True)
             for row in rows
-            if not self._silenced(row)
+            if not self._silenced(row) and rev_of(row) >= rev_of(moved.get(row["finding_id"], row))
         ]
         found = sighted(risk, sights, settings)
         forget_risk(risk, self._kept.clock)
@@ -294,6 +298,16 @@ def _by_target(
     for row in ordered:
         targets.setdefault(row["target"], []).append(row)
     return sorted(targets.items())
+
+
+def _newest(findings: Iterable[Row]) -> dict[str, Row]:
+    """Findings by id, each with its newest attribution."""
+    best: dict[str, Row] = {}
+    for row in findings:
+        known = best.setdefault(row["finding_id"], row)
+        if _newness(row) > _newness(known):
+            best[row["finding_id"]] = row
+    return best
 
 
 def _newness(row: Row) -> tuple[int, str]:

@@ -29,7 +29,10 @@ def recompile(settings: Settings) -> Compiled:
     """
     store = PackStore(store_folder(settings))
     compiled = compile_rules(
-        rule_folders(settings), disabled=store.disabled(), levels=settings.alerts.levels
+        rule_folders(settings),
+        disabled=store.disabled(),
+        levels=settings.alerts.levels,
+        store=store.folder,
     )
     if not compiled.sources:
         folders = ", ".join(str(folder) for folder in rule_folders(settings))

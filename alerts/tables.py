@@ -95,14 +95,15 @@ ALERT = Table(
         Column("pack", S, "rule pack that found it"),
         Column("suppressed_by", S, "why it is not on the topic: suppression, or 'budget'", False),
         Column("incident_id", S, "incident of its entity that was open then: an alert_id", False),
-        Column("batch", L, "batch of job `alert` that wrote it: the order of the feed", False),
+        Column("batch", L, "batch of job `alert` that wrote it, as in ops.ledger", False),
+        Column("sequence", L, "its batch's place in the feed: grows from batch to batch", False),
     ),
     event_time="event_time",
     key=("alert_id", "revision"),
     cluster_by=("event_time",),
     stats=(
         *("alert_id", "revision", "rule_id", "level", "entity_value", "event_time", "status"),
-        *("suppressed_by", "incident_id", "batch"),
+        *("suppressed_by", "incident_id", "sequence"),
     ),
 )
 

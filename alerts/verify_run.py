@@ -21,7 +21,7 @@ from alerts.entity import micros
 from alerts.finding import RULE_FAILED, finding_schema
 from alerts.match import LIVE_MODES
 from alerts.pack import PackStore, RulePack
-from alerts.risk import INCIDENT
+from alerts.risk import INCIDENT, INCIDENT_REST, REACH
 from alerts.store import store_folder
 from alerts.tables import FINDING, HEARTBEAT
 from alerts.verify import (
@@ -39,6 +39,8 @@ from alerts.verify import (
 from infra.duck import connect
 from infra.errors import Fatal
 from infra.lake import Lake
+from infra.reading import files_between
+from ingest.tables import EVENT
 
 NEEDS = ("gold.finding", "gold.alert", "gold.alert_action", "gold.attribution", "ops.ledger")
 SLACK = timedelta(seconds=60)
@@ -143,13 +145,23 @@ class Verification:
             since=since,
             until=until,
         )
+        # Events that came long after they happened were read by a pack of another day.
+        batches = Batches(self._ledger())
+        files = files_between(self._lake, EVENT, "time", since, until)
+        names = {str(name) for (name,) in named if name}
+        names |= {pack for file in files if (pack := batches.pack_of(Path(file.name).name))}
         packs, lost = [], set()
-        for (name,) in named:
+        for name in sorted(names):
             try:
-                packs += [self._store.get(name)] if name else []
+                packs.append(self._store.get(name))
             except Fatal:
-                lost.add(str(name))
+                lost.add(name)
         return packs, lost
+
+    def _ledger(self) -> dict[tuple[str, int], str]:
+        """The packs of batches, by job and number."""
+        rows = self._ask("SELECT job, batch_id, pack FROM ops.ledger WHERE pack IS NOT NULL")
+        return {(job, int(number)): pack for job, number, pack in rows}
 
     # -- findings --------------------------------------------------------------------------
 
@@ -222,7 +234,6 @@ class Verification:
         return {row.event_uid: EventFacts(row.duplicate, row.dead, row.file) for row in found}
 
     def _batches(self, lost: set[str]) -> Batches:
-        ledger = "SELECT job, batch_id, pack FROM ops.ledger WHERE pack IS NOT NULL"
         failed = self._ask(
             "SELECT DISTINCT fields['rule_id'], pack FROM gold.finding "
             "WHERE rule_id = $rule AND event_time >= $since AND event_time < $until",
@@ -231,7 +242,7 @@ class Verification:
             until=self._span[1],
         )
         return Batches(
-            packs={(job, int(number)): pack for job, number, pack in self._ask(ledger)},
+            packs=self._ledger(),
             lost=lost,
             failed={(str(rule), str(pack)) for rule, pack in failed},
         )
@@ -243,7 +254,8 @@ class Verification:
     ) -> None:
         """Recorded findings of events, attributed as known then, through the state again."""
         dedup = self._settings.alerts.dedup_seconds
-        warm = max((warm_up_seconds(pack, dedup) for pack in packs), default=dedup)
+        # An incident counts what was found a day before, unless it rests from one still older.
+        warm = max([REACH + INCIDENT_REST, *(warm_up_seconds(pack, dedup) for pack in packs)])
         begin = self._span[0] - timedelta(seconds=warm)
         end = self._span[1] + timedelta(seconds=dedup)
         at = F.col("event_time")

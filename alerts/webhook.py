@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 from infra.errors import Usage
 from infra.settings import WebhookSettings
 
-READ_BYTES = 4096
 AGENT = "headgate-webhook/1"
 
 
@@ -82,7 +81,7 @@ def signature(secret: bytes, seconds: int, body: bytes) -> str:
 def is_public(address: str) -> bool:
     """Whether an address is one of the open internet, also when it is wrapped in IPv6.
 
-    What `ipaddress` calls global, but no multicast; 6to4 and NAT64 addresses are
+    What `ipaddress` calls global, but neither multicast nor reserved; 6to4 and NAT64 addresses are
     judged by the IPv4 address inside (RFC 3056, RFC 6052).
     """
     found = ipaddress.ip_address(address.partition("%")[0])
@@ -92,15 +91,16 @@ def is_public(address: str) -> bool:
             inside = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
         if inside is not None:
             return is_public(str(inside))
-    return found.is_global and not found.is_multicast
+    return found.is_global and not found.is_multicast and not found.is_reserved
 
 
 def addresses(target: Target, *, allow_private: bool) -> list[str]:
     """Addresses of the target that may be called; raises `Undelivered` when there is none."""
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise Undelivered(f"{target.host}: no address ({error.strerror or error})") from None
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Undelivered(f"{target.host}: no address ({why})") from None
     known = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     allowed = [address for address in known if allow_private or is_public(address)]
     if not allowed:

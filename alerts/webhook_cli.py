@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ def retry(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def deliver(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate webhooks deliver`."""
+    """`headgate webhooks deliver`: exit code 1 when a thread has died; 'up' starts it again."""
     from alerts.webhook import secret_of, target_of
 
     if not settings.webhooks:
@@ -80,13 +81,20 @@ def deliver(args: argparse.Namespace, settings: Settings) -> int:
         target_of(hook), secret_of(hook)
     stop = threading.Event()
     for hook in settings.webhooks:
-        work = threading.Thread(target=work_off, args=(settings, hook, stop), daemon=True)
-        work.start()
+        threading.Thread(target=_hold, args=(settings, hook, stop), daemon=True).start()
     try:
         listen(settings, stop)
     finally:
         stop.set()
-    return 0
+    return 1
+
+
+def _hold(settings: Settings, hook: WebhookSettings, stop: threading.Event) -> None:
+    """Deliver to one hook; what ends this ends all, for nobody would see one hook fall silent."""
+    try:
+        work_off(settings, hook, stop)
+    finally:
+        stop.set()
 
 
 def listen(settings: Settings, stop: threading.Event) -> None:
@@ -165,15 +173,14 @@ class TableFeed:
         from alerts.kit import Revision
         from infra.duck import connect
 
-        place = place_of(after, "")
-        values = {"batch": place.batch, "alert_id": place.alert_id, "revision": place.revision}
+        values = asdict(place_of(after, ""))
         connection = connect(self._settings.lake_root, needs=("gold.alert",))
         try:
             answer = connection.execute(FEED_SQL, {**values, "most": 2**31})
             while rows := answer.fetchmany(500):
-                for batch, alert_id, revision, body in rows:
+                for sequence, alert_id, revision, body in rows:
                     told = msgspec.json.decode(body)
-                    yield Revision(alert_id, revision, sequence_of(batch), told)
+                    yield Revision(alert_id, revision, sequence_of(sequence), told)
         finally:
             connection.close()
 

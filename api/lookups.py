@@ -115,13 +115,13 @@ def feed(reader: Reader, lake: str, after: str, limit: int) -> models.FeedPage:
     page = found[:limit]
     if page:
         last = page[-1]
-        place = Place(last["batch"], last["alert_id"], last["revision"])
+        place = Place(last["sequence"], last["alert_id"], last["revision"])
     return models.FeedPage(
         items=[
             models.FeedItem(
                 alert_id=row["alert_id"],
                 revision=row["revision"],
-                sequence=sequence_of(row["batch"]),
+                sequence=sequence_of(row["sequence"]),
                 body=json.loads(row["body"]),
             )
             for row in page

@@ -19,7 +19,9 @@ from infra.settings import Settings
 KEPT_SECONDS = 10.0
 """The ledger is folded every ten seconds; asking the lake more often tells nothing new."""
 
-_ALERTS = "SELECT level, count(*) AS n FROM gold.alert_current GROUP BY level"
+_ALERTS = """
+SELECT level, count(*) AS n FROM gold.alert_current WHERE suppressed_by IS NULL GROUP BY level
+"""
 _LEDGER = """
 SELECT job, count(*) AS batches, sum(coalesce(rows_read, 0)) AS rows_read,
        sum(coalesce(rows_dead, 0)) AS rows_dead, sum(coalesce(rows_late, 0)) AS rows_late,
@@ -129,7 +131,7 @@ class Meters:
             registry=self.registry,
         )
         self._lake_up = self._gauge("lake_up", "Whether the lake could be read.")
-        self._alerts = self._gauge("alerts", "Alerts in their newest revision.", "level")
+        self._alerts = self._gauge("alerts", "Alerts that went to the topic, in their newest revision.", "level")
         self._age = self._gauge("job_batch_age_seconds", "Age of the newest batch.", "job")
         self._ledger = {
             name: self._gauge(f"job_{name}", doc, "job") for name, doc in LEDGER_GAUGES.items()

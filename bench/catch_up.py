@@ -29,6 +29,7 @@ from infra.offsets import Broker as Offsets
 from infra.offsets import backlog, checkpoint
 from infra.settings import KafkaSettings, Settings, load
 from infra.status import read
+from infra.watch import resident
 
 SOURCE = "zeek:conn"
 ADAPTIVE, NO_CAP = "adaptive", "no cap"
@@ -205,14 +206,10 @@ def _watch(outcome: Outcome, driver: Part, settings: Settings, at: float, second
 
 def _workers(driver: Part) -> int:
     """What the driver's Python workers hold, bytes resident."""
-    held = 0
     try:
-        for child in psutil.Process(driver.process.pid).children(recursive=True):
-            if not child.name().startswith("java"):
-                held += child.memory_info().rss
+        return resident(psutil.Process(driver.process.pid))[1]
     except psutil.Error:
-        return held
-    return held
+        return 0
 
 
 @cache

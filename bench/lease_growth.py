@@ -1,29 +1,23 @@
 """What a batch of job `sessions` costs as leases pile up that nobody touches.
 
-The same batches over 10,000 to a million idle leases: once with state in cells, as the job keeps
-it, once with one blob a bucket, as it did before, up to where that takes too long. The slope is
-the least-squares line of the batches' medians.
+The same batches over 10,000 to a million idle leases, with both forms of `jobs.session_state`:
+cells, and one blob a bucket up to where that takes too long. The slope is the least-squares line
+of the batches' medians.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
-from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from bench.leases import Network, Run, Way, arrive, through
 from bench.measure import Measure, Report
-from enrich.bucket import BucketState, decode, encode
-from enrich.operator import frame, read, row_schema, tracked, with_store
+from enrich.operator import VERSIONS, tracked, with_store
 from enrich.tracker import limits, tracked_rows
 from infra.settings import JobSettings, load
 from infra.spark import project_root, session
@@ -47,14 +41,13 @@ def run(quick: bool = False) -> Report:
     batches = 8 if quick else 20
     home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     settings = load(home=home, spark={"small": False, "driver_memory": "6g"})
-    spark = with_store(session(settings, "lease_growth"))
-    found: dict[str, dict[int, Measure]] = {"cells": {}, "one blob a bucket": {}}
+    spark = session(settings, "lease_growth")
+    own = {form: with_store(spark, version) for form, version in VERSIONS.items()}
+    found: dict[str, dict[int, Measure]] = {"cells": {}, "blob": {}}
     try:
         for size in sizes:
-            found["cells"][size] = _measure(report, spark, home, "cells", size, cells, batches)
-            if size <= BLOB_LIMIT:
-                name = "one blob a bucket"
-                found[name][size] = _measure(report, spark, home, name, size, blobs, batches)
+            for form in ("cells", "blob") if size <= BLOB_LIMIT else ("cells",):
+                found[form][size] = _measure(report, own[form], home, form, size, batches)
     finally:
         spark.stop()
         shutil.rmtree(home, ignore_errors=True)
@@ -71,34 +64,17 @@ def run(quick: bool = False) -> Report:
     return report
 
 
-def cells(events: DataFrame) -> DataFrame:
+def way_of(form: str) -> Way:
     """As job `sessions` does it."""
-    return tracked(tracked_rows(events, JOBS), LIMITS)
 
+    def way(events: DataFrame) -> DataFrame:
+        return tracked(tracked_rows(events, JOBS), LIMITS, VERSIONS[form])
 
-def blobs(events: DataFrame) -> DataFrame:
-    """As it was done before: all addresses of a bucket in one blob."""
-    state = T.StructType([T.StructField("state", T.BinaryType())])
-    return (
-        tracked_rows(events, JOBS)
-        .groupBy("bucket")
-        .applyInPandasWithState(_bucket, row_schema(), state, "append", GroupStateTimeout.NoTimeout)
-    )
-
-
-def _bucket(
-    key: tuple[Any, ...], chunks: Iterable[pd.DataFrame], state: GroupState
-) -> Iterator[pd.DataFrame]:
-    lines, finished = read(chunks)
-    held = decode(bytes(state.get[0]), LIMITS) if state.exists else BucketState(LIMITS)
-    said = held.advance(lines, finished)
-    state.update((encode(held),))
-    if said:
-        yield frame(said)
+    return way
 
 
 def _measure(
-    report: Report, spark: SparkSession, home: Path, name: str, leases: int, way: Way, batches: int
+    report: Report, spark: SparkSession, home: Path, name: str, leases: int, batches: int
 ) -> Measure:
     """The CPU of a batch over so many idle leases."""
     network = Network(leases)
@@ -107,9 +83,9 @@ def _measure(
         ("fill", network.leases(n, min(n + step, leases), 600)) for n in range(0, leases, step)
     ]
     plan += [("batch", network.traffic(BATCH_LINES, 5)) for _ in range(batches + 2)]
-    folder = home / f"{name.replace(' ', '-')}-{leases}"
+    folder = home / f"{name}-{leases}"
     arrive(folder / "lines", (table for _, table in plan))
-    done: Run = through(spark, folder / "lines", folder / "checkpoint", way)
+    done: Run = through(spark, folder / "lines", folder / "checkpoint", way_of(name))
     shutil.rmtree(folder)
     first = len(plan) - 1 - batches  # the batches before still warm up
     where = f"{name}, {leases:,} idle leases"

@@ -25,22 +25,20 @@ from enrich.leases import (
     EXCHANGE_US,
     SECOND_US,
     LeaseEvent,
-    Segment,
     Session,
     Timeline,
-    diff,
     idle_lines,
     order,
     replay,
-    too_late,
 )
+from enrich.segments import Segment, diff, too_late
 from infra.errors import Fatal
 
 T = TypeVar("T")
 
 MAGIC = b"headgate.sessions"
 WHOLE = 1
-"""Version of a state that is one blob a bucket; `enrich.kept` has the one in use."""
+"""Version of a state that is one blob a bucket; that of `enrich.kept` lies in cells."""
 
 Key = tuple[str, str]
 """Scope and address."""

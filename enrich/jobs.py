@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from enrich.operator import with_store
+from enrich.operator import VERSIONS, with_store
 from enrich.shape import INPUT, claim
 from enrich.tables import DHCP_SEGMENT
 from enrich.tracker import track
@@ -22,7 +22,8 @@ def sessions(lake: Lake, *, once: bool = False) -> Job:
     Raises `Fatal` when the checkpoint's state has another shape than the settings ask for.
     """
     claim(lake.settings)
-    lake = Lake(with_store(lake.spark), lake.settings)
+    version = VERSIONS[lake.settings.jobs.session_state]
+    lake = Lake(with_store(lake.spark, version), lake.settings)
     events = lake.stream(EVENT).where(
         (F.col("source") == HEARTBEAT)
         | (

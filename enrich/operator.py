@@ -1,15 +1,16 @@
-"""The session state in Spark: by bucket of addresses, in cells or, as before, in one blob.
+"""The session state in Spark: by bucket of addresses, as one blob or in cells.
 
-State of version 2 lies in cells (`enrich.kept`) of a `transformWithState`: what a batch costs
-grows with the lines it has, not with the leases there are. It needs Spark's RocksDB store, which
-a query takes from its session when it starts; what the store forgets between two batches it
-reads back from the checkpoint. Version 1, one blob a bucket, is what releases before had; it is
-only written, for them (`enrich.rebuild`).
+One blob a bucket (version 1) is an `applyInPandasWithState`: the cheaper way as long as the
+leases are some tens of thousands, since a batch reads and writes all of a bucket it has a row of.
+Cells (version 2, `enrich.kept`) are a `transformWithState`: what a batch costs grows with the
+lines it has, not with the leases there are. They need Spark's RocksDB store, which a query takes
+from its session when it starts; what the store forgets between two batches it reads back from
+the checkpoint. `jobs.session_state` chooses; `enrich.rebuild` goes from one to the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
@@ -23,9 +24,10 @@ from pyspark.sql.streaming.stateful_processor import (
     ValueState,
 )
 
-from enrich.bucket import WHOLE, Limits, decode
+from enrich.bucket import WHOLE, BucketState, Limits, decode, encode
 from enrich.kept import VERSION, Kept
-from enrich.leases import LeaseEvent, Segment, heartbeat
+from enrich.leases import LeaseEvent
+from enrich.segments import Segment, heartbeat
 
 LINE = LeaseEvent.__struct_fields__
 """Columns of a line, in the order of `LeaseEvent`."""
@@ -45,22 +47,52 @@ _CONF = {
 }
 
 
-def with_store(spark: SparkSession) -> SparkSession:
-    """A session of its own whose queries keep their state as version 2 needs it."""
+def with_store(spark: SparkSession, version: int) -> SparkSession:
+    """A session whose queries keep their state as this version needs it."""
+    if version == WHOLE:
+        return spark
     own = spark.newSession()
     for key, value in _CONF.items():
         own.conf.set(key, value)
     return own
 
 
-def tracked(rows: DataFrame, limits: Limits) -> DataFrame:
+def tracked(rows: DataFrame, limits: Limits, version: int) -> DataFrame:
     """Lines and heartbeats (`bucket`, `beat`, `LINE`) to the segments they lead to, unnamed times.
 
     A stream of a session of `with_store`. Times are longs, in microseconds.
     """
-    return rows.groupBy("bucket").transformWithStateInPandas(
-        Tracker(limits), row_schema(), "append", "none"
+    buckets = rows.groupBy("bucket")
+    if version == VERSION:
+        return buckets.transformWithStateInPandas(Tracker(limits), row_schema(), "append", "none")
+    return buckets.applyInPandasWithState(
+        _in_one_blob(limits), row_schema(), _BLOB, "append", GroupStateTimeout.NoTimeout
     )
+
+
+def _in_one_blob(
+    limits: Limits,
+) -> Callable[[tuple[int], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+    def step(
+        key: tuple[int], chunks: Iterable[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        lines, finished = read(chunks)
+        held = decode(bytes(state.get[0]), limits) if state.exists else BucketState(limits)
+        said = held.advance(lines, finished)
+        state.update((encode(held),))
+        yield from _told(key, said, held, finished)
+
+    return step
+
+
+def _told(
+    key: tuple[int], said: list[Segment], state: BucketState, finished: list[int]
+) -> Iterator[pd.DataFrame]:
+    """The segments of a bucket; the first bucket also says how far all have come."""
+    if finished and key[0] == 0 and state.finished_us is not None:
+        said = [*said, heartbeat(state.finished_us)]
+    if said:
+        yield frame(said)
 
 
 class _Map:
@@ -126,10 +158,7 @@ class Tracker(_InCells):
         state = kept.load(lines, finished)
         said = state.advance(lines, finished)
         kept.save()
-        if finished and key[0] == 0 and state.finished_us is not None:
-            said.append(heartbeat(state.finished_us))
-        if said:
-            yield frame(said)
+        yield from _told(key, said, state, finished)
 
 
 class _Sower(_InCells):
@@ -151,8 +180,8 @@ SOWN = "bucket int"
 def sown(seeds: DataFrame, limits: Limits, version: int) -> DataFrame:
     """A stream of whole buckets (`bucket`, `state`: see `enrich.bucket.encode`) into state.
 
-    Gives the buckets. The state is the same operator's as that of `tracked` (or, for version 1,
-    of the releases that wrote it), so a job can go on from the checkpoint.
+    Gives the buckets. The state is the same operator's as that of `tracked`, so a job can go on
+    from the checkpoint.
     """
     if version == VERSION:
         return seeds.groupBy("bucket").transformWithStateInPandas(
@@ -163,8 +192,8 @@ def sown(seeds: DataFrame, limits: Limits, version: int) -> DataFrame:
     )
 
 
-VERSIONS = (WHOLE, VERSION)
-"""Versions of the state that can be written."""
+VERSIONS = {"blob": WHOLE, "cells": VERSION}
+"""Versions of the state, by what `jobs.session_state` calls them."""
 
 
 def _sow_whole(

@@ -30,7 +30,6 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from enrich.bucket import Limits
-from enrich.kept import VERSION
 from enrich.operator import VERSIONS, sown, with_store
 from enrich.position import Position, events_until, newest
 from enrich.seeds import SEED, Sown, write
@@ -66,15 +65,17 @@ class Rebuilt:
 
 
 def rebuild(
-    lake: Lake, version: int = VERSION, say: Callable[[str], None] = lambda line: None
+    lake: Lake, version: int | None = None, say: Callable[[str], None] = lambda line: None
 ) -> Rebuilt:
-    """Make the checkpoint anew, its state of `version` and the settings' number of buckets.
+    """Make the checkpoint anew, its state of `version` (None: as the settings say) and the
+    settings' number of buckets.
 
     Raises `Usage` for a version that cannot be written, `Fatal` when the job runs or the tables
     do not say enough.
     """
-    if version not in VERSIONS:
-        wanted = ", ".join(map(str, VERSIONS))
+    version = VERSIONS[lake.settings.jobs.session_state] if version is None else version
+    if version not in VERSIONS.values():
+        wanted = ", ".join(map(str, VERSIONS.values()))
         raise Usage(f"state version {version}: this release writes {wanted}")
     target = folder(lake.settings)
     lock = Lock(target, JOB)
@@ -128,7 +129,7 @@ def _exchange(
 
 def _sow(spark: SparkSession, seeds: Path, checkpoint: Path, bounds: Limits, version: int) -> None:
     """Run the one batch that writes the state into the new checkpoint."""
-    own = with_store(spark) if version == VERSION else spark
+    own = with_store(spark, version)
     rows = own.readStream.schema(SEED).parquet(str(seeds)).select("bucket", "state")
     query = (
         sown(rows, bounds, version)

@@ -22,15 +22,16 @@ def build(subparsers: Any) -> None:
         help="make a job's checkpoint anew from the tables",
         description="Make the checkpoint of job sessions anew from silver.dhcp_segment and "
         "silver.event, so that it goes on exactly where the tables end: when the checkpoint is "
-        "lost, when jobs.session_buckets is to change, and between releases. The job must be "
-        "stopped. The old checkpoint is kept beside the new one.",
+        "lost, when jobs.session_buckets or jobs.session_state is to change, and between "
+        "releases. The job must be stopped. The old checkpoint is kept beside the new one.",
     )
     command.add_argument("job", choices=("sessions",))
     command.add_argument(
         "--state-version",
         type=int,
         metavar="N",
-        help="write the state as the release before this one wants it: 1 (default: this one's)",
+        help="write the state in this version, for a release before this one "
+        "(default: as jobs.session_state says)",
     )
     command.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
     command.set_defaults(run=run_rebuild)
@@ -38,7 +39,6 @@ def build(subparsers: Any) -> None:
 
 def run_rebuild(args: argparse.Namespace, settings: Settings) -> int:
     """Rebuild, and tell what the new checkpoint holds."""
-    from enrich.kept import VERSION
     from enrich.rebuild import rebuild
     from infra.lake import Lake
     from infra.spark import session
@@ -50,7 +50,7 @@ def run_rebuild(args: argparse.Namespace, settings: Settings) -> int:
     spark = session(settings)
     try:
         lake = Lake(spark, settings).ensure()
-        show(rebuild(lake, args.state_version or VERSION, say), args.output)
+        show(rebuild(lake, args.state_version, say), args.output)
     finally:
         spark.stop()
     return 0

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from enrich.bucket import AddressState
-from enrich.leases import FREE, TOO_LATE, LeaseEvent, Segment, Session, order, replay
+from enrich.leases import LeaseEvent, Session, order, replay
+from enrich.segments import FREE, TOO_LATE, Segment
 
 
 class Cut(msgspec.Struct, frozen=True):

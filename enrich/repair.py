@@ -17,7 +17,8 @@ import numpy as np
 
 from enrich.asof import flatten
 from enrich.bucket import Limits
-from enrich.leases import EXCHANGE_US, SECOND_US, LeaseEvent, Segment, Session, replay
+from enrich.leases import EXCHANGE_US, SECOND_US, LeaseEvent, Session, replay
+from enrich.segments import Segment
 
 REPAIR = "repair"
 """`kind` of the rows said here."""

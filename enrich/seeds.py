@@ -12,9 +12,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from enrich.bucket import BucketState, Key, Limits, encode
-from enrich.leases import EXCHANGE_US, SECOND_US, TOO_LATE, LeaseEvent, Segment
+from enrich.leases import EXCHANGE_US, SECOND_US, LeaseEvent
 from enrich.operator import LINE, MICROS
 from enrich.recall import Cut, recall
+from enrich.segments import TOO_LATE, Segment
 from enrich.tables import DHCP_SEGMENT
 from enrich.tracker import FUTURE_SECONDS, bucket_of, limits, line_rows
 from infra.lake import Lake

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from enrich.bucket import WHOLE
-from enrich.kept import VERSION
+from enrich.operator import VERSIONS
 from infra.errors import Fatal
 from infra.files import write_whole
 from infra.jobs import numbers
@@ -24,7 +24,7 @@ INPUT = "input"
 
 @dataclass(frozen=True)
 class Shape:
-    """Version of the state, and the number of buckets (None: not noted, as by version 1)."""
+    """Version of the state, and the number of buckets (None: not noted, by a release before)."""
 
     version: int
     buckets: int | None
@@ -54,15 +54,22 @@ def claim(settings: Settings) -> None:
     Raises `Fatal` that says what it is for, and what makes it fit.
     """
     checkpoint = folder(settings)
-    wanted = Shape(VERSION, settings.jobs.session_buckets)
+    wanted = Shape(VERSIONS[settings.jobs.session_state], settings.jobs.session_buckets)
     there = found(checkpoint)
-    if there is None:
+    if there is None or there == Shape(wanted.version, None):
         checkpoint.mkdir(parents=True, exist_ok=True)
         note(checkpoint, wanted)
     elif there.version != wanted.version:
+        kept = next((name for name, one in VERSIONS.items() if one == there.version), None)
+        if kept is None:
+            raise Fatal(
+                f"job {JOB}: the state in {checkpoint} has version {there.version}, which this "
+                f"release does not know; 'headgate rebuild {JOB}' makes it anew, nothing is lost"
+            )
         raise Fatal(
-            f"job {JOB}: the state in {checkpoint} has version {there.version}, this release "
-            f"works with {wanted.version}; 'headgate rebuild {JOB}' makes it anew, nothing is lost"
+            f"job {JOB}: the state in {checkpoint} lies in {kept} form, the settings say "
+            f"jobs.session_state = {settings.jobs.session_state}; set that back, or "
+            f"'headgate rebuild {JOB}' makes the state anew, nothing is lost"
         )
     elif there.buckets != wanted.buckets:
         raise Fatal(

@@ -1,8 +1,7 @@
 """The lease rules on Spark: as a stream through state, and over history in batch.
 
 One call of a stateful function costs 1 to 2 ms whatever it does, so the key is a bucket of
-addresses and never an address; what the bucket remembers of an address is a cell of its own (see
-`enrich.kept`), so a batch touches only those it has lines of.
+addresses and never an address (see `enrich.operator`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from enrich.leases import (
     LeaseEvent,
     replay,
 )
-from enrich.operator import LINE, MICROS, tracked
+from enrich.operator import LINE, MICROS, VERSIONS, tracked
 from enrich.tables import DHCP_SEGMENT
 from infra.settings import JobSettings
 from ingest.tables import HEARTBEAT
@@ -55,11 +54,13 @@ def track(events: DataFrame, jobs: JobSettings) -> DataFrame:
     gets one. Appends only; `known_at` never runs back. A batch with a heartbeat gives one row
     of kind `heartbeat`, which says how far all buckets have come.
 
-    The stream is one of a session of `enrich.operator.with_store`. `session_buckets`,
-    `late_seconds` and `max_lease_seconds` are frozen while a query runs, and the number of
-    buckets for the life of a checkpoint (`enrich.rebuild` makes another).
+    The stream is one of a session of `enrich.operator.with_store`. `late_seconds` and
+    `max_lease_seconds` are frozen while a query runs, `session_state` and `session_buckets`
+    for the life of a checkpoint (`enrich.rebuild` makes another).
     """
-    return tracked(tracked_rows(events, jobs), limits(jobs)).select(*segment_columns())
+    version = VERSIONS[jobs.session_state]
+    said = tracked(tracked_rows(events, jobs), limits(jobs), version)
+    return said.select(*segment_columns())
 
 
 def tracked_rows(events: DataFrame, jobs: JobSettings) -> DataFrame:

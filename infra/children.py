@@ -67,7 +67,9 @@ class Part:
         return self.process.poll()
 
     def last_words(self, lines: int = 3) -> str:
-        """The end of its log."""
+        """The end of its log; of an ended process, all it said is in there."""
+        if self.ended is not None:
+            self._reader.join(5)
         said = self.log.read_text("utf-8", "replace").splitlines() if self.log.exists() else []
         return " ".join(said[-lines:])[:600]
 

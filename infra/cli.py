@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "load": ("enrich.cli", "bring assets or users to what an inventory lists"),
     "rebuild": ("enrich.rebuild_cli", "make a job's checkpoint anew from the tables"),
     "rules": ("alerts.cli", "list, test, switch rules on and off"),
+    "indicators": ("alerts.indicator_cli", "lists of addresses, domains, hashes that rules ask"),
     "alerts": ("alerts.cli", "read alerts from the topic or the table"),
     "explain": ("alerts.cli", "why an alert is there: rule, values that matched, evidence"),
     "verify": ("alerts.cli", "run the live rules over history: did the stream tell the same?"),

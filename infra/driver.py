@@ -113,7 +113,8 @@ class Driver:
             for each in watched:
                 if each.job:
                     each.job.stop()
-                if not each.given_up:
+                # With `once` nothing is told: another driver may be running the job.
+                if each.name in watch.statuses and not each.given_up:
                     watch.ended(each.name, "stopped", "")
             folder.stop()
             spark.stop()
@@ -255,10 +256,10 @@ class Round:
 
     def _try(self, one: Watched) -> None:
         one.again_at = None
+        one.started = time.monotonic()
         self.watch.began(one.name)
         try:
             one.job = begin(_lake_for(one.name, self.lake, self.governor), one.name)
-            one.started = time.monotonic()
             pace = f" ({self.governor.said})" if one.name == GOVERNED else ""
             self.driver.tell(f"job {one.name}: running{pace}")
         except Fatal as error:

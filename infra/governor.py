@@ -7,7 +7,10 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+import psutil
 
 from infra.controller import Learned, Limits, Line, Pace, Seen, begin, follow, restart
 from infra.files import write_whole
@@ -16,7 +19,7 @@ from infra.offsets import Broker, backlog, checkpoint
 from infra.progress import durations, unread
 from infra.settings import Settings
 from infra.status import JobStatus
-from infra.watch import workers
+from infra.watch import resident
 
 GOVERNED = "ingest"
 SAMPLE_SECONDS = 1.0
@@ -107,7 +110,7 @@ class Governor:
 
     def _sample(self, job: Job) -> None:
         if job.pulse.under_way and time.monotonic() - self._sampled >= SAMPLE_SECONDS:
-            self._peak = max(self._peak, workers())
+            self._peak = max(self._peak, resident(psutil.Process())[1])
             self._sampled = time.monotonic()
 
     def _remember(self) -> None:
@@ -123,7 +126,7 @@ class Governor:
             return Learned()
 
     @property
-    def _file(self) -> Any:
+    def _file(self) -> Path:
         return self.settings.checkpoint_root / GOVERNED / "learned.json"
 
     def stop(self) -> None:

@@ -258,6 +258,7 @@ class _Runner:
         self._work(rows, run)
         if not run.decisions.get("in_ledger"):
             put(self._spool, f"{run.job}-{run.query_id}-{run.batch_id}", run.ledger_row())
+            run.decisions["versions"] = run.versions  # kept by the next line
             run.decide("in_ledger", lambda: True)
         # From now on this process knows what it wrote; a failed batch ends the query, and the
         # next one looks back again.
@@ -326,6 +327,15 @@ def check(name: str, folder: Path) -> None:
             f"checkpoint of job {name}: offsets reach batch {max(offsets)}, commits only "
             f"{max(commits)}; {remedy}"
         )
+
+
+def newest_written(folder: Path) -> dict[str, tuple[int, int]]:
+    """By table, the newest batch of a checkpoint that is known to be in it, and its version."""
+    found: dict[str, tuple[int, int]] = {}
+    for number in sorted(numbers(folder / "batches", ".json")):
+        decided = json.loads((folder / "batches" / f"{number}.json").read_text("utf-8"))
+        found |= {name: (number, at) for name, at in decided.get("versions", {}).items()}
+    return found
 
 
 def numbers(folder: Path, suffix: str = "") -> list[int]:

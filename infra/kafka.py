@@ -192,7 +192,7 @@ class Broker:
         properties = self.folder / "server.properties"
         if not properties.exists():
             properties.write_text(self._properties(free_port()))
-            self._java("kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", properties)
+            self._java("kafka.tools.StorageTool", "format", f"-t={_cluster_id()}", "-c", properties)
         with (self.folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command("kafka.Kafka", properties),

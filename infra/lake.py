@@ -24,10 +24,10 @@ from infra.delta import ActiveFile, AlreadyCommitted
 from infra.delta import commit as commit_files
 from infra.delta import replace as replace_files
 from infra.errors import Fatal
-from infra.jobs import Batch, Job, Work, start
+from infra.jobs import Batch, Job, Work, newest_written, start
 from infra.parquet import DataFile, FileWriter, Target, arrow_schema, collected, written
 from infra.settings import Settings
-from infra.tables import Table, catalog, views
+from infra.tables import Table, catalog, path_of, views
 
 PROPERTIES = {
     # Set when a table is made: changing them later fails the streams that read it.
@@ -115,7 +115,11 @@ class Lake:
     def each_batch(
         self, job: str, rows: DataFrame, work: Work, *, trigger_seconds: float | None
     ) -> Job:
-        """Run `work` on each micro-batch of `rows` as job `job` (see `infra.jobs.start`)."""
+        """Run `work` on each micro-batch of `rows` as job `job` (see `infra.jobs.start`).
+
+        Raises `Fatal` when a table lacks a batch that the checkpoint has as written.
+        """
+        self._require_written(job)
         return start(
             job,
             rows,
@@ -236,6 +240,26 @@ class Lake:
         with (locks / table.name).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+    def _require_written(self, job: str) -> None:
+        """Refuse tables older than the job's checkpoint: what they lack would never be read again.
+
+        A version whose log file is cleaned away tells nothing, and is passed over.
+        """
+        checkpoint = self.settings.checkpoint_root / job
+        for name, (batch, version) in newest_written(checkpoint).items():
+            folder = self.settings.lake_root / path_of(name)
+            try:
+                marker = commit(folder, version).marker or {}
+                there = (marker.get("job"), marker.get("batch")) == (job, batch)
+            except FileNotFoundError:
+                there = version < newest_version(folder)
+            if not there:
+                raise Fatal(
+                    f"{name} lacks batch {batch} of job {job}, which {checkpoint} has as written "
+                    f"(version {version}): the table is older than the checkpoint; restore lake "
+                    "and checkpoints of one backup"
+                )
 
     def _has(self, table: Table, run: Batch) -> bool:
         """Whether the table holds this batch; refuses by name what cannot be told."""

@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from infra.cells import printable
+
 Format = Literal["text", "json"]
 
 batch_in_hand: ContextVar[tuple[str, int] | None] = ContextVar("batch_in_hand", default=None)
@@ -24,8 +26,7 @@ def use(form: Format) -> None:
 
 def say(line: str, **facts: Any) -> None:
     """One line for the operator, on stderr; inside a batch it carries job and batch as JSON."""
-    if _format == "json":
-        line = as_json(line, facts)
+    line = as_json(line, facts) if _format == "json" else printable(line)
     print(line, file=sys.stderr, flush=True)
 
 

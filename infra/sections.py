@@ -206,9 +206,11 @@ class JobSettings(_Section):
     batch_memory_mb: int = Field(
         512, gt=0, description="by how much Python workers may grow with an ingest batch"
     )
-    session_buckets: int = Field(
-        16, gt=0, description="keys of the session state, whatever the number of devices"
+    session_state: Literal["blob", "cells"] = Field(
+        "blob",
+        description="blob: one a bucket, for up to some 50,000 devices; cells: RocksDB, for more",
     )
+    session_buckets: int = Field(16, gt=0, description="keys of the session state")
     alert_buckets: int = Field(8, gt=0, description="keys of the alert state")
     late_seconds: int = Field(
         600, gt=0, description="how late a DHCP line may be and still be put in its place"
@@ -268,7 +270,10 @@ class UpkeepSettings(_Section):
     minutes: float = Field(60, ge=0, description="how often it runs beside the jobs; 0: never")
     file_mb: int = Field(64, gt=0, description="small files become files of about this size")
     keep_hours: float = Field(
-        168, gt=0, description="how long former versions of a table can be read"
+        168,
+        ge=1,
+        description="how long former versions of a table can be read; a batch's files may wait "
+        "as long for their commit",
     )
 
 

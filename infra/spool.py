@@ -7,6 +7,7 @@ there every few seconds, each file once, through any crash.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from infra.commits import newest_first
+from infra.log import say
 from infra.parquet import arrow_schema
 from infra.tables import Table
 
@@ -44,17 +46,22 @@ def fold(lake: Lake, table: Table, folder: Path) -> int:
     """
     if not folder.is_dir():
         return 0
-    rows = 0
-    for unfinished in sorted(folder.glob("round-*")):
-        rows += _write(lake, table, unfinished, look_back=True)
-    waiting = sorted(folder.glob("*.json"))
-    if waiting:
-        fresh = folder / f"round-{uuid.uuid4().hex}"
-        fresh.mkdir()
-        for file in waiting:
-            file.replace(fresh / file.name)
-        rows += _write(lake, table, fresh, look_back=False)
-    return rows
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return 0  # another driver of this lake folds: its round is not an unfinished one
+        rows = 0
+        for unfinished in sorted(folder.glob("round-*")):
+            rows += _write(lake, table, unfinished, look_back=True)
+        waiting = sorted(folder.glob("*.json"))
+        if waiting:
+            fresh = folder / f"round-{uuid.uuid4().hex}"
+            fresh.mkdir()
+            for file in waiting:
+                file.replace(fresh / file.name)
+            rows += _write(lake, table, fresh, look_back=False)
+        return rows
 
 
 def _write(lake: Lake, table: Table, folder: Path, *, look_back: bool) -> int:
@@ -116,4 +123,7 @@ class Folder:
                 fold(self._lake, table, self._lake.spool / name)
             self.failure = None
         except Exception as error:  # the files stay; the next round tries again
-            self.failure = f"{type(error).__name__}: {error}"[:300]
+            failure = f"{type(error).__name__}: {error}"[:300]
+            if failure != self.failure:
+                say(f"spool: rows wait, as they cannot be written: {failure}")
+            self.failure = failure

@@ -132,9 +132,10 @@ def judge(
     found: Mapping[str, JobStatus],
     now: float | None = None,
 ) -> list[Verdict]:
-    """A verdict for each of `jobs`, and for each other job that a driver told of."""
+    """A verdict for each of `jobs`, and for each other job that a driver told of and still runs."""
     moment = time.time() if now is None else now
-    names = list(dict.fromkeys([*jobs, *found]))
+    others = (name for name, one in found.items() if one.standing != "stopped")
+    names = list(dict.fromkeys([*jobs, *others]))
     return [verdict(name, found.get(name), settings.targets.of(name), moment) for name in names]
 
 

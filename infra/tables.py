@@ -29,6 +29,11 @@ class Column:
     required: bool = True
 
 
+def path_of(name: str) -> str:
+    """Path of a table below the lake's root: `silver.event` lies in `silver/event`."""
+    return name.replace(".", "/")
+
+
 @dataclass(frozen=True)
 class Table:
     """A Delta table, addressed by its path `<lake>/<layer>/<name>`."""
@@ -51,8 +56,8 @@ class Table:
 
     @property
     def path(self) -> str:
-        """Path below the lake's root: `silver.event` lies in `silver/event`."""
-        return self.name.replace(".", "/")
+        """Path below the lake's root."""
+        return path_of(self.name)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.commits import newest_version
-from infra.errors import Fatal
+from infra.errors import Fatal, HeadgateError
 from infra.jobs import Lock
 from infra.lake import Lake
 from infra.settings import Settings
@@ -53,13 +53,19 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
         spark = session(settings.model_copy(update={"spark": small}), "headgate-upkeep")
         stack.callback(spark.stop)
         lake = Lake(spark, settings)
-        done = []
+        done, refused = [], []
         for number, one in enumerate(there, 1):
             if sys.stderr.isatty():
                 print(f"{number} of {len(there)}: {one.name}", file=sys.stderr)
-            done.append(tend(lake, one, lambda line: print(line, file=sys.stderr)))
+            try:
+                done.append(tend(lake, one, lambda line: print(line, file=sys.stderr)))
+            except HeadgateError as error:  # about this table; the others are tended all the same
+                refused.append(error)
     show(done, arguments.output)
-    return 0
+    sys.stdout.flush()  # the driver passes on how the log ends
+    for refusal in refused:
+        print(f"headgate: {refusal}", file=sys.stderr)
+    return 1 if refused else 0
 
 
 def show(done: Sequence[Done], form: str) -> None:

@@ -120,27 +120,27 @@ def _idle(job: Job) -> bool:
 def memory(spark: SparkSession | None) -> Memory:
     """What this process, its JVM and its Python workers hold."""
     found = Memory(driver=psutil.Process().memory_info().rss)
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            resident = child.memory_info().rss
-            if child.name().startswith("java"):
-                found.jvm += resident
-            else:
-                found.workers += resident
+    found.jvm, found.workers = resident(psutil.Process())
     if spark is not None:
         with suppress(Exception):  # a JVM that is going tells nothing
             _heap(spark, found)
     return found
 
 
-def workers() -> int:
-    """What the Python workers of this process hold, bytes resident."""
-    held = 0
-    for child in psutil.Process().children(recursive=True):
+def resident(driver: psutil.Process) -> tuple[int, int]:
+    """Bytes that the JVM of a driver holds, and the Python workers below that JVM.
+
+    Commands that run beside the jobs are children of the driver too, with JVMs of their own.
+    """
+    jvm = workers = 0
+    for child in driver.children():
         with suppress(psutil.Error):
-            if not child.name().startswith("java"):
-                held += child.memory_info().rss
-    return held
+            if child.name().startswith("java"):
+                jvm += child.memory_info().rss
+                for worker in child.children(recursive=True):
+                    with suppress(psutil.Error):
+                        workers += worker.memory_info().rss
+    return jvm, workers
 
 
 def _heap(spark: SparkSession, found: Memory) -> None:

@@ -37,7 +37,8 @@ def _gaps(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.output == "json":
         print(json.dumps({"statement": statement(gaps) if gaps else None, "gaps": rows}))
     elif arguments.output == "ndjson":
-        print("\n".join(json.dumps(row) for row in rows))
+        for row in rows:
+            print(json.dumps(row))
     elif arguments.output == "csv":
         writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
         writer.writeheader()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -143,7 +143,13 @@ def accept(settings: Settings, stated: str, who: str, reason: str) -> tuple[Gap,
         raise Usage("nothing is missing: there is no gap to accept")
     if statement(gaps) != stated:
         raise Usage(f"{stated}: that is not what is missing now; {LOOK.partition(';')[0]}")
-    at = datetime.now(UTC).isoformat()
+    go_on(settings, gaps, lambda: _keep(settings, gaps, who, reason))
+    return gaps
+
+
+def _keep(settings: Settings, gaps: Sequence[Gap], who: str, reason: str) -> None:
+    """Leave what was missed, and who went on without it, for `ops.gap` and `ops.audit`."""
+    at, stated = datetime.now(UTC).isoformat(), statement(gaps)
     spool = settings.home.absolute() / "spool"
     detail = json.dumps({"reason": reason, "gaps": [asdict(gap) for gap in gaps]})
     for gap in gaps:
@@ -153,12 +159,15 @@ def accept(settings: Settings, stated: str, who: str, reason: str) -> tuple[Gap,
             put(spool / "gap", gap.gap_id, told)
     act = {"at": at, "who": who, "act": "gap.accept", "target": stated, "outcome": "ok"}
     put(spool / "audit", f"gap-{stated}", act | {"detail": detail})
-    go_on(settings, gaps)
-    return gaps
 
 
-def go_on(settings: Settings, gaps: Sequence[Gap]) -> None:
-    """Add a batch to the checkpoint that reads nothing and ends behind the gaps."""
+def go_on(
+    settings: Settings, gaps: Sequence[Gap], first: Callable[[], None] = lambda: None
+) -> None:
+    """Add a batch to the checkpoint that reads nothing and ends behind the gaps.
+
+    `first`: what is done before, once nothing stands in the way.
+    """
     folder = settings.checkpoint_root / JOB
     lock = Lock(folder, JOB)
     try:
@@ -167,8 +176,9 @@ def go_on(settings: Settings, gaps: Sequence[Gap]) -> None:
             at = _settle(settings, at, at.planned)
         if at.done is None:
             raise Fatal(f"checkpoint of job {JOB}: {folder} has no batch to go on from")
-        broker = Broker(settings.kafka)
-        _add(at, at.done, gaps, broker.ids(topic for topic, _ in at.offsets))
+        ids = Broker(settings.kafka).ids(topic for topic, _ in at.offsets)
+        first()
+        _add(at, at.done, gaps, ids)
     finally:
         lock.release()
 

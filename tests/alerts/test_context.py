@@ -151,7 +151,7 @@ def test_the_worker_writes_what_the_inventories_know(file: Path, tmp_path: Path)
         folder = tmp_path / run
         folder.mkdir()
         target = Target.of(ALERT, folder, "alert-0-")
-        made = list(Outputs({ALERT.name: target}, 0, str(file))(iter([batch])))
+        made = list(Outputs({ALERT.name: target}, 0, 1, str(file))(iter([batch])))
         written = pq.read_table(folder / made[0].column("name")[0].as_py()).to_pylist()
         bodies.append((written[0]["body"], written[0]["risk_score"]))
     assert bodies[0] == bodies[1]

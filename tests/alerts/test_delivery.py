@@ -165,9 +165,9 @@ def test_low_rules_that_never_alert_make_an_incident_about_their_address(
 def test_the_feed_has_what_the_topic_has_under_the_same_sequence(
     lake: Lake, told: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    start = {"batch": -1, "alert_id": "", "revision": 0, "most": 1000}
+    start = {"sequence": -1, "alert_id": "", "revision": 0, "most": 1000}
     rows = connect(lake.settings.lake_root).execute(FEED_SQL, start).fetchall()
-    feed = [(f"{batch:016d}", alert_id, revision) for batch, alert_id, revision, _ in rows]
+    feed = [(f"{place:016d}", alert_id, revision) for place, alert_id, revision, _ in rows]
     topic = [(sequence, body["alert_id"], body["revision"]) for sequence, body in told]
     assert sorted(feed) == sorted(topic)
     assert len({sequence for sequence, _ in told}) == 2, "two batches told something"

@@ -49,7 +49,7 @@ class Stand:
                 key=row["alert_id"].encode(),
                 value=json.dumps(body).encode(),
                 partition=ord(row["alert_id"]) % 2,
-                headers=[("ce_sequence", sequence_of(row["batch"]).encode())],
+                headers=[("ce_sequence", sequence_of(row["sequence"]).encode())],
             )
         assert client.flush(20) == 0
 
@@ -112,16 +112,22 @@ def serve() -> Iterator[Callable[[Settings], Api]]:
 
 
 def test_it_goes_on_where_it_was_and_takes_each_revision_once(stand: Stand) -> None:
-    stand.send(alert("a", "12:00", batch=1), alert("b", "12:00", batch=1))
+    stand.send(alert("a", "12:00", sequence=1), alert("b", "12:00", sequence=1))
     assert sorted(stand.consume(2)) == [("a", 1), ("b", 1)]
-    again = alert("b", "12:00", batch=1)
-    stand.send(again, alert("a", "12:01", revision=2, batch=2))
+    again = alert("b", "12:00", sequence=1)
+    stand.send(again, alert("a", "12:01", revision=2, sequence=2))
     assert stand.consume(1) == [("a", 2)]
     assert stand.consume(0) == []
+    stand.send(alert("c", "12:02", sequence=3), alert("b", "12:02", revision=2, sequence=4))
+    assert sorted(stand.consume(2)) == [("b", 2), ("c", 1)]
+    assert stand.consume(0) == []
+    with sqlite3.connect(stand.file) as db:
+        kept = db.execute("SELECT alert_id FROM alert_seen ORDER BY 1").fetchall()
+    assert kept == [("b",), ("c",)], "nothing begins before sequence 3 any more"
 
 
 def test_what_a_handler_writes_and_the_place_are_kept_together_or_not_at_all(stand: Stand) -> None:
-    stand.send(alert("a", "12:00", batch=1), alert("a", "12:01", revision=2, batch=2))
+    stand.send(alert("a", "12:00", sequence=1), alert("a", "12:01", revision=2, sequence=2))
 
     def write(revision: Revision, db: sqlite3.Connection) -> None:
         db.execute("CREATE TABLE IF NOT EXISTS ticket (key TEXT)")
@@ -144,16 +150,16 @@ def test_what_a_handler_writes_and_the_place_are_kept_together_or_not_at_all(sta
 def test_what_the_topic_lost_while_it_was_away_comes_from_the_feed_once_and_in_order(
     stand: Stand, lake: Lake, serve: Callable[[Settings], Api]
 ) -> None:
-    first = [alert("a", "12:00", batch=1), alert("b", "12:00", batch=1)]
+    first = [alert("a", "12:00", sequence=1), alert("b", "12:00", sequence=1)]
     lost = [
-        alert("a", "12:01", revision=2, batch=2),
-        alert("b", "12:01", revision=2, batch=2),
-        alert("c", "12:01", batch=3),
-        alert("s", "12:01", batch=3, suppressed_by="quiet"),
+        alert("a", "12:01", revision=2, sequence=2),
+        alert("b", "12:01", revision=2, sequence=2),
+        alert("c", "12:01", sequence=3),
+        alert("s", "12:01", sequence=3, suppressed_by="quiet"),
     ]
     there = [
-        alert("a", "12:02", revision=3, batch=4),
-        alert("b", "12:02", revision=3, batch=4),
+        alert("a", "12:02", revision=3, sequence=4),
+        alert("b", "12:02", revision=3, sequence=4),
     ]
     insert(lake, ALERT, [*first, *lost, *there])
     api = serve(lake.settings)
@@ -166,14 +172,14 @@ def test_what_the_topic_lost_while_it_was_away_comes_from_the_feed_once_and_in_o
     assert sorted(told) == [("a", 2), ("a", 3), ("b", 2), ("b", 3), ("c", 1)]
     for name in "ab":
         assert [revision for alert_id, revision in told if alert_id == name] == [2, 3]
-    stand.send(alert("d", "12:03", batch=5))
+    stand.send(alert("d", "12:03", sequence=5))
     assert stand.consume(1, api) == [("d", 1)]
 
 
 def test_without_the_api_a_gap_is_an_error_and_skips_nothing(stand: Stand) -> None:
-    stand.send(alert("a", "12:00", batch=1))
+    stand.send(alert("a", "12:00", sequence=1))
     stand.consume(1)
-    stand.send(alert("a", "12:01", revision=2, batch=2), alert("a", "12:02", revision=3, batch=3))
+    stand.send(alert("a", "12:01", revision=2, sequence=2), alert("a", "12:02", revision=3, sequence=3))
     stand.expire(0, 2)
     with pytest.raises(Gap, match="partition 1 has 2 to 3, our place is 1"):
         stand.consume(1)

@@ -133,6 +133,18 @@ def test_a_correction_takes_a_finding_from_one_entity_to_the_other() -> None:
     assert risks.incidents(seen("g", 20)) == [], "aa has e, f and g now, no d"
 
 
+def test_of_several_corrections_in_one_batch_the_newest_counts() -> None:
+    risks = Risks()
+    rows = [seen(name, n) for n, name in enumerate("def")]
+    risks.step(*rows, *[seen(name, 10 + n, mac="cc") for n, name in enumerate("gha")])
+    first = corrected(rows[0], "bb")
+    second = [row | {"holder": leased("cc"), "attr_rev": 3} for row in corrected(rows[0], "cc")]
+    (row,) = risks.incidents(*second, *first)
+    assert row["holder"]["mac"] == "cc"
+    assert b"device|bb" not in risks.blob
+    assert risks.incidents(seen("g", 20)) == [], "aa has e, f and g now, no d"
+
+
 def test_what_is_silenced_adds_no_risk() -> None:
     risks = Risks()
     risks.step(suppress(rule_id="d"), *[seen(name, n) for n, name in enumerate("defg")])

@@ -120,6 +120,7 @@ def test_only_a_2xx_is_taken_and_redirects_are_not_followed(
         ("::ffff:8.8.8.8", True),
         ("2002:7f00:1::", False),
         ("64:ff9b::7f00:1", False),
+        ("::7f00:1", False),
         ("64:ff9b::808:808", True),
     ],
 )
@@ -127,7 +128,9 @@ def test_only_addresses_of_the_open_internet_are_public(address: str, public: bo
     assert is_public(address) is public
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "2130706433", "0x7f.1"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "[::1]", "2130706433", "0x7f.1", "a..b", "a" * 64 + ".b"]
+)
 def test_no_private_address_is_called_unless_that_is_allowed(receiver: Receiver, host: str) -> None:
     hook = receiver.hook(url=f"https://{host}:{receiver.port}/", allow_private=False)
     with pytest.raises(Undelivered, match=r"private, and not allowed|no address"):
@@ -286,6 +289,19 @@ def test_a_hook_that_hangs_delays_no_other(tmp_path: Path) -> None:
     stop.set()
     assert len(slow.got) == 1
     assert len(queue.listed()) == 20
+
+
+def test_a_hook_whose_thread_dies_ends_the_process_rather_than_fall_silent(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    settings = load(home=tmp_path, webhooks=[receiver.hook()])
+    put(webhook_cli.file_of(settings), ("a", 1), hooks=("h",)).close()
+    with sqlite3.connect(webhook_cli.file_of(settings)) as db:
+        db.execute("UPDATE delivery SET body = 7")
+    stop = threading.Event()
+    with pytest.raises(TypeError):
+        webhook_cli._hold(settings, settings.webhooks[0], stop)
+    assert stop.is_set()
 
 
 def test_from_the_topic_to_the_hook_with_the_levels_it_wants(

@@ -227,14 +227,14 @@ def alert(alert_id: str, clock: str, revision: int = 1, **more: Any) -> Row:
 
 
 ALERTS = (
-    alert("alert-1", "12:05", batch=4),
-    alert("alert-2", "12:06", batch=4, rule_id="odd-dns", level="medium", event_uid="e2:0",
+    alert("alert-1", "12:05", sequence=4),
+    alert("alert-2", "12:06", sequence=4, rule_id="odd-dns", level="medium", event_uid="e2:0",
           title="Odd domain: laptop-a"),
-    alert("alert-3", "12:45", batch=6, event_uid="e3:0"),
+    alert("alert-3", "12:45", sequence=6, event_uid="e3:0"),
     alert("alert-3", "12:46", revision=2, entity_value=B, previous_entity=A, event_uid="e3:0",
-          title="SSH password guessing: laptop-b", batch=7),
+          title="SSH password guessing: laptop-b", sequence=7),
     alert("alert-4", "12:50", entity_type="ip", entity_value="192.0.2.9", src_ip="192.0.2.9",
-          status="outside", event_uid="e4:0", batch=7),
+          status="outside", event_uid="e4:0", sequence=7),
 )  # fmt: skip
 
 

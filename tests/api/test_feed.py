@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,10 +42,10 @@ def test_every_revision_comes_once_in_the_order_of_commits_and_the_cursor_waits_
     lake: Lake, reader: TestClient
 ) -> None:
     first = [
-        alert("b", "12:00", batch=4),
-        alert("a", "12:30", batch=4),
-        alert("x", "12:10", batch=4, suppressed_by="s"),
-        alert("a", "12:31", revision=2, batch=5),
+        alert("b", "12:00", sequence=4),
+        alert("a", "12:30", sequence=4),
+        alert("x", "12:10", sequence=4, suppressed_by="s"),
+        alert("a", "12:31", revision=2, sequence=5),
     ]
     insert(lake, ALERT, first)
     seen, after = [], "start"
@@ -54,16 +55,16 @@ def test_every_revision_comes_once_in_the_order_of_commits_and_the_cursor_waits_
         after = found["next"]
     assert told(seen) == [("a", 1), ("b", 1), ("a", 2)]
     assert page(reader, after) == {"items": [], "next": after, "more": False}
-    insert(lake, ALERT, [alert("b", "11:00", revision=2, batch=6), alert("c", "10:00", batch=6)])
+    insert(lake, ALERT, [alert("b", "11:00", revision=2, sequence=6), alert("c", "10:00", sequence=6)])
     assert told(page(reader, after)["items"]) == [("b", 2), ("c", 1)]
 
 
 def test_what_compaction_rewrites_comes_no_second_time(lake: Lake, reader: TestClient) -> None:
-    insert(lake, ALERT, [alert("a", "12:00", batch=1)])
-    insert(lake, ALERT, [alert("b", "12:00", batch=2)])
+    insert(lake, ALERT, [alert("a", "12:00", sequence=1)])
+    insert(lake, ALERT, [alert("b", "12:00", sequence=2)])
     after = page(reader, "start", limit=1)["next"]
     lake.spark.sql(f"OPTIMIZE delta.`{lake.path(ALERT)}`")
-    insert(lake, ALERT, [alert("c", "12:00", batch=3)])
+    insert(lake, ALERT, [alert("c", "12:00", sequence=3)])
     assert told(page(reader, after)["items"]) == [("b", 1), ("c", 1)]
 
 
@@ -76,7 +77,15 @@ def test_a_sequence_of_the_topic_is_a_place_before_its_batch(client: TestClient)
     assert page(client, "0" * 16, limit=2)["more"]
 
 
-@pytest.mark.parametrize("cursor", ["x", "é", "W10", "WyJhIl0", "bnVsbA", "MQ", "A" * 9000])
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *("x", "é", "W10", "WyJhIl0", "bnVsbA", "MQ", "A" * 9000, "9" * 5000),
+        base64.urlsafe_b64encode(b"[" * 4500).decode(),
+        base64.urlsafe_b64encode(b'["", 1' + b"0" * 30 + b', "a", 1]').decode(),
+        base64.urlsafe_b64encode(b'["", 1, "\\ud800", 1]').decode(),
+    ],
+)
 def test_a_cursor_that_is_none_is_refused(client: TestClient, cursor: str) -> None:
     answered = client.get("/api/v1/alerts", params={"after": cursor})
     assert answered.status_code == 422
@@ -117,5 +126,6 @@ def test_what_is_kept_from_the_topic_is_listed_only_when_asked_for(
     assert listed() == ["a", "i"]
     assert listed(muted=True) == ["a", "i", "x"]
     assert listed(incident_id="i") == ["a", "i"]
+    assert 'headgate_alerts{level="high"} 2.0' in reader.get("/metrics").text
     detail = reader.get("/api/v1/alerts/x").json()["alert"]
     assert (detail["suppressed_by"], detail["incident_id"]) == ("budget", "i")

@@ -10,16 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enrich.bucket import BucketState, Limits, decode, encode
-from enrich.leases import (
-    ACK,
-    DECLINE,
-    NAK,
-    RELEASE,
-    SECOND_US,
-    LeaseEvent,
-    Segment,
-    replay,
-)
+from enrich.leases import ACK, DECLINE, NAK, RELEASE, SECOND_US, LeaseEvent, replay
+from enrich.segments import Segment
 from infra.errors import Fatal
 
 START = 1_795_228_800

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from enrich.bucket import WHOLE, BucketState, Limits, decode, encode
 from enrich.kept import VERSION, Kept, address_cell, read_address, read_header
-from enrich.leases import SECOND_US, LeaseEvent, Segment
+from enrich.leases import SECOND_US, LeaseEvent
+from enrich.segments import Segment
 from infra.errors import Fatal
 from tests.enrich.test_bucket import IPS, LIMITS, cut, line, lines_with_delays, us
 

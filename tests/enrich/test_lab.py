@@ -17,7 +17,8 @@ import pytest
 
 from enrich.asof import flatten
 from enrich.bucket import BucketState, Limits, decode, encode
-from enrich.leases import LEASE_ACTIVITIES, SECOND_US, LeaseEvent, Segment, replay
+from enrich.leases import LEASE_ACTIVITIES, SECOND_US, LeaseEvent, replay
+from enrich.segments import Segment
 from ingest import parse
 
 LAB = Path(__file__).parents[2] / "samples" / "lab"

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from enrich.bucket import BucketState, Limits, decode, encode
-from enrich.leases import SECOND_US, UNANSWERED, LeaseEvent, Segment, Timeline, replay
+from enrich.leases import SECOND_US, UNANSWERED, LeaseEvent, Timeline, replay
+from enrich.segments import Segment
 from tests.enrich.lease_cases import CASES, LETTERS, Address, Case, drawing, instants, letter, us
 
 LIMITS = Limits(late_us=600 * SECOND_US, max_lease_us=3600 * SECOND_US)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enrich.bucket import BucketState, Limits, decode, encode
-from enrich.leases import LEASE_ACTIVITIES, SECOND_US, LeaseEvent, Segment, Timeline, replay
+from enrich.leases import LEASE_ACTIVITIES, SECOND_US, LeaseEvent, Timeline, replay
+from enrich.segments import Segment
 
 START = 1_795_228_800
 LATE_SECONDS = 120

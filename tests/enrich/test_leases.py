@@ -14,12 +14,11 @@ from enrich.leases import (
     RELEASE,
     SECOND_US,
     LeaseEvent,
-    Segment,
     Session,
     Timeline,
-    diff,
     replay,
 )
+from enrich.segments import Segment, diff
 
 START = 1_795_228_800
 A, B, C = "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"

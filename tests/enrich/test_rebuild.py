@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
-from pyspark.sql import DataFrame
-from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from enrich.bucket import WHOLE, BucketState, decode, encode
+from enrich.bucket import WHOLE
 from enrich.jobs import sessions
-from enrich.leases import DECLINE, RELEASE, heartbeat
-from enrich.operator import frame, read, row_schema
+from enrich.leases import DECLINE, RELEASE
 from enrich.rebuild import rebuild
 from enrich.shape import Shape, claim, folder, found
 from enrich.tables import DHCP_SEGMENT
-from enrich.tracker import limits, segment_columns, tracked_rows
 from infra.errors import Fatal, Usage
-from infra.jobs import Batch, Job
 from infra.lake import Lake
 from infra.settings import load
 from ingest.tables import EVENT
@@ -75,7 +68,7 @@ def begun(lake: Lake, tmp_path: Path) -> Lake:
     return lake
 
 
-def copied(lake: Lake, home: Path, **jobs: int) -> Lake:
+def copied(lake: Lake, home: Path, **jobs: Any) -> Lake:
     shutil.copytree(lake.settings.home, home, ignore=shutil.ignore_patterns("spark-*", "copy"))
     return Lake(lake.spark, load(home=home, jobs=JOBS | jobs))
 
@@ -102,7 +95,7 @@ def test_a_lost_checkpoint_and_other_buckets_neither_double_nor_lose_a_segment(
     shutil.rmtree(folder(lost.settings))
     done = rebuild(lost)
     assert (done.addresses, done.unplayed, done.kept, done.from_batch) == (4, 0, None, 1)
-    assert (done.version, done.buckets) == (2, 5)
+    assert (done.version, done.buckets) == (WHOLE, 5)
 
     put(begun, EVENT, [finished(3001)])
     run(begun, AFTER, 3300)
@@ -113,54 +106,21 @@ def test_a_lost_checkpoint_and_other_buckets_neither_double_nor_lose_a_segment(
     assert [(row["act"], row["outcome"]) for row in audited] == [("sessions.rebuild", "ok")]
 
 
-def one_blob_a_bucket(lake: Lake) -> Job:
-    """Job sessions as the release before this one ran it."""
-
-    def step(
-        key: tuple[int], chunks: Iterable[pd.DataFrame], state: GroupState
-    ) -> Iterator[pd.DataFrame]:
-        lines, beats = read(chunks)
-        held = decode(bytes(state.get[0]), bounds) if state.exists else BucketState(bounds)
-        said = held.advance(lines, beats)
-        state.update((encode(held),))
-        if beats and key[0] == 0 and held.finished_us is not None:
-            said.append(heartbeat(held.finished_us))
-        if said:
-            yield frame(said)
-
-    jobs = lake.settings.jobs
-    bounds = limits(jobs)
-    said = (
-        tracked_rows(lake.stream(EVENT), jobs)
-        .groupBy("bucket")
-        .applyInPandasWithState(
-            step, row_schema(), "state binary", "append", GroupStateTimeout.NoTimeout
-        )
-    )
-
-    def batch(segments: DataFrame, run: Batch) -> None:
-        lake.append(segments.select(*segment_columns()), DHCP_SEGMENT, run)
-
-    return lake.each_batch("sessions", said, batch, trigger_seconds=None)
-
-
 @pytest.mark.soak
-def test_a_job_goes_back_to_the_release_before_and_forward_again(begun, tmp_path) -> None:
-    other = copied(begun, tmp_path / "copy")
+def test_a_state_goes_into_cells_and_back(begun, tmp_path) -> None:
+    other = copied(begun, tmp_path / "copy", session_state="cells")
     shutil.rmtree(folder(other.settings))
-    assert rebuild(other, WHOLE).version == WHOLE
-    with pytest.raises(Fatal, match="has version 1, this release works with 2"):
-        sessions(other, once=True)
+    assert rebuild(other).version == 2
     early, late = AFTER[:2], AFTER[2:]
-    for lake in (begun, other):
-        put(lake, EVENT, [*early, finished(3150)])
-    sessions(begun, once=True).wait()
-    one_blob_a_bucket(other).wait()
+    run(begun, early, 3150)
+    run(other, early, 3150)
     assert told(other) == told(begun)
 
     again = Lake(other.spark, load(home=other.settings.home, jobs=JOBS | {"session_buckets": 5}))
+    with pytest.raises(Fatal, match="in cells form"):
+        sessions(again, once=True)
     done = rebuild(again)
-    assert (done.version, done.buckets, done.unplayed) == (2, 5, 0)
+    assert (done.version, done.buckets, done.unplayed) == (WHOLE, 5, 0)
     assert (Path(done.kept or "") / "spark" / "offsets").is_dir()
     run(begun, late, 3300)
     run(again, late, 3300)
@@ -184,8 +144,10 @@ def test_a_checkpoint_of_before_is_told_by_what_it_lacks(settings) -> None:
     assert found(folder(settings)) is None
     (offsets / "0").write_text("v1\n{}\n{}")
     assert found(folder(settings)) == Shape(WHOLE, None)
-    with pytest.raises(Fatal, match="has version 1, this release works with 2"):
-        claim(settings)
+    claim(settings)
+    assert found(folder(settings)) == Shape(WHOLE, 16)
+    with pytest.raises(Fatal, match=r"in blob form.*session_state = cells.*headgate rebuild"):
+        claim(load(home=settings.home, jobs={"session_state": "cells"}))
 
 
 def test_nothing_to_rebuild_is_said_and_changes_nothing(lake) -> None:

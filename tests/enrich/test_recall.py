@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enrich.bucket import BucketState
-from enrich.leases import ACK, DECLINE, RELEASE, SECOND_US, LeaseEvent, Segment
+from enrich.leases import ACK, DECLINE, RELEASE, SECOND_US, LeaseEvent
 from enrich.recall import recall
 from enrich.seeds import cut_of
+from enrich.segments import Segment
 from tests.enrich.test_bucket import IPS, LIMITS, MACS, line, us
 
 END = 700

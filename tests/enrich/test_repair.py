@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from enrich.asof import flatten
 from enrich.bucket import BucketState, Limits
-from enrich.leases import ACK, RELEASE, SECOND_US, TOO_LATE, LeaseEvent, Segment, replay
+from enrich.leases import ACK, RELEASE, SECOND_US, LeaseEvent, replay
 from enrich.repair import REPAIR, Stamp, mend
+from enrich.segments import TOO_LATE, Segment
 
 A, B, C = "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"
 HOUR = 3600

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row
 from alerts.tables import FINDING
 from enrich.attribution import as_of
 from enrich.leases import DECLINE, RELEASE
-from enrich.operator import with_store
+from enrich.operator import VERSIONS, with_store
 from enrich.tables import DHCP_SEGMENT
 from enrich.tracker import as_segments, sessions_of, track
 from infra.lake import Lake
@@ -21,7 +21,10 @@ from infra.tables import views
 from ingest.tables import EVENT
 from tests.enrich.rows import IP, A, B, at, dhcp, finding, finished, put, rows
 
-JOBS = JobSettings(session_buckets=3, late_seconds=600)
+FORMS = {
+    form: JobSettings(session_buckets=3, late_seconds=600, session_state=form) for form in VERSIONS
+}
+JOBS = FORMS["blob"]
 OTHER = "10.0.0.2"
 
 # .1   AAAAAAAAAABBBBBBBBBBBBBBB.......   B takes over at 10, releases at 25
@@ -44,16 +47,17 @@ NO_LEASES = [
 ]
 
 
-@pytest.fixture
-def run(lake: Lake, tmp_path: Path) -> Callable[[], None]:
+@pytest.fixture(params=FORMS)
+def run(request: pytest.FixtureRequest, lake: Lake, tmp_path: Path) -> Callable[[], None]:
     """Runs the tracker over what is new in silver.event, then stops it."""
+    spark = with_store(lake.spark, VERSIONS[request.param])
 
     def keep(batch: DataFrame, _: int) -> None:
         batch.write.format("delta").mode("append").save(lake.path(DHCP_SEGMENT))
 
     def once() -> None:
         query = (
-            track(Lake(with_store(lake.spark), lake.settings).stream(EVENT), JOBS)
+            track(Lake(spark, lake.settings).stream(EVENT), FORMS[request.param])
             .writeStream.foreachBatch(keep)
             .option("checkpointLocation", str(tmp_path / "sessions"))
             .trigger(availableNow=True)

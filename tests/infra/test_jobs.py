@@ -138,6 +138,22 @@ def test_a_checkpoint_older_than_the_table_is_refused(lake, numbers):
     assert written(lake) == [1, 4, 9]
 
 
+def test_a_table_older_than_the_checkpoint_is_refused(lake, numbers):
+    numbers(1)
+    squares(lake).wait()
+    log = lake.folder(SQUARE) / "_delta_log"
+    newest = log / f"{1:020d}.json"
+    kept = newest.rename(log / "kept")
+    with pytest.raises(Fatal, match=r"gold.square lacks batch 0 of job squares"):
+        squares(lake)
+    newest.write_text('{"commitInfo": {"userMetadata": "of somebody else"}}')
+    with pytest.raises(Fatal, match="the table is older than the checkpoint"):
+        squares(lake)
+    kept.rename(newest)
+    squares(lake).wait()
+    assert written(lake) == [1]
+
+
 def test_each_batch_leaves_one_row_in_the_ledger(lake, numbers):
     for number in (1, 2):
         numbers(number)
