@@ -45,7 +45,9 @@ class Place:
 
     def cursor(self, lake: str) -> str:
         """The place as text, for the lake whose gold.alert has identity `lake`."""
-        text = json.dumps([lake, self.sequence, self.alert_id, self.revision], separators=(",", ":"))
+        text = json.dumps(
+            [lake, self.sequence, self.alert_id, self.revision], separators=(",", ":")
+        )
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -68,10 +68,15 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
         if made.exists():
             raise Usage(f"{made}: is there already")
         partial = made.with_name(f".{made.name}")
-        files = _copied(parts(settings), partial, show)
-        manifest = {"form": FORM, "at": at.isoformat(), "files": files, "kafka": _places(settings)}
-        write_whole(partial / MANIFEST, json.dumps(manifest, indent=1))
-        partial.rename(made)  # whole from here on
+        manifest = {"form": FORM, "at": at.isoformat(), "kafka": _places(settings)}
+        try:
+            manifest["files"] = _copied(parts(settings), partial, show)
+            write_whole(partial / MANIFEST, json.dumps(manifest, indent=1))
+            partial.rename(made)  # whole from here on
+        except OSError as error:
+            raise Fatal(f"{made}: no backup was made: {error}") from None
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     return made
 
 
@@ -139,40 +144,47 @@ def restore(settings: Settings, made: Path, show: Show = lambda done, total: Non
     `Fatal`, and leaves nothing, when a file is missing or another one, `Usage` when something
     lies where the backup belongs.
     """
-    manifest = _manifest(made)
     wanted = parts(settings)
+    manifest = _manifest(made, wanted)
     for part in wanted:
         if part.path.exists() and (part.path.is_file() or any(_files(part.path))):
             raise Usage(f"{part.path}: something is there; restore onto an empty home")
     total, done = sum(one["bytes"] for one in manifest["files"].values()), 0
-    waiting = [part.path.with_name(f".{part.path.name}.restoring") for part in wanted]
+    waiting = {part.name: part.path.with_name(f".{part.path.name}.restoring") for part in wanted}
+    _clear(waiting.values())  # of a restore that was killed: none of it belongs to this one
     try:
         for name, told in manifest["files"].items():
             head, _, rest = name.partition("/")
-            at = next(i for i, part in enumerate(wanted) if part.name == head)
-            _check(
-                made / name,
-                _copy_of(made / name, waiting[at] / rest if rest else waiting[at]),
-                told,
-            )
+            beside = waiting[head] / rest if rest else waiting[head]
+            _check(made / name, _copy_of(made / name, beside), told)
             done += told["bytes"]
             show(done, total)
-        for part, beside in zip(wanted, waiting, strict=True):
-            if beside.exists():
-                _take(beside, part.path)
+        for part in wanted:
+            if waiting[part.name].exists():
+                _take(waiting[part.name], part.path)
+    except OSError as error:
+        raise Fatal(f"{made}: cannot be restored: {error}") from None
     finally:
-        for beside in waiting:
-            shutil.rmtree(beside, ignore_errors=True) if beside.is_dir() else beside.unlink(True)
+        _clear(waiting.values())
     return len(manifest["files"])
 
 
-def _manifest(made: Path) -> dict[str, Any]:
+def _clear(waiting: Iterable[Path]) -> None:
+    for beside in waiting:
+        shutil.rmtree(beside, ignore_errors=True) if beside.is_dir() else beside.unlink(True)
+
+
+def _manifest(made: Path, wanted: Iterable[Part]) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads((made / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError):
         raise Usage(f"{made}: is no backup of ours (no readable {MANIFEST} in it)") from None
     if manifest.get("form") != FORM:
         raise Fatal(f"{made}: has form {manifest.get('form')}, this version restores form {FORM}")
+    known = {part.name for part in wanted}
+    for name in manifest["files"]:
+        if name.partition("/")[0] not in known or ".." in Path(name).parts:
+            raise Fatal(f"{made / MANIFEST}: names '{name}', which is no part of a backup")
     return manifest
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # OffsetSpec: public, not listed
     AdminClient,
-    OffsetSpec,  # type: ignore[attr-defined]  # public, but its package does not list it
+    OffsetSpec,
 )
 
 from infra.errors import Retryable

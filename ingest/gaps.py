@@ -196,6 +196,7 @@ def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
         )
     else:
         (at.folder / "batches" / f"{planned}.json").unlink(missing_ok=True)
+        _forget_checksum(spark / "offsets" / str(planned))
         (spark / "offsets" / str(planned)).unlink()
     return checkpoint(at.folder)
 
@@ -216,7 +217,7 @@ def _add(at: Checkpoint, done: int, gaps: Sequence[Gap], ids: Mapping[str, str])
         if position is not None:
             offsets.setdefault(topic, {})[str(partition)] = position
     # Killed before the last of these, the batch counts as planned, and the next attempt drops it.
-    write_whole(spark / "offsets" / str(number), "\n".join([*lines[:2], json.dumps(offsets)]))
+    _write(spark / "offsets" / str(number), "\n".join([*lines[:2], json.dumps(offsets)]))
     decided = {"topic_ids": dict(ids), "gaps": [gap.gap_id for gap in gaps], "in_ledger": True}
     write_whole(at.folder / "batches" / f"{number}.json", json.dumps(decided))
     _copy(spark / "commits", done, number)
@@ -228,4 +229,15 @@ def _copy(folder: Path, source: int | None, target: int) -> None:
         if source is not None
         else 'v1\n{"nextBatchWatermarkMs":0}'
     )
-    write_whole(folder / str(target), text)
+    _write(folder / str(target), text)
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file of Spark's checkpoint."""
+    _forget_checksum(file)
+    write_whole(file, text)
+
+
+def _forget_checksum(file: Path) -> None:
+    """Hadoop keeps one beside each file, and reads no file that another one belongs to."""
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,13 @@ from jsonschema import Draft202012Validator
 
 import alerts
 from alerts.context import in_context, raised
-from alerts.jobs import alert as alert_job
 from alerts.rows import Outputs, encode
-from alerts.tables import ALERT, FINDING
+from alerts.tables import ALERT
 from enrich.asset_index import AssetIndex, build
-from enrich.asset_load import load as load_inventory
-from enrich.asset_store import newest
 from enrich.asset_tables import ASSET_VERSION, USER_VERSION
-from enrich.assets import ASSETS, CRITICALITIES
-from infra.kafka import Broker, ensure_topics
-from infra.lake import Lake
+from enrich.assets import CRITICALITIES
 from infra.parquet import Target, arrow_schema
-from infra.settings import load
-from tests.enrich.rows import A, B, at, finding, put
+from tests.enrich.rows import A, B, at
 from tests.enrich.test_assets import asset, user
 
 LISTED = [
@@ -157,39 +150,3 @@ def test_the_worker_writes_what_the_inventories_know(file: Path, tmp_path: Path)
     assert bodies[0] == bodies[1]
     assert json.loads(bodies[0][0])["asset"]["owner"] == "bob"
     assert bodies[0][1] == 55
-
-
-def bodies(lake: Lake, wanted: int) -> list[dict[str, Any]]:
-    """Alerts by their event's time, once there are so many."""
-    deadline = time.monotonic() + 120
-    found: list[Any] = []
-    while len(found) < wanted and time.monotonic() < deadline:
-        time.sleep(0.5)
-        found = lake.read(ALERT).orderBy("event_time").collect()
-    return [json.loads(row["body"]) for row in found]
-
-
-def test_a_running_job_tells_of_an_inventory_that_was_loaded_meanwhile(
-    lake: Lake, broker: Broker, tmp_path: Path
-) -> None:
-    settings = load(home=lake.settings.home, kafka={"bootstrap": broker.address})
-    ensure_topics(settings)
-    live = Lake(lake.spark, settings)
-    about = {"kind": "event", "mode": "live", "pack": "0" * 32, "alerting": True, "source": "sshd"}
-    about |= {"rule_title": "Knocking", "rule_version": "1"}
-    put(live, FINDING, [finding(1, ip="203.0.113.1", event_uid="e1", **about)])
-    job = alert_job(live)
-    try:
-        assert [body["asset"] for body in bodies(live, 1)] == [None]
-        file = tmp_path / "assets.csv"
-        file.write_text("ip,owner,criticality\n203.0.113.2,ann,critical\n", "utf-8")
-        load_inventory(settings, ASSETS, str(file), live.add, valid_from=at(0))
-        put(live, FINDING, [finding(2, ip="203.0.113.2", event_uid="e2", **about)])
-        first, second = bodies(live, 2)
-    finally:
-        job.stop()
-    assert first["asset"] is None
-    assert (second["asset"]["owner"], second["risk_score"]) == ("ann", first["risk_score"] + 10)
-    batches = sorted((settings.checkpoint_root / "alert" / "batches").glob("*.json"))
-    decided = {json.loads(file.read_text())["inventories"] for file in batches}
-    assert decided == {None, newest(live)}

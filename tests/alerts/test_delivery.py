@@ -1,8 +1,13 @@
-"""Job `alert` as a whole: what the topics get of a storm, a silenced entity and an incident."""
+"""Job `alert` as a whole: a storm, a silenced entity, an incident, an inventory loaded meanwhile.
+
+One run of the job serves all of these tests: its start is what costs.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,15 +21,21 @@ from alerts.feed import FEED_SQL
 from alerts.jobs import alert, risk_target
 from alerts.request import ask
 from alerts.risk import ENTITIES, INCIDENT, RISK
-from alerts.tables import ALERT_ACTION, FINDING
+from alerts.tables import ALERT, ALERT_ACTION, FINDING
+from enrich.asset_load import load as load_inventory
+from enrich.asset_store import newest
+from enrich.assets import ASSETS
 from infra.duck import connect
+from infra.jobs import Job
 from infra.kafka import Broker, ensure_topics
 from infra.lake import Lake
 from infra.settings import Settings, load
 from infra.spool import fold
 from tests.alerts.test_alert import VALIDATOR, finding
+from tests.api.story import insert
 
-SCANNER, HOST = "203.0.113.200", "203.0.113.250"
+SCANNER, HOST, SERVER = "203.0.113.200", "203.0.113.250", "203.0.113.251"
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 STORM = 30
 
 
@@ -76,8 +87,6 @@ def settings(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Settin
 
 @pytest.fixture(scope="module")
 def lake(spark: Any, settings: Settings, empty_tables: Any) -> Lake:
-    import shutil
-
     shutil.copytree(empty_tables, settings.lake_root)
     ensure_topics(settings)
     made = Lake(spark, settings)
@@ -90,11 +99,27 @@ def lake(spark: Any, settings: Settings, empty_tables: Any) -> Lake:
         found(100, SCANNER),
         *[found(200 + n, HOST, rule_id=f"low{n}", rule_title=f"Low {n}", **low) for n in range(3)],
     ]
-    frame = spark.createDataFrame(rows, FINDING.schema)
-    frame.coalesce(1).write.format("delta").mode("append").save(made.path(FINDING))
-    for _ in range(2):  # the incident that the first run finds comes back in the second
-        assert alert(made, once=True).wait()
+    insert(made, FINDING, rows)
+    job = alert(made)
+    try:
+        until(made, job, 2)  # the incident that the first batch finds comes back in the second
+        file = settings.home / "assets.csv"
+        file.write_text(f"ip,owner,criticality\n{SERVER},ann,critical\n", "utf-8")
+        load_inventory(settings, ASSETS, str(file), made.add, valid_from=LONG_AGO)
+        insert(made, FINDING, [found(300, SERVER, rule_id="late", rule_title="Late")])
+        until(made, job, 3)
+    finally:
+        job.stop()
     return made
+
+
+def until(lake: Lake, job: Job, commits: int) -> None:
+    """Wait until so many batches told alerts."""
+    end = time.monotonic() + 120
+    while lake.version(ALERT) < commits:
+        assert job.failure() is None
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def messages(settings: Settings, topic: str) -> Iterator[Any]:
@@ -170,7 +195,22 @@ def test_the_feed_has_what_the_topic_has_under_the_same_sequence(
     feed = [(f"{place:016d}", alert_id, revision) for place, alert_id, revision, _ in rows]
     topic = [(sequence, body["alert_id"], body["revision"]) for sequence, body in told]
     assert sorted(feed) == sorted(topic)
-    assert len({sequence for sequence, _ in told}) == 2, "two batches told something"
+    places = {body["rule"]["id"]: int(sequence) for sequence, body in told}
+    assert len({sequence for sequence, _ in told}) == 3, "three batches told something"
+    assert places["r"] < places[INCIDENT] < places["late"] <= lake.version(ALERT)
+
+
+def test_an_alert_is_told_with_an_inventory_that_was_loaded_while_the_job_ran(
+    lake: Lake, told: list[tuple[str, dict[str, Any]]]
+) -> None:
+    first, *_ = [body for _, body in told if body["rule"]["id"] == "r" and body["count"] == 1]
+    (late,) = [body for _, body in told if body["rule"]["id"] == "late"]
+    assert first["asset"] is None
+    assert late["asset"]["owner"] == "ann"
+    assert late["risk_score"] == first["risk_score"] + 10
+    batches = (lake.settings.checkpoint_root / "alert" / "batches").glob("*.json")
+    decided = {json.loads(file.read_text())["inventories"] for file in batches}
+    assert decided == {None, newest(lake)}
 
 
 def test_the_state_of_each_alert_on_the_topic_is_kept_under_its_id(

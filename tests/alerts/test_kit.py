@@ -179,7 +179,9 @@ def test_what_the_topic_lost_while_it_was_away_comes_from_the_feed_once_and_in_o
 def test_without_the_api_a_gap_is_an_error_and_skips_nothing(stand: Stand) -> None:
     stand.send(alert("a", "12:00", sequence=1))
     stand.consume(1)
-    stand.send(alert("a", "12:01", revision=2, sequence=2), alert("a", "12:02", revision=3, sequence=3))
+    stand.send(
+        alert("a", "12:01", revision=2, sequence=2), alert("a", "12:02", revision=3, sequence=3)
+    )
     stand.expire(0, 2)
     with pytest.raises(Gap, match="partition 1 has 2 to 3, our place is 1"):
         stand.consume(1)

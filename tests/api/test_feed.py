@@ -55,7 +55,9 @@ def test_every_revision_comes_once_in_the_order_of_commits_and_the_cursor_waits_
         after = found["next"]
     assert told(seen) == [("a", 1), ("b", 1), ("a", 2)]
     assert page(reader, after) == {"items": [], "next": after, "more": False}
-    insert(lake, ALERT, [alert("b", "11:00", revision=2, sequence=6), alert("c", "10:00", sequence=6)])
+    insert(
+        lake, ALERT, [alert("b", "11:00", revision=2, sequence=6), alert("c", "10:00", sequence=6)]
+    )
     assert told(page(reader, after)["items"]) == [("b", 2), ("c", 1)]
 
 

@@ -75,6 +75,38 @@ def test_a_backup_that_was_harmed_restores_nothing(
         restore(other, tmp_path)
 
 
+def test_what_a_killed_restore_left_is_not_taken_for_a_part_of_the_next(
+    home: Settings, tmp_path: Path
+) -> None:
+    made = backup(home, tmp_path / "backups")
+    other = load(home=tmp_path / "other")
+    left = other.home / ".lake.restoring/silver/event/of-another-backup.parquet"
+    left.parent.mkdir(parents=True)
+    left.write_text("rows")
+    assert restore(other, made) == 5
+    assert sorted(f.name for f in other.lake_root.rglob("*") if f.is_file()) == [
+        "a.parquet",
+        "one.json",
+    ]
+
+
+def test_a_manifest_cannot_name_a_place_of_its_own(home: Settings, tmp_path: Path) -> None:
+    made = backup(home, tmp_path / "backups")
+    file = made / "manifest.json"
+    file.write_text(file.read_text().replace("spool/audit/one.json", "spool/../../one.json"))
+    with pytest.raises(Fatal, match="which is no part of a backup"):
+        restore(load(home=tmp_path / "other"), made)
+
+
+def test_a_backup_that_cannot_be_made_leaves_nothing(home: Settings, tmp_path: Path) -> None:
+    (home.home / "spool/audit/gone.json").symlink_to(tmp_path / "nowhere")
+    (home.home / "spool/audit/one.json").unlink()
+    folder = tmp_path / "backups"
+    folder.write_text("a file where the folder should be")
+    with pytest.raises(Fatal, match="no backup was made"):
+        backup(home, folder)
+
+
 def test_no_backup_is_taken_while_a_job_runs(home: Settings, tmp_path: Path) -> None:
     lock = Lock(home.checkpoint_root / "ingest", "ingest")
     with pytest.raises(Fatal, match="job ingest already runs"):
