@@ -74,7 +74,10 @@ def files_of(where: str) -> list[Path]:
     path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(where)
     if not path.is_dir():
         return [path]
-    found = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES)
+    try:
+        found = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES)
+    except OSError as error:
+        raise Usage(f"{path}: cannot be read ({error.strerror})") from None
     if not found:
         raise Usage(f"{path}: no file in it ends in {', '.join(SUFFIXES)}")
     return found

@@ -93,6 +93,14 @@ def _make(file: Path, assets: pa.Table, users: pa.Table) -> None:
         build(file, assets, users)
     except OSError as error:
         raise Retryable(f"{file}: cannot be written ({error.strerror})") from error
-    files = sorted(file.parent.glob("[0-9]*.sqlite"), key=lambda one: one.stat().st_mtime)
+    files = sorted(file.parent.glob("[0-9]*.sqlite"), key=_written)
     for old in files[:-KEPT]:
         old.unlink(missing_ok=True)
+
+
+def _written(file: Path) -> float:
+    """When a file was written; one that another process has just removed counts as the oldest."""
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -7,7 +7,7 @@ Plain Python, and the SQL that finds the witnesses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -119,7 +119,7 @@ def users(witnesses: Iterable[Witness], at: datetime) -> list[Seen]:
     """The users that witnesses name, the likeliest first; those of a device, not of an address
     that changed hands (see `WITNESSES_SQL`)."""
     named = [one for one in witnesses if one.user_name]
-    return _ranked(named, at, lambda one: _account(one))
+    return _ranked(named, at, _account)
 
 
 def devices(witnesses: Iterable[Witness], at: datetime) -> list[Seen]:
@@ -134,7 +134,9 @@ def _account(witness: Witness) -> str:
     return (witness.user_name or "").lower().rpartition("\\")[2].partition("@")[0]
 
 
-def _ranked(witnesses: Sequence[Witness], at: datetime, key: Any) -> list[Seen]:
+def _ranked(
+    witnesses: Sequence[Witness], at: datetime, key: Callable[[Witness], str]
+) -> list[Seen]:
     found: dict[str, list[tuple[int, Witness]]] = {}
     for one in witnesses:
         if (told := strength(one, at)) > 0:
@@ -199,5 +201,17 @@ logons count. Null where there is none; the instants are those of `window`.
 
 
 def window(at: datetime) -> dict[str, datetime]:
-    """The instants that `WITNESSES_SQL` asks for."""
-    return {"at": at, "since": at - REACH, "oldest": at - LONGEST, "until": at + EARLY}
+    """The instants that `WITNESSES_SQL` asks for, within those that can be written."""
+    return {
+        "at": at,
+        "since": _moved(at, -REACH),
+        "oldest": _moved(at, -LONGEST),
+        "until": _moved(at, EARLY),
+    }
+
+
+def _moved(at: datetime, by: timedelta) -> datetime:
+    try:
+        return at + by
+    except OverflowError:
+        return at

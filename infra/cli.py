@@ -111,8 +111,9 @@ def _help(rest: list[str]) -> int:
         return 0
     print("usage: headgate [--config FILE] [--home FOLDER] COMMAND ...\n")
     print("Security log analytics: structured history, attribution and alerts.\n\ncommands:")
+    wide = max(map(len, COMMANDS))
     for name, (_, doc) in COMMANDS.items():
-        print(f"  {name:<8} {doc}")
+        print(f"  {name:<{wide}} {doc}")
     print("\n'headgate COMMAND --help' says more.")
     return 0
 

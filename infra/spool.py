@@ -46,7 +46,7 @@ def fold(lake: Lake, table: Table, folder: Path) -> int:
     """
     if not folder.is_dir():
         return 0
-    with (folder / ".lock").open("w") as lock:
+    with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

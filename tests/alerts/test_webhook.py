@@ -295,7 +295,7 @@ def test_a_hook_whose_thread_dies_ends_the_process_rather_than_fall_silent(
     receiver: Receiver, tmp_path: Path
 ) -> None:
     settings = load(home=tmp_path, webhooks=[receiver.hook()])
-    put(webhook_cli.file_of(settings), ("a", 1), hooks=("h",)).close()
+    put(webhook_cli.file_of(settings), ("a", 1)).close()
     with sqlite3.connect(webhook_cli.file_of(settings)) as db:
         db.execute("UPDATE delivery SET body = 7")
     stop = threading.Event()

@@ -135,13 +135,25 @@ def test_a_new_inventory_is_seen_by_the_next_question(house: TestClient, lake: L
         ("user/ann/witnesses?at=2026-11-20T12:10:00Z", 422),
     ],
 )
-def test_wrong_questions_are_problems(house: TestClient, path: str, status: int) -> None:
-    answered = house.get(f"/api/v1/entities/{path}")
+def test_wrong_questions_are_problems(client: TestClient, path: str, status: int) -> None:
+    answered = client.get(f"/api/v1/entities/{path}")
     assert answered.status_code == status
     assert answered.headers["content-type"] == "application/problem+json"
 
 
-def test_both_want_the_token(house: TestClient) -> None:
+@pytest.mark.parametrize(
+    "at", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59-12:00"]
+)
+@pytest.mark.parametrize("question", ["witnesses", "inventory"])
+def test_an_instant_at_the_end_of_time_knows_nobody(
+    client: TestClient, question: str, at: str
+) -> None:
+    found = get(client, f"mac/{A}/{question}", at=at)
+    assert not found.get("users")
+    assert not found.get("asset")
+
+
+def test_both_want_the_token(client: TestClient) -> None:
     for path in (f"ip/{IP}/witnesses?at=2026-11-20T12:10:00Z", f"mac/{A}/inventory"):
-        answered = house.get(f"/api/v1/entities/{path}", headers={"Authorization": "Bearer x"})
+        answered = client.get(f"/api/v1/entities/{path}", headers={"Authorization": "Bearer x"})
         assert answered.status_code == 401

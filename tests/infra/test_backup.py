@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -99,12 +100,12 @@ def test_a_manifest_cannot_name_a_place_of_its_own(home: Settings, tmp_path: Pat
 
 
 def test_a_backup_that_cannot_be_made_leaves_nothing(home: Settings, tmp_path: Path) -> None:
-    (home.home / "spool/audit/gone.json").symlink_to(tmp_path / "nowhere")
-    (home.home / "spool/audit/one.json").unlink()
-    folder = tmp_path / "backups"
-    folder.write_text("a file where the folder should be")
-    with pytest.raises(Fatal, match="no backup was made"):
-        backup(home, folder)
+    def full(done: int, total: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(Fatal, match=r"no backup was made: .*No space left"):
+        backup(home, tmp_path / "backups", full)
+    assert list((tmp_path / "backups").iterdir()) == []
 
 
 def test_no_backup_is_taken_while_a_job_runs(home: Settings, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
@@ -13,13 +15,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from infra import driver
+from infra.commits import newest_first
 from infra.driver import Driver, Round, Watched, resume
+from infra.errors import Retryable
 from infra.governor import Governor
 from infra.jobs import Batch, Job
 from infra.kafka import Broker, Ticker, admin, producer, topic_of
 from infra.lake import Lake
 from infra.settings import Settings, load
 from infra.status import JobStatus, read
+from infra.supervise import PAUSES
 from infra.tables import Column, Table
 from infra.watch import Watch
 from ingest.tables import RECORD
@@ -68,6 +73,11 @@ def until(true: Callable[[], object], said: list[str], seconds: float = 90) -> N
         time.sleep(0.1)
 
 
+def arrived(lake: Lake) -> int:
+    """Rows of bronze, as its log has them: asked often, beside jobs on two cores."""
+    return sum(commit.rows for commit in newest_first(lake.folder(RECORD)))
+
+
 def status(settings: Settings, job: str) -> JobStatus:
     return read(settings).get(job) or JobStatus(job)
 
@@ -105,6 +115,34 @@ def other(lake: Lake, *, once: bool) -> Job:
     )
 
 
+def away(lake: Lake, *, once: bool) -> Job:
+    """A job that cannot even begin."""
+    raise Retryable("the broker is away")
+
+
+def test_a_job_that_cannot_begin_is_tried_less_and_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(driver.JOBS, "away", "tests.infra.test_driver:away")
+    settings = load(home=tmp_path)
+    said: list[str] = []
+    none: Any = None  # no session: nothing of it is asked before a job has begun
+    round_ = Round(
+        Driver(settings, ("away",), tell=said.append),
+        Lake(none, settings),
+        (one := Watched("away", started=-1e6),),
+        Watch(settings, none),
+        Governor(settings),
+    )
+    for _ in range(3):
+        one.again_at = 0.0
+        round_._look(one)
+    assert [line.partition(" s:")[0] for line in said] == [
+        f"job away: failed, again in {seconds:.0f}" for seconds in PAUSES[:3]
+    ]
+    assert status(settings, "away").failures == 3
+
+
 def test_a_backlog_is_worked_off_in_large_batches_and_then_they_are_small_again(
     lake: Lake, broker: Broker
 ) -> None:
@@ -136,7 +174,7 @@ def test_a_backlog_is_worked_off_in_large_batches_and_then_they_are_small_again(
             for number in range(2_000, 2_020):
                 sender.produce(topic, f"line {number}".encode())
             assert sender.flush(60) == 0
-            until(lambda: ours.read(RECORD).count() == 2_020, said)
+            until(lambda: arrived(ours) == 2_020, said)
             until(lambda: status(settings, "ingest").complete_to is not None, said)
     finally:
         ticker.stop()

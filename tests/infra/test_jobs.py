@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -179,6 +180,15 @@ def test_a_fold_that_died_after_its_commit_is_not_repeated(lake):
 
     assert fold(lake, LEDGER, spool) == 0
     assert lake.read(LEDGER).count() == 1
+
+
+def test_two_drivers_of_a_lake_do_not_fold_at_once(lake):
+    spool = lake.spool / "ledger"
+    put(spool / "round-under-way", "a", {"job": "a", "query_id": "q", "batch_id": 1})
+    with (spool / "lock").open("w") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        assert fold(lake, LEDGER, spool) == 0
+    assert fold(lake, LEDGER, spool) == 1
 
 
 def test_a_fold_that_died_before_its_commit_is_made_up_for(lake):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +21,7 @@ from infra.cli import main
 from infra.progress import Unread, durations, newest_from, state, unread, watermark
 from infra.settings import Settings, load
 from infra.status import JobStatus, Memory, judge, read, verdict, write
+from infra.watch import resident
 
 KAFKA = {
     "description": "KafkaV2[SubscribePattern[logs\\..*]]",
@@ -139,6 +144,35 @@ def test_each_job_has_a_target_of_its_own(tmp_path: Path) -> None:
     assert [one.missed is None for one in found] == [True, False]
 
 
+def test_a_job_that_nobody_wants_is_judged_only_while_it_runs(home: Settings) -> None:
+    once = replace(FINE, job="files", standing="stopped")
+    told = {"ingest": FINE, "files": once, "extra": replace(FINE, job="extra")}
+    found = judge(home, ("ingest",), told, 1000.0)
+    assert [(one.job, one.missed) for one in found] == [("ingest", None), ("extra", None)]
+
+
+def test_memory_is_that_of_the_jvm_and_the_workers_below_it(tmp_path: Path) -> None:
+    jvm = shutil.copy("/bin/sh", tmp_path / "java")
+    # The second sleep is a command beside the jobs: no worker of the JVM's.
+    script = f"{jvm} -c 'sleep 60 & wait' & sleep 60 & wait"
+    with subprocess.Popen(["/bin/sh", "-c", script], start_new_session=True) as driver:
+        try:
+            family = psutil.Process(driver.pid)
+            end = time.monotonic() + 20
+            while sorted(one.name() for one in family.children(recursive=True)) != [
+                "java",
+                "sleep",
+                "sleep",
+            ]:
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            (java,) = (one for one in family.children() if one.name() == "java")
+            (worker,) = java.children()
+            assert resident(family) == (java.memory_info().rss, worker.memory_info().rss)
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+
+
 def test_status_exits_1_and_names_what_misses(home: Settings, capsys) -> None:
     now = time.time()
     for name in ("ingest", "sessions", "alert", "repair"):
@@ -163,6 +197,11 @@ def test_only_a_job_that_was_given_up_is_resumed(home: Settings, capsys) -> None
     assert (home.home / "spool" / "resume" / "alert").exists()
     (audit,) = (home.home / "spool" / "audit").glob("*.json")
     assert json.loads(audit.read_text())["act"] == "job.resume"
+
+
+def test_a_line_for_a_person_steers_no_terminal(capsys) -> None:
+    log.say("job ingest: failed: \x1b[2Jhello\nroot")
+    assert capsys.readouterr().err == "job ingest: failed: \\x1b[2Jhello\\nroot\n"
 
 
 def test_a_line_of_json_carries_job_and_batch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -19,12 +20,13 @@ from infra.catalog import GAP
 from infra.cli import main
 from infra.duck import connect
 from infra.errors import Fatal, Usage
+from infra.jobs import Lock
 from infra.kafka import Broker, admin, producer, topic_of
 from infra.lake import Lake
 from infra.offsets import Checkpoint, Held, checkpoint
 from infra.settings import Settings, load
 from infra.spool import fold
-from ingest.gaps import Gap, accept, compare, find, statement
+from ingest.gaps import Gap, accept, compare, find, require_none, statement
 from ingest.jobs import ingest
 from ingest.tables import RECORD
 from reporting.ledger import gaps as told
@@ -90,10 +92,10 @@ def make(settings: Settings, *topics: str) -> None:
         answer.result(20)
 
 
-def send(settings: Settings, *lines: str, source: str = "sshd") -> None:
+def send(settings: Settings, *lines: str, topic: str | None = None) -> None:
     client = producer(settings.kafka)
     for line in lines:
-        client.produce(topic_of(source, settings.kafka), line.encode())
+        client.produce(topic or topic_of("sshd", settings.kafka), line.encode())
     assert client.flush(30) == 0
 
 
@@ -184,44 +186,65 @@ def test_a_batch_that_was_planned_and_lost_its_messages_is_planned_anew(
     offsets[topic_of("sshd", source.kafka)]["0"] = 4
     planned = folder / "spark" / "offsets" / str((before.done or 0) + 1)
     planned.write_text("\n".join([*lines[:2], json.dumps(offsets)]))
+    # Hadoop's checksum of what was planned; nothing else can be read beside it.
+    checksum = folder / "spark" / "offsets" / f".{before.done}.crc"
+    shutil.copy(checksum, checksum.with_name(f".{planned.name}.crc"))
     expire(source, 2)
     accept(source, statement(find(source)), "me", "a test")
     assert drain() == ["m0", "m2", "m3"]
 
 
-def test_ticks_that_expired_hold_nothing_up(
-    source: Settings, drain: Callable[[], list[str]]
-) -> None:
-    client = producer(source.kafka)
+def test_ticks_that_expired_hold_nothing_up(source: Settings, capsys) -> None:
+    sent, tick = topic_of("sshd", source.kafka), source.kafka.tick_topic
+    send(source, "m0", "m1")
     for _ in range(3):
-        client.produce(source.kafka.tick_topic, b"tick")
-    client.flush(20)
-    send(source, "m0")
-    drain()
-    for _ in range(3):
-        client.produce(source.kafka.tick_topic, b"tick")
-    client.flush(20)
-    expire(source, 5, source.kafka.tick_topic)
-    send(source, "m1")
-    assert drain() == ["m0", "m1"]
+        send(source, "tick", topic=tick)
+    plant(source, {sent: 1, tick: 1})
+    expire(source, 3, tick)
+    require_none(source)
+    assert "ticks of the time it did not run are gone" in capsys.readouterr().err
+    assert checkpoint(source.checkpoint_root / "ingest").offsets == {(sent, 0): 1, (tick, 0): 3}
+    assert not (source.home / "spool").exists()
 
 
-def test_the_commands_state_and_accept(
-    source: Settings, drain: Callable[[], list[str]], capsys, monkeypatch
-) -> None:
+def plant(settings: Settings, offsets: dict[str, int]) -> None:
+    """A checkpoint whose first batch is done and ends there, as Spark writes it."""
+    folder = settings.checkpoint_root / "ingest" / "spark"
+    ends = {topic: {"0": end} for topic, end in offsets.items()}
+    facts = {"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}}
+    for name, lines in {"offsets": [facts, ends], "commits": [{"nextBatchWatermarkMs": 0}]}.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "0").write_text("\n".join(["v1", *map(json.dumps, lines)]))
+
+
+def test_the_commands_state_and_accept(source: Settings, capsys, monkeypatch) -> None:
     for name in ("bootstrap", "topic_prefix", "tick_topic"):
         monkeypatch.setenv(f"HEADGATE_KAFKA__{name.upper()}", getattr(source.kafka, name))
+    sent = topic_of("sshd", source.kafka)
     send(source, "m0")
-    drain()
+    plant(source, {sent: 1})
     home = ["--home", str(source.home)]
-    assert main([*home, "gaps"]) == 0
+    assert main([*home, "gaps", "--output", "ndjson"]) == 0
+    assert capsys.readouterr().out == ""
     send(source, "m1", "m2")
     expire(source, 2)
-    capsys.readouterr()
     assert main([*home, "gaps", "--output", "json"]) == 1
     stated = json.loads(capsys.readouterr().out)
     assert stated["gaps"][0]["messages"] == 1
-    assert main([*home, "accept-gap", stated["statement"], "--reason", " "]) == 2
-    assert main([*home, "accept-gap", stated["statement"], "--reason", "known"]) == 0
-    assert (source.home / "spool" / "resume" / "ingest").exists()
-    assert drain() == ["m0", "m2"]
+    accepting = [*home, "accept-gap", stated["statement"], "--reason"]
+    assert main([*accepting, " "]) == 2
+
+    running = Lock(source.checkpoint_root / "ingest", "ingest")
+    assert main([*accepting, "known"]) == 1
+    assert "job ingest already runs" in capsys.readouterr().err
+    assert not (source.home / "spool").exists()  # nobody has accepted anything yet
+    running.release()
+
+    assert main([*accepting, "known"]) == 0
+    spool = source.home / "spool"
+    (told,) = (json.loads(file.read_text()) for file in (spool / "gap").glob("*.json"))
+    assert (told["from_offset"], told["to_offset"], told["reason"]) == (1, 2, "known")
+    assert len(list((spool / "audit").glob("gap-*.json"))) == 1
+    assert (spool / "resume" / "ingest").exists()
+    assert checkpoint(source.checkpoint_root / "ingest").offsets[sent, 0] == 2
+    assert main([*home, "gaps"]) == 0
