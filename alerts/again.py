@@ -29,6 +29,8 @@ FINDINGS_NEED = ("gold.finding", "gold.attribution", "gold.attribution_current")
 
 def verdict(then: set[str], now: set[str]) -> str:
     """How the findings that a rule makes now stand to those that were told."""
+    if not then:
+        return "nothing left to compare"
     if then <= now:
         return "same"
     return "different" if then & now else "no longer"

@@ -17,8 +17,7 @@ from pyspark.sql import functions as F
 from alerts.match import columns_read, leaves_read, matcher_of
 from alerts.pack import RulePack
 from alerts.tables import FINDING
-from enrich.asof import newest_cover
-from enrich.attributed import statements
+from enrich.asof import newest_cover, statements
 from enrich.attribution import split
 from enrich.tables import DHCP_SEGMENT, HOLDER
 from enrich.tracker import as_segments, sessions_of

@@ -19,7 +19,7 @@ from alerts.correlation_rules import DEVICE, correlation_of
 from alerts.fields import LogSource, Unmapped, mapping
 from alerts.indicators import INDICATOR, listed_test
 from alerts.pack import Correlation, Rule, RulePack, content_version
-from alerts.predicate import All, Node, literals_of
+from alerts.predicate import All, Node, Test, literals_of
 from alerts.prepare import (
     Filter,
     Placeholders,
@@ -28,7 +28,14 @@ from alerts.prepare import (
     rule_files,
     with_known_names,
 )
-from alerts.translate import NO_LOOK_AROUND, Meaning, Untranslatable, predicate_of, where_of
+from alerts.translate import (
+    NO_LOOK_AROUND,
+    Meaning,
+    Untranslatable,
+    all_of,
+    predicate_of,
+    where_of,
+)
 from infra.errors import Fatal
 
 BUNDLED = Path(__file__).with_name("rules")
@@ -40,6 +47,9 @@ ROLES = ("src_endpoint", "dst_endpoint", "device")
 LEVELS = ("informational", "low", "medium", "high", "critical")
 
 MAX_FILE_BYTES = 1_000_000
+
+EVERY = Test("event_uid", "exists", True)
+"""Holds for every event: what a rule over a list demands that demands nothing else."""
 
 REFUSALS = (
     Unmapped,
@@ -93,7 +103,7 @@ class _Own(msgspec.Struct, forbid_unknown_fields=True):
     generate: bool | None = None
     type: str = ""
     learn: str = ""
-    list: str = ""
+    asked: str = msgspec.field(default="", name="list")
     observables: tuple[str, ...] = ()
 
 
@@ -177,7 +187,7 @@ def _draft(path: Path, document: Any) -> _Draft:
         own = msgspec.convert(document.pop("headgate", {}), _Own)
     except msgspec.ValidationError as error:
         raise Untranslatable(
-            f"headgate: {error}", f"its keys are {', '.join(_Own.__struct_fields__)}"
+            f"headgate: {error}", f"its keys are {', '.join(_Own.__struct_encode_fields__)}"
         ) from None
     for role in _roles(own):
         if role not in ROLES:
@@ -194,8 +204,8 @@ def _draft(path: Path, document: Any) -> _Draft:
 
 def _whole(document: dict[str, Any]) -> dict[str, Any]:
     """A rule over a list with what it may leave out: any log source, nothing else demanded."""
-    open_to_all = {"every": {"event_uid|exists": True}, "condition": "every"}
-    return {"logsource": {"product": "ocsf"}, "detection": open_to_all} | document
+    every = {"every": {f"{EVERY.field}|{EVERY.op}": EVERY.value}, "condition": "every"}
+    return {"logsource": {"product": "ocsf"}, "detection": every} | document
 
 
 def _parsed(document: dict[str, Any]) -> SigmaRule | SigmaCorrelationRule | SigmaFilter:
@@ -330,19 +340,19 @@ def _lists(draft: _Draft, store: Path | None) -> Iterator[Node]:
     """The list that a rule of kind indicator asks besides."""
     own = draft.own
     if own.type == INDICATOR:
-        yield listed_test(store, own.list, own.observables)
+        yield listed_test(store, own.asked, own.observables)
     elif own.type:
         raise Untranslatable(
             f"headgate.type: '{own.type}'", f"{INDICATOR}, or a correlation of that type"
         )
-    elif own.list or own.observables:
+    elif own.asked or own.observables:
         raise Untranslatable("a list without a type", f"add `type: {INDICATOR}`")
 
 
 def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence[Node]) -> Rule:
     asked = predicate_of(parsed.detection, meaning)
     if filtered:
-        asked = All((asked, *filtered))
+        asked = All((asked, *filtered)) if asked != EVERY else all_of(filtered)
     where = where_of(meaning.source)
     return Rule(
         **_described(parsed, draft.own),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,10 +23,10 @@ def with_alerts(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> list[dict[str,
     """
     if not rows:
         return []
-    findings = [msgspec.json.decode(row["finding"]) for row in rows]
-    alerts = _alerts(lake, {finding["rule_id"] for finding in findings}, rows)
+    pairs = [(row, msgspec.json.decode(row["finding"])) for row in rows]
+    alerts = _alerts(lake, pairs)
     out = []
-    for row, finding in zip(rows, findings, strict=True):
+    for row, finding in pairs:
         counts = [alert for alert in alerts if _counts(alert, finding, row, lake.settings)]
         if counts:
             finding["alert"] = counts[0]
@@ -35,14 +35,22 @@ def with_alerts(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> list[dict[str,
     return out
 
 
-def _alerts(
-    lake: Lake, rules: Collection[str], rows: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """The newest bodies of these rules' alerts that ever spanned an instant of the rows."""
-    times = [row["event_time"] for row in rows]
+Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""A row of gold.attribution with `was`, and its finding."""
+
+
+def _alerts(lake: Lake, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    """The newest bodies of alerts that these findings made, or that are about the same entities
+    and ever spanned an instant of the rows."""
+    times = [row["event_time"] for row, _ in pairs]
+    rules = {finding["rule_id"] for _, finding in pairs}
+    made = {_made(finding, lake.settings) for _, finding in pairs}
+    named = {name for row, finding in pairs if (name := _named(row, finding)) is not None}
     revisions = lake.read(ALERT).where(F.col("rule_id").isin(sorted(rules)))
     spanning = revisions.where(
-        (F.col("window_start") <= F.lit(max(times))) & (F.col("window_end") >= F.lit(min(times)))
+        (F.col("window_start") <= F.lit(max(times)))
+        & (F.col("window_end") >= F.lit(min(times)))
+        & (F.col("alert_id").isin(sorted(made)) | F.col("entity_value").isin(sorted(named)))
     )
     bodies = (
         revisions.join(spanning.select("alert_id").distinct(), "alert_id", "left_semi")
@@ -60,15 +68,23 @@ def _counts(
     and spans the finding's instant."""
     if alert["rule"]["id"] != finding["rule_id"] or alert["superseded_by"]:
         return False
-    tenant, rule_id, event_uid = settings.alerts.tenant, finding["rule_id"], finding["event_uid"]
-    if alert["alert_id"] == identity(tenant, rule_id, event_uid):
+    if alert["alert_id"] == _made(finding, settings):
         return True
-    holder = row["was"]["holder"] or {}
-    leased = holder.get("status") == "leased"
-    named = holder.get("mac") if leased else finding.get("ip")
     spanned = _instant(alert["window_start"]) <= micros(row["event_time"])
     spanned = spanned and micros(row["event_time"]) <= _instant(alert["window_end"])
-    return alert["entity"]["value"] == named and spanned
+    return alert["entity"]["value"] == _named(row, finding) and spanned
+
+
+def _made(finding: Mapping[str, Any], settings: Settings) -> str:
+    """Id of the alert that a finding made, if it made one."""
+    return identity(settings.alerts.tenant, finding["rule_id"], finding["event_uid"])
+
+
+def _named(row: Mapping[str, Any], finding: Mapping[str, Any]) -> str | None:
+    """The entity that a finding was about before: its device, or the address without one."""
+    holder = row["was"]["holder"] or {}
+    named: str | None = holder.get("mac") if holder.get("status") == "leased" else finding.get("ip")
+    return named
 
 
 def _instant(text: str) -> int:

@@ -26,9 +26,11 @@ from alerts.again import (
 )
 from alerts.compile import REFUSALS
 from alerts.entity import fields_of
+from alerts.finding import RULE_FAILED
 from alerts.pack import Correlation, PackStore, Rule, RulePack
 from alerts.predicate import holds
 from alerts.reasons import reasons, rule_text, selections, text
+from alerts.risk import INCIDENT
 from alerts.store import rule_folders, store_folder
 from infra.errors import Fatal
 from infra.settings import Settings
@@ -37,6 +39,12 @@ from ingest.tables import EVENT
 MOST_EVENTS = 20
 LEASE_REACH = timedelta(days=7)
 """How long before a lease its lines are sought."""
+
+OURS = {
+    INCIDENT: "several rules tell of one entity within a day",
+    RULE_FAILED: "a rule threw and was set aside",
+}
+"""Rules that are in no pack, and what they say."""
 
 _BATCH = re.compile(r"([a-z]+)-(\d+)-[0-9a-f]{16}-[^/]*$")
 
@@ -174,8 +182,8 @@ def _rule(
         "id": one.row["rule_id"],
         "title": one.row["rule_name"],
         "version": version,
-        "condition": _condition(rule),
-        "unchanged": now is not None and now.version == version,
+        "condition": OURS.get(one.row["rule_id"]) or _condition(rule),
+        "unchanged": one.row["rule_id"] in OURS or (now is not None and now.version == version),
         "file": str(found[0]) if found else None,
         "text": found[1] if found else None,
     }
@@ -318,6 +326,8 @@ def _again(
     then = {str(row["finding_id"]) for row in own}
 
     def says(which: Rule | Correlation | None, without: str) -> str:
+        if one.row["rule_id"] in OURS:
+            return "not a rule of a pack"
         if isinstance(which, Rule):
             return verdict(then, found_by(which, events))
         if isinstance(which, Correlation):

@@ -88,7 +88,8 @@ def text(told: Mapping[str, Any]) -> Iterator[str]:
     yield f"alert {alert['alert_id']}, revision {alert['revision']}, {alert['count']} findings"
     yield ""
     changed = "" if rule["unchanged"] else "; the rule in force is another version"
-    yield f"rule {rule['title']} ({rule['id']}, version {rule['version']}{changed})"
+    version = f", version {rule['version']}" if rule["version"] else ""
+    yield f"rule {rule['title']} ({rule['id']}{version}{changed})"
     yield f"  {rule['condition'] or 'its pack is no longer in the store'}"
     if rule["file"]:
         yield f"  {rule['file']}"

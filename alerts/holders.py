@@ -21,7 +21,7 @@ from alerts.entity import moment
 from enrich.evidence import assessed
 from enrich.judging import superseded
 from enrich.servers import HEARD_SQL, Heard
-from infra.errors import HeadgateError
+from infra.errors import HeadgateError, Retryable
 from infra.settings import ScopeSettings, Settings
 
 DECISION = "dhcp_servers"
@@ -104,12 +104,17 @@ class Listening:
 def ask(
     settings: Settings, bounds: dict[str, datetime | None]
 ) -> list[tuple[str, str | None, datetime]]:
-    """Rows of `HEARD_SQL`."""
-    from infra.duck import connect  # the workers, too, import this module; they need no engine
+    """Rows of `HEARD_SQL`. Raises `Retryable` when the lake cannot be read now."""
+    # The workers, too, import this module; they need no engine.
+    import duckdb
+
+    from infra.duck import connect
 
     connection = connect(settings.lake_root, needs=("silver.event",), memory="256MB", threads=1)
     try:
         return connection.execute(HEARD_SQL, bounds).fetchall()
+    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+        raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
     finally:
         connection.close()
 

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from alerts.compile import compile_rules
 from alerts.indicator_file import FORMATS as FILE_FORMATS
 from alerts.indicator_value import KINDS
 from alerts.indicators import Listing, ListStore
-from alerts.pack import RulePack
+from alerts.pack import PackStore, RulePack
 from alerts.predicate import tests_of
 from alerts.shown import FORMATS, print_rows
-from alerts.store import recompile, store_folder
+from alerts.store import recompile, rule_folders, store_folder
 from infra.cells import harmless
 from infra.settings import Settings
 
@@ -67,7 +68,9 @@ def load_list(args: argparse.Namespace, settings: Settings) -> int:
 def show_lists(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate indicators list`."""
     lists = ListStore(store_folder(settings)).lists()
-    pack = recompile(settings).pack if lists else RulePack()
+    packs = PackStore(store_folder(settings))
+    folders, off = rule_folders(settings), packs.disabled()
+    pack = compile_rules(folders, disabled=off, store=packs.folder).pack if lists else RulePack()
     print_rows([_row(name, one, pack) for name, one in sorted(lists.items())], args.output)
     return 0
 

@@ -157,7 +157,7 @@ class IndicatorList:
 
     @cached_property
     def _filter(self) -> tuple[Any, Any]:
-        """(bits by the first bits of the keys, how far to shift a key): 8 MB for a million."""
+        """(bits by the first bits of the keys, how far to shift a key): 4 MB for a million."""
         width = max(10, (len(self.keys) * FILTER_BITS).bit_length())
         shift = np.uint64(64 - width)
         marked = np.zeros(1 << width, bool)
@@ -222,7 +222,7 @@ def met(path: Path, kinds: tuple[str, ...], type_id: int, value: str) -> tuple[E
     )
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=8)
 def opened(path: Path) -> IndicatorList:
     """A list, opened once in a process."""
     return IndicatorList.open(path)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -161,6 +162,7 @@ class Listed:
         return opened(self.path)
 
 
+@lru_cache(maxsize=64)
 def listed(list_hash: str, kinds: tuple[str, ...]) -> Listed:
     """The test over a list, opened; raises `ValueError` where that cannot be."""
     path = file_of(list_hash)

@@ -25,6 +25,7 @@ from alerts.counted import with_alerts
 from alerts.doubts import Address, Doubts
 from alerts.entity import micros, moment
 from alerts.tables import FINDING, HEARTBEAT
+from enrich.asof import newest_cover, statements
 from enrich.attribution import as_of, split
 from enrich.leases import LeaseEvent
 from enrich.operator import LINE
@@ -33,11 +34,11 @@ from enrich.repair import mend as corrections
 from enrich.segments import Segment
 from enrich.servers import heard
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
-from enrich.tracker import every_line, limits
+from enrich.tracker import FUTURE_SECONDS, every_line, limits
 from infra.errors import Fatal
 from infra.jobs import Lock
 from infra.lake import Lake
-from infra.settings import Settings
+from infra.settings import RetentionSettings, Settings
 from infra.spool import put
 from ingest.tables import EVENT
 
@@ -99,14 +100,21 @@ def mend(
 
 def known_at(lake: Lake) -> datetime:
     """How far job `sessions` has got, by its newest heartbeat."""
-    beats = lake.read(DHCP_SEGMENT).where("kind = 'heartbeat'")
+    newest = newest_beat(lake.read(DHCP_SEGMENT).where("kind = 'heartbeat'"), "known_at")
+    if newest is None:
+        raise Fatal("job sessions has not said yet how far it is (no heartbeat); run it first")
+    return newest
+
+
+def newest_beat(beats: DataFrame, column: str) -> datetime | None:
+    """The newest time among a table's heartbeats; None when it has none."""
     # Of a job that runs, the newest files tell; only of one that stands still all are read.
-    recent = beats.where(F.col("known_at") >= F.lit(datetime.now(UTC) - RECENT))
+    recent = beats.where(F.col(column) >= F.lit(datetime.now(UTC) - RECENT))
     for rows in (recent, beats):
-        newest = rows.agg(F.max(F.unix_micros("known_at"))).collect()[0][0]
-        if newest is not None:
-            return moment(newest)
-    raise Fatal("job sessions has not said yet how far it is (no heartbeat); run it first")
+        newest_us = rows.agg(F.max(F.unix_micros(column))).collect()[0][0]
+        if newest_us is not None:
+            return moment(newest_us)
+    return None
 
 
 def _chunk(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
@@ -116,6 +124,7 @@ def _chunk(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
     said = _said(lake, asked, since_us)
     lines = _lines(lake, asked, since_us)
     stamp = Stamp(micros(known_at(lake)), micros(datetime.now(UTC)))
+    kept_us = kept_since(lake.settings.retention, stamp)
     rows: list[Segment] = []
     for address, first_us in asked.items():
         told = corrections(
@@ -124,6 +133,7 @@ def _chunk(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
             first_us,
             stamp,
             limits(lake.settings.jobs),
+            kept_us,
         )
         done.changed += bool(told)
         rows += told
@@ -140,6 +150,14 @@ def _chunk(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
     done.findings += len(told_anew)
     if told_anew and not done.dry:
         lake.add(ATTRIBUTION, told_anew, note_of_commit)
+
+
+def kept_since(retention: RetentionSettings, stamp: Stamp) -> int:
+    """Since when every DHCP line is there, by its time; retention goes by arrival."""
+    days = [kept for kept in (retention.silver_days, *retention.sources.values()) if kept]
+    if not days:
+        return 0
+    return stamp.learned_us - round((min(days) * 86_400 - FUTURE_SECONDS) * 1_000_000)
 
 
 def _of(rows: DataFrame, asked: Iterable[Address]) -> DataFrame:
@@ -202,31 +220,54 @@ def _attributions(
     )
     waiting, _ = split(_of(findings, asked), settings.scopes)
     mine = waiting.join(F.broadcast(starts), ["scope", "ip"]).where("event_time >= first")
-    told = lake.read(ATTRIBUTION).join(mine.select("finding_id"), "finding_id", "left_semi")
-    newest = told.groupBy("finding_id").agg(F.max_by(F.struct("rev", "holder"), "rev").alias("was"))
+    mine = mine.drop("first")
     segments = _of(lake.read(DHCP_SEGMENT), asked)
     if repainted:
         segments = segments.unionByName(
             lake.spark.createDataFrame(list(repainted), DHCP_SEGMENT.schema)
         )
-    mine = mine.drop("first")
-    changed = _changed(as_of(mine, segments, via="repair"), newest)
-    span = changed.agg(F.min(F.unix_micros("event_time")), F.max(F.unix_micros("event_time")))
-    first_us, last_us = span.collect()[0]
-    if first_us is None:
+    changed = _changed(_named(mine, segments), _newest(lake, mine))
+    times = {
+        row.finding_id: row.us
+        for row in changed.select("finding_id", F.unix_micros("event_time").alias("us")).collect()
+    }
+    if not times:
         return []
+    few = lake.spark.createDataFrame([(uid,) for uid in times], "finding_id string")
+    mine = mine.join(F.broadcast(few), "finding_id", "left_semi")
     again = as_of(
-        mine.join(changed.select("finding_id"), "finding_id", "left_semi"),
+        mine,
         segments,
         via="repair",
         complete_up_to=moment(stamp.known_us),
         scopes=settings.scopes,
-        heard=heard(settings.lake_root, moment(first_us), moment(last_us)),
+        heard=heard(settings.lake_root, moment(min(times.values())), moment(max(times.values()))),
     )
-    found = _changed(again, newest).select(*ATTRIBUTION.schema.fieldNames(), "was")
+    found = _changed(again, _newest(lake, mine)).select(*ATTRIBUTION.schema.fieldNames(), "was")
     learned = moment(stamp.learned_us)
     rows = [row | {"attributed_at": learned} for row in found.toArrow().to_pylist()]
     return with_alerts(lake, rows)
+
+
+def _named(findings: DataFrame, segments: DataFrame) -> DataFrame:
+    """The device that each finding's address is given to now, without the evidence: most findings
+    name the same one as before, and only the others are worth judging."""
+    asked = findings.select("finding_id", "scope", "ip", "event_time")
+    found = newest_cover(asked, statements(segments), carried=("mac", "session_id"))
+    leased = F.col("s_mac").isNotNull()
+    holder = F.struct(
+        F.when(leased, "leased").otherwise("none").alias("status"),
+        F.col("s_mac").alias("mac"),
+        F.when(leased, F.col("s_session_id")).alias("session_id"),
+    )
+    rev = F.coalesce("s_rev", F.lit(-1).cast("long")).alias("rev")
+    return found.select("finding_id", "event_time", holder.alias("holder"), rev)
+
+
+def _newest(lake: Lake, findings: DataFrame) -> DataFrame:
+    """What was said last of each of these findings, as `was`."""
+    told = lake.read(ATTRIBUTION).join(findings.select("finding_id"), "finding_id", "left_semi")
+    return told.groupBy("finding_id").agg(F.max_by(F.struct("rev", "holder"), "rev").alias("was"))
 
 
 def _changed(said: DataFrame, newest: DataFrame) -> DataFrame:

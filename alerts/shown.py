@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from infra.cells import harmless, lines
+from infra.cells import for_programs, lines
 from infra.errors import Usage
 from infra.instants import instant
 
@@ -30,15 +27,9 @@ def since_when(text: str, now: datetime, option: str = "--since") -> datetime:
 
 def print_rows(rows: Sequence[Mapping[str, Any]], output: str) -> None:
     """Rows on stdout in one of `FORMATS`; the first row says which columns there are."""
-    if output == "json":
-        print(json.dumps(list(rows), indent=2))
-    elif output == "ndjson":
-        for row in rows:
-            print(json.dumps(row))
-    elif output == "csv":
-        writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [])
-        writer.writeheader()
-        writer.writerows({name: harmless(value) for name, value in row.items()} for row in rows)
-    else:
-        for line in lines(list(rows[0]) if rows else [], rows):
+    columns = list(rows[0]) if rows else []
+    if output == "table":
+        for line in lines(columns, rows):
             print(line)
+    else:
+        for_programs(columns, rows, output)

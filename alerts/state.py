@@ -16,7 +16,18 @@ from alerts.entity import entity_of, holder_of, micros
 from alerts.finding import identity
 from alerts.pack import Correlation, RulePack
 from alerts.revive import revive
-from alerts.risk import INCIDENT, INCIDENT_REST, RISK, Risk, Sight, forget_risk, sighted, take_away
+from alerts.risk import (
+    INCIDENT,
+    INCIDENT_REST,
+    MAX_ENTITIES,
+    RISK,
+    Heat,
+    Risk,
+    Sight,
+    forget_risk,
+    sighted,
+    take_away,
+)
 from alerts.suppress import SUPPRESS, UNSUPPRESS, Suppression, covering, take
 from infra.errors import Fatal
 from infra.settings import AlertSettings
@@ -26,6 +37,9 @@ HEADER = b"HGALERT\x02"
 
 READABLE = (HEADER, b"HGALERT\x01")
 """Versions that can be read. Version 1 knew no suppressions, budgets and risk: they begin empty."""
+
+SWEEP = 3600 * 1_000_000
+"""How often what counts no more is dropped from the risk of all entities, microseconds."""
 
 NOTHING = msgspec.Raw(msgspec.msgpack.encode({}))
 
@@ -48,6 +62,7 @@ class _Kept(msgspec.Struct):
     incidents: dict[str, Open] = {}
     # Decoded only by a batch that brings findings: there are many entities, and ticks come often.
     risk: msgspec.Raw = NOTHING
+    risk_swept: int = 0
     dhcp_known: int = 0
 
 
@@ -156,24 +171,43 @@ class BucketState:
         new = [row for row in findings if (row["target"] or "").startswith(RISK)]
         if not moved and not new:
             return []
-        risk = msgspec.msgpack.decode(self._kept.risk, type=Risk)
-        take_away(
-            risk,
-            {
-                finding_id: (entity_of(row, holder_of(row)).key, rev_of(row))
-                for finding_id, row in moved.items()
-            },
-        )
+        owners = {
+            finding_id: (entity_of(row, holder_of(row)).key, rev_of(row))
+            for finding_id, row in moved.items()
+        }
         sights = [
             self._sight(row, packs)
             for _, rows in _by_target(new, lambda _: True)
             for row in rows
             if not self._silenced(row) and rev_of(row) >= rev_of(moved.get(row["finding_id"], row))
         ]
-        found = sighted(risk, sights, settings)
-        forget_risk(risk, self._kept.clock)
-        self._kept.risk = msgspec.Raw(msgspec.msgpack.encode(risk))
+        found = self._heat(owners, sights, settings)
         return [{"out": "finding", "row": row} for row in found]
+
+    def _heat(
+        self,
+        owners: Mapping[str, tuple[str, int]],
+        sights: Sequence[Sight],
+        settings: AlertSettings,
+    ) -> list[dict[str, Any]]:
+        """What findings and corrections make of the risk that is kept.
+
+        Only the entities they are about are decoded: alerts wait for this, and entities are
+        many. All are for a correction, and where it is time to forget.
+        """
+        kept = self._kept
+        cold = msgspec.msgpack.decode(kept.risk, type=dict[str, msgspec.Raw])
+        sweep = kept.clock - kept.risk_swept >= SWEEP or len(cold) > 1.2 * MAX_ENTITIES
+        wanted = cold.keys() if owners or sweep else {s.entity.key for s in sights} & cold.keys()
+        risk: Risk = {key: msgspec.msgpack.decode(cold[key], type=Heat) for key in sorted(wanted)}
+        rest = {key: raw for key, raw in cold.items() if key not in risk}
+        take_away(risk, owners)
+        found = sighted(risk, sights, settings)
+        if sweep:
+            forget_risk(risk, kept.clock)
+            kept.risk_swept = kept.clock
+        kept.risk = msgspec.Raw(msgspec.msgpack.encode({**rest, **risk}))
+        return found
 
     def _silenced(self, row: Row) -> bool:
         holder = holder_of(row)

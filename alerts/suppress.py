@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from fnmatch import translate
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -125,7 +126,5 @@ def _network(pattern: str) -> Any:
 
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    parts = {"*": ".*", "?": "."}
-    return re.compile(
-        "".join(parts.get(c) or re.escape(c) for c in pattern), re.IGNORECASE | re.DOTALL
-    )
+    # This translation goes back on no star, so no value can make a pattern slow.
+    return re.compile(translate(pattern.replace("[", "[[]")), re.IGNORECASE)

@@ -104,6 +104,11 @@ def any_of(nodes: Sequence[Node]) -> Node:
     return nodes[0] if len(nodes) == 1 else Either(tuple(nodes))
 
 
+def all_of(nodes: Sequence[Node]) -> Node:
+    """The node itself where there is but one."""
+    return nodes[0] if len(nodes) == 1 else All(tuple(nodes))
+
+
 def _check(tree: Node) -> None:
     tests = list(tests_of(tree))
     if len(tests) > MAX_TESTS:

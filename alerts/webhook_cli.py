@@ -19,6 +19,7 @@ from infra.errors import Retryable, Usage
 from infra.settings import Settings, WebhookSettings
 
 IDLE = 0.5
+PAGE = 1_000
 REST = 30.0
 """Seconds until the topic is read again after a failure of the broker."""
 
@@ -169,16 +170,17 @@ class TableFeed:
 
     def feed(self, after: str) -> Iterator[Any]:
         """All revisions behind a place, as `alerts.kit.Api.feed`."""
-        from alerts.feed import FEED_SQL, place_of, sequence_of
+        from alerts.feed import FEED_SQL, Place, place_of, sequence_of
         from alerts.kit import Revision
         from infra.duck import connect
 
-        values = asdict(place_of(after, ""))
+        place = place_of(after, "")
         connection = connect(self._settings.lake_root, needs=("gold.alert",))
         try:
-            answer = connection.execute(FEED_SQL, {**values, "most": 2**31})
-            while rows := answer.fetchmany(500):
+            # By pages: sorted as a whole, what a long outage left would not fit into memory.
+            while rows := connection.execute(FEED_SQL, {**asdict(place), "most": PAGE}).fetchall():
                 for sequence, alert_id, revision, body in rows:
+                    place = Place(sequence, alert_id, revision)
                     told = msgspec.json.decode(body)
                     yield Revision(alert_id, revision, sequence_of(sequence), told)
         finally:

@@ -131,7 +131,7 @@ class Meters:
             registry=self.registry,
         )
         self._lake_up = self._gauge("lake_up", "Whether the lake could be read.")
-        self._alerts = self._gauge("alerts", "Alerts that went to the topic, in their newest revision.", "level")
+        self._alerts = self._gauge("alerts", "Alerts on the topic, by newest revision.", "level")
         self._age = self._gauge("job_batch_age_seconds", "Age of the newest batch.", "job")
         self._ledger = {
             name: self._gauge(f"job_{name}", doc, "job") for name, doc in LEDGER_GAUGES.items()

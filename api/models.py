@@ -269,7 +269,7 @@ class AttributedEvent(_Model):
     hostname: str | None = Field(description="name it gave the DHCP server")
     session_id: str | None = Field(description="the lease")
     lease_start: datetime | None
-    lease_end: datetime | None = Field(description="as far as is known, UTC")
+    lease_end: datetime | None = Field(description="as that segment has it, UTC")
     rev: int | None = Field(description="of the segment it rests on")
 
 

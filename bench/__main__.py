@@ -10,6 +10,7 @@ ALL = (
     "sink_cost",
     "sources",
     "rules",
+    "indicators",
     "event_to_alert",
     "catch_up",
     "tracker",

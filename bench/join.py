@@ -29,8 +29,8 @@ from pyspark.sql import functions as F
 from alerts.tables import FINDING
 from alerts.tables import HEARTBEAT as DETECTED
 from bench.measure import Report, cpu_by_process, cpu_since
-from enrich.asof import collected, newest_cover_of_few
-from enrich.attributed import CARRIED, statements
+from enrich.asof import collected, newest_cover_of_few, statements
+from enrich.attributed import CARRIED
 from enrich.attribution import attribute
 from enrich.tables import DHCP_SEGMENT
 from infra.commits import newest_version

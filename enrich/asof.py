@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ _KEYS = ("scope", "ip", "start_us", "end_us")
 
 
 def newest_cover(
-    findings: DataFrame, segments: DataFrame, buckets: int, carried: Sequence[str] = SEGMENT
+    findings: DataFrame, segments: DataFrame, buckets: int = 16, carried: Sequence[str] = SEGMENT
 ) -> DataFrame:
     """Each finding with the highest-rev segment that covers its `event_time`, or with nulls.
 
@@ -97,6 +98,14 @@ def collected(segments: DataFrame, carried: Sequence[str] = SEGMENT) -> pa.Table
     """Segments in the driver's memory, as `newest_cover_of_few` wants them: without their evidence
     some 150 bytes each, so a million is fine."""
     return _narrow(segments, carried).toArrow()
+
+
+def statements(segments: DataFrame, at: datetime | None = None) -> DataFrame:
+    """Segments that say something, as known at `at` or now."""
+    known = segments.where("kind <> 'heartbeat' AND seg_end > seg_start")
+    if at is None:
+        return known
+    return known.where((F.col("known_at") <= F.lit(at)) & (F.col("learned_at") <= F.lit(at)))
 
 
 def _week(micros: Column) -> Column:

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from enrich.asof import newest_cover, newest_cover_of_few
+from enrich.asof import newest_cover, newest_cover_of_few, statements
 from enrich.attribution import in_networks
 from enrich.tables import ATTRIBUTED_EVENT, DEVICE
 from infra.settings import ScopeSettings
@@ -128,14 +128,6 @@ def attributed(
     return joined.select(
         *events.columns, "ip", "role", F.struct(*holder).alias("holder"), rev.alias("rev")
     )
-
-
-def statements(segments: DataFrame, at: datetime | None = None) -> DataFrame:
-    """Segments that say something, as known at `at` or now."""
-    known = segments.where("kind <> 'heartbeat' AND seg_end > seg_start")
-    if at is None:
-        return known
-    return known.where((F.col("known_at") <= F.lit(at)) & (F.col("learned_at") <= F.lit(at)))
 
 
 def _status(leased: Column, scopes: Sequence[ScopeSettings]) -> Column:

@@ -28,7 +28,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from enrich.asof import newest_cover
+from enrich.asof import newest_cover, statements
 from enrich.judging import judged, with_claims
 from enrich.servers import Heard
 from enrich.tables import ATTRIBUTION, HOLDER
@@ -220,9 +220,7 @@ def as_of(
     `attributed_at` is `at`, else when the segment was known, else the finding's arrival.
     `heard`: when the DHCP servers were. Holders are judged, with all rivals in the tables.
     """
-    known = segments.where("kind <> 'heartbeat' AND seg_end > seg_start")
-    if at is not None:
-        known = known.where((F.col("known_at") <= F.lit(at)) & (F.col("learned_at") <= F.lit(at)))
+    known = statements(segments, at)
     wanted = findings.where((F.col("rule_id") != HEARTBEAT) & F.col("ip").isNotNull()).select(
         "finding_id",
         "role",

@@ -53,29 +53,33 @@ def mend(
     since_us: int,
     stamp: Stamp,
     limits: Limits,
+    kept_us: int = 0,
 ) -> list[Segment]:
     """Rows that, painted over `said`, make an address's history what its lines say from
     `since_us` on; none if it is so already.
 
     `said`: what was said of the address with a session (without heartbeats and lines that were
-    too late). `lines`: all since `lines_since`, in any order. Rows have revs above all of `said`,
-    and below what the tracker says next unless it just spoke.
+    too late). `lines`: all since `lines_since`, in any order, but before `kept_us` some may have
+    been taken out by age; a lease whose grant was is taken as it was said. Rows have revs above
+    all of `said`, and below what the tracker says next unless it just spoke.
     """
+    lines = list(lines)
     leases = _newest(said)
     true = _true(said, leases)
-    begin, base = _begin(true, since_us)
+    unproven = _unproven(leases.values(), lines, kept_us)
+    if any(leases[uid].end_us > since_us for uid in unproven):
+        since_us = max(since_us, kept_us)
+    begin, base = _begin(true, since_us, unproven)
     used = [line for line in lines if line.time_us >= begin - 2 * EXCHANGE_US]
     sessions = [s for s in replay(used, base).sessions if s.end_us > begin]
     limit = stamp.known_us + limits.ahead_us
     was = _clipped(true, begin, limit)
     now = _clipped([Piece(s.start_us, s.end_us, s) for s in sessions], begin, limit)
     told = [*_painted(was, now, leases, limits.max_lease_us)]
-    told += _notes(leases, sessions, {about.session_id for _, about, _ in told}, begin)
+    told += _notes(leases, sessions, {about.session_id for _, about in told}, begin)
     address = _address(said, used)
     first = max([stamp.known_us - SECOND_US, *(row.rev + 1 for row in said)])
-    return [
-        _row(address, piece, about, stamp, first + n) for n, (piece, about, _) in enumerate(told)
-    ]
+    return [_row(address, piece, about, stamp, first + n) for n, (piece, about) in enumerate(told)]
 
 
 def _address(said: Sequence[Segment], lines: Sequence[LeaseEvent]) -> tuple[str | None, str | None]:
@@ -84,8 +88,8 @@ def _address(said: Sequence[Segment], lines: Sequence[LeaseEvent]) -> tuple[str 
     return (lines[0].scope, lines[0].ip) if lines else (None, None)
 
 
-Told = tuple[Piece, Session, str | None]
-"""A span with its new holder, the session the row is about, and the holder it had."""
+Told = tuple[Piece, Session]
+"""A span with its new holder, and the session the row is about."""
 
 
 def _newest(said: Iterable[Segment]) -> dict[str, Session]:
@@ -129,7 +133,18 @@ def _true(said: Sequence[Segment], leases: dict[str, Session]) -> list[Piece]:
     return pieces
 
 
-def _begin(true: Sequence[Piece], since_us: int) -> tuple[int, Session | None]:
+def _unproven(
+    leases: Iterable[Session], lines: Iterable[LeaseEvent], kept_us: int
+) -> frozenset[str]:
+    """Leases from a time of which lines may be gone, and whose own first line is."""
+    there = {line.event_uid for line in lines}
+    old = (lease for lease in leases if lease.start_us < kept_us)
+    return frozenset(lease.session_id for lease in old if there.isdisjoint(lease.evidence[:1]))
+
+
+def _begin(
+    true: Sequence[Piece], since_us: int, unproven: frozenset[str]
+) -> tuple[int, Session | None]:
     """Where the replay begins, and the session that stands for the lines before."""
     running = [
         piece.session
@@ -139,7 +154,7 @@ def _begin(true: Sequence[Piece], since_us: int) -> tuple[int, Session | None]:
     if not running:
         return since_us, None
     oldest = min(running, key=lambda session: session.start_us)
-    if since_us - oldest.start_us <= REACH_US:
+    if since_us - oldest.start_us <= REACH_US and oldest.session_id not in unproven:
         return min(since_us, oldest.start_us), None
     return since_us, oldest
 
@@ -163,7 +178,7 @@ def _painted(
         else:
             continue
         for at in range(start, end, longest_us):
-            yield Piece(at, min(at + longest_us, end), new), about, _uid(old)
+            yield Piece(at, min(at + longest_us, end), new), about
 
 
 Change = tuple[int, int, Session | None, Session | None]
@@ -206,8 +221,7 @@ def _notes(
             continue
         about = new or _gone(lease)
         if (about.start_us, about.end_us) != (lease.start_us, lease.end_us):
-            holder = new if new is not None else None
-            yield Piece(about.end_us, about.end_us, holder), about, None
+            yield Piece(about.end_us, about.end_us, new), about
 
 
 def _void(session: Session) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +28,19 @@ def harmless(value: Any) -> str:
     """A cell for CSV: a quote in front stops what a spreadsheet would run as a formula."""
     text = cell(value)
     return f"'{text}" if isinstance(value, str) and text.startswith(FORMULA) else text
+
+
+def for_programs(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], form: str) -> None:
+    """Rows on stdout in form `json` (one array), `ndjson` or `csv` (text cells made harmless)."""
+    if form == "json":
+        print(json.dumps(list(rows)))
+    elif form == "ndjson":
+        for row in rows:
+            print(json.dumps(row))
+    else:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([[harmless(row[name]) for name in columns] for row in rows])
 
 
 def lines(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -35,6 +35,11 @@ class ActiveFile:
         return unquote(self.entry["path"])
 
     @property
+    def rows(self) -> int:
+        """How many it holds, by its statistics; 0 where it has none."""
+        return int(json.loads(self.entry.get("stats") or "{}").get("numRecords", 0))
+
+    @property
     def has_deletions(self) -> bool:
         """Whether rows of it are deleted that the file itself still holds."""
         return self.entry.get("deletionVector") is not None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import getpass
-import json
 import sys
 import time
 import uuid
@@ -19,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra import status
+from infra.cells import for_programs, printable
 from infra.driver import JOBS, resume, wanted
 from infra.errors import Usage
 from infra.settings import Settings
@@ -98,16 +97,10 @@ def _status(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.output == "table" and sys.stdout.isatty() and not arguments.once:
         return _follow(settings)
     told, missed = _look(settings)
-    if arguments.output == "json":
-        print(json.dumps(told))
-    elif arguments.output == "ndjson":
-        print("\n".join(json.dumps(row) for row in told))
-    elif arguments.output == "csv":
-        writer = csv.DictWriter(sys.stdout, list(COLUMNS), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(told)
-    else:
+    if arguments.output == "table":
         Console(width=None if sys.stdout.isatty() else 200).print(table(told))
+    else:
+        for_programs(list(COLUMNS), told, arguments.output)
     return 1 if missed else 0
 
 
@@ -134,14 +127,9 @@ def table(told: Sequence[Mapping[str, Any]]) -> Table:
         )
     for row in told:
         style = "red" if row["missed"] else ""
-        values = ("" if row[name] is None else row[name] for name in COLUMNS)
-        shown.add_row(*[Text(_printable(value), style) for value in values])
+        values = (f"{v:,}" if isinstance(v, int) else v for v in (row[name] for name in COLUMNS))
+        shown.add_row(*[Text(printable(value), style) for value in values])
     return shown
-
-
-def _printable(value: object) -> str:
-    text = f"{value:,}" if isinstance(value, int) else str(value)
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _resume(arguments: argparse.Namespace, settings: Settings) -> int:

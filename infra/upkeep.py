@@ -38,6 +38,8 @@ OUTBOX = "gold.alert"
 """The publisher reads the files its commits added, from a place that only the broker knows."""
 OUTBOX_KEPT = timedelta(days=30)
 """As long as Delta keeps the log, beyond which the publisher refuses anyway."""
+FULL_ROWS = 250_000
+"""A file of so many rows is large, whatever its bytes: some 0.6 GB of events while merged."""
 MARGIN = timedelta(hours=1)
 """Kept beyond what a stream needs: the file's clock and ours may differ a little."""
 
@@ -83,12 +85,12 @@ def merge(lake: Lake, table: Table, say: Say = lambda line: None) -> tuple[int, 
         for file in active_files(lake.spark, lake.path(table))
         if not file.has_deletions  # the file alone does not tell which rows are true
     }
+    target = lake.settings.upkeep.file_mb * 2**20
     pieces = [
-        Piece(name, int(file.entry["size"]), int(file.entry["modificationTime"]))
+        Piece(name, weight(file, target), int(file.entry["modificationTime"]))
         for name, file in active.items()
     ]
     merged = made = 0
-    target = lake.settings.upkeep.file_mb * 2**20
     for group in plan(pieces, target):
         files = [active[piece.name] for piece in group]
         if _rewritten(lake, table, files, data_change=False):
@@ -96,6 +98,14 @@ def merge(lake: Lake, table: Table, say: Say = lambda line: None) -> tuple[int, 
         else:
             say(f"{table.name}: {len(files)} files were changed by somebody else; next time")
     return merged, made
+
+
+def weight(file: ActiveFile, target: int) -> int:
+    """How large a file counts: by its bytes, or by its rows where these are the most it may have.
+
+    What is merged lies in memory as a whole, and an event takes there twenty times its bytes.
+    """
+    return max(int(file.entry["size"]), file.rows * target // FULL_ROWS)
 
 
 def _rewritten(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -15,12 +13,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from infra.cells import for_programs
 from infra.commits import newest_version
 from infra.errors import Fatal, HeadgateError
 from infra.jobs import Lock
 from infra.lake import Lake
 from infra.settings import Settings
 from infra.spark import session
+from infra.tables import Table as Declared
 from infra.tables import catalog, table
 from infra.upkeep import COLUMNS, Done, tend
 
@@ -52,15 +52,7 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
         stack.callback(lock.release)
         spark = session(settings.model_copy(update={"spark": small}), "headgate-upkeep")
         stack.callback(spark.stop)
-        lake = Lake(spark, settings)
-        done, refused = [], []
-        for number, one in enumerate(there, 1):
-            if sys.stderr.isatty():
-                print(f"{number} of {len(there)}: {one.name}", file=sys.stderr)
-            try:
-                done.append(tend(lake, one, lambda line: print(line, file=sys.stderr)))
-            except HeadgateError as error:  # about this table; the others are tended all the same
-                refused.append(error)
+        done, refused = tend_all(Lake(spark, settings), there)
     show(done, arguments.output)
     sys.stdout.flush()  # the driver passes on how the log ends
     for refusal in refused:
@@ -68,21 +60,28 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
     return 1 if refused else 0
 
 
+def tend_all(lake: Lake, tables: Sequence[Declared]) -> tuple[list[Done], list[HeadgateError]]:
+    """Tend one table after the other; what was done, and why some could not be tended."""
+    done, refused = [], []
+    for number, one in enumerate(tables, 1):
+        if sys.stderr.isatty():
+            print(f"{number} of {len(tables)}: {one.name}", file=sys.stderr)
+        try:
+            done.append(tend(lake, one, lambda line: print(line, file=sys.stderr)))
+        except HeadgateError as error:
+            refused.append(error)
+    return done, refused
+
+
 def show(done: Sequence[Done], form: str) -> None:
     """Write what was done, a row a table."""
     rows = [asdict(one) for one in done]
-    if form == "json":
-        print(json.dumps(rows))
-    elif form == "ndjson":
-        print("\n".join(json.dumps(row) for row in rows))
-    elif form == "csv":
-        writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    else:
-        shown = Table(box=None, pad_edge=False, header_style="bold")
-        for name in COLUMNS:
-            shown.add_column(name, justify="left" if name == "table" else "right")
-        for row in rows:
-            shown.add_row(*[f"{v:,.1f}" if isinstance(v, float) else f"{v}" for v in row.values()])
-        Console(width=None if sys.stdout.isatty() else 200).print(shown)
+    if form != "table":
+        for_programs(COLUMNS, rows, form)
+        return
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in COLUMNS:
+        shown.add_column(name, justify="left" if name == "table" else "right")
+    for row in rows:
+        shown.add_row(*[f"{v:,.1f}" if isinstance(v, float) else f"{v}" for v in row.values()])
+    Console(width=None if sys.stdout.isatty() else 200).print(shown)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import getpass
 import json
 import sys
 from dataclasses import asdict, fields
 from typing import Any
 
+from infra.cells import for_programs
 from infra.driver import resume
 from infra.errors import Usage
 from infra.settings import Settings
@@ -36,13 +36,8 @@ def _gaps(arguments: argparse.Namespace, settings: Settings) -> int:
     rows = [{**asdict(gap), "messages": gap.messages, "gap_id": gap.gap_id} for gap in gaps]
     if arguments.output == "json":
         print(json.dumps({"statement": statement(gaps) if gaps else None, "gaps": rows}))
-    elif arguments.output == "ndjson":
-        for row in rows:
-            print(json.dumps(row))
-    elif arguments.output == "csv":
-        writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    elif arguments.output != "table":
+        for_programs(COLUMNS, rows, arguments.output)
     elif gaps:
         print("\n".join(gap.sentence() for gap in gaps))
         print(f"\nto go on without: headgate accept-gap {statement(gaps)} --reason '...'")

@@ -495,7 +495,7 @@ def test_a_superseded_alert_is_not_reopened() -> None:
 
 
 def test_a_state_of_another_version_is_refused() -> None:
-    with pytest.raises(Fatal, match="another version"):
+    with pytest.raises(Fatal, match="another release wrote it; go back to that one"):
         BucketState.decode(b"HGALERT\x07" + BucketState().encode()[len(HEADER) :])
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from datetime import timedelta
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,19 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from alerts import cli
+from alerts import backtest_run, cli
 from alerts.backtest_compare import compare
 from alerts.backtest_fold import Brief, Refold
 from alerts.backtest_result import alerts_of, summarise
 from alerts.backtest_rules import choose, choose_against, warm_up_seconds
-from alerts.backtest_run import Backtest, Run, Wish, begin, kept
+from alerts.backtest_run import Backtest, Run, Wish, begin, folder_of, forget, kept
 from alerts.entity import micros
 from alerts.pack import Correlation, PackStore, RulePack
 from alerts.state import BucketState
 from alerts.store import store_folder
 from enrich.tables import DHCP_SEGMENT
 from infra.errors import Usage
+from infra.jobs import Lock
 from infra.lake import Lake
 from infra.settings import Settings, load
 from ingest.tables import EVENT
@@ -301,6 +303,24 @@ def test_a_backtest_that_was_cut_off_goes_on_where_it_was(lake: Lake, tmp_path: 
     again = begin(settings, lake, asked)
     assert again.id != run.id
     assert [one.id for one in kept(settings)] == [again.id, run.id]
+
+
+def test_old_results_and_runs_that_nobody_resumes_go(
+    home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backtest_run, "KEEP", 1)
+    now = datetime.now(UTC)
+    ages = {"new": 1, "old": 2, "left": 25, "fresh": 3, "at-work": 30}
+    for name, hours in ages.items():
+        began = (now - timedelta(hours=hours)).isoformat()
+        whole = {f.name: None for f in fields(Run)} | {"id": name, "began": began, "chunks": {}}
+        whole["finished"] = began if name in ("new", "old") else None
+        folder_of(home).joinpath(name).mkdir(parents=True)
+        folder_of(home).joinpath(name, "run.json").write_text(json.dumps(whole), "utf-8")
+    lock = Lock(folder_of(home) / "at-work", "backtest at-work")
+    forget(home)
+    lock.release()
+    assert [run.id for run in kept(home)] == ["new", "fresh", "at-work"]
 
 
 def test_the_command_shows_a_result_that_was_kept(

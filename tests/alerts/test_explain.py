@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from alerts import cli
+from alerts.again import verdict
 from alerts.backtest_rules import choose
 from alerts.pack import PackStore
 from alerts.predicate import All, Either, Node, Not, Test, holds
@@ -108,6 +109,12 @@ def test_selections_have_their_names(tmp_path: Path) -> None:
     named = selections((folder,), found[1])
     assert set(named) == {"refused", "root"}
     assert holds(named["root"], {"user": {"name": "ROOT"}})
+
+
+def test_without_findings_that_were_told_nothing_is_called_the_same() -> None:
+    assert verdict(set(), {"f"}) == "nothing left to compare"
+    assert [verdict({"f"}, now) for now in ({"f", "g"}, {"g"})] == ["same", "no longer"]
+    assert verdict({"f", "g"}, {"g"}) == "different"
 
 
 # -- over a lake -------------------------------------------------------------------------------

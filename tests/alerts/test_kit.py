@@ -23,7 +23,7 @@ from api.auth import token_of
 from infra.kafka import Broker, admin, free_port, producer
 from infra.lake import Lake
 from infra.settings import KafkaSettings, Settings, load
-from tests.api.story import alert, insert
+from tests.api.story import alert
 
 Told = list[tuple[str, int]]
 
@@ -161,7 +161,7 @@ def test_what_the_topic_lost_while_it_was_away_comes_from_the_feed_once_and_in_o
         alert("a", "12:02", revision=3, sequence=4),
         alert("b", "12:02", revision=3, sequence=4),
     ]
-    insert(lake, ALERT, [*first, *lost, *there])
+    lake.add(ALERT, [*first, *lost, *there], "told")
     api = serve(lake.settings)
     stand.send(*first)
     assert len(stand.consume(2, api)) == 2

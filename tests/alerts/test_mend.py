@@ -9,19 +9,21 @@ from typing import Any
 import pytest
 
 from alerts import mend as mending
+from alerts.entity import micros
 from alerts.jobs import alert
 from alerts.mend import mend
 from alerts.repair import mend_now, repair
 from alerts.repair_cli import show
 from alerts.tables import ALERT, FINDING
 from enrich.jobs import sessions
+from enrich.repair import Stamp
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.cli import main
 from infra.errors import Fatal, Usage
 from infra.jobs import Lock
 from infra.kafka import Broker, ensure_topics
 from infra.lake import Lake
-from infra.settings import load
+from infra.settings import RetentionSettings, load
 from ingest.tables import EVENT
 from tests.enrich.rows import IP, A, B, at, detected, dhcp, finding, finished, known, put, segment
 
@@ -63,15 +65,15 @@ def holders(lake: Lake) -> list[tuple[Any, ...]]:
 #          A0........B1000...........................      B's line arrived at 3000
 # finding                 x1500
 def test_a_line_that_was_too_late_corrects_leases_findings_and_alerts(live: Lake) -> None:
-    put(live, EVENT, [dhcp(0, A, lease=7200), finished(2000)])
+    late = dhcp(1000, B, lease=7200, late=2000)
+    put(live, EVENT, [dhcp(0, A, lease=7200), finished(2000), late, finished(3000)])
     sessions(live, once=True).wait()
+    assert live.read(DHCP_SEGMENT).where("kind = 'too_late'").first().mac == B
     put(live, FINDING, [seen(1500), beat(2000)])
     alert(live, once=True).wait()
     assert holders(live) == [("f1500", A, "join")]
     first = live.read(ATTRIBUTION).first()
     assert (first.holder.confidence, first.holder.certainty) != (None, None)
-    put(live, EVENT, [dhcp(1000, B, lease=7200, late=2000), finished(3000)])
-    sessions(live, once=True).wait()
 
     versions = live.version(DHCP_SEGMENT), live.version(ATTRIBUTION)
     dry = mend(live, dry=True)
@@ -105,8 +107,8 @@ def test_a_line_that_was_too_late_corrects_leases_findings_and_alerts(live: Lake
 
     # Whatever is asked, all is as the lines say now.
     versions = live.version(DHCP_SEGMENT), live.version(ATTRIBUTION)
-    for again in (mend(live), mend(live, ip=IP, since=at(0), until=at(9999))):
-        assert (again.addresses, again.changed, again.findings) == (1, 0, 0)
+    again = mend(live, ip=IP, since=at(0), until=at(9999))
+    assert (again.addresses, again.changed, again.findings) == (1, 0, 0)
     assert (live.version(DHCP_SEGMENT), live.version(ATTRIBUTION)) == versions
 
 
@@ -146,6 +148,22 @@ def test_the_job_repairs_imported_history_and_leaves_a_note(
     detail = json.loads(row["detail"])
     assert (row["act"], row["outcome"]) == ("repair", "ok")
     assert (detail["by"], detail["addresses"], detail["changed"]) == ("job repair", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kept", "days"),
+    [
+        ({}, None),
+        ({"silver_days": 30}, 30),
+        ({"silver_days": 30, "sources": {"kea_dhcp4": 10, "zeek": 0}}, 10),
+        ({"sources": {"kea_dhcp4": 40}}, 40),
+    ],
+)
+def test_retention_says_since_when_every_line_is_there(kept: Any, days: int | None) -> None:
+    """A line's time may be five minutes after the arrival by which it is kept."""
+    now = Stamp(known_us=0, learned_us=micros(at(0)))
+    since = mending.kept_since(RetentionSettings(**kept), now)
+    assert since == (0 if days is None else micros(at(300 - days * 86400)))
 
 
 def test_only_one_repair_of_history_runs_at_a_time(lake: Lake) -> None:

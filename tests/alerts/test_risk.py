@@ -182,6 +182,25 @@ def test_an_incident_becomes_an_alert_whose_entitys_alerts_name_it() -> None:
     assert later["row"]["incident_id"] is None, "the incident is over"
 
 
+def test_an_entity_that_no_finding_is_about_stays_as_it_was_and_counts_on() -> None:
+    risks = Risks()
+    risks.step(*[seen(name, n) for n, name in enumerate("def")])
+    for n in range(20):
+        risks.step(seen("g", 10 + n, mac=f"other{n}"))
+    assert len(risks.incidents(seen("h", 40))) == 1
+
+
+def test_of_too_many_entities_those_silent_for_longest_go(monkeypatch: Any) -> None:
+    monkeypatch.setattr("alerts.risk.MAX_ENTITIES", 10)
+    monkeypatch.setattr("alerts.state.MAX_ENTITIES", 10)
+    risks = Risks()
+    for n in range(40):
+        risks.step(seen("d", n, mac=f"m{n}."))
+    kept = [n for n in range(40) if f"device|m{n}.".encode() in risks.blob]
+    assert kept == list(range(40 - len(kept), 40))
+    assert 10 <= len(kept) <= 13
+
+
 def test_risk_is_read_only_when_findings_come() -> None:
     risks = Risks()
     risks.step(seen("d", 0))

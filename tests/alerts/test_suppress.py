@@ -52,6 +52,23 @@ def test_all_patterns_that_are_given_must_fit(keys: dict[str, Any], expected: bo
     assert covers(finding(0), **keys) is expected
 
 
+@pytest.mark.parametrize(
+    ("pattern", "value", "expected"),
+    [
+        ("C:\\[a]*.exe", "c:\\[A]\\x.EXE", True),
+        ("[a]", "a", False),
+        ("a?c", "a\nc", True),
+        ("*" + "a*" * 12 + "b", "a" * 20_000, False),
+        ("*" + "a*" * 12 + "b", "a" * 20_000 + "b", True),
+    ],
+)
+def test_a_pattern_knows_two_wildcards_and_no_value_makes_it_slow(
+    pattern: str, value: str, expected: bool
+) -> None:
+    row = finding(0, fields={"process.name": value})
+    assert covers(row, fields={"process.name": pattern}) is expected
+
+
 def test_the_arrival_decides_about_expiry_not_the_clock_of_the_wall() -> None:
     assert covers(finding(3598.9))
     assert not covers(finding(3599))

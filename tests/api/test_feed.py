@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from alerts import webhook_cli
 from alerts.feed import Place, place_of
 from alerts.tables import ALERT
 from api.app import create_app
@@ -16,6 +17,7 @@ from api.auth import token_of
 from infra.commits import table_id
 from infra.errors import Usage
 from infra.lake import Lake
+from infra.settings import Settings
 from tests.api.story import alert, insert
 
 
@@ -103,6 +105,18 @@ def test_a_cursor_of_another_lake_is_refused(client: TestClient, lake: Lake) -> 
     assert place_of(Place(3, "a", 1).cursor(own), own) == Place(3, "a", 1)
     with pytest.raises(Usage, match="another lake"):
         place_of(foreign, own)
+
+
+def test_webhooks_catch_up_with_the_same_revisions(
+    client: TestClient, day_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_cli, "PAGE", 2)
+    everything = page(client, "start")["items"]
+    table = webhook_cli.TableFeed(day_settings)
+    found = [(one.alert_id, one.revision, one.sequence) for one in table.feed("start")]
+    assert found == [(one["alert_id"], one["revision"], one["sequence"]) for one in everything]
+    last = everything[-1]["sequence"]
+    assert [one.sequence for one in table.feed(last)] == [last, last]
 
 
 def test_the_feed_is_whole(client: TestClient) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from pyspark.sql import SparkSession
 
 from api.app import create_app
 from api.who import run_who
@@ -32,7 +35,15 @@ def said(clock: str, **more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """One lake for these tests: the one that writes asks for what no other asks for."""
+    home = tmp_path_factory.mktemp("house")
+    shutil.copytree(empty_tables, home / "lake")
+    return Lake(spark, load(home=home))
+
+
+@pytest.fixture(scope="module")
 def house(lake: Lake) -> TestClient:
     ticket = {"src_ip": IP, "status_id": 1, **KERBEROS}
     insert(

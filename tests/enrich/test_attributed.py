@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 
 from alerts.jobs import alert
 from alerts.tables import FINDING
-from enrich.asof import Spans, collected, join
-from enrich.attributed import CARRIED, attributed, statements
+from enrich.asof import Spans, collected, join, statements
+from enrich.attributed import CARRIED, attributed
 from enrich.tables import ATTRIBUTED_EVENT, DHCP_SEGMENT
 from infra.duck import connect
 from infra.kafka import Broker, ensure_topics

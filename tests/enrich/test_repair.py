@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,8 +52,14 @@ def usable(said: Sequence[Segment]) -> list[Segment]:
     return [row for row in said if row.kind not in (TOO_LATE, "heartbeat")]
 
 
-def repaired(said: Sequence[Segment], lines: Sequence[LeaseEvent], since: float, at: float):
-    return mend(usable(said), lines, us(since), Stamp(us(at), us(at) + 7), LIMITS)
+def repaired(
+    said: Sequence[Segment],
+    lines: Sequence[LeaseEvent],
+    since: float,
+    at: float,
+    kept: float = -START,
+):
+    return mend(usable(said), lines, us(since), Stamp(us(at), us(at) + 7), LIMITS, us(kept))
 
 
 def holders(said: Sequence[Segment], seconds: Sequence[float]) -> list[str | None]:
@@ -126,6 +133,18 @@ def test_what_the_stream_said_rightly_is_left_alone() -> None:
     assert repaired(said, lines, since=2600, at=9000) == []
 
 
+def test_a_lease_whose_lines_were_taken_out_by_age_is_not_taken_back() -> None:
+    # lines   A0....A1800............      of which those before 1000 s are kept no longer
+    #         A0....A1800.B3000..A8000     B's was too late
+    lines = [line(0, A), line(1800, A), line(3000, B, late=4000), line(8000, A)]
+    said = streamed(lines, until=8100)
+    asked = [500, 2000, 3500, 8050]
+    assert holders(said, asked) == [A, A, A, A]
+    rows = repaired(said, lines[1:], since=0, at=8100, kept=1000)
+    assert holders([*said, *rows], asked) == [A, A, B, A]
+    assert repaired([*said, *rows], lines[1:], since=0, at=8200, kept=1000) == []
+
+
 clients = st.sampled_from([A, B, C])
 lates = st.sampled_from([0, 0, 0, 5, 1000, 5000])
 events = st.builds(
@@ -161,3 +180,14 @@ def test_a_repaired_history_is_the_one_of_all_lines(lines, minute) -> None:
     for session in truth.sessions:
         if session.end_us > us(since):
             assert newest[session.session_id] == (session.start_us, session.end_us)
+
+
+@settings(max_examples=60)
+@given(histories, st.integers(0, 300), st.integers(0, 400))
+def test_retention_takes_no_lease_back(lines, minute, kept) -> None:
+    """What was said in time stays, whichever of the oldest lines are gone."""
+    intime = [msgspec.structs.replace(one, received_us=one.time_us) for one in lines]
+    end = 400 * 60
+    said = streamed(intime, until=end)
+    left = [one for one in intime if one.received_us >= us(kept * 60)]
+    assert repaired(said, left, minute * 60, at=end, kept=kept * 60) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from enrich.tables import DHCP_SEGMENT
 from enrich.witness import (
@@ -24,6 +26,7 @@ from enrich.witness import (
 )
 from infra.duck import connect
 from infra.lake import Lake
+from infra.settings import load
 from ingest.rows import event_rows
 from ingest.source import ParseSettings, Record
 from ingest.tables import EVENT
@@ -176,9 +179,14 @@ LINES = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def house(lake: Lake) -> Lake:
-    """10.0.0.1 is laptop A's until second 100 and B's from then on."""
+@pytest.fixture(scope="module")
+def house(
+    spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Lake:
+    """10.0.0.1 is laptop A's until second 100 and B's from then on. Its tests only read."""
+    home = tmp_path_factory.mktemp("house")
+    shutil.copytree(empty_tables, home / "lake")
+    lake = Lake(spark, load(home=home))
     found = [
         row | {"scope": "default"} for name, lines in LINES.items() for row in parsed(name, *lines)
     ]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,9 +16,9 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from infra import upkeep
+from infra import upkeep, upkeep_cli
 from infra.compact import FAN_IN, Piece, plan
-from infra.delta import active_files
+from infra.delta import ActiveFile, active_files
 from infra.duck import open_engine
 from infra.errors import Fatal
 from infra.jobs import Batch, Job
@@ -51,6 +52,16 @@ def test_a_plan_takes_each_file_once_and_makes_none_too_large(sizes: list[int]) 
         assert len(group) > 1
         assert sum(piece.size for piece in group) <= TARGET
         assert [piece.order for piece in group] == sorted(piece.order for piece in group)
+
+
+def test_a_file_of_many_rows_is_large_whatever_its_bytes() -> None:
+    def file(rows: int) -> ActiveFile:
+        return ActiveFile({"path": "f", "size": 1000, "stats": json.dumps({"numRecords": rows})})
+
+    assert upkeep.weight(file(2), TARGET) == 1000
+    assert upkeep.weight(ActiveFile({"path": "f", "size": 7}), TARGET) == 7
+    pieces = [Piece(f"f{n}", upkeep.weight(file(100_000), TARGET), n) for n in range(8)]
+    assert [len(group) for group in plan(pieces, TARGET)] == [2, 2, 2, 2]
 
 
 def test_ten_thousand_batches_leave_few_files_and_each_row_is_written_a_few_times() -> None:
@@ -154,6 +165,19 @@ def test_nothing_is_deleted_while_a_job_has_to_read_what_the_log_no_longer_has(
     (lake.folder(NUMBER) / "_delta_log" / f"{2:020d}.json").rename(lake.folder(NUMBER) / "away")
     with pytest.raises(Fatal, match="job squares has yet to read version 2"):
         upkeep.keep(lake.settings, NUMBER, lake.folder(NUMBER))
+
+
+def test_a_table_that_cannot_be_tended_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tend(lake: Lake, one: Table, say: upkeep.Say) -> upkeep.Done:
+        if one is NUMBER:
+            raise Fatal("a job has yet to read what the log no longer has")
+        return upkeep.Done(one.name)
+
+    monkeypatch.setattr(upkeep_cli, "tend", tend)
+    none: Any = None
+    done, refused = upkeep_cli.tend_all(none, [NUMBER, SQUARE])
+    assert [one.table for one in done] == ["gold.square"]
+    assert [type(error) for error in refused] == [Fatal]
 
 
 def test_what_the_publisher_may_still_have_to_send_is_kept_as_long_as_the_log(lake: Lake) -> None:
