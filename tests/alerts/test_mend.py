@@ -61,6 +61,7 @@ def holders(lake: Lake) -> list[tuple[Any, ...]]:
     return [(row.finding_id, row.holder.mac, row.via) for row in rows]
 
 
+@pytest.mark.soak
 # lines    A0........................................      leased for two hours
 #          A0........B1000...........................      B's line arrived at 3000
 # finding                 x1500
@@ -139,7 +140,16 @@ def test_the_job_repairs_imported_history_and_leaves_a_note(
     assert "history not repaired, again in due time: Fatal: job sessions has not said" in said
     put(lake, DHCP_SEGMENT, [known(9000)])
     put(lake, EVENT, [dhcp(0, A, lease=600, mode="import"), dhcp(600, B, mode="import")])
+    put(lake, FINDING, [seen(100), seen(700)])
+    none = {"role": "src_endpoint", "rev": -1, "via": "join", "holder": {"status": "none"}}
+    told = [none | {"finding_id": f"f{n}", "event_time": at(n)} for n in (100, 700)]
+    put(lake, ATTRIBUTION, [row | {"attributed_at": at(n)} for n, row in enumerate(told)])
+    version = lake.version(DHCP_SEGMENT)
+    dry = mend(lake, dry=True)
+    assert (dry.changed, dry.leases, dry.findings) == (1, 2, 1), "B had it for 30 s"
+    assert lake.version(DHCP_SEGMENT) == version
     mend_now(lake)
+    assert holders(lake) == [("f100", None, "join"), ("f100", A, "repair"), ("f700", None, "join")]
     found = lake.read(DHCP_SEGMENT).where("kind = 'repair'").orderBy("seg_start").collect()
     assert [row.mac for row in found] == [A, B]
     mend_now(lake)
