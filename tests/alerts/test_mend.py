@@ -61,10 +61,10 @@ def holders(lake: Lake) -> list[tuple[Any, ...]]:
     return [(row.finding_id, row.holder.mac, row.via) for row in rows]
 
 
-@pytest.mark.soak
 # lines    A0........................................      leased for two hours
 #          A0........B1000...........................      B's line arrived at 3000
 # finding                 x1500
+@pytest.mark.soak
 def test_a_line_that_was_too_late_corrects_leases_findings_and_alerts(live: Lake) -> None:
     late = dhcp(1000, B, lease=7200, late=2000)
     put(live, EVENT, [dhcp(0, A, lease=7200), finished(2000), late, finished(3000)])
