@@ -10,6 +10,7 @@ from dataclasses import asdict
 from ipaddress import ip_address
 from typing import Any
 
+from infra.cells import for_programs
 from infra.cells import lines as in_columns
 from infra.errors import Usage
 from infra.instants import instant_or_none
@@ -73,8 +74,7 @@ def show(told: dict[str, Any], form: str) -> None:
     if form in ("json", "ndjson"):
         print(json.dumps(told))
     elif form == "csv":
-        print(",".join(told))
-        print(",".join(str(value) for value in told.values()))
+        for_programs(list(told), [told], form)
     else:
         print("\n".join(in_columns(list(told), [told])))
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from infra.cells import printable
+from infra.cells import for_programs, printable
 from infra.errors import Usage
 from infra.instants import instant_or_none
 from infra.settings import Settings
@@ -92,10 +91,8 @@ def show(done: Loaded, form: str) -> None:
     if form in ("json", "ndjson"):
         print(json.dumps(told, ensure_ascii=False))
     elif form == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(["register", "inventory", *COUNTS, "refused"])
-        counts = [told[name] for name in COUNTS]
-        writer.writerow([done.register, done.inventory, *counts, len(done.refused)])
+        row = told | {"refused": len(done.refused)}
+        for_programs(["register", "inventory", *COUNTS, "refused"], [row], form)
     else:
         _sentences(done)
 

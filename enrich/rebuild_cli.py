@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from infra.cells import for_programs
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -61,12 +61,8 @@ def show(done: Rebuilt, form: str) -> None:
     row = asdict(done)
     if form == "json":
         print(json.dumps(row, indent=2))
-    elif form == "ndjson":
-        print(json.dumps(row))
-    elif form == "csv":
-        writer = csv.DictWriter(sys.stdout, row.keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerow(row)
+    elif form in ("ndjson", "csv"):
+        for_programs(list(row), [row], form)
     else:
         _sentences(done)
 

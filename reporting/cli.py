@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -14,6 +12,7 @@ from typing import Any
 
 import duckdb
 
+from infra.cells import for_programs
 from infra.duck import connect
 from infra.errors import Fatal, Usage
 from infra.settings import Settings
@@ -94,16 +93,10 @@ def run_ledger(args: argparse.Namespace, settings: Settings) -> int:
 def show(rows: Sequence[Completeness], summed: Completeness, form: str) -> None:
     """Write the rows; the sum of all sources comes last."""
     told = [asdict(row) for row in (*rows, summed)]
-    if form == "json":
-        print(json.dumps(told))
-    elif form == "ndjson":
-        print("\n".join(json.dumps(row) for row in told))
-    elif form == "csv":
-        writer = csv.DictWriter(sys.stdout, list(COLUMNS), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(told)
-    else:
+    if form == "table":
         _table(told)
+    else:
+        for_programs(list(COLUMNS), told, form)
 
 
 def _table(told: Sequence[dict[str, Any]]) -> None:
