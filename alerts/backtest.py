@@ -18,8 +18,8 @@ from alerts.match import columns_read, leaves_read, matcher_of
 from alerts.pack import RulePack
 from alerts.tables import FINDING
 from enrich.asof import newest_cover, statements
-from enrich.attribution import split
-from enrich.tables import DHCP_SEGMENT, HOLDER
+from enrich.attribution import segment_holder, split
+from enrich.tables import DHCP_SEGMENT
 from enrich.tracker import as_segments, sessions_of
 from infra.lake import Lake
 from infra.reading import Reading, files_between, over_files
@@ -207,21 +207,5 @@ def known_then(findings: DataFrame, segments: DataFrame, wait_seconds: int) -> D
 
 def _said() -> list[Column]:
     """Rows of `newest_cover` as who held the address: columns finding_id, holder, attr_rev."""
-    leased = F.col("s_mac").isNotNull()
-    known = {
-        "ip": F.col("ip"),
-        "scope": F.col("scope"),
-        "mac": F.col("s_mac"),
-        "hostname": F.when(leased, F.col("s_hostname")),
-        "session_id": F.when(leased, F.col("s_session_id")),
-        "lease_start": F.when(leased, F.col("s_session_start")),
-        "lease_end": F.when(leased, F.col("s_session_end")),
-        "known_at": F.col("s_known_at"),
-        "status": F.when(leased, "leased").otherwise("none"),
-        "evidence": F.col("s_evidence.event_uids"),
-    }
-    holder = [
-        known.get(each.name, F.lit(None)).cast(each.dataType).alias(each.name) for each in HOLDER
-    ]
     rev = F.coalesce("s_rev", F.lit(-1).cast("long"))
-    return [F.col("finding_id"), F.struct(*holder).alias("holder"), rev.alias("attr_rev")]
+    return [F.col("finding_id"), segment_holder().alias("holder"), rev.alias("attr_rev")]

@@ -5,16 +5,7 @@ from __future__ import annotations
 from pyspark.sql import types as T
 
 from enrich.tables import HOLDER
-from infra.tables import Column, Table, View, struct
-
-S, N, L, B, TS = (
-    T.StringType(),
-    T.IntegerType(),
-    T.LongType(),
-    T.BooleanType(),
-    T.TimestampType(),
-)
-STRINGS = T.ArrayType(S)
+from infra.tables import STRINGS, TS, B, Column, L, N, S, Table, View, struct
 
 FINDING = Table(
     name="gold.finding",

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import types as T
-
-from infra.tables import Column, Table, View, struct
-
-S, N, B, TS = T.StringType(), T.IntegerType(), T.BooleanType(), T.TimestampType()
+from infra.tables import STRINGS, TS, B, Column, N, S, Table, View, struct
 
 _VALIDITY = (
     Column("valid_from", TS, "since when this is true, UTC"),
@@ -33,11 +29,11 @@ ASSET_VERSION = Table(
         Column("criticality", S, "low, medium, high or critical", False),
         Column("site", S, "where it stands", False),
         Column("scope", S, "DHCP scope its addresses belong to; null: any", False),
-        Column("tags", T.ArrayType(S), "words to find it by", False),
-        Column("macs", T.ArrayType(S), "hardware addresses, lower case, colons", False),
+        Column("tags", STRINGS, "words to find it by", False),
+        Column("macs", STRINGS, "hardware addresses, lower case, colons", False),
         Column("serial", S, "serial number", False),
-        Column("hostnames", T.ArrayType(S), "host names, lower case", False),
-        Column("ips", T.ArrayType(S), "fixed addresses and networks (10.1.0.0/16)", False),
+        Column("hostnames", STRINGS, "host names, lower case", False),
+        Column("ips", STRINGS, "fixed addresses and networks (10.1.0.0/16)", False),
         *_ORIGIN,
     ),
     event_time="valid_from",
@@ -62,10 +58,10 @@ USER_VERSION = Table(
         Column("mail", S, "mail address", False),
         Column("site", S, "where the person works", False),
         Column("criticality", S, "low, medium, high or critical: what the accounts may do", False),
-        Column("tags", T.ArrayType(S), "words to find the person by", False),
+        Column("tags", STRINGS, "words to find the person by", False),
         Column(
             "aliases",
-            T.ArrayType(S),
+            STRINGS,
             "further accounts, lower case: DOMAIN\\user, mail, SID, local names",
             False,
         ),
@@ -121,7 +117,7 @@ ASSET = struct(
     owner=S,
     criticality=S,
     site=S,
-    tags=T.ArrayType(S),
+    tags=STRINGS,
     serial=S,
     matched_by=S,
 )
@@ -138,7 +134,7 @@ PERSON = struct(
     mail=S,
     site=S,
     criticality=S,
-    tags=T.ArrayType(S),
+    tags=STRINGS,
     matched_by=S,
 )
 """A user of an inventory at an instant. `matched_by`: account (all of it) or name (the part

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from enrich.asof import newest_cover, newest_cover_of_few, statements
-from enrich.attribution import in_networks
+from enrich.attribution import in_networks, segment_holder
 from enrich.tables import ATTRIBUTED_EVENT, DEVICE
 from infra.settings import ScopeSettings
 from ingest.tables import HEARTBEAT
@@ -113,21 +113,11 @@ def attributed(
         joined = newest_cover_of_few(shaped, segments)
     else:
         joined = newest_cover(shaped, statements(segments, at), buckets, CARRIED)
-    leased = F.col("s_mac").isNotNull()
-    known = {
-        "mac": F.col("s_mac"),
-        "hostname": F.when(leased, F.col("s_hostname")),
-        "session_id": F.when(leased, F.col("s_session_id")),
-        "lease_start": F.when(leased, F.col("s_session_start")),
-        "lease_end": F.when(leased, F.col("s_session_end")),
-        "known_at": F.col("s_known_at"),
-        "status": _status(leased, scopes),
-    }
-    holder = [known.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in DEVICE.fields]
+    status, nothing = _status(F.col("s_mac").isNotNull(), scopes), F.lit(None)
+    # Neither is carried through the join (`CARRIED`).
+    holder = segment_holder(DEVICE, status=status, complete_up_to=nothing, evidence=nothing)
     rev = F.coalesce("s_rev", F.lit(-1).cast("long"))
-    return joined.select(
-        *events.columns, "ip", "role", F.struct(*holder).alias("holder"), rev.alias("rev")
-    )
+    return joined.select(*events.columns, "ip", "role", holder.alias("holder"), rev.alias("rev"))
 
 
 def _status(leased: Column, scopes: Sequence[ScopeSettings]) -> Column:

@@ -19,7 +19,7 @@ Spark leaves where they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from ipaddress import IPv4Network, ip_network
@@ -28,7 +28,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from enrich.asof import newest_cover, statements
+from enrich.asof import SEGMENT, newest_cover, statements
 from enrich.judging import judged, with_claims
 from enrich.servers import Heard
 from enrich.tables import ATTRIBUTION, HOLDER
@@ -160,7 +160,7 @@ def attribute(
         status=F.lit("none"),
         complete_up_to=F.col("_arrived") + wait,
     )
-    holder = F.when(F.col("s_rev").isNotNull(), _segment_holder()).otherwise(none)
+    holder = F.when(F.col("s_rev").isNotNull(), segment_holder()).otherwise(none)
     filled = joined.withColumns(
         {
             "holder": F.when(~beat, holder),
@@ -195,7 +195,7 @@ def correct(
         "finding", as_json(findings.columns)
     )
     said = joined.select(
-        *_attribution(_segment_holder(), "correction", F.col("s_known_at")), "received_at"
+        *_attribution(segment_holder(), "correction", F.col("s_known_at")), "received_at"
     )
     return judged(said, scopes)
 
@@ -237,7 +237,7 @@ def as_of(
         status=F.lit("none"),
         complete_up_to=F.lit(complete_up_to or at).cast("timestamp"),
     )
-    holder = F.when(F.col("s_rev").isNotNull(), _segment_holder()).otherwise(none)
+    holder = F.when(F.col("s_rev").isNotNull(), segment_holder()).otherwise(none)
     said = F.coalesce(F.lit(at).cast("timestamp"), F.col("s_known_at"), F.col("received_at"))
     rows = joined.select(*_attribution(holder, via, said), "claims", "received_at")
     return judged(rows, scopes, heard, complete_up_to or at)
@@ -299,21 +299,9 @@ def _segments(segments: DataFrame, jobs: JobSettings) -> DataFrame:
         F.coalesce("ip", F.lit(_NO_KEY)).alias("s_ip"),
         F.coalesce(F.col("seg_start"), at).alias("s_start"),
         F.coalesce(F.col("seg_end"), at).alias("s_end"),
-        *[F.col(name).alias(f"s_{name}") for name in _CARRIED],
+        *[F.col(name).alias(f"s_{name}") for name in SEGMENT],
     ).withWatermark("s_known_at", f"{jobs.watermark_seconds + SLACK_SECONDS} seconds")
     return named.where((F.col("s_end") > F.col("s_start")) | F.col("s_known_at").isNull())
-
-
-_CARRIED = (
-    "mac",
-    "hostname",
-    "session_id",
-    "session_start",
-    "session_end",
-    "known_at",
-    "rev",
-    "evidence",
-)
 
 
 def _covers() -> Column:
@@ -325,31 +313,38 @@ def _covers() -> Column:
     )
 
 
-def _segment_holder() -> Column:
-    """The holder a segment names; a segment without a MAC says that nobody held the address."""
+def segment_holder(kind: T.StructType = HOLDER, **otherwise: Column) -> Column:
+    """The holder a segment (`s_...`) names; one without a MAC says that nobody held the address.
+
+    `kind`: some of the fields of `HOLDER`. `otherwise`: those that are not taken from the segment.
+    """
     leased = F.col("s_mac").isNotNull()
-    return _holder(
-        scope=F.col("scope"),
-        ip=F.col("ip"),
-        mac=F.col("s_mac"),
-        hostname=F.when(leased, F.col("s_hostname")),
-        session_id=F.when(leased, F.col("s_session_id")),
-        lease_start=F.when(leased, F.col("s_session_start")),
-        lease_end=F.when(leased, F.col("s_session_end")),
-        known_at=F.col("s_known_at"),
-        status=F.when(leased, "leased").otherwise("none"),
-        complete_up_to=F.col("s_known_at"),
-        evidence=F.col("s_evidence.event_uids"),
-        ended=F.when(leased, F.col("s_evidence.ended")),
-    )
+    known = {
+        "scope": F.col("scope"),
+        "ip": F.col("ip"),
+        "mac": F.col("s_mac"),
+        "hostname": F.when(leased, F.col("s_hostname")),
+        "session_id": F.when(leased, F.col("s_session_id")),
+        "lease_start": F.when(leased, F.col("s_session_start")),
+        "lease_end": F.when(leased, F.col("s_session_end")),
+        "known_at": F.col("s_known_at"),
+        "status": F.when(leased, "leased").otherwise("none"),
+        "complete_up_to": F.col("s_known_at"),
+        "evidence": F.col("s_evidence.event_uids"),
+        "ended": F.when(leased, F.col("s_evidence.ended")),
+    }
+    return _struct(kind, known | otherwise)
 
 
 def _holder(**known: Column) -> Column:
+    return _struct(HOLDER, known)
+
+
+def _struct(kind: T.StructType, known: Mapping[str, Column]) -> Column:
+    """The fields of `kind`, null where nothing is known."""
     fields = [
-        (known[field.name] if field.name in known else F.lit(None))
-        .cast(field.dataType)
-        .alias(field.name)
-        for field in HOLDER.fields
+        known.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
+        for field in kind.fields
     ]
     return F.struct(*fields)
 

@@ -6,15 +6,7 @@ from pyspark.sql import types as T
 
 from enrich.asset_tables import ASSET_TABLES, ASSET_VIEWS
 from enrich.witness_tables import WITNESS_VIEWS
-from infra.tables import Column, Table, View, struct
-
-S, N, L, B, TS = (
-    T.StringType(),
-    T.IntegerType(),
-    T.LongType(),
-    T.BooleanType(),
-    T.TimestampType(),
-)
+from infra.tables import STRINGS, TS, Column, L, N, S, Table, View, struct
 
 DHCP_SEGMENT = Table(
     name="silver.dhcp_segment",
@@ -42,7 +34,7 @@ DHCP_SEGMENT = Table(
         Column("kind", S, "lease, extend, free, repair, too_late or heartbeat"),
         Column(
             "evidence",
-            struct(event_uids=T.ArrayType(S), ended=S),
+            struct(event_uids=STRINGS, ended=S),
             "log lines it rests on; why the span ends",
             False,
         ),
@@ -64,7 +56,7 @@ HOLDER = struct(
     known_at=TS,
     status=S,
     complete_up_to=TS,
-    evidence=T.ArrayType(S),
+    evidence=STRINGS,
     ended=S,
     confidence=N,
     certainty=S,
@@ -122,7 +114,7 @@ DEVICE = struct(
     known_at=TS,
     status=S,
     complete_up_to=TS,
-    evidence=T.ArrayType(S),
+    evidence=STRINGS,
 )
 """The device that held an event's address. `status`: leased, none, static, outside or unknown, as
 in `HOLDER`; `complete_up_to`: how far the DHCP log was known when it was said."""

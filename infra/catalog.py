@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import types as T
 
-from infra.tables import Column, Table
-
-S, N, L, B, TS = (
-    T.StringType(),
-    T.IntegerType(),
-    T.LongType(),
-    T.BooleanType(),
-    T.TimestampType(),
-)
+from infra.tables import TS, B, Column, L, N, S, Table
 
 LEDGER = Table(
     name="ops.ledger",

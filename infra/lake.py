@@ -101,13 +101,16 @@ class Lake:
         )
 
     def register(self) -> Lake:
-        """Give tables and views their names in the session: `SELECT * FROM silver.event`."""
+        """Give tables and views their names in the session: `SELECT * FROM silver.event`.
+
+        Names that another lake had in this session are this one's from now on.
+        """
         for layer in sorted({name.split(".")[0] for name in catalog()}):
             self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {layer}")
         for table in catalog().values():
-            self.spark.sql(
-                f"CREATE TABLE IF NOT EXISTS {table.name} USING DELTA LOCATION '{self.path(table)}'"
-            )
+            # A table with a location of its own: dropping the name leaves its files.
+            self.spark.sql(f"DROP TABLE IF EXISTS {table.name}")
+            self.spark.sql(f"CREATE TABLE {table.name} USING DELTA LOCATION '{self.path(table)}'")
         for view in views().values():
             self.spark.sql(f"CREATE OR REPLACE VIEW {view.name} AS {view.sql}")
         return self

@@ -15,6 +15,17 @@ from pyspark.sql import types as T
 
 from infra.errors import Usage
 
+S, N, L, B, D, TS = (
+    T.StringType(),
+    T.IntegerType(),
+    T.LongType(),
+    T.BooleanType(),
+    T.DoubleType(),
+    T.TimestampType(),
+)
+"""The types of columns by short names: a table's declaration is read by its names and docs."""
+STRINGS = T.ArrayType(S)
+
 DECLARED_IN = ("infra.catalog", "ingest.tables", "enrich.tables", "alerts.tables")
 """Modules that declare tables; each has a tuple `TABLES` and may have `VIEWS`."""
 

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import types as T
 
-from infra.tables import Column, Table, View, struct
-
-S, N, L, B, D, TS = (
-    T.StringType(),
-    T.IntegerType(),
-    T.LongType(),
-    T.BooleanType(),
-    T.DoubleType(),
-    T.TimestampType(),
-)
-STRINGS = T.ArrayType(S)
+from infra.tables import STRINGS, TS, B, Column, L, N, S, Table, View, struct
 
 RECORD = Table(
     name="bronze.record",
