@@ -4,14 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 ONLY ?=
+OSV ?=
 
-.PHONY: demo test lint setup setup-dev bench soak docs clean help
+.PHONY: demo test lint setup setup-dev bench soak docs audit clean help
 
 help:
 	@echo "make demo    everything on this machine, with a story in the logs (ARGS=--once to end by itself)"
 	@echo "make test    set up and run all checks and tests"
 	@echo "make bench   all benchmarks, or one: ONLY=sink_cost"
 	@echo "make soak    the long fault runs"
+	@echo "make audit   bill of materials and known vulnerabilities (offline: OSV='PyPI.zip Maven.zip')"
 
 demo: setup
 	@$(BIN)/headgate demo $(ARGS)
@@ -30,6 +32,9 @@ bench: setup-dev
 
 soak: setup-dev
 	$(BIN)/python -m pytest -m soak $(ARGS)
+
+audit: setup
+	@$(BIN)/python -m infra.audit --sbom build/headgate.cdx.json $(if $(OSV),--osv $(OSV))
 
 docs: setup
 	$(BIN)/headgate tables --output markdown > docs/tables.md

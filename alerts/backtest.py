@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 
 from alerts.match import columns_read, leaves_read, matcher_of
 from alerts.pack import RulePack
+from alerts.query_rule import QueryRule
 from alerts.tables import FINDING
 from enrich.asof import newest_cover, statements
 from enrich.attribution import segment_holder, split
@@ -70,6 +72,33 @@ class History:
         reading = Reading(self.lake.folder(EVENT), leaves, "time", since, until)
         work = matchers(store, [pack.hash for pack in packs], tuple(sorted(modes)))
         return over_files(self.lake, files, reading, work, FINDING.schema)
+
+    def queried(
+        self, rule: QueryRule, since: datetime, until: datetime, modes: Collection[str] = MODES
+    ) -> DataFrame:
+        """Findings of a query whose `event_time` is in [since, until), each window whole."""
+        beside = timedelta(seconds=rule.query.window_seconds)
+        found = rule.findings(self.events(since - beside, until + beside), modes)
+        at = F.col("event_time")
+        return found.where((at >= F.lit(since)) & (at < F.lit(until)))
+
+    def parts(
+        self,
+        since: datetime,
+        until: datetime,
+        store: str,
+        packs: Sequence[RulePack],
+        modes: Collection[str] = MODES,
+    ) -> Iterator[tuple[str, Callable[[], DataFrame]]]:
+        """All that packs find, in parts to be asked for: of the rules together, of each query.
+
+        The rules' part has no name, a query's is its title.
+        """
+        yield "", partial(self.findings, since, until, store, packs, modes)
+        for pack in packs:
+            for query in pack.queries:
+                rule = QueryRule(query, pack.hash)
+                yield query.title, partial(self.queried, rule, since, until, modes)
 
 
 def matched(

@@ -57,6 +57,7 @@ def backtest(args: argparse.Namespace, settings: Settings) -> int:
     from alerts.backtest_result import summarise
     from alerts.backtest_run import Backtest, begin, forget
     from alerts.pack import PackStore
+    from alerts.query_check import require_fit
     from alerts.store import store_folder
     from infra.lake import Lake
     from infra.spark import session
@@ -65,6 +66,8 @@ def backtest(args: argparse.Namespace, settings: Settings) -> int:
     spark = session(settings, "headgate backtest")
     try:
         lake = Lake(spark, settings)
+        for side in wish.sides().values():
+            require_fit(spark, side.pack.queries)
         run = begin(settings, lake, wish)
         if run.chunks:
             _tell(f"goes on with backtest {run.id}: {len(run.chunks)} chunks are through")

@@ -14,12 +14,14 @@ from typing import Any
 
 import msgspec
 
+from alerts.confirm import Confirming
 from alerts.correlate import SETTLE
 from alerts.entity import entity_of, holder_of, micros
 from alerts.pack import RulePack
 from alerts.risk import ENTITIES, INCIDENT, RISK
 from alerts.state import BucketState
 from alerts.suppress import SUPPRESS, UNSUPPRESS
+from enrich.asset_index import AssetIndex
 from infra.settings import Settings
 
 Row = Mapping[str, Any]
@@ -92,17 +94,25 @@ class Refold:
     """History as job `alert` would have folded it.
 
     `wanted`: ids of rules and correlations whose rows matter; `incidents`: also what
-    several of them say of one entity. What it told is in `alerts`, the newest revision
-    of each by id, and in `findings`, those of correlations and incidents.
+    several of them say of one entity; `index`: the inventories that rules ask. What it told is
+    in `alerts`, the newest revision of each by id, and in `findings`, those of correlations and
+    incidents.
     """
 
     def __init__(
-        self, packs: Packs, settings: Settings, wanted: Iterable[str], *, incidents: bool = False
+        self,
+        packs: Packs,
+        settings: Settings,
+        wanted: Iterable[str],
+        *,
+        incidents: bool = False,
+        index: AssetIndex | None = None,
     ) -> None:
         self.alerts: dict[str, Brief] = {}
         self.findings: list[dict[str, Any]] = []
         self.clock = 0
         self._packs = packs
+        self._confirming, self._index = Confirming(packs), index
         self._settings = settings.alerts
         self._pause = max(1_000_000, round(settings.jobs.alert_trigger_seconds * 1_000_000))
         self._wanted = frozenset(wanted) | ({INCIDENT} if incidents else set())
@@ -153,6 +163,8 @@ class Refold:
         kind = row.get("row_kind", "finding")
         if row.get("action") in (SUPPRESS, UNSUPPRESS):
             self._for_all.append({**row, "target": None})
+            return
+        if kind == "finding" and not self._confirming.holds(row, self._index):
             return
         for name in self._targets_of(row, kind):
             target = self._targets.setdefault(name, _Target())

@@ -11,12 +11,13 @@ from typing import TypeAlias
 import msgspec
 
 from alerts.compile import Compiled, compile_rules
-from alerts.pack import Correlation, PackStore, Rule, RulePack
+from alerts.pack import Correlation, PackStore, Query, Rule, RulePack
 from alerts.store import rule_folders, store_folder
 from infra.errors import Usage
 from infra.settings import Settings
 
-Every: TypeAlias = Mapping[str, Rule | Correlation]
+AnyRule: TypeAlias = Rule | Correlation | Query
+Every: TypeAlias = Mapping[str, AnyRule]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def choose_against(settings: Settings, name: str, ids: Sequence[str]) -> Chosen:
     if not re.fullmatch(r"[0-9a-f]{32}", name):
         return choose(settings, [name])
     pack = store.get(name)
-    described: tuple[Rule | Correlation, ...] = (*pack.rules, *pack.correlations)
+    described: tuple[AnyRule, ...] = (*pack.rules, *pack.correlations, *pack.queries)
     every = {rule.id: rule for rule in described}
     known = [rule_id for rule_id in ids if rule_id in every]
     if not known:
@@ -66,7 +67,7 @@ def chosen(every: Every, ids: Sequence[str]) -> Chosen:
     rules = [every[rule_id] for rule_id in sorted(kept)]
     correlations = [rule for rule in rules if isinstance(rule, Correlation)]
 
-    def fitted(rule: Rule | Correlation) -> Rule | Correlation:
+    def fitted(rule: AnyRule) -> AnyRule:
         feeds = tuple(c.id for c in correlations if rule.id in c.rules)
         alerting = rule.alerting and rule.id in ids
         return msgspec.structs.replace(rule, feeds=feeds, alerting=alerting)
@@ -75,6 +76,7 @@ def chosen(every: Every, ids: Sequence[str]) -> Chosen:
     pack = RulePack(
         rules=tuple(rule for rule in fit if isinstance(rule, Rule)),
         correlations=tuple(rule for rule in fit if isinstance(rule, Correlation)),
+        queries=tuple(rule for rule in fit if isinstance(rule, Query)),
     )
     return Chosen(tuple(dict.fromkeys(ids)), pack)
 

@@ -27,8 +27,10 @@ from pyspark.sql import functions as F
 from alerts.backtest import DHCP_ACTIVITY, History, attributed
 from alerts.backtest_fold import Refold
 from alerts.backtest_rules import Chosen, warm_up_seconds
+from alerts.confirm import inventories
 from alerts.finding import finding_schema
 from alerts.pack import PackStore
+from alerts.query_plan import reason_of
 from alerts.store import store_folder
 from alerts.tables import FINDING
 from enrich.tables import DHCP_SEGMENT
@@ -233,8 +235,8 @@ class Backtest:
         for number, since, until in pieces:
             if number in self.run.chunks:
                 continue
-            found = self._history.findings(since, until, str(self._store.folder), packs)
-            files = write_rows(found, self.folder / "findings", f"{number}-", finding_schema())
+            parts = self._history.parts(since, until, str(self._store.folder), packs)
+            files = write_parts(parts, self.folder / "findings", number)
             self.run.chunks[number] = [file.name for file in files]
             _save(self.settings, self.run)
             so_far = sum(len(names) for names in self.run.chunks.values())
@@ -266,7 +268,7 @@ class Backtest:
     def _fold(self, side: str, tell: Tell) -> Refold:
         pack = self._store.get(self.run.packs[side])
         wanted = [*self.run.ids[side], *(c.id for c in pack.correlations)]
-        refold = Refold(self._store.get, self.settings, wanted)
+        refold = Refold(self._store.get, self.settings, wanted, index=inventories(self.settings))
 
         def heard(taken: int, now: int) -> None:
             at = datetime.fromtimestamp(now / 1e6, UTC)
@@ -288,6 +290,30 @@ def write_rows(rows: DataFrame, folder: Path, prefix: str, schema: pa.Schema) ->
         leftover.unlink(missing_ok=True)
     target = Target(folder.name, str(folder), prefix, schema, ())
     return collected(rows.select(*schema.names), partial(written, target=target))
+
+
+def write_parts(
+    parts: Iterator[tuple[str, Callable[[], DataFrame]]],
+    folder: Path,
+    number: str | int,
+    passed_over: Tell | None = None,
+) -> list[DataFile]:
+    """Findings of `History.parts` as files of a folder.
+
+    Raises `Fatal` naming a query that fails; with `passed_over` that is told, and the others count.
+    """
+    files: list[DataFile] = []
+    for part, (title, made) in enumerate(parts):
+        try:
+            files += write_rows(made(), folder, f"{number}-{part}-", finding_schema())
+        except Exception as error:  # a person's query may raise anything
+            if not title:
+                raise
+            told = f"{title}: {reason_of(error)}; correct the rule"
+            if passed_over is None:
+                raise Fatal(told) from None
+            passed_over(told)
+    return files
 
 
 def in_order(

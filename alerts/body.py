@@ -14,7 +14,7 @@ from alerts.budget import HELD_BACK
 from alerts.entity import Holder, moment
 from alerts.finding import identity
 from alerts.levels import SEVERITY, score
-from alerts.pack import Correlation, Rule, RulePack
+from alerts.pack import Described, RulePack
 from enrich.evidence import Claim
 
 SCHEMA = "urn:headgate:alert:1"
@@ -136,7 +136,7 @@ def stamp(us: int | datetime) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if time.year >= 1000 else time.isoformat()
 
 
-def _attack(about: About, rule: Rule | Correlation | None) -> list[dict[str, Any]]:
+def _attack(about: About, rule: Described | None) -> list[dict[str, Any]]:
     """Of the rule; of an incident, which has none, the tactics that its rules have."""
     if rule is not None:
         return attack_entries(rule.tactics, rule.techniques)
@@ -144,14 +144,15 @@ def _attack(about: About, rule: Rule | Correlation | None) -> list[dict[str, Any
     return attack_entries(tuple(t for t in tactics.split(", ") if t), ())
 
 
-def _rule(alert: Alert, rule: Rule | Correlation | None) -> dict[str, Any]:
+def _rule(alert: Alert, rule: Described | None) -> dict[str, Any]:
     about = alert.about
     return {
         "id": alert.rule_id,
         "version": about.rule_version,
         "name": about.rule_title,
         "level": about.level,
-        "kind": about.kind,
+        # The contract knows two kinds: of one event, and of many.
+        "kind": "event" if about.kind == "event" else "correlation",
         "tags": list(rule.tags) if rule else [],
         "runbook": rule.runbook if rule else "",
         "falsepositives": list(rule.falsepositives) if rule else [],

@@ -1,24 +1,31 @@
 """Run the tests that rules bring: events that must match and events that must not.
 
 An event is a mapping in the shape of silver.event, nested or with dotted names
-(`src_endpoint.ip: 10.0.0.5`). Columns that every event has are filled in. The
-test of a correlation is a list of steps `{event, times, every_seconds,
-start_seconds, vary}`; `vary` gives fields whose `{n}` counts from 1.
+(`src_endpoint.ip: 10.0.0.5`); `holder.`, `asset.` and `person.` say whom it is about. Columns
+that every event has are filled in. The test of a correlation is a list of steps `{event, times,
+every_seconds, start_seconds, vary}`; `vary` gives fields whose `{n}` counts from 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
+
+import msgspec
 
 from alerts.compile import Compiled, Source
 from alerts.correlate import CorrelationState, Correlator
 from alerts.entity import micros
+from alerts.fields import ENRICHED
 from alerts.match import Matcher, brute_force, event_batch
-from alerts.pack import Correlation, Rule, RulePack
+from alerts.pack import Correlation, Query, Rule, RulePack
+from alerts.predicate import holds
 from infra.errors import Fatal
+
+Lend: TypeAlias = Callable[[], Any]
+"""Gives a Spark session when a rule needs one: most do not, and a JVM takes its time."""
 
 BASE_TIME = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -35,26 +42,32 @@ class Outcome:
     detail: str = ""
 
 
-def check(compiled: Compiled, only: Collection[str] = ()) -> list[Outcome]:
-    """Run the tests of all rules, or of those whose ids are in `only`, on or off alike."""
+def check(
+    compiled: Compiled, only: Collection[str] = (), spark: Lend | None = None
+) -> list[Outcome]:
+    """Run the tests of all rules, or of those whose ids are in `only`, on or off alike.
+
+    `spark` lends a session to rules in SQL or Python; none: their tests fail.
+    """
     return [
         outcome
         for rule_id, source in compiled.sources.items()
         if not only or rule_id in only
-        for outcome in _of_rule(compiled, source)
+        for outcome in _of_rule(compiled, source, spark)
     ]
 
 
-def _of_rule(compiled: Compiled, source: Source) -> Iterator[Outcome]:
+def _of_rule(compiled: Compiled, source: Source, spark: Lend | None) -> Iterator[Outcome]:
     rule = source.rule
     for must_match, tests in ((True, source.match), (False, source.no_match)):
         for number, test in enumerate(tests, 1):
             try:
-                matched = (
-                    _fires(compiled, rule, test)
-                    if isinstance(rule, Correlation)
-                    else _matches(rule, test)
-                )
+                if isinstance(rule, Correlation):
+                    matched = _fires(compiled, rule, test)
+                elif isinstance(rule, Query):
+                    matched = _asked(rule, test, spark)
+                else:
+                    matched = _matches(rule, test)
                 detail = "" if matched is must_match else "matched" if matched else "did not match"
             except (Fatal, TypeError, ValueError, KeyError, AttributeError) as error:
                 matched, detail = not must_match, f"{type(error).__name__}: {error}"
@@ -63,12 +76,25 @@ def _of_rule(compiled: Compiled, source: Source) -> Iterator[Outcome]:
 
 def _matches(rule: Rule, test: Mapping[str, Any]) -> bool:
     event = complete(test, rule.classes, rule.sources)
+    about = {name: event.pop(name, None) for name in ENRICHED}
     pack = RulePack(rules=(rule,))
     matched = brute_force(pack, [event])
     found = Matcher(pack).match(event_batch([event])).to_pylist()
     if [row["rule_id"] for row in found] != [rule_id for rule_id, _ in matched]:
         raise Fatal(f"matcher and plain evaluation differ: {found} and {matched}")
-    return bool(matched)
+    return bool(matched) and (rule.confirm is msgspec.UNSET or holds(rule.confirm, about))
+
+
+def _asked(query: Query, test: Any, spark: Lend | None) -> bool:
+    """Whether a query finds anything: in an event, or in steps on a timeline."""
+    from alerts.query_check import matches  # Spark, which other rules do without
+
+    if spark is None:
+        raise Fatal("a rule in SQL or Python needs Spark")
+    events = list(_timeline(test)) if isinstance(test, list) else [complete(test)]
+    about = [{name: event.pop(name, None) for name in ENRICHED} for event in events][-1]
+    found = matches(spark(), query, events)
+    return found and (query.confirm is msgspec.UNSET or holds(query.confirm, about))
 
 
 def _fires(

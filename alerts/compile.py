@@ -15,10 +15,12 @@ from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule, SigmaRuleBase, SigmaYAMLLoader
 
 from alerts.attack import techniques_of
+from alerts.confirm import split
 from alerts.correlation_rules import DEVICE, correlation_of
 from alerts.fields import LogSource, Unmapped, mapping
 from alerts.indicators import INDICATOR, listed_test
-from alerts.pack import Correlation, Rule, RulePack, content_version
+from alerts.model_rule import is_model
+from alerts.pack import Correlation, Query, Rule, RulePack, content_version
 from alerts.predicate import All, Node, Test, literals_of
 from alerts.prepare import (
     Filter,
@@ -28,6 +30,7 @@ from alerts.prepare import (
     rule_files,
     with_known_names,
 )
+from alerts.query_text import Asked, document_of, imported, is_query, taken
 from alerts.translate import (
     NO_LOOK_AROUND,
     Meaning,
@@ -78,7 +81,7 @@ class Refused:
 class Source:
     """Where a compiled rule came from, with its own tests, and whether it is switched on."""
 
-    rule: Rule | Correlation
+    rule: Rule | Correlation | Query
     path: Path
     enabled: bool
     match: tuple[Any, ...] = ()
@@ -112,7 +115,8 @@ class _Draft:
     path: Path
     parsed: SigmaRule | SigmaCorrelationRule | SigmaFilter
     own: _Own
-    rule: Rule | Correlation | None = None
+    asked: Asked | None = None
+    rule: Rule | Correlation | Query | None = None
 
 
 def compile_rules(
@@ -132,8 +136,10 @@ def compile_rules(
     """
     refused: list[Refused] = []
     drafts: dict[str, _Draft] = {}
-    for path in _files(folders):
+    for path in (*_files(folders), *imported(store)):
         for document in _documents(path, refused):
+            if is_model(document):
+                continue  # read by `alerts.model_rule`: it asks nothing of single events
             try:
                 draft = _draft(path, document)
                 taken = drafts.setdefault(str(draft.parsed.id), draft)
@@ -170,9 +176,14 @@ def _documents(path: Path, refused: list[Refused]) -> list[Any]:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise yaml.YAMLError(f"larger than {MAX_FILE_BYTES} bytes")
+        if path.suffix == ".py":
+            return [document_of(path)]
         text = path.read_text("utf-8")
         loaded = yaml.load_all(text, Loader=SigmaYAMLLoader)
         return [document for document in loaded if document is not None]
+    except Untranslatable as error:
+        refused.append(_refusal(path.stem, error, path))
+        return []
     except (yaml.YAMLError, OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         refused.append(Refused(path.stem, f"not YAML: {reason}", "correct the file", str(path)))
@@ -196,15 +207,20 @@ def _draft(path: Path, document: Any) -> _Draft:
         raise Untranslatable(f"headgate.tests: {sorted(own.tests)}", "its keys: match, no_match")
     if path.is_relative_to(BUNDLED) and not (own.tests.get("match") and own.tests.get("no_match")):
         raise Untranslatable("it has no tests", "add headgate.tests: match and no_match events")
-    parsed = _parsed(_whole(document) if own.type == INDICATOR else document)
+    asked = taken(document, path) if is_query(document) else None
+    whole = asked is not None or own.type == INDICATOR
+    parsed = _parsed(_whole(document) if whole else document)
     if parsed.id is None:
         raise Untranslatable("it has no id", "add `id:` with a fresh uuid")
-    return _Draft(path, parsed, own)
+    return _Draft(path, parsed, own, asked)
 
 
 def _whole(document: dict[str, Any]) -> dict[str, Any]:
-    """A rule over a list with what it may leave out: any log source, nothing else demanded."""
-    every = {"every": {f"{EVERY.field}|{EVERY.op}": EVERY.value}, "condition": "every"}
+    """A rule with what one over a list, or a query, leaves out: any log source, any event."""
+    every: dict[str, Any] = {"every": {f"{EVERY.field}|{EVERY.op}": EVERY.value}}
+    confirm = document.pop("confirm", None)
+    every |= {} if confirm is None else {"confirm": confirm}
+    every["condition"] = " and ".join(every)
     return {"logsource": {"product": "ocsf"}, "detection": every} | document
 
 
@@ -261,6 +277,9 @@ def _translate(
                 draft.rule = _correlation(draft, draft.parsed, by_name, drafts)
             elif isinstance(draft.parsed, SigmaRule):
                 meaning = Meaning(_source(draft.parsed), mapping().keywords, placeholders)
+                if draft.asked is not None:
+                    draft.rule = _query(draft, draft.asked, draft.parsed, meaning)
+                    continue
                 filtered = list(_filtered(draft.parsed, filters, meaning, refused))
                 draft.rule = _rule(draft, draft.parsed, meaning, [*_lists(draft, store), *filtered])
         except REFUSALS as error:
@@ -353,6 +372,7 @@ def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence
     asked = predicate_of(parsed.detection, meaning)
     if filtered:
         asked = All((asked, *filtered)) if asked != EVERY else all_of(filtered)
+    asked, confirm = split(asked)
     where = where_of(meaning.source)
     return Rule(
         **_described(parsed, draft.own),
@@ -362,6 +382,23 @@ def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence
         predicate=asked if where is None else All((where, asked)),
         # What marks a log source is long and in each of its events, so it comes second.
         literals=literals_of(asked) or (literals_of(where) if where else None),
+        confirm=msgspec.UNSET if confirm is None else confirm,
+    )
+
+
+def _query(draft: _Draft, asked: Asked, parsed: SigmaRule, meaning: Meaning) -> Query:
+    rest, confirm = split(predicate_of(parsed.detection, meaning))
+    if rest != EVERY:
+        raise Untranslatable("`confirm` asks of the event", "ask that in the query")
+    return Query(
+        **_described(draft.parsed, draft.own),
+        type=asked.type,
+        text=asked.query,
+        window_seconds=asked.window_seconds,
+        slide_seconds=asked.slide_seconds,
+        group_by=asked.group_by,
+        roles=_roles(draft.own) or ("src_endpoint", "device"),
+        confirm=msgspec.UNSET if confirm is None else confirm,
     )
 
 
@@ -386,13 +423,13 @@ def _assemble(
     correlations = [rule for rule in on.values() if isinstance(rule, Correlation)]
     muted = {r for c in correlations if not c.generate for r in c.rules}
 
-    finished: dict[str, Rule | Correlation] = {}
+    finished: dict[str, Rule | Correlation | Query] = {}
     for rule_id, rule in sorted(made.items()):
         extra: dict[str, Any] = {
             "alerting": rule.level in levels and rule_id not in muted,
             "feeds": tuple(sorted(c.id for c in correlations if rule_id in c.rules)),
         }
-        if isinstance(rule, Rule):
+        if isinstance(rule, Rule | Query):
             extra["carry"] = _carried(rule_id, correlations)
         rule = msgspec.structs.replace(rule, version=content_version(rule))
         finished[rule_id] = msgspec.structs.replace(rule, **extra)
@@ -401,6 +438,7 @@ def _assemble(
         correlations=tuple(
             r for i, r in finished.items() if i in on and isinstance(r, Correlation)
         ),
+        queries=tuple(r for i, r in finished.items() if i in on and isinstance(r, Query)),
     )
     sources = {
         i: Source(

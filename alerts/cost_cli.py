@@ -88,7 +88,8 @@ def _live(args: argparse.Namespace, settings: Settings, since: datetime, until: 
     from alerts.cost import live
     from infra.duck import connect
 
-    wanted = {rule.id for rule in choose(settings, args.rule).pack.rules} if args.rule else None
+    pack = choose(settings, args.rule).pack if args.rule else None
+    wanted = {rule.id for rule in (*pack.rules, *pack.queries)} if pack is not None else None
     connection = connect(settings.lake_root, needs=("ops.rule_cost",))
     try:
         rows, events, micros = live(connection, since, until)
@@ -117,7 +118,13 @@ def _rules(args: argparse.Namespace, settings: Settings) -> Sequence[Rule]:
     from alerts.store import recompile
 
     if args.rule:
-        return choose(settings, args.rule).pack.rules
+        pack = choose(settings, args.rule).pack
+        if pack.queries:
+            raise Usage(
+                f"rule '{pack.queries[0].title}' is a query to Spark: what it costs shows in "
+                "'headgate rules cost --live' once it runs"
+            )
+        return pack.rules
     store = PackStore(store_folder(settings))
     if not (store.folder / "current").exists():
         recompile(settings)
@@ -128,7 +135,8 @@ def _titles(settings: Settings) -> dict[str, str]:
     store = PackStore(store_folder(settings))
     if not (store.folder / "current").exists():
         return {}
-    return {rule.id: rule.title for rule in store.get(store.current()).rules}
+    pack = store.get(store.current())
+    return {rule.id: rule.title for rule in (*pack.rules, *pack.queries)}
 
 
 def _progress(number: int, of: int) -> None:

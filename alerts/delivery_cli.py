@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import sys
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -11,6 +10,7 @@ from typing import Any
 
 from alerts.shown import FORMATS, print_rows, since_when
 from infra.errors import Usage
+from infra.person import person
 from infra.settings import Settings
 
 LONGEST = timedelta(days=366)
@@ -83,7 +83,7 @@ def add(args: argparse.Namespace, settings: Settings) -> int:
         SUPPRESS,
         name,
         rule or ANY,
-        value=args.owner or getpass.getuser(),
+        value=args.owner or person(),
         comment=_said("--reason", args.reason),
         entity=entity,
         fields=fields,
@@ -131,7 +131,7 @@ def triage_alert(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage(f"alert {found.alert_id}: its findings belong to alert {superseded} now")
     if args.reopen and state != "closed":
         raise Usage(f"alert {found.alert_id} is open")
-    action, value = "assign", args.assign or getpass.getuser()
+    action, value = "assign", args.assign or person()
     if args.reopen:
         action, value = "reopen", None
     elif args.verdict:

@@ -17,6 +17,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from enrich.attribution import set_by_hand
 from enrich.repair import REPAIR
 from enrich.tables import DHCP_SEGMENT
 from enrich.tracker import every_line
@@ -38,19 +39,21 @@ FILES_AT_ONCE = 500
 @dataclass(frozen=True)
 class Mark:
     """How far an earlier run has looked: version of silver.event, and how far job `sessions` was,
-    microseconds of stream time. What it says later is known later."""
+    microseconds of stream time. What it says later is known later. `said_us`: what was known before
+    has reached every attributed event that it concerns."""
 
     event: int
     known_us: int
+    said_us: int = 0
 
 
 class Doubts:
     """Addresses in doubt, each with the first doubtful instant, microseconds since 1970."""
 
-    def __init__(self, lake: Lake, folder: Path, known_us: int) -> None:
+    def __init__(self, lake: Lake, folder: Path, known_us: int, said_us: int) -> None:
         self._lake = lake
         self._file = folder / "mark.json"
-        self.mark = Mark(lake.version(EVENT), known_us)
+        self.mark = Mark(lake.version(EVENT), known_us, min(known_us, said_us))
 
     def asked(
         self, since: datetime | None, until: datetime | None, ip: str | None
@@ -71,7 +74,7 @@ class Doubts:
 
     def since_last(self, now: datetime) -> dict[Address, int]:
         """What came to be in doubt since the run whose mark is kept, or at all for the first."""
-        before = self._earlier()
+        before = self.earlier()
         late = (F.col("kind") == "too_late") & (F.unix_micros("known_at") >= before.known_us)
         repaired = (F.col("kind") == REPAIR) & (F.col("learned_at") > F.lit(now - AGAIN))
         parts = [
@@ -84,11 +87,24 @@ class Doubts:
             parts.append(lines.select("scope", "ip", "time_us"))
         return _earliest(parts)
 
+    def given_away(self) -> dict[Address, int]:
+        """Addresses that are set by hand, and were leased all the same since the last run.
+
+        Findings about them pass by the join: what speaks against them is found from here.
+        """
+        since = F.timestamp_micros(F.lit(self.earlier().known_us))
+        scopes = self._lake.settings.scopes
+        leased = F.col("mac").isNotNull() & (F.col("seg_end") > since)
+        by_hand = set_by_hand(F.col("scope"), F.col("ip"), scopes)
+        begun = F.unix_micros("session_start").alias("time_us")
+        return _earliest([self._segments().where(leased & by_hand).select("scope", "ip", begun)])
+
     def done(self) -> None:
         """All of it is through: the next run looks from here on."""
         write_whole(self._file, json.dumps(asdict(self.mark)))
 
-    def _earlier(self) -> Mark:
+    def earlier(self) -> Mark:
+        """How far the last run has looked; nowhere before the first."""
         try:
             return Mark(**json.loads(self._file.read_text("utf-8")))
         except FileNotFoundError:

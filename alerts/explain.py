@@ -27,7 +27,7 @@ from alerts.again import (
 from alerts.compile import REFUSALS
 from alerts.entity import fields_of
 from alerts.finding import RULE_FAILED
-from alerts.pack import Correlation, PackStore, Rule, RulePack
+from alerts.pack import Correlation, Described, ModelRule, PackStore, Query, Rule, RulePack
 from alerts.predicate import holds
 from alerts.reasons import reasons, rule_text, selections, text
 from alerts.risk import INCIDENT
@@ -117,7 +117,7 @@ def _pack(store: PackStore, pack_hash: str) -> RulePack | None:
         return None
 
 
-def _current(store: PackStore, rule_id: str) -> Rule | Correlation | None:
+def _current(store: PackStore, rule_id: str) -> Described | None:
     try:
         return store.get(store.current()).described(rule_id)
     except Fatal:
@@ -127,7 +127,7 @@ def _current(store: PackStore, rule_id: str) -> Rule | Correlation | None:
 # -- what it rests on --------------------------------------------------------------------------
 
 
-def _findings(ask: Ask, one: Subject, rule: Rule | Correlation | None) -> list[Row]:
+def _findings(ask: Ask, one: Subject, rule: Described | None) -> list[Row]:
     """The alert's findings that it shows, and for a correlation those that it counts."""
     counted = list(rule.rules) if isinstance(rule, Correlation) else []
     since, until = one.span
@@ -172,9 +172,7 @@ def _sql(at: datetime) -> str:
 # -- the rule, and what of it matched ----------------------------------------------------------
 
 
-def _rule(
-    settings: Settings, store: PackStore, one: Subject, rule: Rule | Correlation | None
-) -> Row:
+def _rule(settings: Settings, store: PackStore, one: Subject, rule: Described | None) -> Row:
     version = (one.body.get("rule") or {}).get("version")
     now = _current(store, one.row["rule_id"])
     found = rule_text(rule_folders(settings), one.row["rule_id"])
@@ -189,16 +187,28 @@ def _rule(
     }
 
 
-def _condition(rule: Rule | Correlation | None) -> str | None:
+def _confirmed(rule: Rule | Query) -> str:
+    """What the rule asks besides of whom the event is about, in words."""
+    return "" if rule.confirm is msgspec.UNSET else f"; confirmed by {text(rule.confirm)}"
+
+
+def _condition(rule: Described | None) -> str | None:
     """The rule that ran, from its pack, in words."""
     if isinstance(rule, Rule):
-        return text(rule.predicate)
+        return text(rule.predicate) + _confirmed(rule)
+    if isinstance(rule, Query):
+        return rule.text + _confirmed(rule)
     if isinstance(rule, Correlation):
         field = f" of {rule.field}" if rule.field else ""
         group = f" by {', '.join(rule.group_by)}" if rule.group_by else ""
         return (
             f"{rule.type}{field}{group} {rule.op} {rule.count} within {rule.timespan_seconds} s"
             f" of {', '.join(rule.rules)}"
+        )
+    if isinstance(rule, ModelRule):
+        return (
+            f"an hour of a device with {' or '.join(rule.features)} that model {rule.model} "
+            f"scores {rule.threshold:g} or more (headgate models show {rule.id})"
         )
     return None
 
@@ -208,7 +218,7 @@ def _matched(
     store: PackStore,
     one: Subject,
     pack: RulePack | None,
-    rule: Rule | Correlation | None,
+    rule: Described | None,
     findings: Sequence[Row],
     events: Sequence[Row],
 ) -> list[Row]:
@@ -317,7 +327,7 @@ def _again(
     settings: Settings,
     store: PackStore,
     one: Subject,
-    rule: Rule | Correlation | None,
+    rule: Described | None,
     findings: Sequence[Row],
     events: Sequence[Row],
 ) -> Row:
@@ -325,13 +335,17 @@ def _again(
     own = [row for row in findings if row["rule_id"] == one.row["rule_id"]]
     then = {str(row["finding_id"]) for row in own}
 
-    def says(which: Rule | Correlation | None, without: str) -> str:
+    def says(which: Described | None, without: str) -> str:
         if one.row["rule_id"] in OURS:
             return "not a rule of a pack"
         if isinstance(which, Rule):
             return verdict(then, found_by(which, events))
         if isinstance(which, Correlation):
             return verdict(then, counted_by(ask, which, one.row["pack"], *one.span))
+        if isinstance(which, Query):
+            return f"headgate rules backtest {which.id} asks it again"
+        if isinstance(which, ModelRule):
+            return f"headgate models backtest {which.id} judges its hours again"
         return without
 
     return {

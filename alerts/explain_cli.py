@@ -25,6 +25,11 @@ def build(subparsers: Any) -> None:
     )
     explained.add_argument("id", metavar="ALERT_ID", help="alert_id, or its first characters")
     explained.add_argument(
+        "--finding",
+        action="store_true",
+        help="the id is a finding's: whether it counts, and what its rule wants confirmed",
+    )
+    explained.add_argument(
         "--again",
         action="store_true",
         help="run the rule again on its events as they are now, and look the address up anew",
@@ -38,6 +43,9 @@ def explain_alert(args: argparse.Namespace, settings: Settings) -> int:
     from alerts.explain import explain
     from alerts.read import detail
 
+    if args.finding:
+        return _explain_finding(args, settings)
+
     alert_id = detail(settings, args.id).alert_id
     with asking(settings) as ask:
         told = explain(ask, settings, alert_id, again=args.again)
@@ -50,6 +58,18 @@ def explain_alert(args: argparse.Namespace, settings: Settings) -> int:
         print("\n".join(printable(line) for line in text(told)))
     again = told.get("again")
     return 1 if again and differs(again) else 0
+
+
+def _explain_finding(args: argparse.Namespace, settings: Settings) -> int:
+    from alerts.explain_finding import as_text, explain_finding
+
+    with asking(settings) as ask:
+        told = explain_finding(ask, settings, args.id)
+    if told is None:
+        raise Usage(f"no finding '{args.id}'; gold.finding has them")
+    lines = [json.dumps(told, indent=2)] if args.output == "json" else map(printable, as_text(told))
+    print("\n".join(lines))
+    return 0
 
 
 @contextmanager

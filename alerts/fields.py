@@ -13,6 +13,7 @@ import yaml
 from pyspark.sql import types as T
 
 from alerts.derived import inputs
+from enrich.asset_tables import ASSET, PERSON
 from infra.errors import Fatal
 from ingest.tables import EVENT
 
@@ -51,6 +52,8 @@ class LogSource:
 
         Names of the log source are compared without regard to case, as products differ in it.
         """
+        if is_enriched(name):
+            return (name,)
         mapped = self.fields.get(name) or self._folded.get(name.lower())
         if mapped is not None:
             return mapped
@@ -178,6 +181,21 @@ def _known(paths: Iterable[str], where: str) -> None:
     for path in paths:
         if not is_field(path):
             raise Fatal(f"mapping: {where}: silver.event has no '{path}'")
+
+
+ENRICHED = {
+    "holder": frozenset({"mac", "hostname", "status", "scope", "certainty"}),
+    "asset": frozenset(ASSET.fieldNames()),
+    "person": frozenset(PERSON.fieldNames()),
+}
+"""What a rule may ask of whom an event is about: the device that held its address, and what the
+inventories say of that device and of the user (`alerts/confirm.py`)."""
+
+
+def is_enriched(name: str) -> bool:
+    """Whether a field is of whom the event is about, and not of the event itself."""
+    about, _, field = name.partition(".")
+    return field in ENRICHED.get(about, ())
 
 
 def is_field(name: str) -> bool:

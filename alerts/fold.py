@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from alerts.confirm import Confirming, decided_index
 from alerts.holders import decided, judge_holders
 from alerts.pack import PackStore
 from alerts.rows import ATTRIBUTED as EVENT
@@ -90,6 +92,7 @@ def stepper(
 ) -> Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
     """The function each bucket runs on its rows of a micro-batch."""
     alerts, packs = settings.alerts, PackStore(Path(store))
+    confirming = Confirming(packs.get)
     wait_us = settings.jobs.wait_seconds * 1_000_000
     schemas = {"finding": ATTRIBUTED, "tick": ATTRIBUTED, "action": ALERT_ACTION.schema}
 
@@ -115,6 +118,7 @@ def stepper(
         bucket = BucketState.decode(state.get[0]) if state.exists else BucketState()
         known = bucket.dhcp_known(rows, wait_us)
         judge_holders(rows, known, decided(settings.checkpoint_root), settings.scopes)
+        rows = confirming.counting(rows, partial(decided_index, settings))
         outputs = [
             *bucket.step(rows, packs.get, alerts, round(detected.timestamp() * 1_000_000)),
             *attributions(rows, detected),

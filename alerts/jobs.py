@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from alerts.confirm import INVENTORIES
 from alerts.finding import finding_schema
 from alerts.fold import PASSING, SAID_ELSEWHERE, fold
 from alerts.holders import DECISION as SERVERS
@@ -17,6 +18,7 @@ from alerts.holders import Listening
 from alerts.metering import meter_of
 from alerts.pack import PackStore
 from alerts.publish import Publisher
+from alerts.query_live import Queries
 from alerts.risk import INCIDENT, RISK
 from alerts.rows import ATTRIBUTED, OUTPUTS, REFUSED, Outputs, decode, to_payload
 from alerts.store import rule_store
@@ -54,10 +56,13 @@ def files_and_detect(lake: Lake, *, once: bool = False) -> Job:
 def detect(lake: Lake, store: PackStore) -> Step:
     """A step that matches a batch's events against the rules in force when it first ran."""
 
+    queries = Queries(lake, store)
+
     def step(run: Batch) -> Stage:
         pack = run.decide("pack", store.current)
         spool = str(lake.spool / "rule_cost")
-        return Stage(FINDING, partial(detection, str(store.folder), pack, spool))
+        find = partial(detection, str(store.folder), pack, spool)
+        return Stage(FINDING, find, partial(queries, pack=pack))
 
     return step
 
@@ -113,7 +118,7 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
     def batch(rows: DataFrame, run: Batch) -> None:
         run.decide(SERVERS, servers.current)
         wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
-        known = index_file(lake, run.decide("inventories", lambda: newest(lake)))
+        known = index_file(lake, run.decide(INVENTORIES, lambda: newest(lake)))
         sequence = run.decide("sequence", lambda: lake.version(ALERT) + 1)
         targets = {table.name: lake.target(table, run) for table in wanted}
         work = Outputs(targets, run.batch_id, sequence, known)
@@ -164,8 +169,13 @@ def alert_input(lake: Lake) -> DataFrame:
     settings = lake.settings
     findings = lake.stream(FINDING).where("mode <> 'import'")
     waiting, passing = split(findings, settings.scopes)
-    events = waiting_events(lake.stream(EVENT), settings.jobs.attributed_classes, FINDING.schema)
-    attributed = attribute(waiting, lake.stream(DHCP_SEGMENT), settings.jobs, [events])
+    classes = settings.jobs.attributed_classes
+    events = waiting_events(lake.stream(EVENT), classes, FINDING.schema)
+    if not classes:
+        # A source that gives nothing, so that a checkpoint has the same sources either way.
+        waiting = waiting.unionByName(events.where(F.lit(False)))
+    others = [events] if classes else []
+    attributed = attribute(waiting, lake.stream(DHCP_SEGMENT), settings.jobs, others)
     told = lake.stream(ATTRIBUTION).where("finding IS NOT NULL")
     asked = lake.stream(ALERT_ACTION)
     return (

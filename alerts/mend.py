@@ -3,13 +3,13 @@
 Only addresses in doubt are looked at (`alerts.doubts`). Of each, what was said is compared with
 what its lines say, the differences are appended to silver.dhcp_segment, and findings whose device
 is another one now get a row of gold.attribution with the finding inside, of which job `alert` makes
-a revision. Everything is computed from the tables and only appended: killed anywhere, the next run
-finds what is left to do, and a run with nothing to do writes nothing.
+a revision; attributed events get a row of their own (`alerts.mend_events`). Everything is computed
+from the tables and only appended: killed anywhere, the next run finds what is left to do, and a run
+with nothing to do writes nothing.
 """
 
 from __future__ import annotations
 
-import getpass
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,21 +24,23 @@ from pyspark.sql import functions as F
 from alerts.counted import with_alerts
 from alerts.doubts import Address, Doubts
 from alerts.entity import micros, moment
+from alerts.mend_events import in_doubt, retold, said_until
 from alerts.tables import FINDING, HEARTBEAT
 from enrich.asof import newest_cover, statements
-from enrich.attribution import as_of, split
+from enrich.attribution import as_of, set_by_hand, split
 from enrich.leases import LeaseEvent
 from enrich.operator import LINE
 from enrich.repair import Stamp, lines_since
 from enrich.repair import mend as corrections
 from enrich.segments import Segment
 from enrich.servers import heard
-from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
+from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION, DHCP_SEGMENT
 from enrich.tracker import FUTURE_SECONDS, every_line, limits
 from infra.errors import Fatal
 from infra.jobs import Lock
 from infra.lake import Lake
-from infra.settings import RetentionSettings, Settings
+from infra.person import person
+from infra.settings import RetentionSettings, ScopeSettings, Settings
 from infra.spool import put
 from ingest.tables import EVENT
 
@@ -64,6 +66,7 @@ class Mended:
     leases: int = 0
     segments: int = 0
     findings: int = 0
+    events: int = 0
 
 
 def mend(
@@ -83,7 +86,7 @@ def mend(
     folder = lake.settings.checkpoint_root / JOB
     lock = Lock(folder, JOB)
     try:
-        doubts = Doubts(lake, folder, micros(known_at(lake)))
+        doubts = Doubts(lake, folder, micros(known_at(lake)), said_until(lake.settings))
         usual = since is None and until is None and ip is None
         asked = doubts.since_last(datetime.now(UTC)) if usual else doubts.asked(since, until, ip)
         done = Mended(uuid.uuid4().hex[:12], dry, addresses=len(asked))
@@ -91,8 +94,14 @@ def mend(
         for at in range(0, len(names), CHUNK):
             _chunk(lake, {name: asked[name] for name in names[at : at + CHUNK]}, done)
             tell(f"{min(at + CHUNK, len(names)):,} of {len(names):,} addresses")
-        if usual and not dry:
-            doubts.done()
+        if usual:
+            later = doubts.given_away()
+            for name, first_us in in_doubt(lake, doubts.earlier().said_us).items():
+                later[name] = min(first_us, later.get(name, first_us))
+            # What a dry run did not write above would be counted again here.
+            _later(lake, {n: us for n, us in later.items() if not (dry and n in asked)}, done)
+            if not dry:
+                doubts.done()
         return done
     finally:
         lock.release()
@@ -145,11 +154,40 @@ def _chunk(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
         now_us = max(stamp.known_us, micros(known_at(lake)))
         rows = [msgspec.structs.replace(row, known_at=now_us) for row in rows]
         lake.add(DHCP_SEGMENT, [_row(row) for row in rows], note_of_commit)
-    repainted = [_row(row) for row in rows] if done.dry else []
-    told_anew = _attributions(lake, asked, repainted, stamp)
-    done.findings += len(told_anew)
-    if told_anew and not done.dry:
-        lake.add(ATTRIBUTION, told_anew, note_of_commit)
+    segments = _segments(lake, asked, [_row(row) for row in rows] if done.dry else [])
+    _retell(lake, asked, segments, stamp, done)
+
+
+def _later(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
+    """Addresses whose leases are as they should be, and what was said of them may not be."""
+    names = sorted(asked)
+    for at in range(0, len(names), CHUNK):
+        some = {name: asked[name] for name in names[at : at + CHUNK]}
+        stamp = Stamp(micros(known_at(lake)), micros(datetime.now(UTC)))
+        _retell(lake, some, _segments(lake, some), stamp, done)
+
+
+def _retell(
+    lake: Lake, asked: Mapping[Address, int], segments: DataFrame, stamp: Stamp, done: Mended
+) -> None:
+    """Findings and attributed events of some addresses, as `segments` say now."""
+    found = _attributions(lake, asked, segments, stamp)
+    events = retold(lake, asked, segments)
+    done.findings += len(found)
+    done.events += len(events)
+    for table, rows in ((ATTRIBUTION, found), (ATTRIBUTED_EVENT, events)):
+        if rows and not done.dry:
+            lake.add(table, rows, json.dumps({JOB: done.run}))
+
+
+def _segments(
+    lake: Lake, asked: Iterable[Address], repainted: Sequence[Mapping[str, Any]] = ()
+) -> DataFrame:
+    """All that is said of some addresses; `repainted`: with what a dry run did not write."""
+    there = _of(lake.read(DHCP_SEGMENT), asked)
+    if not repainted:
+        return there
+    return there.unionByName(lake.spark.createDataFrame(list(repainted), DHCP_SEGMENT.schema))
 
 
 def kept_since(retention: RetentionSettings, stamp: Stamp) -> int:
@@ -203,13 +241,10 @@ def _lines(
 def _attributions(
     lake: Lake,
     asked: Mapping[Address, int],
-    repainted: Sequence[Mapping[str, Any]],
+    segments: DataFrame,
     stamp: Stamp,
 ) -> list[dict[str, Any]]:
-    """Findings about these addresses whose device is another one than was said, attributed anew.
-
-    `repainted`: rows of silver.dhcp_segment that a dry run did not write.
-    """
+    """Findings about these addresses whose device is another one than was said, attributed anew."""
     settings = lake.settings
     starts = lake.spark.createDataFrame(
         [(scope, ip, moment(us)) for (scope, ip), us in asked.items()],
@@ -218,15 +253,15 @@ def _attributions(
     findings = lake.read(FINDING).where(
         (F.col("rule_id") != HEARTBEAT) & (F.col("mode") != "import")
     )
-    waiting, _ = split(_of(findings, asked), settings.scopes)
-    mine = waiting.join(F.broadcast(starts), ["scope", "ip"]).where("event_time >= first")
+    waiting, passed = split(_of(findings, asked), settings.scopes)
+    # DHCP may have given away what is set by hand: that makes the finding's address doubtful.
+    nobody = F.lit(None).cast(FINDING.schema["holder"].dataType)
+    static = passed.where("holder.status = 'static'").withColumn("holder", nobody)
+    all_ = waiting.unionByName(static.select(waiting.columns))
+    mine = all_.join(F.broadcast(starts), ["scope", "ip"]).where("event_time >= first")
     mine = mine.drop("first")
-    segments = _of(lake.read(DHCP_SEGMENT), asked)
-    if repainted:
-        segments = segments.unionByName(
-            lake.spark.createDataFrame(list(repainted), DHCP_SEGMENT.schema)
-        )
-    changed = _changed(_named(mine, segments), _newest(lake, mine))
+    named = _named(mine, segments, settings.scopes)
+    changed = _changed(named, _newest(lake, mine))
     times = {
         row.finding_id: row.us
         for row in changed.select("finding_id", F.unix_micros("event_time").alias("us")).collect()
@@ -249,15 +284,16 @@ def _attributions(
     return with_alerts(lake, rows)
 
 
-def _named(findings: DataFrame, segments: DataFrame) -> DataFrame:
+def _named(findings: DataFrame, segments: DataFrame, scopes: Sequence[ScopeSettings]) -> DataFrame:
     """The device that each finding's address is given to now, without the evidence: most findings
     name the same one as before, and only the others are worth judging."""
     asked = findings.select("finding_id", "scope", "ip", "event_time")
     found = newest_cover(asked, statements(segments), carried=("mac", "session_id"))
     leased = F.col("s_mac").isNotNull()
+    static = set_by_hand(F.col("scope"), F.col("ip"), scopes)
     holder = F.struct(
-        F.when(leased, "leased").otherwise("none").alias("status"),
-        F.col("s_mac").alias("mac"),
+        F.when(static, "static").when(leased, "leased").otherwise("none").alias("status"),
+        F.when(~static, F.col("s_mac")).alias("mac"),
         F.when(leased, F.col("s_session_id")).alias("session_id"),
     )
     rev = F.coalesce("s_rev", F.lit(-1).cast("long")).alias("rev")
@@ -294,7 +330,7 @@ def note(settings: Settings, done: Mended, detail: Mapping[str, Any], outcome: s
         f"repair-{at:%Y%m%dT%H%M%S%f}",
         {
             "at": at.isoformat(),
-            "who": getpass.getuser(),
+            "who": person(),
             "act": "repair",
             "target": "silver.dhcp_segment",
             "detail": json.dumps({**detail, **asdict(done)}),

@@ -19,6 +19,9 @@ from infra.errors import Fatal
 FORMAT = 1
 """Version of the pack's JSON; a reader refuses a higher one."""
 
+_FIRST_KINDS = ("format", "rules", "correlations")
+"""What the JSON of every pack has, also where there is none."""
+
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
     """What rules and correlations both say of themselves."""
@@ -47,7 +50,8 @@ class Rule(Described, frozen=True, kw_only=True):
     `classes` and `sources` say which events it looks at (none: all). `literals`
     are (field, folded text) pairs of which one must occur; None: no such pair.
     `roles` are the endpoints it is about, the first with an address counts.
-    `carry` are fields that correlations need from its findings.
+    `carry` are fields that correlations need from its findings. `confirm` is what must hold
+    besides of whom it is about (`alerts.confirm`).
     """
 
     classes: tuple[int, ...] = ()
@@ -56,6 +60,7 @@ class Rule(Described, frozen=True, kw_only=True):
     predicate: Node
     literals: Literals | None = None
     carry: tuple[str, ...] = ()
+    confirm: Node | msgspec.UnsetType = msgspec.UNSET
 
 
 class Correlation(Described, frozen=True, kw_only=True):
@@ -80,12 +85,52 @@ class Correlation(Described, frozen=True, kw_only=True):
     generate: bool = False
 
 
+class ModelRule(Described, frozen=True, kw_only=True):
+    """A rule over hours of a device's activity, judged by a model that was trained on history.
+
+    `classes` and `sources` say which events count (none: all), `role` whose activity they are.
+    `features` are what is measured of an hour, `least` the values below which one is never
+    unusual. It fires at a score of `threshold`; `model` is the hash of the trained model.
+    """
+
+    classes: tuple[int, ...] = ()
+    sources: tuple[str, ...] = ()
+    role: str = "src_endpoint"
+    features: tuple[str, ...]
+    least: dict[str, int] = {}
+    threshold: float
+    history_days: int
+    model: str = ""
+
+
+class Query(Described, frozen=True, kw_only=True):
+    """A rule that Spark runs: a question in Spark SQL, or a Python function over a DataFrame.
+
+    `type`: sql or function; `text`: the SELECT, or the source of the Python file whose function
+    `rule` it is. With `window_seconds` it gives rows with a column `window`, of Spark's windows
+    of that length, which begin every `slide_seconds`, and `group_by` are the columns that tell
+    rows of one window apart; 0: it gives single events, by `event_uid`. `roles`, `carry` and
+    `confirm` are as in `Rule`.
+    """
+
+    type: str
+    text: str
+    window_seconds: int = 0
+    slide_seconds: int = 0
+    group_by: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ("src_endpoint", "device")
+    carry: tuple[str, ...] = ()
+    confirm: Node | msgspec.UnsetType = msgspec.UNSET
+
+
 class RulePack(msgspec.Struct, frozen=True, kw_only=True):
     """The rules that run, data only, sorted by id."""
 
     format: int = FORMAT
     rules: tuple[Rule, ...] = ()
     correlations: tuple[Correlation, ...] = ()
+    queries: tuple[Query, ...] = ()
+    models: tuple[ModelRule, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -93,8 +138,13 @@ class RulePack(msgspec.Struct, frozen=True, kw_only=True):
         return _hash(self.to_json())
 
     def to_json(self) -> bytes:
-        """Canonical JSON: the same rules give the same bytes."""
-        return msgspec.json.encode(self, order="sorted")
+        """Canonical JSON: the same rules give the same bytes.
+
+        A kind that came later and has no rule is left out, so packs from before keep their hash.
+        """
+        kinds = {name: getattr(self, name) for name in self.__struct_fields__}
+        told = {name: kind for name, kind in kinds.items() if kind or name in _FIRST_KINDS}
+        return msgspec.json.encode(told, order="sorted")
 
     @classmethod
     def from_json(cls, data: bytes) -> RulePack:
@@ -109,9 +159,14 @@ class RulePack(msgspec.Struct, frozen=True, kw_only=True):
             )
         return pack
 
-    def described(self, rule_id: str) -> Rule | Correlation | None:
-        """The rule or correlation with that id."""
-        every: tuple[Rule | Correlation, ...] = (*self.rules, *self.correlations)
+    def described(self, rule_id: str) -> Described | None:
+        """The rule of any kind with that id."""
+        every: tuple[Described, ...] = (
+            *self.rules,
+            *self.correlations,
+            *self.queries,
+            *self.models,
+        )
         for rule in every:
             if rule.id == rule_id:
                 return rule
@@ -122,7 +177,7 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def content_version(rule: Rule | Correlation) -> str:
+def content_version(rule: Described) -> str:
     """16 hex digits that change when what the rule says changes, not when its neighbours do."""
     bare = msgspec.structs.replace(rule, version="", alerting=False, feeds=())
     return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()[:16]

@@ -13,21 +13,21 @@ import pyarrow as pa
 from alerts.compile import Compiled, compile_rules
 from alerts.finding import event_schema
 from alerts.match import Matcher
-from alerts.pack import Rule, RulePack
+from alerts.pack import Query, Rule, RulePack
 from infra.errors import Usage
 
 BATCH_ROWS = 10_000
 MODES = ("live", "replay", "import")
 
 
-def draft(path: Path, store: Path | None = None) -> Rule:
+def draft(path: Path, store: Path | None = None) -> Rule | Query:
     """The rule in a file that need not be in force; raises `Usage` when it does not run.
 
     `store`: folder beside whose packs lists of indicators lie.
     """
-    compiled = compile_rules([path.parent], store=store)
+    compiled = compile_rules([path if path.suffix == ".py" else path.parent], store=store)
     for source in compiled.sources.values():
-        if source.path == path and isinstance(source.rule, Rule):
+        if source.path == path and isinstance(source.rule, Rule | Query):
             return source.rule
     for refused in compiled.refused:
         if refused.path == str(path):
@@ -35,10 +35,10 @@ def draft(path: Path, store: Path | None = None) -> Rule:
     raise Usage(f"{path}: holds no rule over events; a correlation needs findings to count")
 
 
-def known(compiled: Compiled, rule_id: str) -> Rule:
+def known(compiled: Compiled, rule_id: str) -> Rule | Query:
     """A rule by its id; raises `Usage` for a correlation."""
     rule = compiled.sources[rule_id].rule
-    if not isinstance(rule, Rule):
+    if not isinstance(rule, Rule | Query):
         raise Usage(f"rule '{rule.title}' counts findings of others; preview these")
     return rule
 

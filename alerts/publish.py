@@ -31,6 +31,7 @@ from alerts.tables import ALERT
 from infra.commits import commit, table_id, versions
 from infra.errors import Fatal, Retryable
 from infra.kafka import client_options, producer
+from infra.kafka_auth import denied, lacking
 from infra.settings import Settings
 
 CE_TYPE = "org.headgate.alert"
@@ -72,7 +73,7 @@ class Publisher:
             return sent
         except KafkaException as error:
             self._client = None
-            raise _named(error.args[0]) from None
+            raise _named(error.args[0], self._settings) from None
 
     def _open(self) -> Producer:
         """Fence the predecessor first, then read its place: nobody can move it any more."""
@@ -218,7 +219,10 @@ def read_all(settings: Settings, topic: str, seconds: float = 20.0) -> Iterator[
         consumer.close()
 
 
-def _named(error: KafkaError) -> Exception:
+def _named(error: KafkaError, settings: Settings) -> Exception:
     if error.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED):
         return Fatal("another publisher of this tenant has taken over; stop one of the two drivers")
+    if denied(error):
+        # A right that is given later lets the job go on by itself.
+        return Retryable(str(lacking(settings.kafka, f"publish alerts ({error.str()})")))
     return Retryable(f"alerts could not be published now: {error.str()}")

@@ -6,6 +6,7 @@ repair of history (`alerts.mend`).
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import datetime, timedelta
 
@@ -16,6 +17,7 @@ from alerts.entity import moment
 from alerts.holders import Listening
 from alerts.mend import mend, newest_beat, note
 from alerts.tables import FINDING, HEARTBEAT
+from alerts.untold import Untold
 from enrich.attribution import as_of, correct, split
 from enrich.servers import Heard
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
@@ -28,7 +30,10 @@ SWEEP_REACH = timedelta(days=1)
 """How far back the sweep looks for findings without a row."""
 
 SWEEP_EVERY = 60.0
-"""Seconds between two sweeps; the first batch of a run always sweeps."""
+"""Seconds between two looks at what the last commits left without a row."""
+
+SWEEP_ALL_EVERY = 3600.0
+"""Seconds between two sweeps of the tables as a whole; the first batch of a run begins with one."""
 
 SWEEP_SLACK = 30
 """Seconds the sweep leaves job `alert` beyond what the join itself waits."""
@@ -41,19 +46,18 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
     waiting, _ = split(findings, settings.scopes)
     corrected = correct(waiting, lake.stream(DHCP_SEGMENT), settings.jobs, settings.scopes)
     servers = Listening(settings)
-    swept = -SWEEP_EVERY
+    sweeps = _Sweeps(lake, always=once)
     mended = time.monotonic()
 
     def batch(rows: DataFrame, run: Batch) -> None:
         # One table only: a retry finds all of it there or none, so what it reads may be newer.
-        nonlocal swept, mended
-        said = rows
-        heard = servers.current()
-        if once or time.monotonic() - swept >= SWEEP_EVERY:
-            left = overdue(lake)
+        nonlocal mended
+        said, limit = rows, sweeps.limit()
+        if limit is not None:
+            heard = servers.current()
             known = Heard() if heard is None else Heard.from_json(heard)
-            said = rows.unionByName(sweep(lake, left, known)) if left.take(1) else rows
-            swept = time.monotonic()
+            late = overdue(lake, limit)
+            said = rows.unionByName(sweep(lake, late, limit, known)) if late.take(1) else rows
         said = said.persist()
         try:
             counts = {row["via"]: row["count"] for row in said.groupBy("via").count().collect()}
@@ -62,6 +66,8 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
                 lake.append(said, ATTRIBUTION, run)
         finally:
             said.unpersist()
+        if limit is not None:
+            sweeps.done(limit)
         pause = settings.jobs.repair_minutes * 60
         if pause and not once and time.monotonic() - mended >= pause:
             mend_now(lake)
@@ -78,13 +84,40 @@ def mend_now(lake: Lake) -> None:
     except Exception as error:  # corrections and the sweep must go on whatever this comes to
         say(f"job repair: history not repaired, again in due time: {type(error).__name__}: {error}")
         return
-    if done.changed:
+    if done.changed or done.findings or done.events:
         note(lake.settings, done, {"by": "job repair"})
 
 
-def overdue(lake: Lake) -> DataFrame:
-    """Findings about an address of ours that waited long enough and still have no attribution."""
-    limit = finished(lake) - timedelta(seconds=patience(lake.settings))
+class _Sweeps:
+    """When to sweep: now and then all, each minute where the last commits left something over."""
+
+    def __init__(self, lake: Lake, *, always: bool) -> None:
+        self._lake = lake
+        self._always = always
+        self._untold = Untold(lake)
+        self._looked = self._swept = -math.inf
+
+    def limit(self) -> datetime | None:
+        """The arrival time before which all must have been said; None when no sweep is due."""
+        now = time.monotonic()
+        if now - self._looked < SWEEP_EVERY and not self._always:
+            return None
+        self._looked = now
+        self._untold.follow()
+        reached = self._untold.finished or finished(self._lake)
+        limit = reached - timedelta(seconds=patience(self._lake.settings))
+        whole = self._always or now - self._swept >= SWEEP_ALL_EVERY
+        return limit if whole or self._untold.before(limit) else None
+
+    def done(self, limit: datetime) -> None:
+        """What was before `limit` is said. A sweep that failed is made again in due time."""
+        self._untold.judged(limit)
+        if time.monotonic() - self._swept >= SWEEP_ALL_EVERY:
+            self._swept = self._looked
+
+
+def overdue(lake: Lake, limit: datetime) -> DataFrame:
+    """Findings about an address of ours from before `limit` that still have no attribution."""
     old = lake.read(FINDING).where(
         (F.col("rule_id") != HEARTBEAT)
         & (F.col("mode") != "import")
@@ -100,9 +133,8 @@ def overdue(lake: Lake) -> DataFrame:
     return waiting.join(told.select("finding_id"), "finding_id", "left_anti")
 
 
-def sweep(lake: Lake, left: DataFrame, heard: Heard | None = None) -> DataFrame:
+def sweep(lake: Lake, left: DataFrame, limit: datetime, heard: Heard | None = None) -> DataFrame:
     """What the join left over, attributed from the tables."""
-    limit = finished(lake) - timedelta(seconds=patience(lake.settings))
     return as_of(
         left,
         lake.read(DHCP_SEGMENT),

@@ -6,7 +6,6 @@ rows, so a request takes effect once, in a batch that can be repeated.
 
 from __future__ import annotations
 
-import getpass
 import uuid
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 
 from infra.errors import Retryable
+from infra.person import person
 from infra.settings import Settings
 from infra.spool import put
 
@@ -28,7 +28,7 @@ def ask(settings: Settings, action: str, alert_id: str, rule_id: str, **more: An
     spool cannot be written.
     """
     given = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in more.items()}
-    who, at = getpass.getuser(), datetime.now(UTC).isoformat()
+    who, at = person(), datetime.now(UTC).isoformat()
     request: Row = {
         "action_id": uuid.uuid4().hex,
         "alert_id": alert_id,

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from alerts import backtest_cli, cost_cli
+from alerts import backtest_cli, blind_cli, cost_cli, models_cli, queries_cli
+from alerts.aside import Aside, state_of
 from alerts.attack import layer
-from alerts.check import check
 from alerts.compile import Compiled, compile_rules
 from alerts.importing import as_json, as_text, look_through
 from alerts.indicators import INDICATOR
-from alerts.pack import Correlation, PackStore, Rule
+from alerts.model_rule import MODEL, ModelSource
+from alerts.pack import Correlation, PackStore, Query, Rule, Switch
 from alerts.predicate import tests_of
 from alerts.shown import FORMATS, print_rows, since_when
-from alerts.store import recompile, rule_folders, store_folder
+from alerts.store import model_rules, recompile, rule_folders, store_folder
 from infra.cells import harmless
 from infra.errors import Usage
+from infra.person import person
 from infra.settings import Settings
 
 
@@ -46,8 +48,12 @@ def build(subparsers: Any) -> None:
     seen.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
     seen.set_defaults(run=preview_rule)
 
-    imported = verbs.add_parser("import", help="look through a folder of public rules")
-    imported.add_argument("folder", type=Path, metavar="DIR", help="a clone, or a part of it")
+    imported = verbs.add_parser(
+        "import", help="look through a folder of public rules, or put a Python rule in force"
+    )
+    imported.add_argument(
+        "folder", type=Path, metavar="DIR|FILE.py", help="a clone, a part of it, or a function"
+    )
     imported.add_argument(
         "--into", type=Path, metavar="DIR", help="copy the rules that load here, with their licence"
     )
@@ -69,12 +75,15 @@ def build(subparsers: Any) -> None:
     disabled.set_defaults(run=disable_rule)
     backtest_cli.build(verbs)
     cost_cli.build(verbs)
+    blind_cli.build(verbs)
 
 
 def list_rules(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules list`: exit code 1 when a rule is refused."""
     compiled = _compiled(settings)
     switches = PackStore(store_folder(settings)).disabled()
+    aside = Aside(store_folder(settings)).all()
+    sees = blind_cli.known(settings)
     rows = []
     for rule_id, source in compiled.sources.items():
         rule = source.rule
@@ -85,17 +94,37 @@ def list_rules(args: argparse.Namespace, settings: Settings) -> int:
                 "name": rule.name,
                 "level": rule.level,
                 "kind": _kind(rule),
-                "state": f"off ({off.who}: {off.reason})" if off else "on",
+                "state": f"off ({off.who}: {off.reason})" if off else state_of(rule, aside),
                 "alerts": "yes" if rule.alerting else "no",
+                "sees": sees.get(rule_id, ""),
                 "title": rule.title,
             }
         )
+    models = model_rules(settings)
+    rows += [_model_row(source, switches, sees) for source in models.sources.values()]
     print_rows(rows, args.output)
-    return _tell_refused(compiled)
+    return max(_tell_refused(compiled), models_cli.tell_refused(models.refused))
 
 
-def _kind(rule: Rule | Correlation) -> str:
-    if isinstance(rule, Correlation):
+def _model_row(
+    source: ModelSource, switches: Mapping[str, Switch], sees: Mapping[str, str]
+) -> dict[str, str]:
+    rule, off = source.rule, switches.get(source.rule.id)
+    trained = "on" if source.runs else f"untrained (headgate models train {rule.name or rule.id})"
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "level": rule.level,
+        "kind": MODEL,
+        "state": f"off ({off.who}: {off.reason})" if off else trained,
+        "alerts": "yes" if rule.alerting else "no",
+        "sees": sees.get(rule.id, ""),
+        "title": rule.title,
+    }
+
+
+def _kind(rule: Rule | Correlation | Query) -> str:
+    if isinstance(rule, Correlation | Query):
         return rule.type
     return INDICATOR if any(test.op == "listed" for test in tests_of(rule.predicate)) else "rule"
 
@@ -103,7 +132,9 @@ def _kind(rule: Rule | Correlation) -> str:
 def test_rules(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules test`: exit code 1 when a test fails or a rule is refused."""
     compiled = _compiled(settings)
-    outcomes = check(compiled, {_id_of(compiled, rule) for rule in args.rule})
+    outcomes = queries_cli.checked(
+        compiled, {_id_of(compiled, rule) for rule in args.rule}, settings
+    )
     failed = [outcome for outcome in outcomes if not outcome.passed]
     rows = [
         {
@@ -137,11 +168,14 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
         compiled = _compiled(settings)
         rule = known(compiled, _id_of(compiled, args.rule))
     since = since_when(args.since, datetime.now(UTC))
-    connection = connect(settings.lake_root, needs=("silver.event",))
-    try:
-        found, looked_at = preview(connection, rule, since, args.limit)
-    finally:
-        connection.close()
+    if isinstance(rule, Query):
+        found, looked_at = queries_cli.preview(settings, rule, since, args.limit)
+    else:
+        connection = connect(settings.lake_root, needs=("silver.event",))
+        try:
+            found, looked_at = preview(connection, rule, since, args.limit)
+        finally:
+            connection.close()
     shown = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
     print_rows(
         [
@@ -155,7 +189,9 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def import_rules(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate rules import DIR`: exit code 1 when not one rule loads."""
+    """`headgate rules import DIR|FILE.py`: exit code 1 when not one rule of a folder loads."""
+    if args.folder.suffix == ".py" and args.folder.is_file():
+        return queries_cli.import_function(args, settings)
     report = look_through(args.folder, settings.sources, args.into)
     if args.output == "json":
         print(json.dumps(as_json(report), indent=2))
@@ -173,29 +209,38 @@ def import_rules(args: argparse.Namespace, settings: Settings) -> int:
 def show_coverage(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules coverage`: what is switched off is not in it."""
     pack = _compiled(settings).pack
-    rules = [(rule.title, rule.techniques) for rule in (*pack.rules, *pack.correlations)]
+    every = (*pack.rules, *pack.correlations, *pack.queries, *model_rules(settings).running)
+    rules = [(rule.title, rule.techniques) for rule in every]
     print(json.dumps(layer(rules), indent=2))
     return 0
 
 
 def enable_rule(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate rules enable RULE`."""
-    rule_id = _id_of(_compiled(settings), args.rule)
-    if not PackStore(store_folder(settings)).enable(rule_id):
+    """`headgate rules enable RULE`: also lets one run again that was set aside."""
+    rule_id = _id_of_any(settings, args.rule)
+    store = PackStore(store_folder(settings))
+    was_aside = Aside(store.folder).lift(rule_id)
+    if not store.enable(rule_id) and not was_aside:
         print(f"rule {rule_id} was on already", file=sys.stderr)
     return _put_in_force(settings)
 
 
 def disable_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules disable RULE`."""
-    rule_id = _id_of(_compiled(settings), args.rule)
-    PackStore(store_folder(settings)).disable(rule_id, getpass.getuser(), args.reason)
+    rule_id = _id_of_any(settings, args.rule)
+    PackStore(store_folder(settings)).disable(rule_id, person(), args.reason)
     return _put_in_force(settings)
+
+
+def _id_of_any(settings: Settings, rule: str) -> str:
+    """The id of a rule of any kind; raises `Usage`."""
+    model = model_rules(settings).named(rule)
+    return model.rule.id if model else _id_of(_compiled(settings), rule)
 
 
 def _put_in_force(settings: Settings) -> int:
     pack = recompile(settings).pack
-    count = len(pack.rules) + len(pack.correlations)
+    count = sum(map(len, (pack.rules, pack.correlations, pack.queries, pack.models)))
     print(f"rule pack {pack.hash} with {count} rules is in force", file=sys.stderr)
     return 0
 

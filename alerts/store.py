@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from alerts.compile import Compiled, compile_rules
+from alerts.model_rule import BUNDLED_MODELS, Models, read_models
+from alerts.model_store import ModelStore
 from alerts.pack import PackStore
 from infra.errors import Fatal
 from infra.settings import Settings
@@ -40,8 +46,21 @@ def recompile(settings: Settings) -> Compiled:
             f"no rule could be read in {folders or 'any folder'}; the rules in force stay: "
             + "; ".join(f"{refused.rule}: {refused.reason}" for refused in compiled.refused[:3])
         )
-    store.set_current(store.put(compiled.pack))
-    return compiled
+    pack = msgspec.structs.replace(compiled.pack, models=model_rules(settings).running)
+    store.set_current(store.put(pack))
+    return replace(compiled, pack=pack)
+
+
+def model_rules(settings: Settings, files: Sequence[Path] = ()) -> Models:
+    """The rules of kind model as they are now, those of single `files` before all others."""
+    store = store_folder(settings)
+    bundled = (BUNDLED_MODELS,) if settings.alerts.bundled else ()
+    return read_models(
+        (*files, *bundled, *settings.alerts.rules),
+        ModelStore(store).current(),
+        disabled=PackStore(store).disabled(),
+        levels=settings.alerts.levels,
+    )
 
 
 def rule_store(settings: Settings) -> PackStore:

@@ -16,7 +16,7 @@ FINDING = Table(
         Column("rule_version", S, "content hash of the rule"),
         Column("rule_title", S, "its title"),
         Column("level", S, "informational, low, medium, high or critical"),
-        Column("kind", S, "event (a Sigma rule) or correlation"),
+        Column("kind", S, "event (a Sigma rule), correlation, or model (a device's hour)"),
         Column("pack", S, "hash of the rule pack that found it"),
         Column("feeds", STRINGS, "correlations of that pack that count this finding", False),
         Column("alerting", B, "whether it may become an alert by itself"),
@@ -143,7 +143,35 @@ RULE_COST = Table(
     cluster_by=("at",),
 )
 
-TABLES = (FINDING, ALERT, ALERT_ACTION, RULE_COST)
+DEVICE_HOUR = Table(
+    name="gold.device_hour",
+    doc="What a batch of job `models` added to a device's hour, for a rule of kind model; the sum "
+    "over an hour's rows is what the model judged. Only devices that the model knows.",
+    columns=(
+        Column("rule_id", S, "rule of kind model"),
+        Column("model", S, "hash of the model that judged"),
+        Column("entity", S, "device|MAC, ip|scope|address or host|name"),
+        Column("hour", TS, "start of the hour, UTC"),
+        Column("events", L, "events that this batch added"),
+        Column("bytes_out", L, "bytes sent that it added"),
+        Column("bytes_in", L, "bytes received that it added"),
+        Column("event_time", TS, "newest of these events, UTC"),
+        Column("received_at", TS, "when the newest of them was received, UTC"),
+        Column("score", T.DoubleType(), "score of the hour with this batch"),
+        Column("told", B, "whether this batch made the finding of the hour"),
+        Column(
+            "top",
+            T.ArrayType(struct(bytes=L, time=TS, event_uid=S, snippet=S)),
+            "largest of these events",
+            False,
+        ),
+    ),
+    event_time="hour",
+    cluster_by=("hour",),
+    stats=("rule_id", "entity", "hour", "received_at"),
+)
+
+TABLES = (FINDING, ALERT, ALERT_ACTION, RULE_COST, DEVICE_HOUR)
 VIEWS = (
     View(
         "gold.findings",

@@ -16,10 +16,12 @@ from pyspark.sql import functions as F
 from alerts.backtest import History, attributed
 from alerts.backtest_fold import Refold
 from alerts.backtest_rules import warm_up_seconds
-from alerts.backtest_run import attributed_schema, chunk, in_order, write_rows
+from alerts.backtest_run import attributed_schema, chunk, in_order, write_parts, write_rows
+from alerts.confirm import inventories
 from alerts.entity import micros
-from alerts.finding import RULE_FAILED, finding_schema
+from alerts.finding import RULE_FAILED
 from alerts.match import LIVE_MODES
+from alerts.model_rule import MODEL
 from alerts.pack import PackStore, RulePack
 from alerts.risk import INCIDENT, INCIDENT_REST, REACH
 from alerts.store import store_folder
@@ -179,8 +181,8 @@ class Verification:
         begin, number = since, 0
         while begin < until and packs:
             end = min(begin + step, until)
-            found = history.findings(begin, end, str(self._store.folder), packs, LIVE_MODES)
-            made = write_rows(found, folder / "findings", f"{number}-", finding_schema())
+            parts = history.parts(begin, end, str(self._store.folder), packs, LIVE_MODES)
+            made = write_parts(parts, folder / "findings", number, self._tell)
             files += [str(folder / "findings" / file.name) for file in made]
             self._tell(f"findings up to {end:%Y-%m-%d %H:%M}")
             begin, number = end, number + 1
@@ -260,7 +262,8 @@ class Verification:
         end = self._span[1] + timedelta(seconds=dedup)
         at = F.col("event_time")
         recorded = self._lake.read(FINDING).where(
-            (F.col("kind") == "event")
+            # A model's findings are taken as recorded: `headgate models backtest` judges again.
+            F.col("kind").isin("event", MODEL)
             & F.expr(_LIVE)
             & (at >= F.lit(begin))
             & (at < F.lit(end))
@@ -271,8 +274,18 @@ class Verification:
         self._tell(f"{sum(file.rows for file in made):,} findings, folding them again")
         files = [folder / "attributed" / file.name for file in made]
         memory = self._settings.api.statement_memory
-        wanted = {r.id for pack in packs for r in (*pack.rules, *pack.correlations)}
-        refold = Refold(self._store.get, self._settings, wanted | {RULE_FAILED}, incidents=True)
+        wanted = {
+            rule.id
+            for pack in packs
+            for rule in (*pack.rules, *pack.correlations, *pack.queries, *pack.models)
+        }
+        refold = Refold(
+            self._store.get,
+            self._settings,
+            wanted | {RULE_FAILED},
+            incidents=True,
+            index=inventories(self._settings),
+        )
         found = in_order(files, folder / "sorting", memory)
         refold.run(heapq.merge(found, self._actions(begin, end), key=_available))
         self._compare(told, refold, begin, end)
@@ -310,7 +323,7 @@ class Verification:
 
     def _correlations(self, begin: datetime, end: datetime) -> list[dict[str, Any]]:
         answer = self._duck.execute(
-            "SELECT * FROM gold.finding WHERE kind <> 'event' AND rule_id <> $beat "
+            "SELECT * FROM gold.finding WHERE kind NOT IN ('event', 'model') AND rule_id <> $beat "
             "AND event_time >= $begin AND event_time < $end",
             {"beat": HEARTBEAT, "begin": begin, "end": end},
         )

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from infra.errors import Usage
+from infra.secrets import either
 from infra.settings import WebhookSettings
 
 AGENT = "headgate-webhook/1"
@@ -64,8 +65,9 @@ def target_of(hook: WebhookSettings) -> Target:
 
 def secret_of(hook: WebhookSettings) -> bytes:
     """The secret that signs; raises `Usage` when the variable that holds it is not set."""
-    if hook.secret is not None:
-        return hook.secret.get_secret_value().encode()
+    given = either(hook.secret, hook.secret_file, f"webhook {hook.name}: secret")
+    if given is not None:
+        return given.encode()
     value = os.environ.get(hook.secret_env or "", "")
     if not value:
         raise Usage(f"webhook {hook.name}: environment variable {hook.secret_env} is not set")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import ModuleType
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -13,10 +14,11 @@ from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoin
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import models, problems
+from api.auth import Access, Role
 from api.metrics import Meters
 from api.queries import Reader
 from api.routes import alerts, entities, events, explain, health, leases, operate, statements
-from api.routes.access import Access, Services, require_token
+from api.routes.access import Services, wants
 from api.statements import Statements
 from infra.settings import Settings
 
@@ -51,9 +53,17 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.services = services
     app.include_router(health.router)
-    guarded = [Depends(require_token)]
-    for module in (alerts, explain, leases, entities, events, statements, operate):
-        app.include_router(module.router, dependencies=guarded, responses=problems.responses(401))
+    least: dict[Role, tuple[ModuleType, ...]] = {
+        "read": (alerts, explain, leases, entities, events, statements),
+        "metrics": (operate,),
+    }
+    for role, modules in least.items():
+        for module in modules:
+            app.include_router(
+                module.router,
+                dependencies=[Depends(wants(role))],
+                responses=problems.responses(401, 403),
+            )
     problems.install(app)
     app.add_middleware(BaseHTTPMiddleware, dispatch=_measured(services.meters))
     app.add_middleware(_BoundedBody)

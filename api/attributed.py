@@ -21,6 +21,8 @@ from api import models
 from api.queries import Reader, Row, cursor_of, instant, place_of
 from api.timeline import NORMAL
 from enrich.asof import true_spans
+from enrich.evidence import LEASED, NONE, STATIC, standing
+from infra.settings import ScopeSettings
 
 By = Literal["ip", "mac", "host"]
 
@@ -32,10 +34,18 @@ SELECT DISTINCT ip FROM silver.dhcp_segment
 WHERE {column} = $value AND seg_start < $until AND seg_end > $since
 """
 _SEGMENTS = """
-SELECT scope, ip, seg_start, seg_end, mac, hostname, session_id, session_start AS lease_start,
-       session_end AS lease_end, rev
-FROM silver.dhcp_segment
-WHERE ip IN ({ips}) AND seg_start < $until AND seg_end > $since AND seg_end > seg_start
+WITH said AS (
+  SELECT * FROM silver.dhcp_segment WHERE ip IN ({ips}) AND kind <> 'heartbeat'
+),
+leases AS (
+  SELECT scope, session_id, max_by(session_start, rev) AS lease_start,
+         max_by(session_end, rev) AS lease_end
+  FROM said WHERE session_id IS NOT NULL GROUP BY scope, session_id
+)
+SELECT said.scope, ip, seg_start, seg_end, mac, hostname, said.session_id, lease_start, lease_end,
+       rev
+FROM said LEFT JOIN leases ON leases.scope = said.scope AND leases.session_id = said.session_id
+WHERE seg_start < $until AND seg_end > $since AND seg_end > seg_start
 """
 _EVENTS = """
 SELECT e.event_uid, e.time, e.class_uid, e.class_name, e.source, e.message, e.scope,
@@ -64,6 +74,7 @@ class Held:
 
 def slice_of(
     reader: Reader,
+    scopes: Sequence[ScopeSettings],
     by: By,
     value: str,
     since: datetime,
@@ -95,7 +106,7 @@ def slice_of(
     page = found[:limit]
     last = page[-1] if len(found) > limit else None
     return models.AttributedPage(
-        items=[_item(row, true) for row in page],
+        items=[_item(row, true, scopes) for row in page],
         next=cursor_of(question, last["time"].isoformat(), last["event_uid"]) if last else None,
     )
 
@@ -176,17 +187,20 @@ def _merged(spans: Iterable[Held]) -> list[tuple[int, int]]:
     return whole
 
 
-def _item(event: Row, true: Spans) -> models.AttributedEvent:
+def _item(event: Row, true: Spans, scopes: Sequence[ScopeSettings]) -> models.AttributedEvent:
     spans = true.get((event["scope"], event["ip"]), [])
     at = _micros(event["time"])
     place = bisect_right(spans, at, key=lambda held: held.start_us) - 1
     covering = spans[place].segment if place >= 0 and at < spans[place].end_us else {}
+    by_hand = standing(event["ip"], event["scope"], scopes) if scopes else None
     leased = covering.get("mac") is not None
+    status = STATIC if by_hand == STATIC else LEASED if leased else by_hand or NONE
+    # What is set by hand has no device; the session tells that DHCP gave it away all the same.
+    held = ("mac", "hostname") if status == LEASED else ()
+    lease = ("session_id", "lease_start", "lease_end") if leased else ()
     names = ("mac", "hostname", "session_id", "lease_start", "lease_end")
-    said = {name: covering.get(name) if leased else None for name in names}
-    return models.AttributedEvent(
-        **event, **said, status="leased" if leased else "none", rev=covering.get("rev")
-    )
+    said = {name: covering[name] if name in (*held, *lease) else None for name in names}
+    return models.AttributedEvent(**event, **said, status=status, rev=covering.get("rev"))
 
 
 def _listed(values: Sequence[str]) -> tuple[str, Row]:

@@ -13,7 +13,7 @@ from infra.settings import Settings
 from infra.spool import put
 
 KEY = "api"
-"""Name of the one key there is: the bearer token of the settings."""
+"""Who has the token of the settings; further keys have names of their own."""
 
 
 def note(

@@ -1,13 +1,16 @@
-"""The bearer token: from the settings, or made once and kept beside the lake."""
+"""Bearer tokens: the API's own, from the settings or made once, and keys that may do less."""
 
 from __future__ import annotations
 
 import hmac
 import os
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from infra.errors import Fatal
+from infra.secrets import either, of_file
 from infra.settings import Settings
 
 
@@ -17,8 +20,9 @@ def token_of(settings: Settings) -> str:
     The file is its owner's alone (0600). Raises `Fatal` when it cannot be kept
     or others may read it.
     """
-    if settings.api.token is not None:
-        return settings.api.token.get_secret_value()
+    given = either(settings.api.token, settings.api.token_file, "api.token")
+    if given is not None:
+        return given
     file = token_file(settings)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -36,6 +40,45 @@ def token_of(settings: Settings) -> str:
 def token_file(settings: Settings) -> Path:
     """Where a token that was made is kept."""
     return settings.home.absolute() / "api.token"
+
+
+Role = Literal["metrics", "read", "query", "all"]
+
+_ALLOWS: dict[Role, frozenset[Role]] = {
+    "metrics": frozenset({"metrics"}),
+    "read": frozenset({"metrics", "read"}),
+    "query": frozenset({"metrics", "read", "query"}),
+    "all": frozenset({"metrics", "read", "query", "all"}),
+}
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whose token came with a request."""
+
+    name: str
+    role: Role
+
+    def may(self, needed: Role) -> bool:
+        """Whether the role covers what is asked."""
+        return needed in _ALLOWS[self.role]
+
+
+class Access:
+    """Knows the tokens; they are read once, when the app is made."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._tokens = [(Caller("api", "all"), token_of(settings))]
+        for key in settings.api.keys:
+            token = of_file(key.token_file, f"api.keys '{key.name}': token_file")
+            if any(same(token, known) for _, known in self._tokens):
+                raise Fatal(f"api.keys '{key.name}': another key has the same token")
+            self._tokens.append((Caller(key.name, key.role), token))
+
+    def caller(self, given: str) -> Caller | None:
+        """Whose token it is; None for nobody's. All are compared, whichever it is."""
+        found = [caller for caller, token in self._tokens if same(given, token)]
+        return found[0] if found else None
 
 
 def same(given: str, wanted: str) -> bool:

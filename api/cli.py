@@ -30,6 +30,7 @@ def build(subparsers: Any) -> None:
     sql.add_argument(
         "--param", action="append", default=[], metavar="NAME=VALUE", help="value for :NAME"
     )
+    sql.add_argument("--as-of", metavar="T", help="over the tables as they were at this instant")
     sql.add_argument("--max-rows", type=int, help="most rows of the answer")
     sql.add_argument("--output", choices=FORMATS, default="table")
     sql.set_defaults(run=run_sql)
@@ -89,17 +90,22 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     from api.statements import Refused, Statements
 
     sql = sys.stdin.read() if args.statement == "-" else args.statement
+    as_of = instant_or_none("--as-of", args.as_of)
+    asked = {"sql": sql} | ({"as_of": as_of.isoformat()} if as_of else {})
     running = Statements(settings)
     try:
-        found = running.run(sql, _params(args.param), args.max_rows)
+        found = running.run(sql, _params(args.param), args.max_rows, as_of)
     except HeadgateError as error:
         outcome = "refused" if isinstance(error, Refused) else "failed"
-        note(settings, "statement", outcome, who="cli", detail={"sql": sql, "said": str(error)})
+        note(settings, "statement", outcome, who="cli", detail=asked | {"said": str(error)})
         raise
     finally:
         running.close()
-    note(settings, "statement", "ok", who="cli", detail={"sql": sql, "rows": len(found.rows)})
+    note(settings, "statement", "ok", who="cli", detail=asked | {"rows": len(found.rows)})
     show(sys.stdout, [column["name"] for column in found.columns], found.rows, args.output)
+    if found.versions:
+        read = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+        print(f"versions read: {read}", file=sys.stderr)
     if found.truncated:
         print(
             f"cut after {len(found.rows)} rows (limit: {found.truncated_by}); "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 Value = str | int | float | bool | None
 
@@ -185,9 +185,10 @@ class Lease(_Model):
 class Rival(_Model):
     """Somebody else who could have held the address."""
 
-    kind: Literal["superseded", "before", "after", "elsewhere"] = Field(
+    kind: Literal["superseded", "before", "after", "elsewhere", "leased"] = Field(
         description="superseded: the log said so and took it back; before, after: within seconds; "
-        "elsewhere: the same address in another scope"
+        "elsewhere: the same address in another scope; leased: DHCP gave it an address that is "
+        "set by hand"
     )
     scope: str | None
     mac: str | None = Field(examples=["02:00:00:00:00:08"])
@@ -264,12 +265,15 @@ class AttributedEvent(_Model):
     ip: str = Field(description="address the event came from")
     user_name: str | None
     host_name: str | None
-    status: Literal["leased", "none"] = Field(description="none: no lease covered it, as known now")
+    status: Literal["leased", "none", "static", "outside"] = Field(
+        description="none: no lease covered it, as known now; outside: no DHCP network has it; "
+        "static: set by hand, and with a session_id leased all the same"
+    )
     mac: str | None = Field(description="device that held the address")
     hostname: str | None = Field(description="name it gave the DHCP server")
     session_id: str | None = Field(description="the lease")
     lease_start: datetime | None
-    lease_end: datetime | None = Field(description="as that segment has it, UTC")
+    lease_end: datetime | None = Field(description="as known now, UTC")
     rev: int | None = Field(description="of the segment it rests on")
 
 
@@ -374,6 +378,9 @@ class Statement(_Model):
     params: dict[str, Value] = Field(
         default_factory=dict, max_length=100, description="values for :name in the statement"
     )
+    as_of: AwareDatetime | None = Field(
+        None, description="over the tables as they were at this instant, with its zone"
+    )
     max_rows: int | None = Field(
         None, ge=1, description="most rows wanted; the server's own limit stays"
     )
@@ -395,6 +402,9 @@ class StatementAnswer(_Model):
     truncated_by: Literal["rows", "bytes"] | None = Field(description="the limit that cut it")
     elapsed_ms: float
     engine: str = Field(examples=["duckdb"])
+    versions: dict[str, int] = Field(
+        default_factory=dict, description="with `as_of`: the version at which each table was read"
+    )
 
 
 class TableColumn(_Model):

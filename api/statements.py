@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any
@@ -50,13 +51,17 @@ class Busy(Retryable):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a statement gave. `truncated_by`: rows, bytes or None when it is whole."""
+    """What a statement gave. `truncated_by`: rows, bytes or None when it is whole.
+
+    `versions`: of a statement about the past, the version at which each table was read.
+    """
 
     columns: list[dict[str, str]]
     rows: list[list[Any]]
     truncated_by: str | None
     elapsed_ms: float
     engine: str = "duckdb"
+    versions: dict[str, int] = field(default_factory=dict)
 
     @property
     def truncated(self) -> bool:
@@ -86,9 +91,13 @@ class Statements:
             self._workers.put(worker)
 
     def run(
-        self, sql: str, params: Mapping[str, Scalar] | None = None, max_rows: int | None = None
+        self,
+        sql: str,
+        params: Mapping[str, Scalar] | None = None,
+        max_rows: int | None = None,
+        as_of: datetime | None = None,
     ) -> Answer:
-        """Answer one statement.
+        """Answer one statement, `as_of` an instant with a zone over the tables as they were then.
 
         Raises `Refused`, `Failed`, `Limit` or `Busy`, each with a sentence for
         the user. `max_rows` may lower the limit of the settings, not raise it.
@@ -107,6 +116,7 @@ class Statements:
             "tables": tables,
             "max_rows": most,
             "max_bytes": self._limits.statement_bytes,
+            "as_of": as_of.isoformat() if as_of else None,
         }
         with self._worker() as worker:
             return _answer(worker.ask(asked, self._limits.statement_seconds), self._limits)
@@ -148,7 +158,13 @@ def _answer(found: dict[str, Any] | None, limits: ApiSettings) -> Answer:
         raise Refused(found["refused"])
     if "failed" in found:
         raise Failed(found["failed"])
-    return Answer(found["columns"], found["rows"], found["truncated_by"], found["elapsed_ms"])
+    return Answer(
+        found["columns"],
+        found["rows"],
+        found["truncated_by"],
+        found["elapsed_ms"],
+        versions=found.get("versions", {}),
+    )
 
 
 class Worker:

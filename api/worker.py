@@ -15,7 +15,8 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -24,7 +25,8 @@ from typing import Any, TextIO
 import duckdb
 
 from api.macros import statements as macros
-from infra.duck import Definition, missing_sentence, open_engine, refresh
+from infra.duck import Definition, missing_sentence, needed, open_engine, refresh
+from infra.errors import Usage
 
 _CHUNK = 256
 _LONG = 2**63
@@ -171,9 +173,53 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     _say(answers, {"ready": True})
     for line in requests:
         asked = json.loads(line)
+        if asked.get("as_of"):
+            _say(answers, _back_then(setup, known, asked))
+            continue
         if left:
             left = refresh(connection, [found for found in known if found.name in left])
         _say(answers, _run(connection, asked, left))
+
+
+def _back_then(
+    setup: dict[str, Any], known: Iterable[Definition], asked: dict[str, Any]
+) -> dict[str, Any]:
+    """Answer over the tables as they were: in an engine of its own, with these views alone."""
+    at = datetime.fromisoformat(asked["as_of"])
+    try:
+        then, versions = as_of(tuple(known), asked["tables"], at)
+    except Usage as error:
+        return {"refused": str(error)}
+    except duckdb.Error as error:
+        return _failure(str(error))
+    connection, made = engine(setup["lake_root"], then, setup["memory"])
+    try:
+        return {**_run(connection, asked, refresh(connection, made)), "versions": versions}
+    finally:
+        connection.close()
+
+
+def as_of(
+    known: Sequence[Definition], tables: Iterable[str], at: datetime
+) -> tuple[tuple[Definition, ...], dict[str, int]]:
+    """The definitions that `tables` need, each as it was at an instant, and the versions.
+
+    Raises `Usage` with a sentence for a table that was not there or is no longer kept so.
+    """
+    from infra.history import require_files, version_at
+
+    then: list[Definition] = []
+    versions: dict[str, int] = {}
+    with open_engine(memory="256MB", threads=1) as looking:
+        for one in needed(tables, known):
+            if one.folder is not None and Path(one.folder, "_delta_log").is_dir():
+                version = version_at(one.name, Path(one.folder), at)
+                require_files(looking, one.name, Path(one.folder), version, at)
+                versions[one.name] = version
+                then.append(replace(one, version=version))
+            else:
+                then.append(one)
+    return tuple(then), versions
 
 
 def _run(

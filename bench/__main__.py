@@ -8,11 +8,18 @@ from importlib import import_module
 
 ALL = (
     "sink_cost",
+    "files",
     "sources",
+    "footprint",
     "rules",
     "indicators",
     "event_to_alert",
+    "promote",
+    "storm",
+    "correlations",
     "catch_up",
+    "recovery",
+    "day",
     "tracker",
     "lease_growth",
     "demo_start",
@@ -20,6 +27,8 @@ ALL = (
     "event_slice",
     "join",
     "live_attribution",
+    "realtime",
+    "scale_out",
     "backtest",
 )
 

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench.measure import Report, cpu_by_process, cpu_since, settle
+from bench.plot import bars, panel
 from enrich.asof import collected, newest_cover, newest_cover_of_few, true_spans
 from infra.settings import load
 from infra.spark import session
@@ -68,6 +69,8 @@ def run(quick: bool = False) -> Report:
     finally:
         spark.stop()
         shutil.rmtree(home, ignore_errors=True)
+    if not quick:
+        bars(report, {"rows a CPU-second": panel(report, "rows/CPU-s")})
     report.notes += [
         f"{events:,} events over 20 days; {shapes[0].sessions:,} sessions on "
         f"{shapes[0].addresses:,} addresses, or 5,000 on one; a tenth of the sessions was ended "

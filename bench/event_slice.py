@@ -18,6 +18,7 @@ from api.queries import Reader
 from bench.asof_history import START, Shape, mac_of, write
 from bench.event_to_alert import cut
 from bench.measure import Report
+from bench.plot import bars, panel
 from enrich.tables import DHCP_SEGMENT
 from infra.delta import commit
 from infra.lake import Lake
@@ -54,6 +55,8 @@ def run(quick: bool = False) -> Report:
     finally:
         reader.close()
         shutil.rmtree(home, ignore_errors=True)
+    if not quick:
+        bars(report, {"one day of one host, seconds": panel(report, "s")})
     report.notes += [
         f"{shape.events:,} events of twenty days in files of {FILE_ROWS:,}, {shape.sessions:,} "
         f"sessions of {shape.addresses:,} addresses; {QUESTIONS} questions a way, each for the "
@@ -70,7 +73,7 @@ def _ask(report: Report, reader: Reader, by: By, shape: Shape) -> None:
         value = _named(by, chance.randrange(shape.addresses))
         day = _moment(START) + timedelta(days=chance.randrange(20))
         began = time.monotonic()
-        page = slice_of(reader, by, value, day, day + timedelta(days=1), PAGE, None)
+        page = slice_of(reader, (), by, value, day, day + timedelta(days=1), PAGE, None)
         if question:
             seconds.append(time.monotonic() - began)
         found += len(page.items)

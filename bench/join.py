@@ -29,6 +29,7 @@ from pyspark.sql import functions as F
 from alerts.tables import FINDING
 from alerts.tables import HEARTBEAT as DETECTED
 from bench.measure import Report, cpu_by_process, cpu_since
+from bench.plot import bars, panel
 from enrich.asof import collected, newest_cover_of_few, statements
 from enrich.attributed import CARRIED
 from enrich.attribution import attribute
@@ -77,6 +78,13 @@ def run(quick: bool = False) -> Report:
     load_ = Load(100_000, 1_000, 5) if quick else Load(1_000_000, 1_000, 12)
     for name, form in (("one join", _one_join), ("recent and table", _recent_and_table)):
         _tell(report, name, _measured(load_, form), load_)
+    if not quick:
+        panels = {
+            "CPU seconds a batch": panel(report, "CPU-s", ", CPU a batch"),
+            "findings a CPU-second": panel(report, "findings/CPU-s", ", findings"),
+            "memory, MB": panel(report, "MB", ", memory"),
+        }
+        bars(report, panels)
     report.notes += [
         f"{load_.leases:,} leases live, renewed every {RENEWAL_SECONDS // 3600} h; "
         f"{load_.per_second:,} findings/s, one in {FREE_EVERY} by an address without a lease; "
@@ -97,7 +105,10 @@ def _measured(load_: Load, form: Form) -> Run:
     try:
         numbers = np.arange(load_.leases)
         _append(lake, DHCP_SEGMENT, _segments(numbers, START - timedelta(hours=1), 0))
-        rows = form(lake, newest_version(lake.folder(DHCP_SEGMENT)))
+        version = newest_version(lake.folder(DHCP_SEGMENT))
+        # A stream can only begin with a commit that is there.
+        _append(lake, DHCP_SEGMENT, _beat(DHCP_SEGMENT, START))
+        rows = form(lake, version)
         _run(lake, rows, home, load_, done)
         _require_right(home / "out", load_)
     finally:

@@ -17,10 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.leases import Network, Run, Way, arrive, through
 from bench.measure import Measure, Report
+from bench.plot import save
 from enrich.operator import VERSIONS, tracked, with_store
 from enrich.tracker import limits, tracked_rows
 from infra.settings import JobSettings, load
-from infra.spark import project_root, session
+from infra.spark import session
 
 JOBS = JobSettings()
 LIMITS = limits(JOBS)
@@ -31,7 +32,6 @@ BATCH_LINES = 345
 """What a million devices say in five seconds."""
 FLAT = 0.5
 """The bar: a batch over the most leases may cost so much more than one over the fewest."""
-PLOT = project_root() / "docs" / "lease_growth.png"
 
 
 def run(quick: bool = False) -> Report:
@@ -55,7 +55,7 @@ def run(quick: bool = False) -> Report:
         _slope(report, name, measures)
     _judge(found["cells"])
     if not quick:
-        _plot(found)
+        _plot(report, found)
     report.notes.append(
         "cause: a blob is read, decoded, encoded and written whole whenever its bucket has a row, "
         "and a heartbeat is a row for each; of cells a batch touches those of its lines and those "
@@ -111,7 +111,7 @@ def _judge(measures: dict[int, Measure]) -> None:
     most.bar, most.met = f"<= {1 + FLAT:g}x", most.ratio <= 1 + FLAT
 
 
-def _plot(found: dict[str, dict[int, Measure]]) -> None:
+def _plot(report: Report, found: dict[str, dict[int, Measure]]) -> None:
     """The figures as a picture for the documentation."""
     import matplotlib
 
@@ -127,5 +127,5 @@ def _plot(found: dict[str, dict[int, Measure]]) -> None:
     axes.set_title(f"Job sessions: a batch of {BATCH_LINES} lines and a heartbeat")
     axes.legend()
     axes.grid(alpha=0.3)
-    figure.savefig(PLOT, dpi=120)
+    save(figure, report)
     pyplot.close(figure)

@@ -34,10 +34,10 @@ def connection(address: str, number: int, at: float) -> Sent:
     )  # fmt: skip
 
 
-def traversal(address: str, number: int, at: float) -> Sent:
+def traversal(address: str, number: int, at: float, method: str = "GET") -> Sent:
     """An HTTP request that climbs out of the site's folder: the rule `http_path_traversal`."""
     return "zeek:http", _zeek(
-        address, number, at, "10.9.1.2", 80, method="GET", host="intranet.example.com",
+        address, number, at, "10.9.1.2", 80, method=method, host="intranet.example.com",
         uri="/show?page=../../../etc/passwd", version="1.1", user_agent="Mozilla/5.0",
         request_body_len=0, response_body_len=312, status_code=404, status_msg="Not Found",
     )  # fmt: skip

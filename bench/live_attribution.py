@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from alerts.tables import FINDING
 from bench.event_to_alert import RULE, Attack, Load, cut, loaded
 from bench.measure import Report
+from bench.plot import bars, panel
 from enrich.tables import ATTRIBUTION
 from infra.commits import commit, versions
 from infra.settings import Settings, load
@@ -54,6 +55,8 @@ def run(quick: bool = False) -> Report:
     done, cores = loaded(Load(200, 60) if quick else Load(500, 300), seen.read)
     _tell(report, done.attacks, seen)
     report.add("CPU of the driver while measured", [cores], "cores")
+    if not quick:
+        bars(report, {"finding to attributed finding, seconds": panel(report, "s")})
     jobs = load().jobs
     report.notes += [
         f"{done.load.per_second} events/s for {done.load.seconds} s after a warm-up; one broker, "

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from bench.leases import Network, Run, Way, arrive, through
 from bench.measure import Report
+from bench.plot import bars, panel
 from enrich.bucket import BucketState, decode, encode
 from enrich.operator import VERSIONS, frame, read, row_schema, tracked, with_store
 from enrich.tracker import limits, tracked_rows
@@ -77,6 +78,14 @@ def run(quick: bool = False) -> Report:
     finally:
         spark.stop()
         shutil.rmtree(home, ignore_errors=True)
+    if not quick:
+        panels = {
+            "catching up: lines a CPU-second": panel(report, "lines/CPU-s", ": catching up"),
+            f"steady, a batch each {BATCH_SECONDS} s: cores": panel(
+                report, "cores", f": steady, a batch each {BATCH_SECONDS} s"
+            ),
+        }
+        bars(report, panels)
     report.notes.append(__doc__.split("\n\n")[1].replace("\n", " ").strip())
     return report
 

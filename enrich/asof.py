@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -35,7 +35,7 @@ SEGMENT = (
 )
 """Columns of a segment that come along as `s_...`."""
 
-BLOCK_ROWS = 100_000
+BLOCK_ROWS = 400_000
 WEEK_US = 7 * 86_400_000_000
 
 _KEYS = ("scope", "ip", "start_us", "end_us")
@@ -100,12 +100,25 @@ def collected(segments: DataFrame, carried: Sequence[str] = SEGMENT) -> pa.Table
     return _narrow(segments, carried).toArrow()
 
 
-def statements(segments: DataFrame, at: datetime | None = None) -> DataFrame:
-    """Segments that say something, as known at `at` or now."""
-    known = segments.where("kind <> 'heartbeat' AND seg_end > seg_start")
-    if at is None:
-        return known
-    return known.where((F.col("known_at") <= F.lit(at)) & (F.col("learned_at") <= F.lit(at)))
+def statements(
+    segments: DataFrame, at: datetime | None = None, *, whole: bool = False
+) -> DataFrame:
+    """Segments that say something, as known at `at` or now.
+
+    `whole`: with the lease's start and end as the newest statement about it has them, whatever
+    span that covers; else as they were known when each segment was said.
+    """
+    known = segments.where("kind <> 'heartbeat'")
+    if at is not None:
+        known = known.where((F.col("known_at") <= F.lit(at)) & (F.col("learned_at") <= F.lit(at)))
+    if whole:
+        lease = Window.partitionBy("scope", "ip", "session_id")
+        newest = {
+            name: F.when(F.col("session_id").isNotNull(), F.max_by(name, "rev").over(lease))
+            for name in ("session_start", "session_end")
+        }
+        known = known.withColumns(newest)
+    return known.where("seg_end > seg_start")
 
 
 def _week(micros: Column) -> Column:
@@ -168,6 +181,9 @@ class Spans:
         if not len(self.keys):
             return np.full(len(times), -1, np.int64)
         pair = _numbers(scope, ip, self.scopes, self.ips)
+        # By address, the searches walk through memory; in any order, each step would wait for it.
+        order = np.argsort(pair, kind="stable")
+        pair, times = pair[order], times[order]
         code = np.minimum(np.searchsorted(self.pairs, pair), len(self.pairs) - 1)
         # An address and an instant as one number, in the order of the spans.
         key = code * (len(self.instants) + 1)
@@ -175,7 +191,9 @@ class Spans:
         at = np.maximum(np.searchsorted(self.keys, key, side="right") - 1, 0)
         covered = self.pairs[code] == pair
         covered &= (self.codes[at] == code) & (self.keys[at] <= key) & (times < self.ends[at])
-        return np.where(covered, self.owners[at], -1)
+        found = np.empty(len(order), np.int64)
+        found[order] = np.where(covered, self.owners[at], -1)
+        return found
 
 
 def join(findings: pa.Table, spans: Spans) -> pa.Table:

@@ -6,7 +6,6 @@ A load that changes nothing writes nothing and starts no JVM, so it can run ever
 from __future__ import annotations
 
 import fcntl
-import getpass
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from enrich.asset_store import newest_index
 from enrich.assets import Register
 from infra.duck import definitions, open_engine, refresh
 from infra.errors import Fatal
+from infra.person import person
 from infra.settings import Settings
 from infra.spool import put
 from infra.tables import Table
@@ -171,7 +171,7 @@ def _note(settings: Settings, done: Loaded, where: str, at: datetime) -> None:
         f"load-{at:%Y%m%dT%H%M%S%f}",
         {
             "at": at.isoformat(),
-            "who": getpass.getuser(),
+            "who": person(),
             "act": f"load.{done.register}",
             "target": done.inventory,
             "detail": json.dumps({"from": where, **counts, "refused": len(done.refused)}),

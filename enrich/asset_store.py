@@ -40,7 +40,7 @@ def index_file(lake: Lake, name: str | None) -> str | None:
     """The index of the versions that `newest` named, made if it is not there; None for None."""
     if name is None:
         return None
-    file = _file(lake.settings.lake_root, name)
+    file = index_path(lake.settings.lake_root, name)
     if not file.exists():
         assets, users = (int(version) for version in name.split("-"))
         lake.ensure(ASSET_VERSION, USER_VERSION)
@@ -61,7 +61,7 @@ def newest_index(settings: Settings) -> str | None:
         name = _newest(settings.lake_root)
         if name is None:
             return None
-        file = _file(settings.lake_root, name)
+        file = index_path(settings.lake_root, name)
         if file.exists():
             return str(file)
         read = [_read(settings, table) for table in (ASSET_VERSION, USER_VERSION)]
@@ -84,7 +84,8 @@ def _read(settings: Settings, table: Table) -> pa.Table:
         engine.close()
 
 
-def _file(lake_root: Path, name: str) -> Path:
+def index_path(lake_root: Path, name: str) -> Path:
+    """Where the index of the versions that `newest` named lies, once it is made."""
     return lake_root / "_inventory" / f"{name}.sqlite"
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from enrich.asof import newest_cover, newest_cover_of_few, statements
-from enrich.attribution import in_networks, segment_holder
+from enrich.attribution import in_networks, segment_holder, set_by_hand
 from enrich.tables import ATTRIBUTED_EVENT, DEVICE
 from infra.settings import ScopeSettings
 from ingest.tables import HEARTBEAT
@@ -44,8 +44,7 @@ def role() -> Column:
 def waiting(events: DataFrame, classes: Sequence[int], like: T.StructType) -> DataFrame:
     """Events of these classes that name an address, in the shape of findings, for the join.
 
-    And ingest's heartbeats, which move their watermark. `like`: columns of gold.finding. No
-    class is fine: the heartbeats still come, so the setting can change under a checkpoint.
+    And ingest's heartbeats, which move their watermark. `like`: columns of gold.finding.
     """
     beat = F.col("source") == HEARTBEAT
     usable = F.col("dead_letter_reason").isNull() & F.col("duplicate_of").isNull()
@@ -78,10 +77,11 @@ def event_row(scopes: Sequence[ScopeSettings]) -> list[Column]:
     branch of its own would read every file of silver.event twice.
     """
     status = _status(F.col("holder.status") == "leased", scopes)
-    device = {name: F.col(f"holder.{name}") for name in DEVICE.fieldNames()} | {"status": status}
+    known = {name: F.col(f"holder.{name}") for name in DEVICE.fieldNames()} | {"status": status}
+    known |= {name: _if_leased(status, known[name]) for name in ("mac", "hostname")}
     columns = {
         "event_uid": F.col("finding_id"),
-        "holder": F.struct(*[column.alias(name) for name, column in device.items()]),
+        "holder": F.struct(*[column.alias(name) for name, column in known.items()]),
         "rev": F.col("attr_rev"),
         "via": F.when(status == "outside", "outside").otherwise(F.col("via")),
     }
@@ -102,7 +102,8 @@ def attributed(
     All columns of `events` (give it few; time, scope, src_ip and device are looked at), and `ip`,
     `role`, `holder` (its `complete_up_to` and `evidence` stay null) and `rev` of the segment, -1
     for none. `segments`: silver.dhcp_segment, or, where they are few enough to go to every
-    worker, what `asof.collected(segments, CARRIED)` gave: that spares a shuffle of the events.
+    worker, what `asof.collected(asof.statements(segments, whole=True), CARRIED)` gave: that spares
+    a shuffle of the events.
 
     `at`: as it was known then, only with segments as a DataFrame; none: as it is known now.
     """
@@ -112,25 +113,38 @@ def attributed(
     if isinstance(segments, pa.Table):
         joined = newest_cover_of_few(shaped, segments)
     else:
-        joined = newest_cover(shaped, statements(segments, at), buckets, CARRIED)
-    status, nothing = _status(F.col("s_mac").isNotNull(), scopes), F.lit(None)
-    # Neither is carried through the join (`CARRIED`).
-    holder = segment_holder(DEVICE, status=status, complete_up_to=nothing, evidence=nothing)
+        joined = newest_cover(shaped, statements(segments, at, whole=True), buckets, CARRIED)
+    nothing = F.lit(None)  # neither is carried through the join (`CARRIED`)
+    holder = device(scopes, complete_up_to=nothing, evidence=nothing)
     rev = F.coalesce("s_rev", F.lit(-1).cast("long"))
     return joined.select(*events.columns, "ip", "role", holder.alias("holder"), rev.alias("rev"))
 
 
+def device(scopes: Sequence[ScopeSettings], **otherwise: Column) -> Column:
+    """`DEVICE` of a row with `scope`, `ip` and the segment that covers its time, if any (`s_...`).
+
+    `otherwise`: fields that are not taken from the segment.
+    """
+    status = _status(F.col("s_mac").isNotNull(), scopes)
+    named = {name: _if_leased(status, F.col(f"s_{name}")) for name in ("mac", "hostname")}
+    return segment_holder(DEVICE, status=status, **named, **otherwise)
+
+
+def _if_leased(status: Column, name: Column) -> Column:
+    """A device's name. An address that is set by hand has none, also where DHCP gave it away: then
+    the session stays, as the mark of what speaks against it."""
+    return F.when(status == "leased", name)
+
+
 def _status(leased: Column, scopes: Sequence[ScopeSettings]) -> Column:
-    """leased; else static, none (in a DHCP network) or outside, or unknown without an address."""
-    by_hand = [site.model_copy(update={"networks": site.static}) for site in scopes]
-    static, inside = (
-        F.coalesce(in_networks(F.col("scope"), F.col("ip"), sites), F.lit(False))
-        for sites in (by_hand, scopes)
-    )
+    """unknown without an address; static; leased; else none (in a DHCP network) or outside."""
+    scope, ip = F.col("scope"), F.col("ip")
+    static = set_by_hand(scope, ip, scopes)
+    inside = F.coalesce(in_networks(scope, ip, scopes), F.lit(False))
     return (
-        F.when(leased, "leased")
-        .when(F.col("ip").isNull(), "unknown")
+        F.when(F.col("ip").isNull(), "unknown")
         .when(static, "static")
+        .when(leased, "leased")
         .when(inside, "none")
         .otherwise("outside")
     )

@@ -56,8 +56,7 @@ def split(findings: DataFrame, scopes: Sequence[ScopeSettings]) -> tuple[DataFra
     """
     beat = F.col("rule_id") == HEARTBEAT
     inside = F.coalesce(in_networks(F.col("scope"), F.col("ip"), scopes), F.lit(False))
-    by_hand = [site.model_copy(update={"networks": site.static}) for site in scopes]
-    static = F.coalesce(in_networks(F.col("scope"), F.col("ip"), by_hand), F.lit(False))
+    static = set_by_hand(F.col("scope"), F.col("ip"), scopes)
     joins = beat | (inside & ~static & F.col("holder").isNull())
     status = F.when(F.col("ip").isNull(), "unknown").when(static, "static").otherwise("outside")
     past = findings.where(~joins).withColumns(
@@ -70,6 +69,12 @@ def split(findings: DataFrame, scopes: Sequence[ScopeSettings]) -> tuple[DataFra
         }
     )
     return findings.where(joins), past
+
+
+def set_by_hand(scope: Column, ip: Column, scopes: Sequence[ScopeSettings]) -> Column:
+    """Whether an address is one of its scope's `static`. Never null."""
+    by_hand = [site.model_copy(update={"networks": site.static}) for site in scopes]
+    return F.coalesce(in_networks(scope, ip, by_hand), F.lit(False))
 
 
 def in_networks(scope: Column, ip: Column, scopes: Sequence[ScopeSettings]) -> Column:
@@ -220,7 +225,7 @@ def as_of(
     `attributed_at` is `at`, else when the segment was known, else the finding's arrival.
     `heard`: when the DHCP servers were. Holders are judged, with all rivals in the tables.
     """
-    known = statements(segments, at)
+    known = statements(segments, at, whole=True)
     wanted = findings.where((F.col("rule_id") != HEARTBEAT) & F.col("ip").isNotNull()).select(
         "finding_id",
         "role",
@@ -231,13 +236,7 @@ def as_of(
         as_json(findings.columns).alias("finding"),
     )
     joined = newest_cover(with_claims(wanted, known), known, buckets)
-    none = _holder(
-        scope=F.col("scope"),
-        ip=F.col("ip"),
-        status=F.lit("none"),
-        complete_up_to=F.lit(complete_up_to or at).cast("timestamp"),
-    )
-    holder = F.when(F.col("s_rev").isNotNull(), segment_holder()).otherwise(none)
+    holder = covering_holder(scopes, F.lit(complete_up_to or at).cast("timestamp"))
     said = F.coalesce(F.lit(at).cast("timestamp"), F.col("s_known_at"), F.col("received_at"))
     rows = joined.select(*_attribution(holder, via, said), "claims", "received_at")
     return judged(rows, scopes, heard, complete_up_to or at)
@@ -310,6 +309,26 @@ def _covers() -> Column:
         & (F.col("_ip") == F.col("s_ip"))
         & (F.col("_happened") >= F.col("s_start"))
         & (F.col("_happened") < F.col("s_end"))
+    )
+
+
+def covering_holder(
+    scopes: Sequence[ScopeSettings] = (), complete_up_to: Column | None = None
+) -> Column:
+    """The holder by the segment that covers a row's instant (`s_...`), or none.
+
+    An address that is set by hand has no holder that a lease could name, also where DHCP gave it
+    away: then its session stays, as the mark of what speaks against it.
+    """
+    where = {"scope": F.col("scope"), "ip": F.col("ip")}
+    static = set_by_hand(where["scope"], where["ip"], scopes)
+    upto = F.lit(None) if complete_up_to is None else complete_up_to
+    nobody = F.lit(None).cast("string")
+    by_hand = segment_holder(status=F.lit("static"), mac=nobody, hostname=nobody)
+    return (
+        F.when(static, by_hand)
+        .when(F.col("s_rev").isNotNull(), segment_holder())
+        .otherwise(_holder(**where, status=F.lit("none"), complete_up_to=upto))
     )
 
 

@@ -55,7 +55,7 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `kind`: superseded (the log gave the address to it and took that back later), before or after
     (it held the address within `EDGE` of the instant), elsewhere (it held the same address in
-    another scope).
+    another scope), leased (the log gives it an address that is set by hand).
     """
 
     kind: str

@@ -18,7 +18,6 @@ again: until the commit the table refuses a new checkpoint, after it the old one
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import json
 import shutil
@@ -39,6 +38,7 @@ from enrich.tracker import limits
 from infra.errors import Fatal, Usage
 from infra.jobs import Batch, Lock, numbers
 from infra.lake import Lake
+from infra.person import person
 from infra.spool import put
 
 PARTS = ("spark", "batches", "state.json")
@@ -183,7 +183,7 @@ def _move(source: Path, target: Path) -> None:
 def _audit(lake: Lake, done: Rebuilt) -> None:
     row = {
         "at": datetime.now(UTC).isoformat(),
-        "who": getpass.getuser(),
+        "who": person(),
         "act": "sessions.rebuild",
         "target": JOB,
         "detail": json.dumps(asdict(done)),

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from enrich.evidence import AFTER, BEFORE, EDGE, ELSEWHERE, SUPERSEDED, Claim
+from enrich.evidence import AFTER, BEFORE, EDGE, ELSEWHERE, LEASED, SUPERSEDED, Claim
 
 INSTANT = timedelta(microseconds=1)
 
@@ -66,6 +66,8 @@ def rivals_of(
 def _kind(one: Said, said: Sequence[Said], scope: str | None, at: datetime) -> str | None:
     if one.scope != scope:
         return ELSEWHERE if true_at(said, one.scope, at) == one else None
+    if true_at(said, scope, at) == one:
+        return LEASED  # it is true, and yet the address was given to nobody: it is set by hand
     # A statement may be true of some instants only; what holds changes where another one ends.
     edges = {edge for other in said for edge in (other.seg_start, other.seg_end)}
     before = [at - EDGE, *(edge - INSTANT for edge in edges if at - EDGE < edge <= at)]

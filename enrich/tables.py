@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import types as T
 
 from enrich.asset_tables import ASSET_TABLES, ASSET_VIEWS
+from enrich.rollup_tables import ROLLUP_TABLES, ROLLUP_VIEWS
 from enrich.witness_tables import WITNESS_VIEWS
 from infra.tables import STRINGS, TS, Column, L, N, S, Table, View, struct
 
@@ -76,7 +77,8 @@ HOLDER = struct(
     servers=T.ArrayType(struct(server=S, last_line_at=TS)),
 )
 """Who an address belonged to. `status`: leased, none (no lease covered it), outside (no DHCP
-scope has it), static (configured as set by hand) or unknown (the event has no address).
+scope has it), static (configured as set by hand; with a session: DHCP gave it away all the same)
+or unknown (the event has no address).
 `evidence`: event uids of DHCP lines. `ended`: why the lease ends, as far as it was known.
 `complete_up_to`: how far the DHCP log was known when it was said; `servers`: each DHCP server's
 last line before. `rivals`: who else could be meant. `confidence` (0 to 100), `certainty` (its
@@ -117,7 +119,8 @@ DEVICE = struct(
     evidence=STRINGS,
 )
 """The device that held an event's address. `status`: leased, none, static, outside or unknown, as
-in `HOLDER`; `complete_up_to`: how far the DHCP log was known when it was said."""
+in `HOLDER`; static with a session: DHCP gave the address away all the same, and whose event it was
+is in doubt. `complete_up_to`: how far the DHCP log was known when it was said."""
 
 ATTRIBUTED_EVENT = Table(
     name="gold.attributed_event",
@@ -136,7 +139,9 @@ ATTRIBUTED_EVENT = Table(
         Column("host_name", S, "host of the event", False),
         Column("holder", DEVICE, "the device that had the address, with its lease"),
         Column("rev", L, "rev of the segment it rests on; -1 when no lease covered the address"),
-        Column("via", S, "join; outside: the address lies in no DHCP network"),
+        Column(
+            "via", S, "join; outside: the address lies in no DHCP network; repair: corrected later"
+        ),
     ),
     event_time="event_time",
     key=("event_uid", "role", "rev"),
@@ -144,7 +149,7 @@ ATTRIBUTED_EVENT = Table(
     stats=("event_uid", "event_time", "class_uid", "source", "ip", "user_name", "rev", "via"),
 )
 
-TABLES = (DHCP_SEGMENT, ATTRIBUTION, ATTRIBUTED_EVENT, *ASSET_TABLES)
+TABLES = (DHCP_SEGMENT, ATTRIBUTION, ATTRIBUTED_EVENT, *ASSET_TABLES, *ROLLUP_TABLES)
 VIEWS = (
     View(
         "silver.dhcp_session",
@@ -171,10 +176,16 @@ VIEWS = (
         """
         SELECT e.event_uid, e.time AS event_time, e.class_uid, e.source, e.scope, e.src_ip AS ip,
                e.user_name, e.host_name, e.message, s.mac, s.hostname, s.session_id,
-               s.session_start AS lease_start, s.session_end AS lease_end, s.rev
+               l.lease_start, l.lease_end, s.rev
         FROM silver.events e JOIN silver.dhcp_segment s
           ON s.scope = e.scope AND s.ip = e.src_ip
          AND s.seg_start <= e.time AND s.seg_end > e.time AND s.mac IS NOT NULL
+        JOIN (
+          SELECT scope, ip, session_id, max_by(session_start, rev) AS lease_start,
+                 max_by(session_end, rev) AS lease_end
+          FROM silver.dhcp_segment WHERE session_id IS NOT NULL
+          GROUP BY scope, ip, session_id
+        ) l ON l.scope = s.scope AND l.ip = s.ip AND l.session_id = s.session_id
         WHERE NOT EXISTS (
           SELECT 1 FROM silver.dhcp_segment n
           WHERE n.scope = s.scope AND n.ip = s.ip AND n.rev > s.rev
@@ -189,4 +200,5 @@ VIEWS = (
     ),
     *ASSET_VIEWS,
     *WITNESS_VIEWS,
+    *ROLLUP_VIEWS,
 )

@@ -83,7 +83,7 @@ SELECT 'dhcp' AS kind, e.time,
        lower(e.src_endpoint.hostname) AS host, CAST(NULL AS STRING) AS user_name,
        CAST(NULL AS STRING) AS user_domain, CAST(NULL AS STRING) AS user_uid
 FROM silver.events e
-WHERE e.class_uid = 4004 AND e.activity_id = 5 AND e.source = 'zeek:dhcp'
+WHERE e.class_uid = 4004 AND e.activity_id = 5 AND e.metadata.product.name = 'Zeek'
   AND e.src_ip IS NOT NULL AND e.lease_dur IS NOT NULL
 """
 
@@ -100,7 +100,10 @@ WITNESS_VIEWS = (
                 _point("kerberos", "e.activity_id IN (3, 4) AND e.auth_protocol = 'Kerberos'"),
                 _point("logon", f"{_LOGON} AND e.logon_type_id IN (2, 7, 11)", at_host=True),
                 _point("network_logon", f"{_LOGON} AND e.logon_type_id IN (3, 8, 10)"),
-                _point("ssh", "e.activity_id = 1 AND e.source = 'sshd'"),
+                _point(
+                    "ssh",
+                    "e.activity_id = 1 AND e.metadata.product.name IN ('OpenSSH', 'Dropbear SSH')",
+                ),
                 _DHCP,
             )
         ),

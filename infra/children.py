@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from infra.settings import Settings
 
 _PR_SET_PDEATHSIG = 1
+
+LARGEST_LOG = 10 * 1024 * 1024
+"""Bytes of `<home>/NAME.log`; then it becomes NAME.log.1, and so on."""
+OLD_LOGS = 3
 
 
 def die_with_parent() -> None:
@@ -38,6 +45,7 @@ class Part:
         self.name = name
         self.log = settings.home.absolute() / f"{name}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.touch(mode=0o600)
         options = ["--home", str(settings.home.absolute())]
         if config is not None:
             options = ["--config", str(config.absolute()), *options]
@@ -89,8 +97,12 @@ class Part:
         self._reader.join(5)
 
     def _read(self, on_line: Callable[[str], None]) -> None:
-        with self.log.open("a", encoding="utf-8") as log:
+        # What it says lies there while it runs: a full disk must not stop it at a full pipe,
+        # and RotatingFileHandler goes on after a line that it could not write.
+        log = RotatingFileHandler(
+            self.log, maxBytes=LARGEST_LOG, backupCount=OLD_LOGS, encoding="utf-8"
+        )
+        with closing(log):
             for line in self.process.stdout or ():
-                log.write(line)
-                log.flush()
+                log.emit(logging.makeLogRecord({"msg": line.rstrip("\n")}))
                 on_line(line.rstrip())

@@ -23,7 +23,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compact": ("infra.upkeep_cli", "merge small files, apply retention, delete what nobody needs"),
     "backup": ("infra.backup_cli", "copy lake, checkpoints and spool while no job runs"),
     "restore-backup": ("infra.backup_cli", "put a backup back, onto an empty home"),
+    "size": ("infra.sizing_cli", "cores, memory, partitions and disk for a load, as measured"),
     "tables": ("infra.operate", "the tables, and what their columns mean"),
+    "settings": ("infra.kafka_cli", "what is set, secrets as *****"),
+    "kafka": ("infra.kafka_cli", "topics and rights at the broker: acls, topics"),
     "replay": ("ingest.cli", "send log files to Kafka as if they happened now"),
     "import": ("ingest.cli", "take archived logs into the tables, without alerts"),
     "sources": ("ingest.cli", "what can be read"),
@@ -33,8 +36,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "quality": ("ingest.cli", "check what ingest wrote against expectations"),
     "reparse": ("ingest.cli", "read history again with today's parsers, while the jobs run"),
     "load": ("enrich.cli", "bring assets or users to what an inventory lists"),
+    "rollup": ("enrich.rollup_cli", "counts: what was compared with the events; count anew"),
     "rebuild": ("enrich.rebuild_cli", "make a job's checkpoint anew from the tables"),
     "rules": ("alerts.cli", "list, test, switch rules on and off"),
+    "models": ("alerts.models_cli", "anomaly detectors: train, compare, put in force"),
     "indicators": ("alerts.indicator_cli", "lists of addresses, domains, hashes that rules ask"),
     "alerts": ("alerts.cli", "read alerts from the topic or the table"),
     "explain": ("alerts.cli", "why an alert is there: rule, values that matched, evidence"),
@@ -48,6 +53,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sql": ("api.cli", "ask the tables in Spark SQL"),
     "api": ("api.cli", "serve the REST API"),
     "report": ("reporting.cli", "write a report"),
+    "erase": ("reporting.erase_cli", "take a person or a device out of all tables, certified"),
     "ledger": ("reporting.cli", "received, parsed, dead, unaccounted: by source"),
 }
 
@@ -89,7 +95,9 @@ def _run(arguments: list[str]) -> int:
         os.environ["HEADGATE_CONFIG"] = str(known.config.absolute())
     overrides: dict[str, Any] = {} if known.home is None else {"home": known.home}
     run: Run = parsed.run
-    return run(parsed, load(known.config, **overrides))
+    settings = load(known.config, **overrides)
+    os.umask(settings.mask)  # also for the JVM and all processes that are started from here
+    return run(parsed, settings)
 
 
 def _before_command(arguments: list[str]) -> list[str]:

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow.parquet as pq
+
+from infra.damage import Damaged, objects
 from infra.errors import Fatal
 from infra.files import write_whole
 
@@ -27,8 +30,15 @@ class Commit:
     rows: int
     adds: tuple[str, ...]
     changes_data: bool
+    replaces: bool
+    """Whether it takes files out of the table."""
     stats: tuple[dict[str, Any], ...]
     """Of each file added, what the log says of its contents; empty where it says nothing."""
+
+    @property
+    def appends(self) -> bool:
+        """Whether a stream gets rows from it: not from one that puts files in others' place."""
+        return self.changes_data and bool(self.adds) and not self.replaces
 
     @property
     def marker(self) -> dict[str, Any] | None:
@@ -48,17 +58,31 @@ def versions(table: Path) -> list[int]:
     return sorted(int(p.stem) for p in log.iterdir() if p.suffix == ".json" and p.stem.isdigit())
 
 
+def checkpoints(table: Path) -> list[int]:
+    """Versions of which the log has a checkpoint, a list of all that makes the table, ascending."""
+    found = (table / "_delta_log").glob(f"{'[0-9]' * 20}.checkpoint.parquet")
+    return sorted(int(file.name.partition(".")[0]) for file in found)
+
+
 def commit(table: Path, version: int) -> Commit:
-    """Read one commit; raises `FileNotFoundError` when log clean-up has taken it."""
-    text = (table / "_delta_log" / f"{version:020d}.json").read_text("utf-8")
+    """Read one commit; raises `FileNotFoundError` when log clean-up has taken it, `Fatal` when it
+    is damaged."""
+    file = table / "_delta_log" / f"{version:020d}.json"
+    try:
+        actions = objects(file)
+    except Damaged as error:
+        raise Fatal(
+            f"{file} is damaged ({error}); restore lake and checkpoints of one backup"
+        ) from None
     info: dict[str, Any] = {}
     adds: list[str] = []
-    changes = False
+    changes = replaces = False
     stats: list[dict[str, Any]] = []
-    for line in text.splitlines():
-        action = json.loads(line) if line.strip() else {}
+    for action in actions:
         if "commitInfo" in action:
             info = action["commitInfo"]
+        elif "remove" in action:
+            replaces = True
         elif "add" in action:
             adds.append(unquote(action["add"]["path"]))
             stats.append(json.loads(action["add"].get("stats") or "{}"))
@@ -70,6 +94,7 @@ def commit(table: Path, version: int) -> Commit:
         rows=sum(each.get("numRecords", 0) for each in stats),
         adds=tuple(adds),
         changes_data=changes,
+        replaces=replaces,
         stats=tuple(stats),
     )
 
@@ -86,6 +111,26 @@ def newest_first(table: Path) -> Iterator[Commit]:
 def newest_version(table: Path) -> int:
     """Newest version, -1 when there is no table."""
     return max(versions(table), default=-1)
+
+
+def metadata(table: Path) -> dict[str, Any] | None:
+    """The newest `metaData` of a table: its schema, properties and id; None where none is found.
+
+    From the commits since the newest checkpoint, else from that checkpoint.
+    """
+    log = table / "_delta_log"
+    checkpoint = max(checkpoints(table), default=-1)
+    for version in reversed(versions(table)):
+        if version <= checkpoint:
+            break
+        for line in (log / f"{version:020d}.json").read_text("utf-8").splitlines():
+            if line.startswith('{"metaData"'):
+                found: dict[str, Any] = json.loads(line)["metaData"]
+                return found
+    if checkpoint < 0:
+        return None
+    rows = pq.read_table(log / f"{checkpoint:020d}.checkpoint.parquet", columns=["metaData"])
+    return next((row for row in rows["metaData"].to_pylist() if row is not None), None)
 
 
 def table_id(table: Path) -> str:

@@ -38,6 +38,9 @@ JOBS = {
     "sessions": "enrich.jobs:sessions",
     "alert": "alerts.jobs:alert",
     "repair": "alerts.repair:repair",
+    "rollup": "enrich.rollup_jobs:rollup",
+    "logins": "enrich.rollup_jobs:logins",
+    "models": "alerts.model_job:models",
 }
 """Jobs by name and where they start; imported only when they run."""
 
@@ -46,7 +49,11 @@ Say = Callable[[str], None]
 
 def wanted(settings: Settings) -> tuple[str, ...]:
     """The jobs that these settings give something to do."""
-    return tuple(name for name in JOBS if name != "files" or settings.folders)
+    counting = settings.jobs.rollup_trigger_seconds > 0
+    unasked = {"files": not settings.folders, "rollup": not counting, "logins": not counting}
+    # Nothing is to be judged before a first model was trained (`headgate models train`).
+    unasked["models"] = not (settings.lake_root / "_rules" / "models").is_dir()
+    return tuple(name for name in JOBS if not unasked.get(name))
 
 
 def resume(settings: Settings, job: str) -> None:
@@ -78,6 +85,8 @@ class Driver:
     names: Sequence[str]
     tell: Say = say
     once: bool = False
+    every: bool = False
+    """Also jobs that get something to do only while it runs."""
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> int:
@@ -90,13 +99,14 @@ class Driver:
             raise Usage(f"no job '{unknown[0]}'; there are {', '.join(JOBS)}")
         use(self.settings.log_format)
         require_broker(self.settings.kafka)
-        ensure_topics(self.settings)
+        ensure_topics(self.settings, jobs=self.names)
         spark = session(self.settings)
         self.tell("spark: up")
         lake = Lake(spark, self.settings).ensure()
         self.tell(f"tables: ready in {self.settings.lake_root}")
-        # Ticks feed only a job that will read them: with `once` there is no next batch to move.
-        ticker = Ticker(self.settings.kafka).start() if not self.once else None
+        # Ticks feed only the job that reads them, and with `once` there is no next batch to move.
+        ticking = "ingest" in self.names and not self.once
+        ticker = Ticker(self.settings.kafka).start() if ticking else None
         folder = Folder(lake, self._spooled()).start()
         scheduled = [one.start() for one in self._scheduled()]
         watched = [Watched(name) for name in self.names]
@@ -135,6 +145,7 @@ class Driver:
         inventories = {"assets": self.settings.assets, "users": self.settings.users}
         return [
             Every("quality", ("quality", "run"), minutes, self.settings, self.tell),
+            Every("blind", ("rules", "blind", "--tell"), minutes, self.settings, self.tell),
             Every("webhooks", ("webhooks", "deliver"), hooks, self.settings, self.tell),
             Every("upkeep", ("compact",), upkeep, self.settings, self.tell),
             *(
@@ -183,7 +194,7 @@ class Round:
 
     driver: Driver
     lake: Lake
-    watched: Sequence[Watched]
+    watched: list[Watched]
     watch: Watch
     governor: Governor
     trouble: str = ""
@@ -194,6 +205,7 @@ class Round:
         for one in self.watched:
             self._try(one)
         while not self.driver.pause(0.5):
+            self._join_in()
             for one in self.watched:
                 self._look(one)
             if all(one.given_up for one in self.watched):
@@ -203,6 +215,14 @@ class Round:
                 one.stopping.join(60)
         self.governor.stop()
         return 1 if any(one.given_up for one in self.watched) else 0
+
+    def _join_in(self) -> None:
+        """Start jobs that have something to do by now, where all of them are to run."""
+        known = {one.name for one in self.watched}
+        for name in wanted(self.driver.settings) if self.driver.every else ():
+            if name not in known:
+                self.watched.append(Watched(name))
+                self._try(self.watched[-1])
 
     def _look(self, one: Watched) -> None:
         if one.stopping is not None:

@@ -8,7 +8,7 @@ from the file in its wheel; nothing is fetched from a network.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,29 +27,66 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 @dataclass(frozen=True)
 class Definition:
-    """How DuckDB makes one table or view. `folder` is None for a view over others."""
+    """How DuckDB makes one table or view. `folder` is None for a view over others.
+
+    `columns`: of a table, each with its type; one that an earlier release did not have yet is
+    null. `version`: of a table, which one; None: the newest there is.
+    """
 
     name: str
     sql: str
     folder: str | None
+    columns: tuple[tuple[str, str], ...] = ()
+    version: int | None = None
+
+    @property
+    def scan(self) -> str:
+        """The table as DuckDB's Delta extension reads it."""
+        which = "" if self.version is None else f", version => {self.version}"
+        return f"delta_scan({_text(str(self.folder))}{which})"
+
+    def select(self, there: Collection[str] | None = None) -> str:
+        """The query that the view is; `there`: names of columns, if the table lacks some."""
+        if self.folder is None:
+            return self.sql
+        picked = [
+            _quoted(name) if there is None or name in there else f"NULL::{kind} AS {_quoted(name)}"
+            for name, kind in self.columns
+        ]
+        return f"SELECT {', '.join(picked)} FROM {self.scan}"
 
 
 def definitions(lake_root: Path) -> tuple[Definition, ...]:
     """Every table and view of the catalogue, in an order in which they can be made."""
     # Imported late: a statement's worker process gets its definitions sent and
     # starts without the Spark library, which only declares the column types.
+    from infra.schema import duck_type
     from infra.tables import catalog, views
 
     tables = [
         Definition(
             table.name,
-            f"SELECT {', '.join(_quoted(column.name) for column in table.columns)} "
-            f"FROM delta_scan({_text(str(lake_root / table.path))})",
+            "",
             str(lake_root / table.path),
+            tuple((column.name, duck_type(column.type)) for column in table.columns),
         )
         for table in catalog().values()
     ]
     return (*tables, *(Definition(v.name, _null_keeping(v.sql), None) for v in views().values()))
+
+
+def needed(names: Iterable[str], known: Sequence[Definition]) -> tuple[Definition, ...]:
+    """The tables and views called so, and those they rest on, in an order to make them in."""
+    by_name = {one.name: one for one in known}
+    found: set[str] = set()
+    waiting = [name for name in names if name in by_name]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            sql = by_name[name].sql
+            waiting += [one for one in by_name if re.search(rf"\b{re.escape(one)}\b", sql)]
+    return tuple(one for one in known if one.name in found)
 
 
 def connect(
@@ -113,12 +150,24 @@ def refresh(connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition])
         layer, _, _ = definition.name.partition(".")
         try:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(layer)}")
-            connection.execute(f"CREATE OR REPLACE VIEW {definition.name} AS {definition.sql}")
+            _make(connection, definition)
         except duckdb.CatalogException:
             left[definition.name] = "a table it rests on is missing"
         except (duckdb.BinderException, duckdb.IOException) as error:
             left[definition.name] = str(error).splitlines()[0]
     return left
+
+
+def _make(connection: duckdb.DuckDBPyConnection, definition: Definition) -> None:
+    create = f"CREATE OR REPLACE VIEW {definition.name} AS"
+    try:
+        connection.execute(f"{create} {definition.select()}")
+    except duckdb.BinderException:
+        if definition.folder is None:
+            raise
+        # Of an earlier release: `headgate up` gives it what it lacks.
+        described = connection.execute(f"DESCRIBE SELECT * FROM {definition.scan}").fetchall()
+        connection.execute(f"{create} {definition.select({row[0] for row in described})}")
 
 
 def missing_sentence(left: Mapping[str, str]) -> str:

@@ -17,11 +17,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from infra.damage import Damaged, emptied, logged, parsed, sound
 from infra.errors import Fatal, Retryable
 from infra.files import write_whole
 from infra.log import batch_in_hand, note
@@ -82,7 +83,7 @@ class Batch:
     def load(self) -> Batch:
         """Read the decisions of an earlier attempt, if there was one."""
         if self._file.exists():
-            self.decisions = json.loads(self._file.read_text("utf-8"))
+            self.decisions = decided(self.folder, self.batch_id)
         return self
 
     def ledger_row(self) -> dict[str, Any]:
@@ -201,21 +202,27 @@ def start(
     checkpoints: Path,
     spool: Path,
     trigger_seconds: float | None,
+    before: Callable[[], object] = lambda: None,
+    output_mode: Literal["append", "update"] = "append",
 ) -> Job:
     """Run `work` on each micro-batch of `rows`, once, through restarts.
 
-    `trigger_seconds`: pause between batches; None: work off what is there and end.
+    `trigger_seconds`: pause between batches; None: work off what is there and end. `before`: is
+    called when the job is ours and its checkpoint was looked at, and the query not begun yet.
+    `output_mode`: update for counts whose rows take the place of earlier ones (`infra.upsert`).
     Raises `Fatal` when the job runs already or its checkpoint is damaged.
     """
     folder = checkpoints / name
     lock = Lock(folder, name)
     try:
         check(name, folder)
+        before()
         gate = Gate()
         pulse = Pulse()
         runner = _Runner(name, folder, spool, work, gate, pulse)
         writer = (
             rows.writeStream.queryName(name)
+            .outputMode(output_mode)
             .foreachBatch(runner)
             .option("checkpointLocation", str(folder / "spark"))
         )
@@ -258,7 +265,10 @@ class _Runner:
         self._work(rows, run)
         if not run.decisions.get("in_ledger"):
             put(self._spool, f"{run.job}-{run.query_id}-{run.batch_id}", run.ledger_row())
-            run.decisions["versions"] = run.versions  # kept by the next line
+            run.decisions |= {
+                "versions": run.versions,
+                "digest": run.digest,
+            }  # kept by the next line
             run.decide("in_ledger", lambda: True)
         # From now on this process knows what it wrote; a failed batch ends the query, and the
         # next one looks back again.
@@ -290,7 +300,7 @@ class _Runner:
             job=self._name,
             query_id=identity,
             batch_id=batch_id,
-            digest=hashlib.sha256(offsets).hexdigest()[:16],
+            digest=digest_of(offsets),
             folder=self._folder,
             look_back=self._look_back,
             started_at=datetime.now(UTC),
@@ -305,23 +315,25 @@ class _Runner:
 def check(name: str, folder: Path) -> None:
     """Refuse a checkpoint that would skip or double a batch, naming what is wrong with it."""
     spark = folder / "spark"
-    offsets = numbers(spark / "offsets")
-    decided = numbers(folder / "batches", ".json")
+    offsets, commits = numbers(spark / "offsets"), numbers(spark / "commits")
+    begun = numbers(folder / "batches", ".json")
     remedy = f"restore {folder} from a backup that is not older than the tables"
     metadata = spark / "metadata"
     if offsets and not _is_json(metadata):
         raise Fatal(f"checkpoint of job {name}: {metadata} is missing or damaged; {remedy}")
-    if decided and (not offsets or max(decided) > max(offsets)):
+    if begun and (not offsets or max(begun) > max(offsets)):
         raise Fatal(
-            f"checkpoint of job {name}: batch {max(decided)} was already worked on, but the newest "
+            f"checkpoint of job {name}: batch {max(begun)} was already worked on, but the newest "
             f"of its offsets is {max(offsets, default='missing')}; {remedy}"
         )
     for number in sorted(offsets)[-2:]:
-        file = spark / "offsets" / str(number)
-        lines = file.read_text("utf-8", "replace").splitlines()
-        if not lines or lines[0] != "v1" or len(lines) < 3:
-            raise Fatal(f"checkpoint of job {name}: {file} is damaged; {remedy}")
-    commits = numbers(spark / "commits")
+        _require_sound(name, spark / "offsets" / str(number), 3, remedy)
+    if commits:
+        again = f"remove it, and batch {max(commits)} is worked on again"
+        whole = remedy if max(offsets, default=0) > max(commits) else again
+        _require_sound(name, spark / "commits" / str(max(commits)), 2, whole)
+    if (hollow := emptied(spark / "state")) is not None:
+        raise Fatal(f"checkpoint of job {name}: {hollow} is damaged (it is empty); {remedy}")
     if offsets and commits and max(offsets) - max(commits) > 1:
         raise Fatal(
             f"checkpoint of job {name}: offsets reach batch {max(offsets)}, commits only "
@@ -329,13 +341,50 @@ def check(name: str, folder: Path) -> None:
         )
 
 
+def _require_sound(name: str, file: Path, lines: int, remedy: str) -> None:
+    """Refuse an entry of Spark's logs that is damaged, or not what its batch was worked on with."""
+    try:
+        logged(file, lines)
+        if file.parent.name == "offsets":
+            _compare(file)
+    except Damaged as error:
+        raise Fatal(f"checkpoint of job {name}: {file} is damaged ({error}); {remedy}") from None
+
+
+def _compare(offsets: Path) -> None:
+    """Raises `Damaged` for offsets that are not those which their batch was worked on with."""
+    folder = offsets.parent.parent.parent
+    if not (folder / "batches" / f"{offsets.name}.json").exists():
+        return
+    known = decided(folder, int(offsets.name)).get("digest")
+    if known not in (None, digest_of(offsets.read_bytes())):
+        raise Damaged("its batch was worked on with other offsets")
+
+
 def newest_written(folder: Path) -> dict[str, tuple[int, int]]:
     """By table, the newest batch of a checkpoint that is known to be in it, and its version."""
     found: dict[str, tuple[int, int]] = {}
     for number in sorted(numbers(folder / "batches", ".json")):
-        decided = json.loads((folder / "batches" / f"{number}.json").read_text("utf-8"))
-        found |= {name: (number, at) for name, at in decided.get("versions", {}).items()}
+        versions = decided(folder, number).get("versions", {})
+        found |= {name: (number, at) for name, at in versions.items()}
     return found
+
+
+def decided(folder: Path, number: int) -> dict[str, Any]:
+    """What a batch of a checkpoint decided. Raises `Fatal` for a damaged file."""
+    file = folder / "batches" / f"{number}.json"
+    try:
+        return parsed(file.read_text("utf-8", "replace"))
+    except Damaged as error:
+        raise Fatal(
+            f"{file} is damaged ({error}); restore {folder} from a backup that is not older than "
+            "the tables"
+        ) from None
+
+
+def digest_of(offsets: bytes) -> str:
+    """What tells the offsets of a batch from others."""
+    return hashlib.sha256(offsets).hexdigest()[:16]
 
 
 def numbers(folder: Path, suffix: str = "") -> list[int]:
@@ -348,6 +397,6 @@ def numbers(folder: Path, suffix: str = "") -> list[int]:
 
 def _is_json(path: Path) -> bool:
     try:
-        return "id" in json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        return "id" in parsed(sound(path))
+    except (OSError, Damaged):
         return False

@@ -21,6 +21,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from infra import jars
 from infra.errors import Fatal, Retryable
+from infra.kafka_auth import denied, java, lacking, librdkafka, unreachable
+from infra.kafka_guard import Guard
 from infra.settings import KafkaSettings, Settings
 from infra.spark import require_java
 
@@ -37,10 +39,13 @@ def source_of(topic: str, kafka: KafkaSettings) -> str:
 
 def client_options(kafka: KafkaSettings) -> dict[str, str]:
     """Options every client of librdkafka shares."""
-    options = {"bootstrap.servers": kafka.bootstrap, **kafka.options}
-    if kafka.password is not None:
-        options["sasl.password"] = kafka.password.get_secret_value()
-    return options
+    return {"bootstrap.servers": kafka.bootstrap, **librdkafka(kafka), **kafka.options}
+
+
+def spark_options(kafka: KafkaSettings) -> dict[str, str]:
+    """The same for Spark's Kafka source; the password is not among them, as they may be shown."""
+    options = {"bootstrap.servers": kafka.bootstrap, **java(kafka), **kafka.options}
+    return {f"kafka.{name}": value for name, value in options.items()}
 
 
 def producer(kafka: KafkaSettings, **options: str | int | bool) -> Producer:
@@ -63,57 +68,74 @@ def admin(kafka: KafkaSettings) -> AdminClient:
 
 
 def require_broker(kafka: KafkaSettings, seconds: float = 5.0) -> None:
-    """Raises `Retryable`, naming the address, when no broker answers."""
-    try:
-        admin(kafka).list_topics(timeout=seconds)
-    except KafkaException as error:
-        raise Retryable(
-            f"no Kafka broker answers at {kafka.bootstrap} ({error.args[0].str()}); "
-            "start one, or set kafka.bootstrap"
-        ) from None
+    """Raises `Retryable`, naming the address, when no broker answers, and `Fatal` when one
+    does and refuses us: wrong password, a certificate nobody vouches for, another protocol.
+    """
+    heard: list[KafkaError] = []
+    options: dict[str, Any] = {**client_options(kafka), "log_level": 0, "error_cb": heard.append}
+    client = AdminClient(options)
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            client.list_topics(timeout=max(0.1, min(1.0, end - time.monotonic())))
+            return
+        except KafkaException as error:
+            client.poll(0)  # hands over what the client heard meanwhile
+            why = unreachable(kafka, error, heard)
+        if isinstance(why, Fatal) or time.monotonic() > end:
+            raise why
 
 
-def ensure_topics(settings: Settings, sources: Sequence[str] = ()) -> None:
-    """Make the topics of `sources` and our own where they are missing."""
+def ensure_topics(
+    settings: Settings, sources: Sequence[str] = (), jobs: Sequence[str] = ("ingest", "alert")
+) -> None:
+    """Make the topics of `sources`, and those of our own that `jobs` use, where they are missing.
+
+    What is there is only looked at, so a service needs no right to make it.
+    """
     kafka = settings.kafka
-    # A record batch wraps the message; 64 KB leave room for that and for headers.
-    largest = {"max.message.bytes": str(kafka.max_message_bytes + 65536)}
-    raw = {"message.timestamp.type": "LogAppendTime", **largest}
-    wanted = [NewTopic(topic_of(source, kafka), num_partitions=1, config=raw) for source in sources]
-    wanted.append(
-        NewTopic(
-            kafka.tick_topic,
-            num_partitions=1,
-            config={"message.timestamp.type": "LogAppendTime", "retention.ms": "86400000"},
-        )
-    )
-    wanted.append(
-        NewTopic(kafka.alerts_topic, num_partitions=kafka.alerts_partitions, config=largest)
-    )
-    wanted.append(
-        NewTopic(kafka.progress_topic, num_partitions=1, config={"cleanup.policy": "compact"})
-    )
-    wanted.append(
-        NewTopic(
-            kafka.state_topic,
-            num_partitions=kafka.alerts_partitions,
-            config={"cleanup.policy": "compact", **largest},
-        )
-    )
     client = admin(kafka)
-    for topic, made in client.create_topics(wanted).items():
+    wanted = _topics(kafka, sources, jobs)
+    known = _patiently(lambda: client.list_topics(timeout=20)).topics
+    absent = [topic for topic in wanted if topic.topic not in known]
+    for name, made in client.create_topics(absent).items() if absent else ():
         try:
             made.result(20)
         except KafkaException as error:
+            if denied(error.args[0]):
+                raise lacking(kafka, f"see or make topic {name}") from None
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise Retryable(f"topic {topic} could not be made: {error.args[0].str()}") from None
-    _stamp_on_arrival(client, kafka)
+                raise Retryable(f"topic {name} could not be made: {error.args[0].str()}") from None
+    if "ingest" in jobs:
+        _stamp_on_arrival(client, kafka)
+
+
+def _topics(kafka: KafkaSettings, sources: Sequence[str], jobs: Sequence[str]) -> list[NewTopic]:
+    # A record batch wraps the message; 64 KB leave room for that and for headers.
+    largest = {"max.message.bytes": str(kafka.max_message_bytes + 65536)}
+    on_arrival = {"message.timestamp.type": "LogAppendTime"}
+    compact = {"cleanup.policy": "compact"}
+    wanted = [(topic_of(source, kafka), 1, on_arrival | largest) for source in sources]
+    if "ingest" in jobs:
+        wanted += [(kafka.tick_topic, 1, on_arrival | {"retention.ms": "86400000"})]
+    if "alert" in jobs:
+        wanted += [
+            (kafka.alerts_topic, kafka.alerts_partitions, largest),
+            (kafka.progress_topic, 1, compact),
+            (kafka.state_topic, kafka.alerts_partitions, compact | largest),
+        ]
+    if "rollup" in jobs and kafka.rollups_topic:
+        wanted += [(kafka.rollups_topic, 1, compact)]
+    return [NewTopic(name, num_partitions=n, config=config) for name, n, config in wanted]
 
 
 def _stamp_on_arrival(client: AdminClient, kafka: KafkaSettings) -> None:
     """Refuse a tick topic whose times are the sender's: completeness is claimed from them."""
     resource = ConfigResource(ResourceType.TOPIC, kafka.tick_topic)
-    config = _patiently(lambda: client.describe_configs([resource])[resource].result(20))
+    try:
+        config = _patiently(lambda: client.describe_configs([resource])[resource].result(20))
+    except KafkaException:
+        raise lacking(kafka, f"read the configuration of topic {kafka.tick_topic}") from None
     if config["message.timestamp.type"].value != "LogAppendTime":
         raise Fatal(
             f"topic {kafka.tick_topic} carries the sender's time; set its "
@@ -128,6 +150,8 @@ def _patiently(ask: Callable[[], Any], seconds: float = 15.0) -> Any:
         try:
             return ask()
         except KafkaException as error:
+            if denied(error.args[0]):
+                raise
             if time.monotonic() > end:
                 raise Retryable(f"the broker does not answer: {error.args[0].str()}") from None
             time.sleep(0.2)
@@ -167,9 +191,17 @@ class Broker:
     folder it goes on where it was.
     """
 
-    def __init__(self, folder: Path, port: int, heap: str = "384m", largest: int = 10485760):
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        heap: str = "384m",
+        largest: int = 10485760,
+        guard: Guard | None = None,
+    ):
         self.folder = folder.absolute()
         self.port = port
+        self.guard = guard
         self._heap = heap
         self._largest = largest
         self._process: subprocess.Popen[bytes] | None = None
@@ -192,7 +224,7 @@ class Broker:
         properties = self.folder / "server.properties"
         if not properties.exists():
             properties.write_text(self._properties(free_port()))
-            self._java("kafka.tools.StorageTool", "format", f"-t={_cluster_id()}", "-c", properties)
+            self._format(properties)
         with (self.folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command("kafka.Kafka", properties),
@@ -225,7 +257,9 @@ class Broker:
 
     def _await(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        client = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        known = self.guard.settings(self.address) if self.guard else None
+        options = client_options(known or KafkaSettings(bootstrap=self.address))
+        client = AdminClient({**options, "log_level": 0})
         while time.monotonic() < end:
             if self._process and self._process.poll() is not None:
                 tail = (self.folder / "broker.log").read_text(errors="replace")[-400:]
@@ -243,6 +277,18 @@ class Broker:
         quiet = ["-Dlog4j2.level=WARN", "-Djava.net.preferIPv4Stack=true"]
         return [*java, *quiet, "-cp", classpath, main, *map(str, arguments)]
 
+    def _format(self, properties: Path) -> None:
+        arguments = [f"-t={_cluster_id()}", "-c", str(properties)]
+        if self.guard is None:
+            self._java("kafka.tools.StorageTool", "format", *arguments)
+            return
+        users = self.folder / "users"
+        try:
+            self.guard.arguments(users)
+            self._java("kafka.tools.StorageTool", "format", *arguments, f"@{users}")
+        finally:
+            users.unlink(missing_ok=True)
+
     def _java(self, main: str, *arguments: object) -> None:
         done = subprocess.run(
             self._command(main, *arguments), capture_output=True, text=True, check=False
@@ -251,31 +297,34 @@ class Broker:
             raise Fatal(f"{main} failed: {(done.stderr or done.stdout).strip()[-400:]}")
 
     def _properties(self, controller: int) -> str:
-        listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}"
-        return "\n".join(
-            [
-                "process.roles=broker,controller",
-                "node.id=1",
-                f"controller.quorum.voters=1@127.0.0.1:{controller}",
-                f"listeners={listeners}",
-                f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}",
-                "controller.listener.names=CONTROLLER",
-                "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-                f"log.dirs={self.folder / 'log'}",
-                "auto.create.topics.enable=false",
-                f"message.max.bytes={self._largest + 65536}",
-                f"replica.fetch.max.bytes={self._largest + 65536}",
-                "log.message.timestamp.type=LogAppendTime",
-                "offsets.topic.replication.factor=1",
-                "offsets.topic.num.partitions=4",
-                "transaction.state.log.replication.factor=1",
-                "transaction.state.log.min.isr=1",
-                "transaction.state.log.num.partitions=4",
-                "group.initial.rebalance.delay.ms=0",
-                "log.retention.hours=168",
-                "",
-            ]
-        )
+        told = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.folder / "log"),
+            "auto.create.topics.enable": "false",
+            "message.max.bytes": str(self._largest + 65536),
+            "replica.fetch.max.bytes": str(self._largest + 65536),
+            "log.message.timestamp.type": "LogAppendTime",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "4",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.retention.hours": "168",
+        }
+        if self.guard is not None:
+            told |= self.guard.properties(self.port, free_port(), controller)
+        else:
+            told |= {
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.port},"
+                f"CONTROLLER://127.0.0.1:{controller}",
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            }
+        return "".join(f"{name}={value}\n" for name, value in told.items())
 
 
 def _cluster_id() -> str:

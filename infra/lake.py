@@ -13,20 +13,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
+from pyspark.sql import functions as F
 
 from infra.commits import commit, newest_first, newest_version, versions
 from infra.delta import ActiveFile, AlreadyCommitted
 from infra.delta import commit as commit_files
 from infra.delta import replace as replace_files
 from infra.errors import Fatal
+from infra.inputs import adopt
 from infra.jobs import Batch, Job, Work, newest_written, start
+from infra.log import say
 from infra.parquet import DataFile, FileWriter, Target, arrow_schema, collected, written
+from infra.schema import additions, schema_of, unknown
 from infra.settings import Settings
+from infra.spool import note
 from infra.tables import Table, catalog, path_of, views
 
 PROPERTIES = {
@@ -35,6 +40,15 @@ PROPERTIES = {
     "delta.logRetentionDuration": "interval 30 days",
     "delta.deletedFileRetentionDuration": "interval 7 days",
 }
+
+RECENT = 20
+"""So many of a table's newest commits are looked at before a job reads it: what a power cut
+damages is among them."""
+
+_ALL = "all rows"
+
+CLOCK_SECONDS = 3600
+"""How far the clock may have been set back between two files whose times are compared."""
 
 
 class Lake:
@@ -58,11 +72,36 @@ class Lake:
         return str(self.folder(table))
 
     def ensure(self, *tables: Table) -> Lake:
-        """Make the tables that are missing (all of the catalogue when none is named)."""
+        """Make the tables that are missing (all of the catalogue when none is named).
+
+        A table of an earlier release gets what it lacks: columns, and fields of structs. That is
+        noted in ops.audit, and done before any stream reads: Delta ends one that meets another
+        schema than it began with. Raises `Fatal` for a column whose type is another one.
+        """
         for table in tables or tuple(catalog().values()):
             if newest_version(self.folder(table)) < 0:
                 self._create(table)
+            else:
+                self._upgrade(table)
         return self
+
+    def _upgrade(self, table: Table) -> None:
+        found = schema_of(self.folder(table))
+        lacking = additions(table, found)
+        if unheard := unknown(table, found):
+            say(f"{table.name}: has columns of a newer release, which stay: {', '.join(unheard)}")
+        if not lacking:
+            return
+        with self.alone(table):
+            # Another driver of this lake may have been quicker.
+            lacking = additions(table, schema_of(self.folder(table)))
+            if lacking:
+                columns = ", ".join(one.sql for one in lacking)
+                self.spark.sql(f"ALTER TABLE delta.`{self.path(table)}` ADD COLUMNS ({columns})")
+        names = ", ".join(one.name for one in lacking)
+        if names:
+            say(f"{table.name}: new columns: {names}")
+            note(self.spool, "table.upgrade", table.name, {"added": names})
 
     def _create(self, table: Table) -> None:
         properties = PROPERTIES | dict(table.properties)
@@ -91,14 +130,21 @@ class Lake:
         """The table's rows as they are appended, from its beginning.
 
         Rewrites (compaction, reparse, erasure) are passed over. A stream that
-        lags behind the log's retention fails and says so rather than skip.
+        lags behind the log's retention fails and says so rather than skip. Raises `Fatal` when
+        one of the newest commits is damaged: Delta takes an empty one for a commit without rows.
         """
-        return (
+        for version in versions(self.folder(table))[-RECENT:]:
+            with suppress(FileNotFoundError):
+                commit(self.folder(table), version)
+        rows = (
             self.spark.readStream.format("delta")
             .option("skipChangeCommits", "true")
             .option("maxFilesPerTrigger", files_per_batch)
             .load(self.path(table))
         )
+        # What a newer release added would else get into the state of joins, for good.
+        declared = [column.name for column in table.columns]
+        return rows if set(rows.columns) <= set(declared) else rows.select(*declared)
 
     def register(self) -> Lake:
         """Give tables and views their names in the session: `SELECT * FROM silver.event`.
@@ -116,11 +162,18 @@ class Lake:
         return self
 
     def each_batch(
-        self, job: str, rows: DataFrame, work: Work, *, trigger_seconds: float | None
+        self,
+        job: str,
+        rows: DataFrame,
+        work: Work,
+        *,
+        trigger_seconds: float | None,
+        output_mode: Literal["append", "update"] = "append",
     ) -> Job:
         """Run `work` on each micro-batch of `rows` as job `job` (see `infra.jobs.start`).
 
-        Raises `Fatal` when a table lacks a batch that the checkpoint has as written.
+        Raises `Fatal` when a table lacks a batch that the checkpoint has as written, or the
+        checkpoint is of a job that reads other tables.
         """
         self._require_written(job)
         return start(
@@ -130,6 +183,8 @@ class Lake:
             checkpoints=self.settings.checkpoint_root,
             spool=self.spool / "ledger",
             trigger_seconds=trigger_seconds,
+            before=partial(adopt, job, rows, self.settings.checkpoint_root / job),
+            output_mode=output_mode,
         )
 
     def append(
@@ -147,8 +202,10 @@ class Lake:
         """
         wanted = [how.alias(name) for name, how in (counts or {}).items()]
         if self.has(table, run):
-            if wanted:
-                run.counts |= _whole(rows.agg(*wanted).first())
+            # Also a batch whose rows are there is worked through: only so its state is committed,
+            # and Spark refuses a batch of which it was not.
+            run.counts |= _whole(rows.agg(*wanted, F.count("*").alias(_ALL)).first())
+            del run.counts[_ALL]
             return False
         watch = Observation()
         watched = rows.observe(watch, *wanted) if wanted else rows
@@ -230,14 +287,11 @@ class Lake:
 
     @contextmanager
     def alone(self, table: Table) -> Iterator[None]:
-        """The only writer of a table on this machine, other processes included.
+        """The only writer of a table, other processes included (docs/cluster.md: other hosts).
 
-        A rename on a local file system replaces what is there, so two commits of
+        A rename on a file system replaces what is there, so two commits of
         one version, made at the same instant by two processes, would leave one.
         """
-        if self.settings.sink == "txn":
-            yield
-            return
         locks = self.settings.lake_root / "_locks"
         locks.mkdir(parents=True, exist_ok=True)
         with (locks / table.name).open("w") as file:
@@ -293,7 +347,7 @@ class Lake:
             run.versions[table.name], run.rows[table.name] = found.version, found.rows
             return True
         kept = versions(folder)
-        if kept and kept[0] > 0 and run.batch_id > 0:
+        if kept and kept[0] > 0 and run.batch_id > 0 and not _reaches(folder, kept[0], run):
             raise Fatal(
                 f"{table.name}: the log reaches back to version {kept[0]} only and shows no batch "
                 f"of job {run.job}; whether batch {run.batch_id} was written cannot be told"
@@ -308,6 +362,13 @@ class Lake:
         """Data files that one commit added (none for a rewrite without changed data)."""
         found = commit(self.folder(table), version)
         return [self.folder(table) / name for name in found.adds] if found.changes_data else []
+
+
+def _reaches(folder: Path, oldest: int, run: Batch) -> bool:
+    """Whether the log begins before a batch was planned, so that it would show its commit."""
+    first = folder / "_delta_log" / f"{oldest:020d}.json"
+    planned = run.folder / "spark" / "offsets" / str(run.batch_id)
+    return planned.stat().st_mtime - first.stat().st_mtime > CLOCK_SECONDS
 
 
 def _prefix(run: Batch) -> str:

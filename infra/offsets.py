@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # OffsetSpec:
 )
 
 from infra.errors import Retryable
-from infra.jobs import numbers
+from infra.jobs import decided, numbers
 from infra.kafka import admin
 from infra.progress import places
 from infra.settings import KafkaSettings
@@ -68,9 +68,9 @@ def offsets_of(text: str) -> dict[Place, int]:
 def _ids(folder: Path, done: int) -> dict[str, str]:
     for number in sorted(numbers(folder / "batches", ".json"), reverse=True):
         if number <= done:
-            decided = json.loads((folder / "batches" / f"{number}.json").read_text("utf-8"))
-            if "topic_ids" in decided:
-                return dict(decided["topic_ids"])
+            told = decided(folder, number)
+            if "topic_ids" in told:
+                return dict(told["topic_ids"])
     return {}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
 
 def _up(arguments: argparse.Namespace, settings: Settings) -> int:
     settings = _speaking(arguments, settings)
-    driver = Driver(settings, wanted(settings))
+    driver = Driver(settings, wanted(settings), every=True)
     driver.stop_on_signals()
     return driver.run()
 
@@ -98,11 +99,33 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield Finding("kafka", f"answers at {settings.kafka.bootstrap}")
     except HeadgateError as error:
         yield Finding("kafka", "does not answer (the demo starts its own)", str(error))
+    yield open_paths(settings)
     try:
         require_free(settings.api.port, "the API", "api.port")
         yield Finding("api port", f"{settings.api.port} is free")
     except Fatal as error:
         yield Finding("api port", "taken", str(error))
+
+
+def open_paths(settings: Settings) -> Finding:
+    """Whether others may look into what is kept, or change the settings."""
+    # Below a folder that others may not enter nothing is open, whatever its own bits say.
+    kept = (settings.home.absolute(), settings.lake_root, settings.checkpoint_root)
+    config = os.environ.get("HEADGATE_CONFIG")
+    wide = [_wider(path, settings.mask, f"{0o777 & ~settings.mask:o}") for path in kept]
+    wide += [_wider(Path(config), 0o022, "go-w")] if config else []
+    remedies = list(dict.fromkeys(filter(None, wide)))
+    return Finding(
+        "access",
+        "open to other users" if remedies else "nothing is open to other users",
+        "; ".join(remedies) or None,
+    )
+
+
+def _wider(path: Path, mask: int, wanted: str) -> str | None:
+    """The remedy for a path that gives others what `mask` keeps from them."""
+    wide = path.exists() and path.stat().st_mode & mask & 0o077
+    return f"chmod {wanted} {path}" if wide else None
 
 
 def memory() -> Finding:

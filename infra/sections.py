@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from infra.secrets import is_secret
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -146,13 +148,52 @@ class KafkaSettings(_Section):
     state_topic: str = Field(
         "alerts.state", description="compacted; the present state of each alert"
     )
+    rollups_topic: str = Field(
+        "", description="compacted; where counts go as JSON (docs/rollups.md); empty: nowhere"
+    )
     max_message_bytes: int = Field(
         10 * 1024 * 1024, gt=0, description="largest record; above it the sender is told"
     )
-    options: dict[str, str] = Field(
-        default_factory=dict, description="further client options, such as security.protocol"
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="what the broker speaks there; PLAINTEXT only on one machine"
     )
-    password: SecretStr | None = Field(None, description="SASL password, if any")
+    ca_file: Path | None = Field(
+        None, description="PEM file with the authorities trusted for the broker's certificate"
+    )
+    certificate_file: Path | None = Field(
+        None, description="PEM file with our own key and certificate, where the broker wants one"
+    )
+    user: str | None = Field(None, description="SASL user; for SASL_SSL")
+    mechanism: Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"] = Field(
+        "SCRAM-SHA-512", description="how the password is proved"
+    )
+    password_file: Path | None = Field(
+        None, description="file with the SASL password in one line, its owner's alone (0600)"
+    )
+    password: SecretStr | None = Field(
+        None, description="the SASL password itself; better by HEADGATE_KAFKA__PASSWORD or a file"
+    )
+    options: dict[str, str] = Field(
+        default_factory=dict, description="further client options; no passwords"
+    )
+
+    @field_validator("options")
+    @classmethod
+    def _options(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in filter(is_secret, value):
+            raise ValueError(f"'{name}' is a secret; use kafka.user and kafka.password_file")
+        return value
+
+    @model_validator(mode="after")
+    def _known(self) -> KafkaSettings:
+        if self.password is not None and self.password_file is not None:
+            raise ValueError("password or password_file, not both")
+        known = self.password is not None or self.password_file is not None
+        if self.user is not None and not known:
+            raise ValueError("user wants password_file, or HEADGATE_KAFKA__PASSWORD")
+        if self.user is not None and self.protocol != "SASL_SSL":
+            raise ValueError("user and password go to a broker only with protocol = 'SASL_SSL'")
+        return self
 
 
 class SparkSettings(_Section):
@@ -169,7 +210,13 @@ class SparkSettings(_Section):
     wheel: Path | None = Field(
         None, description="wheel of headgate sent to executors; none: they have it installed"
     )
-    ui: bool = Field(False, description="serve Spark's own pages on loopback")
+    ui: bool = Field(
+        False,
+        description="serve Spark's own pages on loopback, to who has <home>/spark-ui.token",
+    )
+    secret_file: Path | None = Field(
+        None, description="file with the secret that driver and workers of a cluster share"
+    )
     conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
 
 
@@ -185,6 +232,9 @@ class JobSettings(_Section):
     )
     files_trigger_seconds: float = Field(
         5.0, gt=0, description="pause between two looks into the folders"
+    )
+    models_trigger_seconds: float = Field(
+        60.0, gt=0, description="pause between two looks at what devices did, for rules of models"
     )
     max_offsets_per_batch: int = Field(
         1_000_000,
@@ -230,10 +280,20 @@ class JobSettings(_Section):
         6, gt=0, description="a batch that fails so often by its own fault stops its job"
     )
     attributed_classes: tuple[int, ...] = Field(
-        (3002,),
+        (),
         description="OCSF classes whose events are attributed as they come, into "
-        "gold.attributed_event; all others when they are asked for",
+        "gold.attributed_event, such as 3002 (authentication); all others when they are asked for",
     )
+    rollup_trigger_seconds: float = Field(
+        60.0, ge=0, description="pause between batches of rollup and logins; 0: `up` runs neither"
+    )
+    rollup_late_seconds: int = Field(
+        1800, gt=0, description="how late an event may come and still be counted as it comes"
+    )
+    rollup_check_minutes: float = Field(
+        60, ge=0, description="how often counts are compared with the events; 0: never"
+    )
+    login_gap_minutes: int = Field(30, gt=0, description="a longer pause ends a session of logins")
     quality_minutes: float = Field(
         60, ge=0, description="how often the data is checked beside the jobs; 0: never"
     )
@@ -313,6 +373,18 @@ class AlertSettings(_Section):
     )
     incident_tactics: int = Field(3, gt=0, description="or so many ATT&CK tactics")
     incident_rules: int = Field(4, gt=0, description="or so many rules above informational")
+    query_seconds: float = Field(
+        10.0,
+        gt=0,
+        description="most time a rule in SQL or Python may take of a batch, and again for each "
+        "further 100,000 events; else it is set aside",
+    )
+    query_rows: int = Field(
+        10_000, gt=0, description="most findings such a rule may give at once, else the same"
+    )
+    window_seconds: float = Field(
+        10.0, ge=0, description="how often such a rule looks at its windows again"
+    )
 
 
 class WebhookSettings(_Section):
@@ -324,6 +396,9 @@ class WebhookSettings(_Section):
     secret_env: str | None = Field(
         None, description="environment variable that holds the secret, instead of secret"
     )
+    secret_file: Path | None = Field(
+        None, description="file that holds the secret in one line, its owner's alone (0600)"
+    )
     levels: tuple[str, ...] = Field(
         ("medium", "high", "critical"), description="levels of alerts that it gets"
     )
@@ -334,9 +409,22 @@ class WebhookSettings(_Section):
 
     @model_validator(mode="after")
     def _one_secret(self) -> WebhookSettings:
-        if (self.secret is None) == (self.secret_env is None):
-            raise ValueError("give secret or secret_env, one of them")
+        given = (self.secret, self.secret_env, self.secret_file)
+        if sum(one is not None for one in given) != 1:
+            raise ValueError("give secret, secret_env or secret_file, one of them")
         return self
+
+
+class ApiKeySettings(_Section):
+    """A key of somebody who may do less than who has the API's token."""
+
+    name: str = Field(min_length=1, description="who it is, as ops.audit names them")
+    role: Literal["metrics", "read", "query"] = Field(
+        description="metrics: only /metrics; read: all that is looked up; query: statements too"
+    )
+    token_file: Path = Field(
+        description="file with the bearer token in one line, its owner's alone (0600)"
+    )
 
 
 class ApiSettings(_Section):
@@ -347,9 +435,24 @@ class ApiSettings(_Section):
     token: SecretStr | None = Field(
         None, description="bearer token; none: one is made and kept in <home>/api.token"
     )
+    token_file: Path | None = Field(
+        None, description="file with the bearer token in one line, instead of token"
+    )
+    keys: tuple[ApiKeySettings, ...] = Field(
+        (), description="further bearer tokens, each with a name and a role"
+    )
     statement_seconds: float = Field(30.0, gt=0, description="longest statement")
     statement_rows: int = Field(10_000, gt=0, description="most rows of a statement's answer")
     statement_bytes: int = Field(
         16 * 1024 * 1024, gt=0, description="largest answer of a statement"
     )
     statement_memory: str = Field("1GB", description="memory of one statement")
+
+    @model_validator(mode="after")
+    def _tokens(self) -> ApiSettings:
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("token or token_file, not both")
+        names = [key.name for key in self.keys]
+        if len({*names, "api", "cli"}) < len(names) + 2:
+            raise ValueError("keys: each wants a name of its own, which is not 'api' or 'cli'")
+        return self

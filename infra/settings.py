@@ -16,8 +16,10 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from infra.errors import Usage
+from infra.secrets import is_secret
 from infra.sections import (
     AlertSettings,
+    ApiKeySettings,
     ApiSettings,
     FolderSettings,
     InventorySettings,
@@ -34,6 +36,7 @@ from infra.sections import (
 
 __all__ = [
     "AlertSettings",
+    "ApiKeySettings",
     "ApiSettings",
     "FolderSettings",
     "InventorySettings",
@@ -63,7 +66,12 @@ class Settings(BaseSettings):
     checkpoints: Path | None = Field(None, description="job state; none: <home>/checkpoints")
     sink: Literal["marker", "txn"] = Field(
         "marker",
-        description="how a batch is written once: marker (one machine) or txn (several hosts)",
+        description="how a batch is written once: by our marker, or by Delta's own besides (txn)",
+    )
+    umask: str = Field(
+        "077",
+        pattern=r"^0?[0-7]{3}$",
+        description="permissions kept from all that is made: 077 owner only, 027 a group may read",
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="what the driver says on stderr: lines for a person, or JSON objects"
@@ -117,6 +125,11 @@ class Settings(BaseSettings):
         """Root folder of the jobs' checkpoints."""
         return (self.checkpoints or self.home / "checkpoints").absolute()
 
+    @property
+    def mask(self) -> int:
+        """The umask as a number."""
+        return int(self.umask, 8)
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -154,9 +167,13 @@ def load(config: Path | None = None, /, **overrides: Any) -> Settings:
             raise Usage(
                 f"{path or 'settings'}: unknown key '{key}'; see docs/settings.md"
             ) from None
-        raise Usage(
-            f"{path or 'settings'}: {key} = {first.get('input')!r}: {first['msg']}"
-        ) from None
+        given = "" if _unsaid(key, first.get("input")) else f" = {first.get('input')!r}"
+        raise Usage(f"{path or 'settings'}: {key}{given}: {first['msg']}") from None
+
+
+def _unsaid(key: str, given: Any) -> bool:
+    """Whether a value is not to be repeated: it may hold a secret, or be a section that does."""
+    return is_secret(key) or not isinstance(given, (str, int, float)) or "://" in str(given)
 
 
 def _default_file() -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,10 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from infra import jars
+from infra import jars, spark_guard, spark_secrets
 from infra.errors import Fatal
+from infra.kafka_auth import hand_to_jvm
 from infra.settings import Settings
 
 _SMALL_JVM = (
@@ -61,9 +64,15 @@ def session(settings: Settings, app: str = "headgate") -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app).master(settings.spark.master)
-    for key, value in _conf(settings).items():
+    hand_to_jvm(settings.kafka)
+    conf, secret = spark_secrets.split(_conf(settings))
+    spark_guard.listen_on(conf["spark.driver.bindAddress"])
+    if SparkContext._gateway is not None:  # its JVM runs: nothing goes over a command line
+        conf, secret = conf | secret, {}
+    for key, value in conf.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with spark_secrets.handed_over(secret, settings.home.absolute() / "spark"):
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     if settings.spark.wheel is not None:
         _ship(spark, settings.spark.wheel, settings.home)
@@ -98,7 +107,6 @@ def _conf(settings: Settings) -> dict[str, str]:
         "spark.driver.extraJavaOptions": options,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": str(settings.spark.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -124,6 +132,7 @@ def _conf(settings: Settings) -> dict[str, str]:
     }
     if settings.spark.master.startswith("local"):
         conf |= _LOCAL_FILES | {"spark.driver.extraClassPath": str(jars.paths("local")[0])}
+    conf |= spark_guard.conf(settings) | spark_guard.umask_conf(settings.mask)
     return conf | settings.spark.conf
 
 
@@ -143,9 +152,9 @@ def require_java() -> None:
 def java_version(java: str) -> int:
     """Major version of a `java` command, 0 when it does not say."""
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    digits = said.split('"')[1].split(".") if '"' in said else ["0"]
-    major = digits[1] if digits[0] == "1" and len(digits) > 1 else digits[0]
-    return int(major) if major.isdigit() else 0
+    # Options taken from the environment are told before it, in quotes of their own.
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(found[1]) if found else 0
 
 
 def project_root() -> Path:

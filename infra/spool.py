@@ -13,16 +13,18 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from infra.commits import newest_first
+from infra.damage import Damaged, parsed
 from infra.log import say
 from infra.parquet import arrow_schema
+from infra.person import person
 from infra.tables import Table
 
 if TYPE_CHECKING:
@@ -35,6 +37,25 @@ def put(folder: Path, name: str, row: Mapping[str, Any]) -> None:
     temporary = folder / f".{name}.{os.getpid()}"
     temporary.write_text(json.dumps(row), "utf-8")
     temporary.replace(folder / f"{name}.json")
+
+
+def note(
+    spool: Path, act: str, target: str, detail: Mapping[str, Any], outcome: str = "ok"
+) -> None:
+    """Leave a row for ops.audit: what the person who runs this process did, or had done."""
+    at = datetime.now(UTC)
+    put(
+        spool / "audit",
+        f"{act}-{at:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:8]}",
+        {
+            "at": at.isoformat(),
+            "who": person(),
+            "act": act,
+            "target": target,
+            "detail": json.dumps(detail, ensure_ascii=False),
+            "outcome": outcome,
+        },
+    )
 
 
 def fold(lake: Lake, table: Table, folder: Path) -> int:
@@ -69,11 +90,25 @@ def _write(lake: Lake, table: Table, folder: Path, *, look_back: bool) -> int:
     known = look_back and any(
         commit.user_metadata == folder.name for commit in newest_first(lake.folder(table))
     )
-    if files and not known:
-        rows = [json.loads(file.read_bytes()) for file in files]
+    rows = [] if known else _sound(files)
+    if rows:
         lake.add(table, [_typed(row, arrow_schema(table)) for row in rows], folder.name)
     shutil.rmtree(folder)
-    return 0 if known else len(files)
+    return len(rows)
+
+
+def _sound(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """The rows of a round. One that a power cut left empty must not hold up all that follow."""
+    rows = []
+    for file in files:
+        try:
+            rows.append(parsed(file.read_text("utf-8", "replace")))
+        except Damaged as error:
+            aside = file.parent.parent / "damaged" / file.name
+            aside.parent.mkdir(exist_ok=True)
+            file.replace(aside)
+            say(f"spool: {aside} is damaged ({error}) and was set aside; its row is in no table")
+    return rows
 
 
 def _typed(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:

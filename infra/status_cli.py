@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import sys
 import time
 import uuid
@@ -20,6 +19,7 @@ from infra import status
 from infra.cells import for_programs, printable
 from infra.driver import JOBS, resume, wanted
 from infra.errors import Usage
+from infra.person import person
 from infra.settings import Settings
 from infra.spool import put
 from infra.status import Verdict
@@ -151,7 +151,7 @@ def note_act(settings: Settings, act: str, target: str, detail: str) -> None:
     at = datetime.now(UTC)
     row = {
         "at": at.isoformat(),
-        "who": getpass.getuser(),
+        "who": person(),
         "act": act,
         "target": target,
         "detail": detail,

@@ -17,6 +17,20 @@ _OUTSIDE = re.compile(
 """Faults of what a job rests on. The same batch may well succeed once they are over."""
 
 
+_DAMAGE = re.compile(r"(?:Checksum error: file:|Failed to read log file |Error reading ).{0,250}")
+"""What names a damaged file, somewhere in the text of an error."""
+
+_STATE = re.compile(
+    r"STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE"
+    r"|STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
+)
+_STATE_SAID = (
+    "its checkpoint holds state of another release, which remembered other columns; go back to "
+    "that release, for which the tables are as good as before (job sessions: 'headgate rebuild "
+    "sessions')"
+)
+
+
 @dataclass(frozen=True)
 class Again:
     """Start the job again after `seconds`."""
@@ -68,6 +82,8 @@ class Record:
 
 def fatal_reason(why: str) -> str | None:
     """The sentence of an error of ours that no retry can help; None for any other."""
+    if _STATE.search(why):
+        return _STATE_SAID
     found = _OURS.search(why)
     return found.group(2) if found and found.group(1) in ("Fatal", "Usage") else None
 
@@ -77,6 +93,8 @@ def reason(text: str) -> str:
     ours = _OURS.search(text)
     if ours:
         return ours.group(2)
+    if damage := _DAMAGE.search(text):
+        return damage.group(0)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if re.match(r"\w+(?:Error|Exception): ", line)]
     caused = [line for line in lines if line.startswith(("Caused by", "pyspark.", "java."))]

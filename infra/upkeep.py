@@ -32,12 +32,19 @@ from infra.settings import RetentionSettings, Settings
 from infra.tables import Table, catalog
 
 RECEIVED = "received_at"
-EXPIRES = {"bronze.record": "bronze_days", "silver.event": "silver_days"}
+EXPIRES = {
+    "bronze.record": "bronze_days",
+    "silver.event": "silver_days",
+    "gold.device_hour": "silver_days",
+}
 """Tables that retention empties, and the setting that says after how long."""
 OUTBOX = "gold.alert"
 """The publisher reads the files its commits added, from a place that only the broker knows."""
 OUTBOX_KEPT = timedelta(days=30)
 """As long as Delta keeps the log, beyond which the publisher refuses anyway."""
+REWRITTEN = {"gold.rollup": timedelta(hours=6)}
+"""Tables of which each batch writes the newest files anew: former versions are kept for readers
+that are at work, not as long as others. Nobody streams them."""
 FULL_ROWS = 250_000
 """A file of so many rows is large, whatever its bytes: some 0.6 GB of events while merged."""
 MARGIN = timedelta(hours=1)
@@ -215,9 +222,11 @@ class Limits:
     def of(cls, retention: RetentionSettings, table: str, now: datetime) -> Limits:
         """From the settings, in days; 0 keeps for ever."""
         days = getattr(retention, EXPIRES[table])
+        of_a_source = any(column.name == "source" for column in catalog()[table].columns)
+        single = retention.sources if of_a_source else {}
         return cls(
             now - timedelta(days=days) if days else None,
-            {name: now - timedelta(days=kept) for name, kept in retention.sources.items() if kept},
+            {name: now - timedelta(days=kept) for name, kept in single.items() if kept},
         )
 
     @property
@@ -253,6 +262,7 @@ def keep(settings: Settings, table: Table, folder: Path) -> timedelta:
     next batch reads files that were added then, also those that were merged since.
     """
     needed = timedelta(hours=settings.upkeep.keep_hours)
+    needed = min(needed, REWRITTEN.get(table.name, needed))
     if table.name == OUTBOX:
         needed = max(needed, OUTBOX_KEPT)
     now = time.time()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import sys
 from dataclasses import asdict, fields
@@ -12,6 +11,7 @@ from typing import Any
 from infra.cells import for_programs
 from infra.driver import resume
 from infra.errors import Usage
+from infra.person import person
 from infra.settings import Settings
 from ingest.gaps import JOB, Gap, accept, find, statement
 
@@ -49,7 +49,7 @@ def _gaps(arguments: argparse.Namespace, settings: Settings) -> int:
 def _accept(arguments: argparse.Namespace, settings: Settings) -> int:
     if not arguments.reason.strip():
         raise Usage("--reason: say why it is right to go on; it stays in ops.gap")
-    gaps = accept(settings, arguments.statement, getpass.getuser(), arguments.reason)
+    gaps = accept(settings, arguments.statement, person(), arguments.reason)
     resume(settings, JOB)
     for gap in gaps:
         print(f"accepted: {gap.sentence()}", file=sys.stderr)

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from infra.errors import Fatal, Retryable
 from infra.files import write_whole
 from infra.jobs import Batch, Job
-from infra.kafka import client_options, source_of
+from infra.kafka import client_options, source_of, spark_options
 from infra.lake import Lake
 from infra.offsets import Broker, checkpoint
 from infra.parquet import DataFile
@@ -99,8 +99,11 @@ def through(
             discard(lake, wanted, files)
             files = Pass(parsing, targets, stages, finished, repeats).over(records)
             again.drop(files)
+    more = {stage.table.name: stage.more for stage in stages if stage.more is not None}
     for table in wanted:
-        lake.commit(table, run, [file for file in files if file.table == table.name])
+        own = [file for file in files if file.table == table.name]
+        further = more[table.name](run) if table.name in more else ()
+        lake.commit(table, run, [*own, *further])
     again.keep()
     run.counts["bytes"] = raw_bytes(lake, files)
     run.counts["dead"] = lake.present(EVENT, run, "dead_letter_reason")
@@ -126,15 +129,11 @@ def messages(spark: SparkSession, settings: Settings) -> DataFrame:
     Offsets that retention took before they were read stop the job: nothing is skipped unseen.
     """
     kafka = settings.kafka
-    options = {
-        f"kafka.{key}": value
-        for key, value in client_options(kafka).items()
-        if key != "sasl.password"
-    }
     return (
         spark.readStream.format("kafka")
-        .options(**options)
+        .options(**spark_options(kafka))
         .option("subscribePattern", kafka.topic_prefix.replace(".", "\\.") + ".*")
+        .option("groupIdPrefix", "headgate-ingest")
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", settings.jobs.max_offsets_per_batch)

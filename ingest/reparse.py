@@ -9,7 +9,6 @@ computed again: findings, alerts and sessions stay as they are.
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import os
 import shutil
@@ -29,6 +28,7 @@ from infra.errors import Fatal, Retryable, Usage
 from infra.files import write_whole
 from infra.instants import instant
 from infra.jobs import Lock
+from infra.person import person
 from infra.spool import put
 from ingest.rewrite import Counts, Slice, Span
 from ingest.silence import OURS, finished
@@ -311,7 +311,7 @@ def note(settings: Settings, detail: dict[str, object], outcome: str) -> None:
         f"reparse-{at:%Y%m%dT%H%M%S%f}",
         {
             "at": at.isoformat(),
-            "who": getpass.getuser(),
+            "who": person(),
             "act": JOB,
             "target": f"silver.event {detail['source']}",
             "detail": json.dumps(detail),

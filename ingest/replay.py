@@ -220,7 +220,7 @@ def run(
     """
     require_broker(settings.kafka)
     shots = schedule(plan, speed, ParseSettings.of(settings))
-    ensure_topics(settings, plan.sources)
+    ensure_topics(settings, plan.sources, jobs=())
     out = KafkaOut(settings)
     with _progress(len(shots)) as step:
         sent = fire(shots, out, clock or WallClock(), settings, mode=mode, tell=_say, step=step)

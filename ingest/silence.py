@@ -1,8 +1,9 @@
 """Which sources are silent for longer than they ever were.
 
-Asked from bronze.record: minutes in which a source was heard are its habit, the longest
-pause between two of them is what it may stay silent. How long it is silent now is counted
-up to where ingest has got, so that a job that stands still makes no source silent.
+Minutes in which a source was heard are its habit, the longest pause between two of them is what
+it may stay silent. They are asked from the counts of job `rollup` where these were compared with
+the events, and from bronze.record else. How long it is silent now is counted up to where ingest
+has got, so that a job that stands still makes no source silent.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ingest.rolled import span as compared
 from ingest.tables import HEARTBEAT
 
 if TYPE_CHECKING:
@@ -35,9 +37,11 @@ WITH minute AS (
   SELECT source, time_bucket(INTERVAL 1 MINUTE, received_at) AS minute,
          min(received_at) AS first, max(received_at) AS last
   FROM bronze.record
-  WHERE mode = 'live' AND received_at >= $since AND received_at <= $at
-    AND source NOT IN (SELECT unnest($ours))
+  WHERE mode = 'live' AND source NOT IN (SELECT unnest($ours))
+    AND ((received_at >= $since AND received_at < $start)
+         OR (received_at >= $end AND received_at <= $at))
   GROUP BY ALL
+  {counted}
 ),
 pause AS (
   SELECT source, last,
@@ -46,6 +50,12 @@ pause AS (
 )
 SELECT source, max(last) AS newest, count(*) AS minutes, coalesce(max(seconds), 0) AS longest
 FROM pause GROUP BY source ORDER BY source
+"""
+_COUNTED = """
+  UNION ALL
+  SELECT source, window_start, first_at, last_at FROM gold.arrival_minute
+  WHERE mode = 'live' AND source NOT IN (SELECT unnest($ours))
+    AND window_start >= $start AND window_start < $end
 """
 
 
@@ -85,10 +95,12 @@ def silences(
 ) -> list[Silence]:
     """Every source that was heard live lately, as of `at`."""
     overrides = {name: source.silent_minutes for name, source in settings.sources.items()}
-    bounds = {"since": at - LOOK_BACK, "at": at, "ours": list(OURS)}
+    start, end = compared(connection, at - LOOK_BACK, at)
+    asked = _HABITS.format(counted=_COUNTED if start < end else "")
+    bounds = {"since": at - LOOK_BACK, "start": start, "end": end, "at": at, "ours": list(OURS)}
     return [
         _judged(source, newest, minutes, longest, at, overrides, settings.jobs.silent_minutes)
-        for source, newest, minutes, longest in connection.execute(_HABITS, bounds).fetchall()
+        for source, newest, minutes, longest in connection.execute(asked, bounds).fetchall()
     ]
 
 

@@ -17,6 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from infra.jobs import Batch
 from infra.parquet import DataFile, FileWriter, Target, collected, told, writing
 from infra.spark import at_once
 from infra.tables import Table
@@ -42,6 +43,8 @@ class Stage:
     table: Table
     begin: Callable[[], Find]
     """Called where it runs, once a task."""
+    more: Callable[[Batch], Sequence[DataFile]] | None = None
+    """Called in the driver once the events are committed: further files of the table."""
 
 
 class Pass:

@@ -6,10 +6,13 @@ Alerts, correlations and attribution over history are `headgate rules backtest`
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import DataFrame
 
 from alerts.backtest import History, matched
 from alerts.pack import PackStore, RulePack
+from alerts.query_rule import QueryRule
 from alerts.store import store_folder
 from infra.lake import Lake
 from reporting.interval import Interval
@@ -24,5 +27,7 @@ def backtest(lake: Lake, pack: RulePack, interval: Interval) -> DataFrame:
     """
     store = PackStore(store_folder(lake.settings))
     store.put(pack)
-    events = History(lake).events(interval.start, interval.end)
-    return matched(events, str(store.folder), [pack])
+    history, span = History(lake), (interval.start, interval.end)
+    found = matched(history.events(*span), str(store.folder), [pack])
+    queried = [history.queried(QueryRule(query, pack.hash), *span) for query in pack.queries]
+    return reduce(DataFrame.unionByName, queried, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
-from api.auth import same, token_of
+from api.auth import Access, Caller, Role
 from api.metrics import Meters
 from api.queries import Reader
 from api.statements import Statements
@@ -18,19 +19,9 @@ from infra.settings import Settings
 bearer = HTTPBearer(
     auto_error=False,
     scheme_name="token",
-    description="The API token: api.token of the settings, or the content of <home>/api.token.",
+    description="The API token (api.token of the settings, or the content of <home>/api.token), or "
+    "a key of api.keys, whose role may allow less.",
 )
-
-
-class Access:
-    """Knows the token; read once, when the app is made."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._token = token_of(settings)
-
-    def allows(self, given: str) -> bool:
-        """Whether `given` is the token."""
-        return same(given, self._token)
 
 
 @dataclass(frozen=True)
@@ -55,17 +46,34 @@ def services_of(request: Request) -> Services:
     return found
 
 
-def require_token(
+def caller_of(
     services: Annotated[Services, Depends(services_of)],
     given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)],
-) -> None:
-    """Raises 401 unless the request carries the token."""
-    if given is None or not services.access.allows(given.credentials):
+) -> Caller:
+    """Whose token the request carries; raises 401 when it carries none that is known."""
+    caller = None if given is None else services.access.caller(given.credentials)
+    if caller is None:
         raise HTTPException(
             401,
             "send the API token: Authorization: Bearer <token>",
             headers={"WWW-Authenticate": 'Bearer realm="headgate"'},
         )
+    return caller
+
+
+Who = Annotated[Caller, Depends(caller_of)]
+
+
+def wants(role: Role) -> Callable[[Caller], None]:
+    """A dependency that raises 403 unless the caller's role covers `role`."""
+
+    def check(caller: Who) -> None:
+        if not caller.may(role):
+            raise HTTPException(
+                403, f"key '{caller.name}' has role '{caller.role}'; this needs '{role}'"
+            )
+
+    return check
 
 
 Here = Annotated[Services, Depends(services_of)]

@@ -47,4 +47,5 @@ def attributed(
     by, value = asked[0]
     if until is not None and until <= since:
         raise Usage(f"until ({until.isoformat()}) is not after since ({since.isoformat()})")
-    return slice_of(services.reader, by, value, since, until, limit, cursor)
+    scopes = services.settings.scopes
+    return slice_of(services.reader, scopes, by, value, since, until, limit, cursor)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
 from api import models
 from api.audit import note
 from api.problems import responses
-from api.routes.access import Here
+from api.routes.access import Here, Who, wants
 from api.statements import Refused
 from infra.errors import HeadgateError
 from infra.tables import catalog, views
@@ -17,21 +17,30 @@ from infra.tables import catalog, views
 router = APIRouter(prefix="/api/v1", tags=["statements"])
 
 
-@router.post("/statements", summary="Ask in Spark SQL", responses=responses(413, 422, 503))
-def statement(services: Here, asked: models.Statement) -> models.StatementAnswer:
+@router.post(
+    "/statements",
+    summary="Ask in Spark SQL",
+    responses=responses(413, 422, 503),
+    dependencies=[Depends(wants("query"))],
+)
+def statement(services: Here, who: Who, asked: models.Statement) -> models.StatementAnswer:
     """One SELECT over the tables, bounded in rows, bytes, time and memory.
 
     What this engine cannot answer exactly as Spark would is refused with a
     sentence. Every statement is noted in ops.audit.
     """
     detail: dict[str, Any] = {"sql": asked.sql, "params": asked.params}
+    if asked.as_of is not None:
+        detail["as_of"] = asked.as_of.isoformat()
     try:
-        found = services.statements.run(asked.sql, asked.params, asked.max_rows)
+        found = services.statements.run(asked.sql, asked.params, asked.max_rows, asked.as_of)
     except HeadgateError as error:
         outcome = "refused" if isinstance(error, Refused) else "failed"
-        note(services.settings, "statement", outcome, detail=detail | {"said": str(error)})
+        said = detail | {"said": str(error)}
+        note(services.settings, "statement", outcome, who=who.name, detail=said)
         raise
-    note(services.settings, "statement", "ok", detail=detail | {"rows": len(found.rows)})
+    rows = detail | {"rows": len(found.rows)}
+    note(services.settings, "statement", "ok", who=who.name, detail=rows)
     return models.StatementAnswer(
         columns=[models.ResultColumn(**column) for column in found.columns],
         rows=found.rows,
@@ -39,6 +48,7 @@ def statement(services: Here, asked: models.Statement) -> models.StatementAnswer
         truncated_by=found.truncated_by,
         elapsed_ms=found.elapsed_ms,
         engine=found.engine,
+        versions=found.versions,
     )
 
 

@@ -16,7 +16,7 @@ from ingest.source import Context, Event, Unreadable
 from ingest.time import stamp_iso
 
 PRODUCT = {"name": "Headgate", "vendor_name": "Headgate"}
-KINDS = ("data_quality", "field_drift", "source_silent")
+KINDS = ("data_quality", "field_drift", "source_silent", "rule_blind")
 ACTIVITIES = {"create": 1, "update": 2, "close": 3}
 LEVELS = {"informational": 1, "low": 2, "medium": 3, "high": 4, "critical": 5}
 # OCSF's status of a finding, by activity: new, in progress, resolved.

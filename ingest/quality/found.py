@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.duck import connect
 from ingest.quality.required import ONE_OF, REQUIRED
+from ingest.rolled import span as compared
 from ingest.silence import OURS, Silence, finished, silences
 from ingest.tables import EVENT
 
@@ -55,15 +56,19 @@ SELECT source, count(*) AS rows, count(dead_letter_reason) AS dead,
 FROM silver.event {_WHICH}
 GROUP BY source ORDER BY source
 """
-_VOLUMES = """
-SELECT source, count(*) FILTER (WHERE received_at >= $hour) AS now,
-       count(*) FILTER (WHERE received_at < $hour) AS before
-FROM silver.event
+_VOLUME = """
+SELECT source, count(*) FROM silver.event
 WHERE source NOT IN (SELECT unnest($ours)) AND mode <> 'import' AND duplicate_of IS NULL
-  AND ((received_at >= $hour AND received_at < $end)
-       OR (received_at >= $hour_before AND received_at < $end_before))
-GROUP BY source ORDER BY source
+  AND received_at >= $start AND received_at < $end
+GROUP BY source
 """
+_VOLUME_COUNTED = """
+SELECT source, sum(events + dead)::BIGINT AS n FROM gold.arrival_minute
+WHERE source NOT IN (SELECT unnest($ours)) AND mode <> 'import'
+  AND window_start >= $start AND window_start < $end
+GROUP BY source HAVING n > 0
+"""
+"""The same of an hour whose counts were compared with the events: an hour a week ago is one."""
 
 
 @dataclass(frozen=True)
@@ -121,15 +126,23 @@ def written(
 
 
 def _volumes(connection: duckdb.DuckDBPyConnection, hour: datetime) -> pd.DataFrame:
-    spans = {
-        "hour": hour,
-        "end": hour + HOUR,
-        "hour_before": hour - WEEK,
-        "end_before": hour + HOUR - WEEK,
-    }
-    found = connection.execute(_VOLUMES, {**spans, "ours": list(OURS)}).df()
+    import pandas as pd
+
+    now, before = (_volume(connection, at) for at in (hour, hour - WEEK))
+    found = pd.DataFrame(
+        [(name, now.get(name, 0), before.get(name, 0)) for name in sorted({*now, *before})],
+        columns=["source", "now", "before"],
+    ).astype({"now": "int64", "before": "int64"})
     found["ratio"] = (found["now"] / found["before"]).where(found["before"] >= ENOUGH)
     return found
+
+
+def _volume(connection: duckdb.DuckDBPyConnection, hour: datetime) -> dict[str, int]:
+    """Events of each source that arrived in an hour."""
+    start, end = compared(connection, hour, hour + HOUR)
+    bounds = {"start": hour, "end": hour + HOUR, "ours": list(OURS)}
+    asked = _VOLUME_COUNTED if start < end else _VOLUME
+    return dict(connection.execute(asked, bounds).fetchall())
 
 
 def _has_records(connection: duckdb.DuckDBPyConnection) -> bool:

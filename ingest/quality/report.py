@@ -142,7 +142,7 @@ def send(settings: Settings, records: Sequence[Said], seconds: float = 30.0) -> 
         return
     kafka = settings.kafka
     require_broker(kafka)
-    ensure_topics(settings, (SOURCE,))
+    ensure_topics(settings, (SOURCE,), jobs=())
     refused: list[str] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:

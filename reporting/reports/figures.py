@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from ingest.rolled import span
 from reporting.interval import Interval
 from reporting.ledger import Completeness, completeness, total
 
@@ -45,6 +46,7 @@ class Figures:
     quality: list[Row]
     quality_runs: int
     drift: list[Row]
+    blind: list[Row]
 
     @property
     def alerts(self) -> int:
@@ -66,7 +68,7 @@ def figures(connection: duckdb.DuckDBPyConnection, interval: Interval) -> Figure
         devices=ask(_DEVICES),
         device_count=ask(_DEVICE_COUNT)[0]["n"],
         rules=ask(_RULES),
-        sources=ask(_SOURCES),
+        sources=_sources(ask),
         reasons=ask(_REASONS),
         coverage={row["status"]: row["n"] for row in ask(_COVERAGE)},
         delays=ask(_DELAYS),
@@ -75,6 +77,7 @@ def figures(connection: duckdb.DuckDBPyConnection, interval: Interval) -> Figure
         quality=ask(_QUALITY),
         quality_runs=ask(_QUALITY_RUNS)[0]["n"],
         drift=ask(_DRIFT),
+        blind=ask(_BLIND),
     )
 
 
@@ -82,12 +85,12 @@ class _Asker:
     """Runs a question with the interval as its parameters."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, interval: Interval) -> None:
-        self._connection = connection
+        self.connection = connection
         self.interval = interval
 
-    def __call__(self, sql: str) -> list[Row]:
-        params = {"since": self.interval.start, "until": self.interval.end}
-        result = self._connection.execute(sql, params)
+    def __call__(self, sql: str, **more: datetime) -> list[Row]:
+        params = {"since": self.interval.start, "until": self.interval.end, **more}
+        result = self.connection.execute(sql, params)
         names = [str(column[0]) for column in result.description or []]
         return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
@@ -133,14 +136,26 @@ WHERE event_time >= $since AND event_time < $until
 GROUP BY f.rule_id ORDER BY alerts DESC, findings DESC, f.rule_id LIMIT {TOP}
 """
 _SOURCES = """
-SELECT source,
-       count(*) FILTER (WHERE dead_letter_reason IS NULL AND duplicate_of IS NULL) AS events,
-       count(*) FILTER (WHERE dead_letter_reason IS NOT NULL) AS dead,
-       count(*) FILTER (WHERE duplicate_of IS NOT NULL) AS repeated,
-       max(received_at) AS newest
-FROM silver.event
-WHERE source <> '_heartbeat' AND received_at >= $since AND received_at < $until
-GROUP BY source ORDER BY events DESC, source
+WITH part AS (
+  SELECT source,
+         count(*) FILTER (WHERE dead_letter_reason IS NULL AND duplicate_of IS NULL) AS events,
+         count(*) FILTER (WHERE dead_letter_reason IS NOT NULL) AS dead,
+         count(*) FILTER (WHERE duplicate_of IS NOT NULL) AS repeated,
+         max(received_at) AS newest
+  FROM silver.event
+  WHERE source <> '_heartbeat' AND ((received_at >= $since AND received_at < $start)
+                                    OR (received_at >= $end AND received_at < $until))
+  GROUP BY source
+  {counted}
+)
+SELECT source, sum(events)::BIGINT AS events, sum(dead)::BIGINT AS dead,
+       sum(repeated)::BIGINT AS repeated, max(newest) AS newest
+FROM part GROUP BY source ORDER BY events DESC, source
+"""
+_SOURCES_COUNTED = """
+  UNION ALL
+  SELECT source, sum(events), sum(dead), sum(repeated), max(last_at)
+  FROM gold.arrival_minute WHERE window_start >= $start AND window_start < $end GROUP BY source
 """
 _REASONS = f"""
 SELECT source, dead_letter_reason AS reason, count(*) AS n, min(event_uid) AS example
@@ -186,12 +201,34 @@ SELECT suite, expectation, count(*) AS runs, count(*) FILTER (WHERE NOT passed) 
 FROM ops.quality WHERE run_at >= $since AND run_at < $until
 GROUP BY suite, expectation HAVING failed > 0 ORDER BY failed DESC, suite, expectation
 """
+_BLIND = """
+WITH told AS (
+  SELECT finding_info.uid AS uid, activity_name = 'Close' AS closed, "time" AS noticed,
+         finding_info.title AS title, message
+  FROM silver.event
+  WHERE source = 'headgate' AND metadata.event_code = 'rule_blind' AND "time" < $until
+    AND dead_letter_reason IS NULL AND duplicate_of IS NULL
+)
+SELECT min(noticed) AS began, max(noticed) FILTER (WHERE closed) AS ended,
+       arg_min(title, noticed) FILTER (WHERE NOT closed) AS title,
+       arg_min(message, noticed) FILTER (WHERE NOT closed) AS message
+FROM told GROUP BY uid
+HAVING title IS NOT NULL AND (ended IS NULL OR ended >= $since)
+ORDER BY began, title
+"""
 _DRIFT = f"""
 SELECT source, count(*) AS n, min(first_seen) AS first,
        list_slice(list(field ORDER BY first_seen, field), 1, {TOP}) AS fields
 FROM ops.drift WHERE NOT baseline AND first_seen >= $since AND first_seen < $until
 GROUP BY source ORDER BY n DESC, source
 """
+
+
+def _sources(ask: _Asker) -> list[Row]:
+    """What came of each source: from the counts of hours that were compared, else from the rows."""
+    start, end = span(ask.connection, ask.interval.start, ask.interval.end)
+    asked = _SOURCES.format(counted=_SOURCES_COUNTED if start < end else "")
+    return ask(asked, start=start, end=end)
 
 
 def _buckets(ask: _Asker, step: timedelta) -> list[Bucket]:

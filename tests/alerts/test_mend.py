@@ -23,9 +23,22 @@ from infra.errors import Fatal, Usage
 from infra.jobs import Lock
 from infra.kafka import Broker, ensure_topics
 from infra.lake import Lake
-from infra.settings import RetentionSettings, load
+from infra.settings import RetentionSettings, ScopeSettings, load
 from ingest.tables import EVENT
-from tests.enrich.rows import IP, A, B, at, detected, dhcp, finding, finished, known, put, segment
+from tests.enrich.rows import (
+    IP,
+    SCOPE,
+    A,
+    B,
+    at,
+    detected,
+    dhcp,
+    finding,
+    finished,
+    known,
+    put,
+    segment,
+)
 
 PACE = {"watermark_seconds": 2, "wait_seconds": 10, "late_seconds": 600, "alert_buckets": 2}
 
@@ -158,6 +171,30 @@ def test_the_job_repairs_imported_history_and_leaves_a_note(
     detail = json.loads(row["detail"])
     assert (row["act"], row["outcome"]) == ("repair", "ok")
     assert (detail["by"], detail["addresses"], detail["changed"]) == ("job repair", 1, 1)
+
+
+# configured   static
+# leases       A0......600
+# finding          x100          said at once, since nobody waits for a lease of it
+def test_an_address_set_by_hand_that_dhcp_gave_away_is_put_in_doubt_once(lake: Lake) -> None:
+    site = ScopeSettings(name=SCOPE, networks=("10.0.0.0/24",), static=(IP,))
+    lake = Lake(lake.spark, lake.settings.model_copy(update={"scopes": (site,)}))
+    put(lake, DHCP_SEGMENT, [segment(0, 600, A, 0, 1), known(700)])
+    put(lake, FINDING, [seen(100), seen(650), seen(100, ip="10.0.0.9", finding_id="other")])
+    told = {"role": "src_endpoint", "rev": -1, "via": "outside", "holder": {"status": "static"}}
+    for uid, second in (("f100", 100), ("f650", 650)):
+        row = told | {"finding_id": uid, "event_time": at(second), "attributed_at": at(second)}
+        put(lake, ATTRIBUTION, [row])
+    done = mend(lake)
+    assert (done.changed, done.findings) == (0, 1)
+    row = lake.read(ATTRIBUTION).where("via = 'repair'").first()
+    assert (row.finding_id, row.rev) == ("f100", 1)
+    held = row.holder
+    assert (held.status, held.mac, held.session_id) == ("static", None, f"lease of {A}")
+    assert [(rival.kind, rival.mac) for rival in held.rivals] == [("leased", A)]
+    assert (held.confidence, held.certainty) == (35, "doubtful")
+    assert held.reason.endswith(f"yet the DHCP log gave it to {A}.")
+    assert mend(lake).findings == 0
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from api.app import create_app
 from api.auth import token_file, token_of
 from enrich.tables import DHCP_SEGMENT
 from infra.catalog import AUDIT
+from infra.driver import wanted
 from infra.errors import Fatal
 from infra.lake import Lake
 from infra.settings import Settings, load
@@ -87,7 +88,7 @@ def test_ready_while_every_job_makes_progress_within_its_target(lake: Lake) -> N
     now = time.time()
     jobs = [
         JobStatus(name, "running", at=now, batch_at=now - 5, progressed_at=now - 1)
-        for name in ("ingest", "sessions", "alert", "repair")
+        for name in wanted(lake.settings)
     ]
     for job in jobs:
         write(lake.settings, job)
@@ -95,7 +96,7 @@ def test_ready_while_every_job_makes_progress_within_its_target(lake: Lake) -> N
     found = client.get("/readyz")
     assert found.status_code == 200
     assert 5 <= found.json()["newest_batch_age_seconds"] < 60
-    assert set(found.json()["jobs"]) == {"ingest", "sessions", "alert", "repair"}
+    assert set(found.json()["jobs"]) == set(wanted(lake.settings))
 
     write(lake.settings, replace(jobs[2], progressed_at=now - 61))
     detail = problem(client.get("/readyz"), 503)["detail"]

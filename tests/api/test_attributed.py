@@ -42,8 +42,9 @@ def test_an_event_names_its_lease(client: TestClient) -> None:
     newest, *_, oldest = get(client, "/api/v1/events/attributed", ip=IP, **DAY)["items"]
     assert (newest["status"], newest["hostname"], newest["rev"]) == ("leased", "laptop-b", 3)
     assert (oldest["session_id"], oldest["lease_start"]) == ("session-a", "2026-11-20T12:00:00Z")
+    assert oldest["lease_end"] == "2026-11-20T12:30:00Z"  # as was learned at 12:30
     (outside,) = get(client, "/api/v1/events/attributed", ip="192.0.2.9", **DAY)["items"]
-    assert (outside["status"], outside["session_id"], outside["rev"]) == ("none", None, None)
+    assert (outside["status"], outside["session_id"], outside["rev"]) == ("outside", None, None)
 
 
 @pytest.mark.parametrize("asked", [{"ip": IP}, {"mac": A}])

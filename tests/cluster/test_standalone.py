@@ -4,89 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pyspark
 import pytest
 
+from bench.standalone import SMALL, Cluster
 from infra.duck import connect
 from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
 from infra.settings import Settings, load
-from infra.spark import project_root
 
-SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 DEVICES = 30
-
-
-@contextmanager
-def daemon(log: Path, *command: str) -> Iterator[None]:
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            [str(SPARK_CLASS), *command],
-            stdout=file,
-            stderr=file,
-            env=os.environ | {"SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_JAVA_OPTS": SMALL},
-        )
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
-    """Address of a master with two workers of one core each."""
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
-    package = "org.apache.spark.deploy"
-    here = ("--host", "127.0.0.1", "--webui-port", str(free_port()))
-    with ExitStack() as stack:
-        log = tmp_path / "master.log"
-        stack.enter_context(daemon(log, f"{package}.master.Master", "--port", str(port), *here))
-        for number in (1, 2):
-            work = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"w{number}"))
-            stack.enter_context(
-                daemon(
-                    tmp_path / f"worker{number}.log",
-                    f"{package}.worker.Worker",
-                    *("--host", "127.0.0.1", "--webui-port", str(free_port())),
-                    *work,
-                    master,
-                )
-            )
-        registered(log, 2)
-        yield master
-
-
-def registered(log: Path, workers: int, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while log.read_text("utf-8", "replace").count("Registering worker") < workers:
-        assert time.monotonic() < end, log.read_text("utf-8", "replace")[-500:]
-        time.sleep(0.2)
-
-
-@pytest.fixture
-def wheel(tmp_path: Path) -> Path:
-    """The project's wheel, built from the checkout and from nothing an earlier build left."""
-    shutil.rmtree(project_root() / "build", ignore_errors=True)
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "build", "--wheel", "--no-isolation"),
-            *("--outdir", str(tmp_path), str(project_root())),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return next(tmp_path.glob("headgate-*.whl"))
 
 
 @pytest.fixture
@@ -112,14 +43,19 @@ def fed(tmp_path: Path) -> Iterator[Settings]:
 
 @pytest.mark.cluster
 def test_ingest_and_sessions_run_on_two_workers(
-    cluster: str, wheel: Path, fed: Settings, tmp_path: Path
+    cluster: Cluster, wheel: Path, fed: Settings
 ) -> None:
     environment = os.environ | {
         "HEADGATE_KAFKA__BOOTSTRAP": fed.kafka.bootstrap,
-        "HEADGATE_SPARK__MASTER": cluster,
+        "HEADGATE_SPARK__MASTER": cluster.master,
         "HEADGATE_SPARK__WHEEL": str(wheel),
         "HEADGATE_SPARK__CONF": json.dumps(
-            {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": SMALL}
+            {
+                "spark.executor.memory": "512m",
+                "spark.executor.extraJavaOptions": SMALL,
+                "spark.executor.cores": "1",
+                "spark.cores.max": "2",
+            }
         ),
     }
     for job in ("ingest", "sessions"):
@@ -142,6 +78,6 @@ def test_ingest_and_sessions_run_on_two_workers(
     ).fetchall()
     assert (records, events) == (2 * DEVICES, 2 * DEVICES)
     assert sorted(leases) == sorted((f"02:00:00:00:07:{d:02x}", 1) for d in range(DEVICES))
-    for number in (1, 2):
-        shipped = list((tmp_path / f"w{number}").glob("app-*/*/headgate-*.zip"))
-        assert shipped, f"worker {number} got no wheel: it took no part"
+    for worker in (0, 1):
+        shipped = [file for one in cluster.executors(worker) for file in one.glob("headgate-*.zip")]
+        assert shipped, f"worker {worker} got no wheel: it took no part"

@@ -18,6 +18,7 @@ from pydantic_core import PydanticUndefined
 from infra.cli import COMMANDS
 from infra.driver import JOBS
 from infra.settings import (
+    ApiKeySettings,
     FolderSettings,
     ScopeSettings,
     Settings,
@@ -129,6 +130,7 @@ def sections() -> Iterator[str]:
     yield from section("[sources.NAME]", doc(SourceSettings), SourceSettings.model_fields)
     yield from section("[folders.NAME]", doc(FolderSettings), FolderSettings.model_fields)
     yield from section("[[scopes]]", doc(ScopeSettings), ScopeSettings.model_fields)
+    yield from section("[[api.keys]]", doc(ApiKeySettings), ApiKeySettings.model_fields)
     yield from section("[[webhooks]]", doc(WebhookSettings), WebhookSettings.model_fields)
 
 

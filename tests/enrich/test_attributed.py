@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+import json
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
 from alerts.jobs import alert
+from alerts.mend import mend
+from alerts.mend_events import said_until
 from alerts.tables import FINDING
 from enrich.asof import Spans, collected, join, statements
 from enrich.attributed import CARRIED, attributed
@@ -23,7 +27,12 @@ from infra.settings import ScopeSettings, load
 from ingest.tables import EVENT
 from tests.enrich.rows import IP, SCOPE, A, B, at, detected, finding, finished, known, put, segment
 
-PACE = {"watermark_seconds": 2, "wait_seconds": 10, "alert_buckets": 2}
+PACE = {
+    "attributed_classes": (3002,),
+    "watermark_seconds": 2,
+    "wait_seconds": 10,
+    "alert_buckets": 2,
+}
 SITES = [{"name": SCOPE, "networks": ["10.0.0.0/24"], "static": ["10.0.0.200/32"]}]
 
 
@@ -62,6 +71,11 @@ def test_events_of_the_chosen_classes_are_attributed_once_by_the_findings_join(l
     # events       5  8      15        25          and others that are not to be told of
     put(live, DHCP_SEGMENT, [segment(0, 10, A, 0, 1), segment(20, 30, B, 20, 2), known(60)])
     put(live, FINDING, [finding(5, kind="event", mode="live", pack="0" * 32)])
+    # The setting may change: what came while no class was chosen is not looked at again.
+    put(live, EVENT, [event(4)])
+    jobs = live.settings.jobs.model_copy(update={"attributed_classes": ()})
+    nobody = live.settings.model_copy(update={"jobs": jobs})
+    alert(Lake(live.spark, nobody), once=True).wait()
     put(live, FINDING, [detected(60) | {"mode": "live"}])
     others = [
         event(6, ip="203.0.113.9"),
@@ -98,6 +112,60 @@ def test_events_of_the_chosen_classes_are_attributed_once_by_the_findings_join(l
     assert live.read(FINDING).where("rule_id = '_event'").count() == 0
 
 
+def told(second: float, rev: int, mac: str | None = None, **other: Any) -> dict[str, Any]:
+    """A row that job `alert` wrote of the event of that second."""
+    status = other.pop("status", "leased" if mac else "none")
+    names = ("event_uid", "source", "received_at", "scope", "class_uid", "user_name")
+    row = {name: event(second)[name] for name in names} | {"ip": IP, "role": "src_endpoint"}
+    holder = {"status": status, "mac": mac, "session_id": mac and f"lease of {mac}"}
+    return row | {"event_time": at(second), "rev": rev, "via": "join", "holder": holder} | other
+
+
+# leases   AAAAAAAAAA                  A until 10
+# then               BBBBBB            known at 100: B from 12 to 18
+# and      .200 to A                   though it is set by hand
+# events       5        15      25
+def test_what_is_known_after_the_wait_is_corrected_once(lake: Lake) -> None:
+    site = ScopeSettings(**SITES[0])
+    lake = Lake(lake.spark, lake.settings.model_copy(update={"scopes": (site,)}))
+    by_hand = {"ip": "10.0.0.200", "status": "static"}
+    rows = [told(5, 1, A), told(15, -1), told(25, -1), told(7, -1, **by_hand)]
+    put(lake, ATTRIBUTED_EVENT, rows)
+    late = [segment(12, 18, B, 100, 9), segment(0, 30, A, 100, 10, ip="10.0.0.200"), known(100)]
+    put(lake, DHCP_SEGMENT, [segment(0, 10, A, 0, 1), *late])
+    assert mend(lake, dry=True).events == 2
+    before = lake.version(ATTRIBUTED_EVENT)
+    done = mend(lake)
+    assert (done.events, lake.version(ATTRIBUTED_EVENT)) == (2, before + 1)
+    repaired = [row for row in said(lake) if row[-1] == "repair"]
+    assert repaired == [("e15", "leased", B, 9, "repair"), ("e7", "static", None, 10, "repair")]
+    with connect(lake.settings.lake_root) as duck:
+        newest = duck.execute(
+            "SELECT event_uid, holder.mac, holder.session_id, user_name, via "
+            "FROM gold.attributed_event_current ORDER BY event_uid"
+        ).fetchall()
+    assert newest == [
+        ("e15", B, f"lease of {B}", "ann", "repair"),
+        ("e25", None, None, "ann", "join"),
+        ("e5", A, f"lease of {A}", "ann", "join"),
+        ("e7", None, f"lease of {A}", "ann", "repair"),
+    ]
+    assert mend(lake).events == 0
+    assert lake.version(ATTRIBUTED_EVENT) == before + 1
+
+
+def test_events_have_left_the_join_up_to_the_watermark_less_the_wait(tmp_path: Path) -> None:
+    settings = load(home=tmp_path, jobs=PACE)
+    assert said_until(settings) == 0
+    spark = settings.checkpoint_root / "alert" / "spark"
+    for number, watermark in ((3, 100_000), (4, 160_000)):
+        for folder in ("offsets", *(["commits"] if number == 3 else [])):
+            (spark / folder).mkdir(parents=True, exist_ok=True)
+            text = json.dumps({"batchWatermarkMs": watermark, "batchTimestampMs": 1})
+            (spark / folder / str(number)).write_text(f"v1\n{text}\n0\n")
+    assert said_until(settings) == (100 - PACE["wait_seconds"] - 2) * 1_000_000
+
+
 HISTORY = [
     # A from 0 to 100; learned later: B from 40 on; later still: free from 80 on.
     segment(0, 100, A, 0, 10),
@@ -106,6 +174,7 @@ HISTORY = [
     segment(0, 100, B, 0, 5, ip="10.0.0.2"),
     segment(0, 100, B, 0, 6, scope="elsewhere"),
     segment(60, 60, None, 95, 40),
+    segment(40, 40, A, 50, 21, session_start=at(0), session_end=at(40)),  # only where A's ended
     segment(-700_000, 700_000, A, 0, 50, ip="10.0.0.7"),  # over two turns of a week and more
     known(100),
 ]
@@ -151,10 +220,12 @@ def test_any_slice_of_history_is_attributed_alike_by_every_form(lake: Lake) -> N
     }
     expected = {f"e{place}": found for place, found in answer.items()}
     assert holders(shuffled) == expected
-    few = collected(statements(segments), CARRIED)
+    few = collected(statements(segments, whole=True), CARRIED)
     assert holders(attributed(events, few, sites)) == expected
-    then = holders(attributed(events, segments, sites, at(60)))
-    assert [then[uid][1] for uid in ("e0", "e1", "e2")] == [A, B, B]
+    then = attributed(events, segments, sites, at(60))
+    assert [holders(then)[uid][1] for uid in ("e0", "e1", "e2")] == [A, B, B]
+    assert [lease_end(attributed(events, said, sites)) for said in (segments, few)] == [at(40)] * 2
+    assert lease_end(attributed(events, segments, sites, at(30))) == at(100)
 
     leased = {uid: found[1:] for uid, found in expected.items() if found[0] == "leased"}
     sql = "SELECT event_uid, mac, rev FROM silver.leased_event"
@@ -162,9 +233,19 @@ def test_any_slice_of_history_is_attributed_alike_by_every_form(lake: Lake) -> N
     assert spark == leased
     with connect(lake.settings.lake_root) as duck:
         assert {uid: (mac, rev) for uid, mac, rev in duck.execute(sql).fetchall()} == leased
+        ends = "SELECT lease_end FROM silver.leased_event WHERE event_uid = 'e0'"
+        assert duck.execute(ends).fetchall() == [(at(40),)]
         narrowed = f"{sql} WHERE mac = $mac AND event_time >= $since"
         only = duck.execute(narrowed, {"mac": B, "since": at(51)})
         assert {row[0] for row in only.fetchall()} == {"e1", "e5"}
+
+
+def lease_end(found: DataFrame) -> datetime:
+    """Where the lease of the first event ends, as far as it is known."""
+    row = found.where("event_uid = 'e0'").select("holder.lease_end").first()
+    assert row is not None
+    ended: datetime = row.lease_end.replace(tzinfo=UTC)
+    return ended
 
 
 def holders(found: DataFrame) -> dict[str, tuple[Any, ...]]:

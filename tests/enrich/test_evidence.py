@@ -227,6 +227,21 @@ def test_rivals_are_who_else_could_have_held_it(
         assert [(claim.kind, claim.mac) for claim in found] == rivals
 
 
+def test_a_lease_on_an_address_that_is_set_by_hand_is_a_rival() -> None:
+    # A was given the address from 0 to 100, B took over at 40; configuration says nobody was.
+    statements = [said(A, 0, 100, 1), said(B, 40, 140, 2)]
+    found = {s: rivals_of(statements, "default", None, at(s)) for s in (20, 42, 120, 143)}
+    assert {s: [(one.kind, one.mac) for one in claims] for s, claims in found.items()} == {
+        20: [(LEASED, A)],
+        42: [(BEFORE, A), (LEASED, B)],
+        120: [(LEASED, B)],
+        143: [(BEFORE, B)],
+    }
+    told = judge(facts(status=STATIC, mac=None, rivals=found[20]))
+    assert told[:2] == (35, "doubtful")
+    assert told.reason.endswith(f"yet the DHCP log gave it to {A}.")
+
+
 def test_configuration_says_which_addresses_have_no_lease() -> None:
     sites = (
         ScopeSettings(name="default", networks=("10.0.0.0/24",), static=("10.0.0.0/29", "fd00::1")),

@@ -34,6 +34,7 @@ from tests.enrich.rows import IP, A, B, at, put, segment
 from tests.enrich.views import ask, columns_of
 from tests.ingest.windows_forms import Sample, xml
 from tests.ingest.windows_logon_samples import LOGON
+from tests.ingest.windows_security_samples import SECURITY_SAMPLES
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 HOURS = 3600.0
@@ -164,6 +165,16 @@ LINES = {
     "zeek:kerberos": (told(10), told(200, "bob"), told(20, "HOST7$")),
     "sshd": (syslog(15, f"sshd[7]: Accepted publickey for root from {IP} port 50022 ssh2"),
              syslog(16, f"sshd[7]: Failed password for eve from {IP} port 50022 ssh2")),
+    # The same words by other ways: a topic of all syslog, a topic of all Zeek logs.
+    "syslog": (
+        syslog(17, f"sshd[7]: Accepted password for kim from {IP} port 50023 ssh2"),
+        syslog(18, f"dropbear[7]: Password auth succeeded for 'lee' from {IP}:50024"),
+    ),
+    "zeek": (
+        f'{{"ts": {at(0).timestamp()}, "uids": ["C2"], "client_addr": "10.0.0.77", "mac": "{B}", '
+        '"assigned_addr": "10.0.0.77", "lease_time": 60.0, "msg_types": ["REQUEST", "ACK"], '
+        '"_path": "dhcp"}',
+    ),
     "zeek:dhcp": (
         f'{{"ts": {at(0).timestamp()}, "uids": ["C1"], "client_addr": "{IP}", "mac": "{A}", '
         f'"assigned_addr": "{IP}", "lease_time": 120.0, "msg_types": ["REQUEST", "ACK"]}}',
@@ -175,6 +186,12 @@ LINES = {
                    time=f"{at(31):%Y-%m-%dT%H:%M:%S}.000000")),
         xml(Sample(4624, {**LOGON, "TargetUserName": "SYSTEM", "TargetUserSid": "S-1-5-18"},
                    time=f"{at(31):%Y-%m-%dT%H:%M:%S}.000000")),
+        *(
+            xml(Sample(code, {**SECURITY_SAMPLES[str(code)].data, "TargetUserName": name,
+                              "IpAddress": f"::ffff:{IP}"},
+                       time=f"{at(40):%Y-%m-%dT%H:%M:%S}.000000"))
+            for code, name in ((4768, "pat"), (4769, "pat@CORP.EXAMPLE"))
+        ),
     ),
 }  # fmt: skip
 
@@ -217,12 +234,15 @@ def test_a_device_is_told_of_by_what_it_did_while_it_had_the_address(house: Lake
         "ann": ("logon", "kerberos"),
         "zoe": ("network_logon",),
         "root": ("ssh",),
+        "kim": ("ssh",),
+        "lee": ("ssh",),
+        "pat": ("kerberos",),  # its TGT and its ticket for a service
     }
     assert first[0].name == "ann"
     second = users(asked(house, 300, mac=B), at(300))
     assert [one.name for one in second] == ["bob"]
     nobody = users(asked(house, 60, ip=IP), at(60))
-    assert {one.name for one in nobody} == {"ann", "bob", "zoe", "root"}
+    assert {one.name for one in nobody} == {"ann", "bob", "zoe", "root", "kim", "lee", "pat"}
 
 
 def test_a_vpn_address_is_its_users_until_the_session_ends(house: Lake) -> None:
@@ -240,6 +260,8 @@ def test_zeeks_lease_is_a_witness_below_the_servers(house: Lake) -> None:
     assert [(one.name, one.strength) for one in found] == [(A, 80)]
     assert found[0].evidence[0].startswith("zeek:dhcp-0")
     assert devices(asked(house, 130, ip=IP), at(130)) == []
+    (other,) = devices(asked(house, 30, ip="10.0.0.77"), at(30))
+    assert (other.name, other.evidence[0]) == (B, "zeek-0#0")
 
 
 def test_both_engines_see_the_same_witnesses(house: Lake) -> None:
@@ -249,9 +271,10 @@ def test_both_engines_see_the_same_witnesses(house: Lake) -> None:
     with connect(house.settings.lake_root, needs=("gold.device_user",)) as duck:
         theirs = duck.execute(witnesses).fetchall()
         devices_then = duck.execute(held).fetchall()
-    assert len(theirs) == 10
+    assert len(theirs) == 15
     assert sorted(map(repr, ask(house, witnesses))) == sorted(map(repr, theirs))
-    assert set(devices_then) == {("ann", A), ("bob", B), ("root", A), ("zoe", A)}
+    first = ("ann", "root", "zoe", "kim", "lee", "pat")
+    assert set(devices_then) == {(name, A) for name in first} | {("bob", B)}
     assert columns_of(house, held) == ["user_name", "device_mac"]
 
 

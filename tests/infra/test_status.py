@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from infra import log
 from infra.cli import main
+from infra.driver import wanted
 from infra.progress import Unread, durations, newest_from, state, unread, watermark
 from infra.settings import Settings, load
 from infra.status import JobStatus, Memory, judge, read, verdict, write
@@ -175,7 +176,7 @@ def test_memory_is_that_of_the_jvm_and_the_workers_below_it(tmp_path: Path) -> N
 
 def test_status_exits_1_and_names_what_misses(home: Settings, capsys) -> None:
     now = time.time()
-    for name in ("ingest", "sessions", "alert", "repair"):
+    for name in wanted(home):
         write(home, JobStatus(name, "running", at=now, batch=3, progressed_at=now))
     arguments = ["--home", str(home.home), "status", "--output", "json"]
     assert main(arguments) == 0

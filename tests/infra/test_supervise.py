@@ -56,3 +56,10 @@ def test_the_reason_is_the_line_that_says_it() -> None:
     python = "[STREAM_FAILED] x\nTraceback:\nValueError: 13 is bad\n\nCaused by: java.x\n+- plan"
     assert reason(python) == "ValueError: 13 is bad"
     assert reason("") == "unknown"
+
+
+def test_state_of_another_release_is_given_up_at_once() -> None:
+    text = "StreamingQueryException: [STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value ..."
+    verdict = Record().failed(text, 7, 1.0, 6)
+    assert isinstance(verdict, GiveUp)
+    assert "its checkpoint holds state of another release" in verdict.why

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -17,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from infra import upkeep, upkeep_cli
+from infra.commits import versions
 from infra.compact import FAN_IN, Piece, plan
 from infra.delta import ActiveFile, active_files
 from infra.duck import open_engine
@@ -24,6 +27,7 @@ from infra.errors import Fatal
 from infra.jobs import Batch, Job
 from infra.lake import Lake
 from infra.parquet import FileWriter, Target, arrow_schema
+from infra.schema import schema_of
 from infra.settings import load
 from infra.tables import Column, Table, table
 
@@ -218,3 +222,40 @@ def test_retention_takes_whole_files_and_single_sources(lake: Lake) -> None:
     assert upkeep.expire(lake, record, datetime.now(UTC)) == 0
     lake.settings = load(home=lake.settings.home)
     assert upkeep.expire(lake, record, datetime.now(UTC) + timedelta(days=9999)) == 0
+
+
+def test_the_log_is_cut_after_its_retention_and_jobs_go_on(
+    lake: Lake, arrive: Callable[..., None]
+) -> None:
+    often = {"delta.checkpointInterval": "2"}
+    rare = replace(SQUARE, name="gold.rare", properties=often)
+    lake.ensure(rare)
+
+    def sometimes(rows: DataFrame, run: Batch) -> None:
+        if not lake.has(rare, run) and run.batch_id == 0:
+            lake.commit(rare, run, [])
+
+    def job() -> Job:
+        return lake.each_batch("rare", lake.stream(NUMBER), sometimes, trigger_seconds=None)
+
+    arrive(1)
+    job().wait()
+    long_ago = time.time() - 40 * 86400
+    for file in (lake.folder(rare) / "_delta_log").iterdir():
+        if file.is_file():
+            os.utime(file, (long_ago, long_ago))
+    # Our own commits have Delta write checkpoints, and clean behind them.
+    for _ in range(4):
+        lake.add(rare, [{"n": 1}], "another writer")
+    kept = versions(lake.folder(rare))
+    assert kept[0] > 0
+    assert schema_of(lake.folder(rare)) == rare.schema
+    # The log shows no batch of the job any more. Whether it has this one cannot be told ...
+    arrive(2)
+    with pytest.raises(Exception, match="the log reaches back to version"):
+        job().wait()
+    # ... unless it reaches back to before the batch was planned.
+    first = lake.folder(rare) / "_delta_log" / f"{kept[0]:020d}.json"
+    os.utime(first, (time.time() - 7200, time.time() - 7200))
+    job().wait()
+    assert lake.version(rare) == kept[-1]

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from confluent_kafka import Message
+from confluent_kafka import Message, Producer
 
 from infra.kafka import producer, topic_of
 from infra.settings import Settings
 
 SOURCES = ("isc_dhcpd", "sshd", "zeek:dns", "zeek:http", "aws_cloudtrail", "no_such_source")
 DEVICES = 40
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Flow:
@@ -38,16 +40,27 @@ class Flow:
         self._stop.set()
         self._thread.join(60)
 
+    def send(
+        self, *lines: tuple[str, bytes | None], partition: int = -1, headers: Headers = ()
+    ) -> None:
+        """Send `(source, line)` beside the flow, each acknowledged; partition -1: any."""
+        client = producer(self._settings.kafka)
+        for source, line in lines:
+            self._produce(client, source, line, partition=partition, headers=list(headers))
+        assert client.flush(60) == 0
+
     def _run(self) -> None:
         client = producer(self._settings.kafka)
         for source, line in self._lines():
             if self._stop.wait(self._pause):
                 break
-            client.produce(
-                topic_of(source, self._settings.kafka), line, on_delivery=self._delivered
-            )
+            self._produce(client, source, line)
             client.poll(0)
         client.flush(60)
+
+    def _produce(self, client: Producer, source: str, line: bytes | None, **more: Any) -> None:
+        topic = topic_of(source, self._settings.kafka)
+        client.produce(topic, line, on_delivery=self._delivered, **more)
 
     def _delivered(self, error: object, message: Message) -> None:
         assert error is None, error

@@ -6,7 +6,10 @@ It knows the layout of the tables and the alert contract, and what was put into 
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +68,7 @@ def lost_or_doubled_records(lake: Path, accepted: dict[Place, bytes]) -> list[st
         seen[place] += 1
         if place not in accepted:
             wrong.append(f"{place} was never sent")
-        elif bytes(raw) != accepted[place]:
+        elif bytes(raw or b"") != accepted[place]:
             wrong.append(f"{place} has other bytes")
     wrong += [f"{place} is missing" for place in accepted if place not in seen]
     wrong += [f"{place} is there {count} times" for place, count in seen.items() if count > 1]
@@ -133,6 +136,61 @@ def wrong_on_topic(lake: Path, messages: list[dict[str, Any]]) -> list[str]:
     return wrong + [f"{key} never came" for key in table]
 
 
+def wrong_order(messages: list[dict[str, Any]], wanted: Sequence[tuple[str, int]]) -> list[str]:
+    """I3 without a lake: each revision of `wanted` is on the topic once, in order."""
+    told = Counter((body["alert_id"], body["revision"]) for body in messages)
+    newest: dict[str, int] = {}
+    wrong = [f"{key} is there {count} times" for key, count in told.items() if count > 1]
+    for body in messages:
+        alert, revision = body["alert_id"], body["revision"]
+        if revision <= newest.get(alert, 0):
+            wrong.append(f"{alert}: {revision} came after {newest[alert]}")
+        newest[alert] = revision
+    wrong += [f"{key} was never wanted" for key in told if key not in set(wanted)]
+    return wrong + [f"{key} never came" for key in wanted if key not in told]
+
+
+def wrong_deliveries(
+    called: Sequence[tuple[str, int]], wanted: Sequence[tuple[str, int]]
+) -> list[str]:
+    """A hook gets each revision at least once, of an alert in order; one may come again at once."""
+    newest: dict[str, int] = {}
+    wrong = []
+    for alert, revision in called:
+        if revision - newest.get(alert, 0) not in (0, 1):
+            wrong.append(f"{alert}: {revision} came after {newest.get(alert, 0)}")
+        newest[alert] = revision
+    got, asked = set(called), set(wanted)
+    return (
+        wrong
+        + [f"{key} was never wanted" for key in got - asked]
+        + [f"{key} was never delivered" for key in asked - got]
+    )
+
+
+def has_place(kept: Path, partitions: int = 3) -> bool:
+    """Whether a consumer of alerts has noted a place in each partition."""
+    return _asked(kept, "SELECT count(*) FROM alert_place") == partitions
+
+
+def waiting_deliveries(kept: Path) -> int:
+    """How many deliveries wait for a hook, or were given up; -1: the file does not say."""
+    found = _asked(kept, "SELECT count(*) FROM delivery")
+    return -1 if found is None else found
+
+
+def _asked(kept: Path, sql: str) -> int | None:
+    if not kept.exists():
+        return None
+    connection = sqlite3.connect(f"file:{kept}?mode=ro", uri=True)
+    try:
+        return int(connection.execute(sql).fetchone()[0])
+    except sqlite3.OperationalError:
+        return None
+    finally:
+        connection.close()
+
+
 def wrong_states(messages: list[dict[str, Any]], states: list[dict[str, Any]]) -> list[str]:
     """I4: the state of each alert goes with its revisions, message by message."""
     told = Counter((body["alert_id"], body["revision"], body["state"]) for body in messages)
@@ -166,3 +224,23 @@ def final_alerts(messages: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
         for name, body in newest.items()
         if body["rule"]["id"] != "headgate-incident"
     }
+
+
+def wrong_holders(lake: Path, truth: Sequence[tuple[str, datetime, str]]) -> list[str]:
+    """I5: at each instant the newest word on an address names its holder."""
+    connection, wrong = open_lake(), []
+    for address, instant, holder in truth:
+        found = connection.execute(
+            f"""SELECT max_by(mac, rev) FROM delta_scan('{lake}/silver/dhcp_segment')
+                WHERE ip = ? AND seg_start <= ? AND seg_end > ?""",
+            (address, instant, instant),
+        ).fetchone()
+        if found is None or found[0] != holder:
+            wrong.append(f"{address} at {instant}: {found and found[0]}, not {holder}")
+    return wrong
+
+
+def column(table: Path, name: str) -> list[Any]:
+    """The values of a column of a table, sorted, as another engine reads them."""
+    rows = open_lake().execute(f"SELECT {name} FROM delta_scan('{table}')").fetchall()
+    return sorted(value for (value,) in rows)

@@ -1,0 +1,65 @@
+"""`headgate rules import FILE.py`: a person lets a function in, which then runs in the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from alerts.aside import Aside
+from alerts.check import check
+from alerts.compile import Source, compile_rules
+from alerts.pack import PackStore, Query
+from alerts.query_check import require_fit, running
+from alerts.query_text import FUNCTIONS, imported
+from alerts.store import recompile, rule_folders, store_folder
+from infra.errors import Usage
+from infra.files import write_whole
+from infra.settings import Settings
+from infra.spool import note
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A function that was let in: its rule, how many tests it passed, and the pack now in force."""
+
+    query: Query
+    tests: int
+    pack: str
+
+
+def import_function(settings: Settings, file: Path) -> Imported:
+    """Check a rule's Python file, run its tests, keep its source and put it in force.
+
+    A rule of the same id that was imported before is replaced. Raises `Usage`, and changes
+    nothing, when the rule is refused, fails its tests, or has the id of another rule.
+    """
+    source = _read(settings, file)
+    query = source.rule
+    assert isinstance(query, Query)
+    with running(settings) as spark:
+        require_fit(spark, [query])
+        outcomes = check(compile_rules([file]), spark=lambda: spark)
+    failed = [one for one in outcomes if not one.passed]
+    if failed:
+        first = failed[0]
+        raise Usage(f"{file}: test {first.number} of {len(outcomes)} fails: it {first.detail}")
+    store = PackStore(store_folder(settings))
+    write_whole(store.folder / FUNCTIONS / f"{query.id}.py", file.read_text("utf-8"))
+    Aside(store.folder).lift(query.id)
+    pack = recompile(settings).pack.hash
+    detail = {"file": file.name, "version": query.version, "pack": pack}
+    note(settings.home.absolute() / "spool", "rules.import", query.id, detail)
+    return Imported(query, len(outcomes), pack)
+
+
+def _read(settings: Settings, file: Path) -> Source:
+    compiled = compile_rules([file], levels=settings.alerts.levels)
+    for refused in compiled.refused:
+        raise Usage(f"{file} is refused: {refused.reason}; {refused.remedy}")
+    (source,) = compiled.sources.values()
+    store = store_folder(settings)
+    others = compile_rules(rule_folders(settings), store=store).sources
+    other = others.get(source.rule.id)
+    if other is not None and other.path not in imported(store):
+        raise Usage(f"{file}: its id is taken by {other.path}; give it a new uuid")
+    return source

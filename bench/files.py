@@ -1,0 +1,126 @@
+"""What a micro-batch costs while its table grows: by files, and by commits in the log.
+
+A table that is new is the measure of both. The grown ones are filled with hard links of one
+file, in one commit or in as many commits as files, and get the checkpoint that Delta would
+have written on the way; then the same batches are written into each by our sink.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from bench.measure import Report
+from infra.commits import commit, newest_version
+from infra.jobs import Batch
+from infra.lake import Lake
+from infra.settings import load
+from infra.spark import session
+from infra.tables import Column, Table
+
+ROWS = 500
+FILES = (1_000, 10_000, 100_000)
+COMMITS = (1_000, 10_000)
+BAR = 1.1
+SOURCE = Table(
+    "silver.arriving",
+    "rows that arrive",
+    (Column("n", T.LongType(), "a number"), Column("text", T.StringType(), "a text")),
+)
+
+
+def run(quick: bool = False) -> Report:
+    """Batches of 500 rows into tables of up to 100,000 files, or 10,000 commits."""
+    report = Report("files", "make bench ONLY=files")
+    batches = 10 if quick else 60
+    home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
+    spark = session(load(home=home, spark={"small": False}), "files")
+    lake = Lake(spark, load(home=home))
+    try:
+        lake.ensure(SOURCE)
+        for number in range(batches + 3):
+            _arrive(lake, number)
+        _batches(lake, "warm", 1, 1)  # the first query of a session pays for all of them
+        new = report.add("batch, new table", _batches(lake, "new", 1, 1), "s")
+        for files in FILES[:1] if quick else FILES:
+            _compare(report, new, f"{files} files", _batches(lake, f"files_{files}", files + 1, 1))
+        for commits in COMMITS[:1] if quick else COMMITS:
+            walls = _batches(lake, f"commits_{commits}", commits + 1, commits)
+            _compare(report, new, f"{commits} commits", walls)
+    finally:
+        spark.stop()
+        shutil.rmtree(home, ignore_errors=True)
+    return report
+
+
+def _compare(report: Report, new: Any, name: str, walls: list[float]) -> None:
+    grown = report.add(f"batch, {name}", walls, "s")
+    if grown.value and new.value:
+        grown.compared_with, grown.ratio = new.name, grown.value / new.value
+        grown.bar, grown.met = f"<= {BAR}", grown.ratio <= BAR
+
+
+def _arrive(lake: Lake, number: int) -> None:
+    rows = [{"n": number * ROWS + at, "text": f"{at:064d}"} for at in range(ROWS)]
+    lake.add(SOURCE, rows, "bench")
+
+
+def _batches(lake: Lake, name: str, files: int, commits: int) -> list[float]:
+    """Seconds of each batch into a table that has so many files of so many commits."""
+    target = Table(f"gold.{name}", "target", SOURCE.columns)
+    lake.ensure(target)
+    _fill(lake, target, files, commits)
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        lake.append(rows, target, run)
+
+    rows = lake.stream(SOURCE, files_per_batch=1)
+    job = lake.each_batch(name, rows, batch, trigger_seconds=None)
+    job.wait()
+    walls = [
+        p["durationMs"]["triggerExecution"] / 1000
+        for p in job.query.recentProgress
+        if p["numInputRows"]
+    ]
+    _judge(lake, target, len(walls), files)
+    return walls[3:]
+
+
+def _judge(lake: Lake, target: Table, batches: int, files: int) -> None:
+    found = lake.read(target).agg(F.count("*"), F.count_distinct("n")).first()
+    wanted = (batches * ROWS + files * ROWS, batches * ROWS + ROWS)
+    if found is None or (found[0], found[1]) != wanted:
+        raise AssertionError(f"{target.name}: rows and numbers {found}, not {wanted}")
+
+
+def _fill(lake: Lake, table: Table, files: int, commits: int) -> None:
+    """Give a table files that all hold the same rows, and Delta's checkpoint of them."""
+    folder = lake.folder(table)
+    lake.add(table, [{"n": -at - 1, "text": "x"} for at in range(ROWS)], "bench")
+    version = newest_version(folder)
+    name = commit(folder, version).adds[0]
+    lines = (folder / "_delta_log" / f"{version:020d}.json").read_text("utf-8").splitlines()
+    add = next(json.loads(line) for line in lines if line.startswith('{"add"'))
+    info = next(line for line in lines if line.startswith('{"commitInfo"'))
+    more = files - 1
+    each = more // commits
+    for number in range(commits if more else 0):
+        actions = [info]
+        for at in range(each):
+            add["add"]["path"] = f"link-{number}-{at}.parquet"
+            os.link(folder / name, folder / add["add"]["path"])
+            actions.append(json.dumps(add))
+        log = folder / "_delta_log" / f"{version + 1 + number:020d}.json"
+        log.write_text("\n".join(actions) + "\n", "utf-8")
+    jvm: Any = lake.spark._jvm
+    log_of = jvm.org.apache.spark.sql.delta.DeltaLog
+    log_of.clearCache()
+    log_of.forTable(lake.spark._jsparkSession, lake.path(table)).checkpoint()

@@ -1,0 +1,99 @@
+"""What an event takes on disk, and a device in the state: the figures that sizing is computed from.
+
+Events go through the same code as in job `ingest`, in this process; files are as a batch leaves
+them. Upkeep's larger files are sorted and compress a little better.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from bench.measure import Report
+from bench.mixes import MIXES, Mix
+from bench.records import store
+from enrich.bucket import BucketState, encode
+from enrich.leases import ACK, SECOND_US, LeaseEvent
+from enrich.tracker import limits
+from infra.parquet import Target
+from infra.settings import JobSettings, load
+from ingest.source import ParseSettings
+from ingest.tables import EVENT, RECORD
+from ingest.write import Pass
+
+DEVICES = 50_000
+LEASE_SECONDS = 86_400
+START_US = 1_800_000_000 * SECOND_US
+RENEWED = 20
+"""One device in so many has renewed within the time that lines may be late."""
+
+
+def run(quick: bool = False) -> Report:
+    """All mixes, then the state."""
+    report = Report("footprint", "make bench ONLY=footprint")
+    for mix in MIXES:
+        _volume(report, mix, min(20_000, mix.records) if quick else mix.records)
+    _state(report, 5_000 if quick else DEVICES)
+    return report
+
+
+def _volume(report: Report, mix: Mix, count: int) -> None:
+    """Bytes of both tables for each byte of raw data."""
+    home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
+    try:
+        stored = store(home / "raw", mix.families(), count)
+        targets = {
+            table.name: Target.of(table, home, f"{table.name}-") for table in (RECORD, EVENT)
+        }
+        work = Pass(ParseSettings.of(load(home=home)), targets, (), None)
+        batches = (
+            batch
+            for part in sorted((home / "raw").glob("*.parquet"))
+            for batch in pq.ParquetFile(part).iter_batches(10_000)
+        )
+        written = [row for told in work(batches) for row in told.to_pylist()]
+        kept = next(row["rows"] for row in written if row["table"] == RECORD.name)
+        if kept != count:
+            raise AssertionError(f"{mix.name}: {kept} of {count} records in bronze")
+        report.add(f"{mix.name}: raw", [stored.raw_bytes / count], "bytes/event")
+        for row in written:
+            share = row["size"] / stored.raw_bytes
+            report.add(f"{mix.name}: {row['table']}", [share], "bytes/raw byte")
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _state(report: Report, devices: int) -> None:
+    """Bytes of job `sessions`' state for each device that holds a lease."""
+    state = BucketState(limits(JobSettings()))
+    state.advance([_lease(device, 0) for device in range(devices)])
+    # Well past the time in which lines may be late, and of a few a renewal since.
+    later = 3_600
+    state.advance(
+        [_lease(device, later) for device in range(0, devices, RENEWED)],
+        [START_US + later * SECOND_US],
+    )
+    if len(state.addresses) != devices:
+        raise AssertionError(f"the state knows {len(state.addresses)} of {devices} addresses")
+    report.add("state of job sessions", [len(encode(state)) / devices], "bytes/device")
+
+
+def _lease(device: int, after_seconds: int) -> LeaseEvent:
+    at = START_US + after_seconds * SECOND_US + device
+    high, low = divmod(device, 250)
+    return LeaseEvent(
+        event_uid=f"{device:016x}{after_seconds:016x}",
+        scope="default",
+        ip=f"10.{high // 250}.{high % 250}.{low}",
+        mac=f"02:00:{device >> 24 & 255:02x}:{device >> 16 & 255:02x}:{device >> 8 & 255:02x}:"
+        f"{device & 255:02x}",
+        hostname=f"host-{device}",
+        activity=ACK,
+        time_us=at,
+        received_us=at,
+        lease_seconds=LEASE_SECONDS,
+        server="dhcp1",
+    )

@@ -1,0 +1,330 @@
+"""Whether gold.rollup has what silver.event has, and hours counted anew where it has not.
+
+A stream drops what comes later than its watermark. So hours of arrivals, once they are closed, are
+compared: how many rows of each source arrived in them, and how many events there are of each
+hour that these belong to, however old. What differs is counted anew from the events. Windows
+that are closed have no state any more, so nothing writes over what was mended. An hour that was
+compared stands in ops.rollup_check: for those, readers may take the counts for the events.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from enrich.rollup import AHEAD, happened, rolled
+from enrich.rollup_tables import ARRIVAL, HOUR, MINUTE, ROLLUP, ROLLUP_CHECK
+from infra.errors import Usage
+from infra.lake import Lake
+from infra.settings import RetentionSettings
+from infra.upsert import overwrite
+from ingest.tables import EVENT, HEARTBEAT
+
+HOURS = timedelta(hours=1)
+MOST = 48
+"""Hours of arrivals that are compared at once: a lake with a long history takes several rounds."""
+RUNS = 50
+"""Spans of hours that are counted anew in one commit."""
+MOST_RUNS = 20 * RUNS
+"""More spans than this are left as they are: who writes random times must not choose our work."""
+
+Counts = dict[tuple[datetime, str], int]
+"""Rows by hour and source."""
+Run = tuple[datetime, datetime]
+"""Hours that follow each other: `[start, end)`."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the two clocks that events are counted by."""
+
+    name: str
+    grains: tuple[str, ...]
+    counted: str
+    """The grain whose counts are compared; the others come of the same rows."""
+
+
+ARRIVED = Part("arrival", (ARRIVAL,), ARRIVAL)
+HAPPENED = Part("event", (HOUR, MINUTE), HOUR)
+
+
+@dataclass
+class Checked:
+    """What a comparison came to. `missing`: events that counts were short of, or had too many.
+
+    `recounted`: the hours that were counted anew, by `Part.name`. `more`: closed hours are left
+    for another round.
+    """
+
+    hours: int = 0
+    missing: int = 0
+    recounted: list[tuple[str, datetime]] = field(default_factory=list)
+    unmended: int = 0
+    more: bool = False
+
+    def recounted_rows(self, lake: Lake) -> DataFrame:
+        """The rows of gold.rollup that were counted anew."""
+        rows = lake.read(ROLLUP)
+        found = F.lit(False)
+        for part in (ARRIVED, HAPPENED):
+            runs = _runs(at for name, at in self.recounted if name == part.name)
+            found = found | (_in_part(part) & _within("window_start", runs))
+        return rows.where(found)
+
+
+def check(lake: Lake, closed: datetime, most: int = MOST) -> Checked:
+    """Compare the hours of arrivals that are closed and were not compared yet, and mend them.
+
+    `closed`: windows that end by then have no state any more. Up to `most` hours at once.
+    """
+    first = _first(lake)
+    if first is None or first >= closed:
+        return Checked()
+    end = min(closed, _complete(lake, first)).replace(minute=0, second=0, microsecond=0)
+    if first >= end:
+        return Checked()
+    until = min(end, first + most * HOURS)
+    found = compare(lake, first, until, closed)
+    found.more = until < end
+    return found
+
+
+def again(lake: Lake, since: datetime, until: datetime) -> Checked:
+    """Count anew what arrived in `[since, until)`, whole hours, and the hours of these events.
+
+    Raises `Usage` where an hour of it was not compared yet: it is in due time.
+    """
+    (done,) = lake.read(ROLLUP_CHECK).agg(_micros(F.max("hour"))).collect()
+    reached = None if done[0] is None else _moment(done[0]) + HOURS
+    start = since.replace(minute=0, second=0, microsecond=0)
+    end = (until + HOURS - timedelta(microseconds=1)).replace(minute=0, second=0, microsecond=0)
+    if reached is None or end > reached:
+        raise Usage(
+            f"counts are compared up to {reached.isoformat() if reached else 'nowhere yet'}; what "
+            "came later is by job rollup, in due time: ask for a span that ends before"
+        )
+    return compare(lake, start, end, reached, all_of_them=True)
+
+
+def compare(
+    lake: Lake, since: datetime, until: datetime, closed: datetime, *, all_of_them: bool = False
+) -> Checked:
+    """Compare the hours of arrivals in `[since, until)` and the hours of their events.
+
+    `all_of_them`: count them anew whether they differ or not, as after a reparse.
+    """
+    arrived = lake.read(EVENT).where(_between("received_at", since, until))
+    by_arrival, touched = _arrivals(arrived)
+    hours = _hours(since, until)
+    # A clock that is ahead puts an event into the hour after its arrival, which was not closed.
+    mine = {at for at in {*touched, *_hours(since - HOURS, until)} if at + HOURS <= closed}
+    differing = {
+        ARRIVED: _differing(by_arrival, _told(lake, ARRIVED, hours)),
+        HAPPENED: _differing(_events(lake, mine), _told(lake, HAPPENED, mine)),
+    }
+    found = Checked(len(hours), sum(sum(each.values()) for each in differing.values()))
+    kept = _kept_since(lake.settings.retention)
+    for part, each in differing.items():
+        wrong = {*each, *(mine if part is HAPPENED else hours)} if all_of_them else set(each)
+        runs = _runs(at for at in wrong if at >= kept)[-MOST_RUNS:]
+        for at in range(0, len(runs), RUNS):
+            recount(lake, part, runs[at : at + RUNS])
+        mended = [at for run in runs for at in _hours(*run)]
+        found.recounted += [(part.name, at) for at in mended]
+        found.unmended += len(wrong) - len(mended)
+    _note(lake, hours, by_arrival, differing, found)
+    return found
+
+
+def recount(lake: Lake, part: Part, runs: Sequence[Run]) -> None:
+    """Count spans of hours anew from the events, in one commit."""
+    rows = rolled(_rows_of(lake, part, runs), lake.settings.scopes)
+    grains = ", ".join(f"'{grain}'" for grain in part.grains)
+    spans = " OR ".join(
+        f"window_start >= TIMESTAMP '{start.isoformat()}' "
+        f"AND window_start < TIMESTAMP '{end.isoformat()}'"
+        for start, end in runs
+    )
+    overwrite(
+        lake,
+        rows.where(_in_part(part) & _within("window_start", runs)),
+        ROLLUP,
+        f"grain IN ({grains}) AND ({spans})",
+        json.dumps({"rollup": "recount", "of": part.name, "since": runs[0][0].isoformat()}),
+    )
+
+
+def _first(lake: Lake) -> datetime | None:
+    """The first hour of arrivals that was not compared yet; None where nothing has arrived."""
+    (done,) = lake.read(ROLLUP_CHECK).agg(_micros(F.max("hour"))).collect()
+    if done[0] is not None:
+        return _moment(done[0]) + HOURS
+    (began,) = lake.read(EVENT).agg(_micros(F.min("received_at"))).collect()
+    if began[0] is None:
+        return None
+    return _moment(began[0]).replace(minute=0, second=0, microsecond=0)
+
+
+def _complete(lake: Lake, since: datetime) -> datetime:
+    """Up to when all arrivals are in silver and were read by the job, by the newest heartbeat.
+
+    Only heartbeats since then are looked at: the table is long.
+    """
+    beat = (F.col("grain") == ARRIVAL) & (F.col("source") == HEARTBEAT)
+    beats = lake.read(ROLLUP).where(beat & (F.col("window_start") >= F.lit(since)))
+    (newest,) = beats.agg(_micros(F.max("last_at"))).collect()
+    return _moment(newest[0] or 0)
+
+
+def _arrivals(rows: DataFrame) -> tuple[Counts, set[datetime]]:
+    """Rows by hour of arrival and source, and the hours of the events among them."""
+    readable = F.col("dead_letter_reason").isNull() & F.col("duplicate_of").isNull()
+    found = (
+        rows.where(F.col("source") != HEARTBEAT)
+        .groupBy(
+            _micros(F.date_trunc("hour", "received_at")).alias("arrived"),
+            "source",
+            F.when(readable, _micros(F.date_trunc("hour", happened()))).alias("happened"),
+        )
+        .count()
+        .collect()
+    )
+    counts: Counts = {}
+    for row in found:
+        key = _moment(row["arrived"]), row["source"]
+        counts[key] = counts.get(key, 0) + row["count"]
+    return counts, {_moment(row["happened"]) for row in found if row["happened"] is not None}
+
+
+def _events(lake: Lake, hours: Collection[datetime]) -> Counts:
+    """Events that could be read, each once, by the hour they count in and their source."""
+    rows = _rows_of(lake, HAPPENED, _runs(hours)).where(
+        (F.col("source") != HEARTBEAT)
+        & F.col("dead_letter_reason").isNull()
+        & F.col("duplicate_of").isNull()
+    )
+    return _counted(rows, F.date_trunc("hour", happened()), F.count("*"), hours)
+
+
+def _told(lake: Lake, part: Part, hours: Collection[datetime]) -> Counts:
+    """What gold.rollup says of the same."""
+    rows = lake.read(ROLLUP).where(
+        (F.col("grain") == part.counted)
+        & (F.col("source") != HEARTBEAT)
+        & _within("window_start", _runs(hours))
+    )
+    every = F.sum(F.col("events") + F.col("dead") + F.col("repeated"))
+    return _counted(rows, F.date_trunc("hour", "window_start"), every, hours)
+
+
+def _counted(
+    rows: DataFrame, hour: Column, how_many: Column, hours: Collection[datetime]
+) -> Counts:
+    found = rows.groupBy(_micros(hour).alias("hour"), "source").agg(how_many.alias("n")).collect()
+    counts = {(_moment(row["hour"]), row["source"]): row["n"] for row in found}
+    return {key: n for key, n in counts.items() if key[0] in hours}
+
+
+def _differing(there: Counts, told: Mapping[tuple[datetime, str], int]) -> dict[datetime, int]:
+    """Hours whose counts are not those of the events, with by how many."""
+    wrong: dict[datetime, int] = {}
+    for key in {*there, *told}:
+        by = abs(there.get(key, 0) - told.get(key, 0))
+        if by:
+            wrong[key[0]] = wrong.get(key[0], 0) + by
+    return wrong
+
+
+def _rows_of(lake: Lake, part: Part, runs: Sequence[Run]) -> DataFrame:
+    """Rows of silver.event that count in these spans, and maybe some beside them."""
+    rows = lake.read(EVENT)
+    if part is ARRIVED:
+        return rows.where(_within("received_at", runs))
+    # A clock that is ahead: such an event counts five minutes after its arrival.
+    early = [(start - timedelta(minutes=5), end - timedelta(minutes=5)) for start, end in runs]
+    ahead = F.col("time") > F.col("received_at") + F.expr(AHEAD)
+    return rows.where(_within("time", runs) | (ahead & _within("received_at", early)))
+
+
+def _in_part(part: Part) -> Column:
+    return F.col("grain").isin(*part.grains)
+
+
+def _within(column: str, runs: Sequence[Run]) -> Column:
+    """Whether a time lies in one of some spans; of very many, between the first and the last."""
+    if len(runs) > RUNS:
+        runs = [(runs[0][0], runs[-1][1])]
+    return reduce(or_, [_between(column, start, end) for start, end in runs], F.lit(False))
+
+
+def _between(column: str, start: datetime, end: datetime) -> Column:
+    return (F.col(column) >= F.lit(start)) & (F.col(column) < F.lit(end))
+
+
+def _hours(since: datetime, until: datetime) -> list[datetime]:
+    return [since + n * HOURS for n in range(int((until - since) / HOURS))]
+
+
+def _runs(hours: Iterable[datetime]) -> list[Run]:
+    """Hours as spans `[start, end)`, those that follow each other in one."""
+    return list(_joined(sorted(set(hours))))
+
+
+def _joined(hours: Sequence[datetime]) -> Iterator[Run]:
+    start: datetime | None = None
+    for nth, at in enumerate(hours):
+        start = at if start is None else start
+        if nth + 1 == len(hours) or hours[nth + 1] != at + HOURS:
+            yield start, at + HOURS
+            start = None
+
+
+def _kept_since(retention: RetentionSettings) -> datetime:
+    """Since when every event is in silver.event; a day more, for what came late."""
+    days = [kept for kept in (retention.silver_days, *retention.sources.values()) if kept]
+    if not days:
+        return datetime.fromtimestamp(0, UTC)
+    return datetime.now(UTC) - timedelta(days=min(days)) + timedelta(days=1)
+
+
+def _note(
+    lake: Lake,
+    hours: Sequence[datetime],
+    arrived: Counts,
+    differing: Mapping[Part, Mapping[datetime, int]],
+    found: Checked,
+) -> None:
+    """A row of ops.rollup_check for each hour; what events' own hours lacked stands in the last."""
+    now = datetime.now(UTC)
+    rows: list[dict[str, Any]] = [
+        {
+            "hour": at,
+            "checked_at": now,
+            "events": sum(n for (hour, _), n in arrived.items() if hour == at),
+            "missing": differing[ARRIVED].get(at, 0),
+            "recounted": sum(each == (ARRIVED.name, at) for each in found.recounted),
+            "unmended": 0,
+        }
+        for at in hours
+    ]
+    if rows:
+        rows[-1]["missing"] += sum(differing[HAPPENED].values())
+        rows[-1]["recounted"] += sum(name == HAPPENED.name for name, _ in found.recounted)
+        rows[-1]["unmended"] = found.unmended
+        lake.add(ROLLUP_CHECK, rows, json.dumps({"rollup": "check"}))
+
+
+def _micros(column: Column) -> Column:
+    return F.unix_micros(column)
+
+
+def _moment(micros: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)

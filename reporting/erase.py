@@ -1,0 +1,297 @@
+"""Taking a person or a device out of all tables, beside the jobs that run.
+
+Each table's files are read, those that name the subject are written anew without the rows, or
+with other words in them, and put in the place of the old ones in commits that streams pass
+over. A commit names the erasure, so what was done is read from the tables' logs: a run that
+was cut off goes on where it was, and one that is through finds nothing the second time.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from infra.commits import commit, newest_version
+from infra.delta import ActiveFile, Moved, active_files
+from infra.errors import Fatal, Retryable
+from infra.lake import Lake
+from infra.parquet import DataFile, FileWriter, Target, arrow_schema
+from infra.tables import Table, catalog
+from reporting.erase_words import Search
+
+ROWS = 20_000
+FILES_AT_ONCE = 50
+"""Files of one commit: what a crash does again."""
+TRIES = 5
+BLANK = "[erased]"
+EVENT, RECORD, FINDING = "silver.event", "bronze.record", "gold.finding"
+
+Tell = Callable[[str], None]
+
+
+def keeps_rows(table: Table) -> bool:
+    """Whether a row stays in any case, and only its words go.
+
+    Alerts, so that their counts stay; what people did, since it is the proof of it; and what the
+    platform says of itself, which is about no person.
+    """
+    return table.name in ("gold.alert", "gold.alert_action") or table.name.startswith("ops.")
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """What is to be done: whose words, and whether rows go or only the words in them."""
+
+    id: str
+    search: Search
+    removes: bool
+
+
+@dataclass
+class Counts:
+    """What one table came to."""
+
+    removed: int = 0
+    replaced: int = 0
+    files: int = 0
+
+
+@dataclass
+class Linked:
+    """What belongs to the subject by its id, where it may not be named itself."""
+
+    events: set[str] = field(default_factory=set)
+    records: set[str] = field(default_factory=set)
+    findings: set[str] = field(default_factory=set)
+
+    def rows(self, table: str, batch: pa.RecordBatch) -> pa.Array | None:
+        """Which rows of a batch these are; None where the table has no such ids."""
+        if table == RECORD:
+            return _among(batch, "record_id", self.records)
+        if table in (FINDING, "gold.attributed_event"):
+            return _among(batch, "event_uid", self.events)
+        if table == "gold.attribution":
+            return _among(batch, "finding_id", self.findings)
+        return None
+
+    def learn(self, table: str, batch: pa.RecordBatch) -> None:
+        """Take the ids from rows that name the subject."""
+        if table == EVENT:
+            self.events.update(batch.column("event_uid").to_pylist())
+            self.records.update(pc.list_flatten(batch.column("record_ids")).to_pylist())
+        elif table == FINDING:
+            self.findings.update(batch.column("finding_id").to_pylist())
+
+
+class Eraser:
+    """Goes through the tables; what it found clean it does not read again."""
+
+    def __init__(self, lake: Lake, erasure: Erasure, *, dry: bool, tell: Tell) -> None:
+        self._lake = lake
+        self._erasure = erasure
+        self._dry = dry
+        self._tell = tell
+        self._clean: dict[str, set[str]] = {}
+        self._looked: dict[str, int] = {}
+        """The version of each table in which nothing was found any more."""
+        self._linked = Linked()
+        self.counts: dict[str, Counts] = {}
+
+    def run(self) -> None:
+        """Go through all tables. Raises `Retryable` when others keep replacing the same files."""
+        by_name = {table.name: table for table in there(self._lake)}
+        # Ids are learnt before anything goes, and the rows they are learnt from go last: so a run
+        # that was cut off learns them again. Bronze goes before silver, so that no record is left
+        # that no event accounts for.
+        for name in (EVENT, FINDING):
+            if name in by_name:
+                self._look(by_name[name])
+        last = [name for name in (FINDING, EVENT) if name in by_name]
+        others = [name for name in by_name if name not in (RECORD, *last)]
+        for name in (*(name for name in (RECORD,) if name in by_name), *others, *last):
+            self._tell(name)
+            self._through(by_name[name])
+
+    def _look(self, table: Table) -> None:
+        """Learn which ids are the subject's."""
+        for file in self._unseen(table):
+            for batch in self._batches(table, file):
+                self._linked.learn(table.name, batch.filter(self._found(table, batch)))
+
+    def _through(self, table: Table) -> None:
+        last: Moved | None = None
+        for _ in range(TRIES):
+            version = newest_version(self._lake.folder(table))
+            if version == self._looked.get(table.name):
+                return
+            try:
+                while files := self._holding(table):
+                    self._count(table, self._rewrite(table, files))
+                    if self._dry:
+                        return
+                    version = newest_version(self._lake.folder(table))
+                self._looked[table.name] = version
+                return
+            except Moved as moved:
+                last = moved
+        raise Retryable(f"{table.name}: {last} was replaced by others {TRIES} times; go on later")
+
+    def _count(self, table: Table, done: Counts) -> None:
+        counts = self.counts.setdefault(table.name, Counts())
+        counts.removed += done.removed
+        counts.replaced += done.replaced
+        counts.files += done.files
+
+    def _unseen(self, table: Table) -> list[ActiveFile]:
+        clean = self._clean.setdefault(table.name, set())
+        folder = self._lake.folder(table)
+        if newest_version(folder) == 0 and not commit(folder, 0).adds:
+            return []  # made, and never written to
+        files = active_files(self._lake.spark, self._lake.path(table))
+        cut = [file.name for file in files if file.has_deletions]
+        if cut:
+            raise Fatal(
+                f"{table.name}: rows of {cut[0]} were deleted by another program and are still in "
+                "the file; run REORG TABLE ... APPLY (PURGE) with it first"
+            )
+        return [file for file in files if file.name not in clean]
+
+    def _holding(self, table: Table) -> list[ActiveFile]:
+        """Files that have to be written anew, at most as many as one commit takes."""
+        found: list[ActiveFile] = []
+        for file in self._unseen(table):
+            if any(pc.any(self._found(table, one)).as_py() for one in self._batches(table, file)):
+                found.append(file)
+                if len(found) == FILES_AT_ONCE and not self._dry:
+                    break
+            else:
+                self._clean[table.name].add(file.name)
+        return found
+
+    def _batches(self, table: Table, file: ActiveFile) -> Iterator[pa.RecordBatch]:
+        """A file's rows, in the columns that can name somebody."""
+        with pq.ParquetFile(self._lake.folder(table) / file.name) as held:
+            names = [one.name for one in held.schema_arrow if _can_name(one.type)]
+            yield from held.iter_batches(ROWS, columns=names)
+
+    def _found(self, table: Table, batch: pa.RecordBatch) -> pa.Array:
+        """Which rows name the subject, or belong to it by an id."""
+        found = pa.array([False] * batch.num_rows, pa.bool_())
+        for column in batch.columns:
+            found = pc.or_(found, self._erasure.search.rows(column))
+        linked = self._linked.rows(table.name, batch) if self._by_id(table) else None
+        return found if linked is None else pc.or_(found, linked)
+
+    def _by_id(self, table: Table) -> bool:
+        """Rows that only an id ties to the subject go with it; words they have none to replace.
+
+        A raw record is the exception: it may say the name in a form that nobody can search.
+        """
+        return self._erasure.removes or table.name == RECORD
+
+    def _rewrite(self, table: Table, files: Sequence[ActiveFile]) -> Counts:
+        folder, counts, added = self._lake.folder(table), Counts(files=len(files)), []
+        prefix = f"erase-{self._erasure.id}-{uuid.uuid4().hex[:8]}-"
+        try:
+            for file in files:
+                made = self._anew(table, file, prefix, counts)
+                added += [made] if made else []
+            if not self._dry:
+                note = {"erase": self._erasure.id}
+                told = {"removed": counts.removed, "replaced": counts.replaced}
+                self._lake.replace(table, files, added, json.dumps(note | told))
+                self._clean[table.name].update(one.name for one in added)
+        except BaseException:
+            for path in folder.glob(f"{prefix}*"):
+                path.unlink(missing_ok=True)
+            raise
+        return counts
+
+    def _anew(self, table: Table, file: ActiveFile, prefix: str, counts: Counts) -> DataFile | None:
+        folder = self._lake.folder(table)
+        removes = self._erasure.removes and not keeps_rows(table)
+        with pq.ParquetFile(folder / file.name) as held:
+            target = replace(
+                Target.of(table, folder, prefix), schema=_whole_schema(table, held.schema_arrow)
+            )
+            writer = FileWriter(target)
+            for batch in held.iter_batches(ROWS):
+                found = self._found(table, batch)
+                self._linked.learn(table.name, batch.filter(found))
+                hits = int(pc.sum(found).as_py() or 0)
+                if removes:
+                    counts.removed += hits
+                else:
+                    counts.replaced += hits
+                if not self._dry:
+                    kept = batch.filter(pc.invert(found)) if removes else batch
+                    writer.write(kept if removes or not hits else self._other_words(table, batch))
+            return writer.close()
+
+    def _other_words(self, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [self._erasure.search.replaced(column) for column in batch.columns]
+        made = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+        linked = self._linked.rows(table.name, batch) if table.name == RECORD else None
+        if linked is None:
+            return made
+        # What belongs to the subject and does not name it in plain text cannot be reworded.
+        at = made.schema.get_field_index("raw")
+        unnamed = pc.and_(linked, pc.invert(self._erasure.search.rows(batch.column("raw"))))
+        raw = pc.if_else(unnamed, pa.scalar(BLANK.encode(), pa.binary()), made.column(at))
+        return made.set_column(at, made.schema.field(at), raw)
+
+
+def _among(batch: pa.RecordBatch, column: str, ids: set[str]) -> pa.Array:
+    wanted = pa.array(sorted(one for one in ids if one is not None), pa.string())
+    return pc.fill_null(pc.is_in(batch.column(column), value_set=wanted), False)
+
+
+def _can_name(kind: pa.DataType) -> bool:
+    """Whether there is text or bytes anywhere in a column."""
+    if pa.types.is_struct(kind):
+        return any(_can_name(kind.field(at).type) for at in range(kind.num_fields))
+    if pa.types.is_list(kind):
+        return _can_name(kind.value_type)
+    if pa.types.is_map(kind):
+        return _can_name(kind.key_type) or _can_name(kind.item_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _whole_schema(table: Table, file: pa.Schema) -> pa.Schema:
+    """The table's columns, and those of the file that a newer release added."""
+    declared = arrow_schema(table)
+    return pa.schema([*declared, *(one for one in file if one.name not in declared.names)])
+
+
+def there(lake: Lake) -> list[Table]:
+    """The tables that the lake has."""
+    return [one for one in catalog().values() if newest_version(lake.folder(one)) >= 0]
+
+
+def commits_of(lake: Lake, table: Table, erasure: str) -> list[dict[str, Any]]:
+    """What an erasure did to a table, by the table's own log: a commit each, oldest first."""
+    found = []
+    log = lake.folder(table) / "_delta_log"
+    for file in sorted(log.glob(f"{'[0-9]' * 20}.json")):
+        text = file.read_text("utf-8")
+        if erasure not in text:
+            continue
+        info: dict[str, Any] = {}
+        removed = []
+        for line in text.splitlines():
+            action = json.loads(line)
+            info = action.get("commitInfo", info)
+            if "remove" in action:
+                removed.append(action["remove"]["path"])
+        said = json.loads(info.get("userMetadata") or "{}")
+        if said.get("erase") == erasure:
+            told = {"version": int(file.stem), "at": info["timestamp"], "files": removed}
+            found.append({**said, **told})
+    return found

@@ -1,0 +1,142 @@
+"""What an erasure leaves in writing: what went from where, and what is still there until when.
+
+It does not say who it was: a digest of the name lets those who know it check, and nobody read it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from infra.errors import Fatal, Retryable
+from infra.files import write_whole
+from infra.lake import Lake
+from infra.settings import Settings
+from infra.spool import note
+from infra.tables import Table
+from infra.upkeep import keep
+from reporting.erase import commits_of, there
+from reporting.erase_outside import left, retentions
+from reporting.erase_wish import Progress, Wish, digest
+from reporting.erase_words import Search
+
+LOG_DAYS = 30
+"""How long Delta keeps a table's log, which holds each file's smallest and largest values."""
+
+
+def certificate_of(
+    lake: Lake, wish: Wish, progress: Progress, behind: Mapping[str, list[str]]
+) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    return {
+        "form": 1,
+        "id": progress.id,
+        "began_at": progress.began_at,
+        "at": now.isoformat(),
+        "subject": {
+            "kind": wish.kind,
+            "salt": progress.salt,
+            "digest": digest(progress.salt, wish),
+        },
+        "pseudonymised": wish.pseudonymise,
+        "reason": wish.reason,
+        "tables": {
+            table.name: _told(lake, table, done, now)
+            for table in there(lake)
+            if (done := commits_of(lake, table, progress.id))
+        },
+        "jobs_behind": dict(behind),
+    }
+
+
+def _told(
+    lake: Lake, table: Table, done: Sequence[Mapping[str, Any]], now: datetime
+) -> dict[str, Any]:
+    """What became of a table, and until when its former versions still hold it."""
+    try:
+        kept = keep(lake.settings, table, lake.folder(table))
+        until = (now + kept).isoformat(timespec="seconds")
+    except Fatal as error:
+        until = f"it cannot be told when ({error})"
+    return {
+        "rows_removed": sum(one["removed"] for one in done),
+        "rows_replaced": sum(one["replaced"] for one in done),
+        "files": sum(len(one["files"]) for one in done),
+        "versions": [one["version"] for one in done],
+        "former_versions_until": until,
+        "log_until": (now + timedelta(days=LOG_DAYS)).isoformat(timespec="seconds"),
+    }
+
+
+def not_touched(settings: Settings, search: Search) -> dict[str, Any]:
+    """What an erasure cannot reach, each with how long it lasts where that is known."""
+    try:
+        topics: dict[str, int] | str = retentions(settings)
+    except Retryable as error:
+        topics = str(error)
+    return {
+        "topics_keep_ms": topics,
+        "files": list(left(settings, search)),
+        "state": "jobs sessions and alert remember leases, findings and alerts until they are "
+        "over (max_lease_seconds, dedup_seconds, windows of correlations); erase again after that",
+        "elsewhere": "backups, reports that were written, and what consumers of the topics keep",
+    }
+
+
+def write_down(settings: Settings, certificate: Mapping[str, Any]) -> None:
+    folder = settings.home.absolute() / "erasures"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = certificate["id"]
+    write_whole(folder / f"{name}.json", json.dumps(certificate, indent=1, ensure_ascii=False))
+    write_whole(folder / f"{name}.txt", "\n".join(sentences(certificate)) + "\n")
+    rows = {
+        table: told["rows_removed"] + told["rows_replaced"]
+        for table, told in certificate["tables"].items()
+    }
+    detail = {"rows": rows, "reason": certificate["reason"], "kind": certificate["subject"]["kind"]}
+    note(settings.home.absolute() / "spool", "erase", name, detail)
+
+
+def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
+    """The certificate as a person reads it."""
+    how = "pseudonymised" if certificate["pseudonymised"] else "erased"
+    kind = certificate["subject"]["kind"]
+    yield f"Erasure {certificate['id']}: a {kind} was {how} on {certificate['at'][:19]}Z."
+    yield f"Subject: SHA-256 {certificate['subject']['digest']} (salt in the JSON form)."
+    if certificate["reason"]:
+        yield f"Reason: {certificate['reason']}"
+    if not certificate["tables"]:
+        yield "No table had a row that names it."
+    for table, told in certificate["tables"].items():
+        removed, replaced = told["rows_removed"], told["rows_replaced"]
+        until = told["former_versions_until"]
+        yield (
+            f"{table}: {removed:,} rows removed, {replaced:,} reworded, in versions "
+            f"{', '.join(map(str, told['versions']))}; former versions "
+            + (f"are kept until {until}" if until else "were deleted")
+            + f", smallest and largest values in its log until {told['log_until']}."
+        )
+    for place, count in certificate["outside"].items():
+        yield f"{place}: {count} reworded" if isinstance(count, int) else f"{place}: {count}"
+    for table, jobs in certificate["jobs_behind"].items():
+        yield (
+            f"NOT FINISHED: {', '.join(jobs)} has yet to read rows of {table} from before, and may "
+            "carry them on; run the same command again when it has caught up."
+        )
+    untouched = certificate["not_touched"]
+    yield "Not touched:"
+    yield from (f"  {line}" for line in _topics(untouched["topics_keep_ms"]))
+    yield from (f"  file {name} names it" for name in untouched["files"])
+    yield f"  {untouched['state']}"
+    yield f"  {untouched['elsewhere']}"
+
+
+def _topics(found: Mapping[str, int] | str) -> Iterator[str]:
+    if isinstance(found, str):
+        yield found
+        return
+    for topic, millis in found.items():
+        for_long = "for ever" if millis < 0 else f"{timedelta(milliseconds=millis)}"
+        yield f"topic {topic} keeps each message {for_long}"

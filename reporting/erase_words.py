@@ -1,0 +1,198 @@
+"""Finding and replacing what names a person or a device in rows of any shape.
+
+A word counts wherever it stands as a word of its own: in a column, deep in a list of structs,
+in JSON kept as text, in the bytes of a raw record. Upper and lower case are one. The search is
+RE2's, by way of Arrow: linear in the text, whatever the words are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.errors import Usage
+
+SHORTEST = 3
+"""A shorter word would be found in half of all rows."""
+
+_MAC = re.compile(r"[0-9a-f]{12}")
+_BEFORE = r"(^|[^0-9A-Za-z_.-]|(?:^|[^0-9A-Za-z_])[.-])"
+"""`bob` is not in `alice.bob` or `x-bob`, but in `CORP\\bob` and `/home/bob`."""
+_AFTER = r"($|[^0-9A-Za-z_.-]|[.-](?:$|[^0-9A-Za-z_]))"
+"""`bob` is not in `bob.smith`, but in `bob@corp.example` and at the end of a sentence."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A text that names the subject, and what stands in its place afterwards."""
+
+    text: str
+    instead: str
+
+    @property
+    def pattern(self) -> str:
+        """The word as a word of its own, between what stands before and after it."""
+        return f"(?i){_BEFORE}(?:{_quoted(self.text)}){_AFTER}"
+
+
+def person(names: Iterable[str], instead: str) -> tuple[Word, ...]:
+    """The words for a person's names: as they are, and as JSON and percent-encoding write them.
+
+    Raises `Usage` for a name too short to be told from other text.
+    """
+    found: dict[str, Word] = {}
+    for name in names:
+        if len(name) < SHORTEST:
+            raise Usage(
+                f"'{name}': shorter than {SHORTEST} characters, it would be found in other words; "
+                "give a longer name, such as DOMAIN\\name or the mail address"
+            )
+        spelled = {name, name.replace("\\", "\\\\"), name.replace("@", "%40")}
+        spelled |= {json.dumps(name)[1:-1], name.replace(" ", "%20"), name.replace(" ", "+")}
+        for text in spelled:
+            found.setdefault(text.lower(), Word(text, instead))
+    # The longest first: `anna@corp.example` goes as a whole and not as `anna`.
+    return tuple(sorted(found.values(), key=lambda word: (-len(word.text), word.text)))
+
+
+def device(mac: str, instead: str) -> tuple[Word, ...]:
+    """The words for a hardware address as logs spell it: with colons, hyphens, dots, or none.
+
+    `instead`: twelve hexadecimal digits, written as the address was; any other text as it is.
+    Raises `Usage` for what is no hardware address.
+    """
+    digits = re.sub(r"[^0-9a-f]", "", mac.lower())
+    if not _MAC.fullmatch(digits) or re.search(r"[^0-9A-Fa-f:.-]", mac):
+        raise Usage(f"'{mac}' is no hardware address; write aa:bb:cc:dd:ee:ff")
+    as_mac = bool(_MAC.fullmatch(instead))
+    return tuple(Word(form(digits), form(instead) if as_mac else instead) for form in SPELLINGS)
+
+
+def _by(size: int, mark: str) -> Callable[[str], str]:
+    return lambda digits: mark.join(digits[at : at + size] for at in range(0, 12, size))
+
+
+SPELLINGS = (_by(2, ":"), _by(2, "-"), _by(4, "."), _by(12, ""))
+
+
+class Search:
+    """Some words, looked for together."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        self.words = tuple(words)
+        any_of = "|".join(_quoted(word.text) for word in self.words)
+        self._any = f"(?i){_BEFORE}(?:{any_of}){_AFTER}"
+
+    def rows(self, array: pa.Array) -> pa.Array:
+        """Which rows of a column, of any type, have one of the words in them."""
+        none = pa.array([False] * len(array), pa.bool_())
+        kind = array.type
+        if _is_text(kind):
+            return pc.fill_null(pc.match_substring_regex(array, self._any), False)
+        if pa.types.is_struct(kind):
+            found = none
+            for at in range(kind.num_fields):
+                found = pc.or_(found, self.rows(pc.struct_field(array, [at])))
+            return found
+        if pa.types.is_list(kind) or pa.types.is_map(kind):
+            inner = self.rows(_inside(array))
+            if not pc.any(inner).as_py():
+                return none
+            rows = pc.filter(_parents(array), inner).to_pylist()
+            held = set(rows)
+            return pa.array([at in held for at in range(len(array))], pa.bool_())
+        return none
+
+    def text(self, said: str) -> str:
+        """A text with every word replaced."""
+        replaced: str = self.replaced(pa.array([said], pa.string()))[0].as_py()
+        return replaced
+
+    def has(self, said: str) -> bool:
+        """Whether a text has one of the words in it."""
+        return bool(self.rows(pa.array([said], pa.string()))[0].as_py())
+
+    def replaced(self, array: pa.Array) -> pa.Array:
+        """A column with every word replaced, of the same type."""
+        kind = array.type
+        if _is_text(kind):
+            return self._replaced_text(array)
+        if pa.types.is_struct(kind):
+            parts = [self.replaced(pc.struct_field(array, [at])) for at in range(kind.num_fields)]
+            return pa.StructArray.from_arrays(
+                parts, fields=list(kind), mask=pc.is_null(array).combine_chunks()
+                if isinstance(array, pa.ChunkedArray) else pc.is_null(array),
+            )  # fmt: skip
+        if pa.types.is_list(kind):
+            return _like(array, self.replaced(_inside(array)))
+        if pa.types.is_map(kind):
+            return _like(array, self.replaced(_inside(array)))
+        return array
+
+    def _replaced_text(self, array: pa.Array) -> pa.Array:
+        for word in self.words:
+            instead = rf"\1{word.instead}\2"
+            # Twice: of `bob bob` the blank between belongs to the first, so the second is left.
+            for _ in range(2):
+                array = pc.replace_substring_regex(array, pattern=word.pattern, replacement=instead)
+        return array
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
+
+
+def _inside(array: pa.Array) -> pa.Array:
+    """The values of all lists, or the entries of all maps, one after another."""
+    if pa.types.is_map(array.type):
+        fields = [array.type.key_field, array.type.item_field]
+        whole = array if array.offset == 0 else pa.concat_arrays([array])
+        begin, end = whole.offsets[0].as_py(), whole.offsets[-1].as_py()
+        keys, items = whole.keys[begin:end], whole.items[begin:end]
+        return pa.StructArray.from_arrays([keys, items], fields=fields)
+    return pc.list_flatten(array)
+
+
+def _parents(array: pa.Array) -> pa.Array:
+    """The row of each of these."""
+    if not pa.types.is_map(array.type):
+        return pc.list_parent_indices(array)
+    counts = [0 if row is None else len(row) for row in array.to_pylist()]
+    return pa.array([at for at, count in enumerate(counts) for _ in range(count)], pa.int64())
+
+
+def _like(array: pa.Array, values: pa.Array) -> pa.Array:
+    """Lists or maps of the same lengths with other values; nulls stay."""
+    if pa.types.is_map(array.type):
+        pairs = values.to_pylist()
+        counts = [None if row is None else len(row) for row in array.to_pylist()]
+        key, item = array.type.key_field.name, array.type.item_field.name
+        rows, at = [], 0
+        for count in counts:
+            taken = pairs[at : at + (count or 0)]
+            rows.append(None if count is None else [(one[key], one[item]) for one in taken])
+            at += count or 0
+        return pa.array(rows, array.type)
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_pylist()
+    offsets, end = [0], 0
+    for length in lengths:
+        end += length
+        offsets.append(end)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), values, type=array.type, mask=pc.is_null(array)
+    )
+
+
+def _quoted(text: str) -> str:
+    """A text that RE2 takes by its letters."""
+    return re.sub(r"([^0-9A-Za-z_\x80-\U0010ffff])", r"\\\1", text)

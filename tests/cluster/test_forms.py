@@ -1,0 +1,221 @@
+"""The forms in which clusters run us: manifests, image, units, tables of cron. No engine runs here,
+so each is held against what the engine publishes, and against the code it starts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from infra.cli import COMMANDS
+from infra.driver import JOBS
+from infra.settings import load
+from infra.spark import project_root
+from tests.cluster.kinds import defects
+
+FORMS = project_root() / "infra" / "cluster"
+KUBERNETES = FORMS / "kubernetes"
+MANIFESTS = sorted(path for path in KUBERNETES.glob("*.yaml") if path.stem != "kustomization")
+UNITS = sorted((FORMS / "systemd").iterdir())
+
+
+def objects() -> Iterator[dict[str, Any]]:
+    for path in MANIFESTS:
+        yield from yaml.safe_load_all(path.read_text("utf-8"))
+
+
+def of_kind(*kinds: str) -> list[dict[str, Any]]:
+    return [one for one in objects() if one["kind"] in kinds]
+
+
+def pods() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and pod template of all that starts pods."""
+    for one in of_kind("StatefulSet", "Deployment", "CronJob"):
+        spec = one["spec"].get("jobTemplate", {}).get("spec") or one["spec"]
+        yield one["metadata"]["name"], spec["template"]
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_every_object_is_one_the_api_takes(path: Path) -> None:
+    found = list(yaml.safe_load_all(path.read_text("utf-8")))
+    assert found
+    assert [defect for one in found for defect in defects(one)] == []
+
+
+def test_the_schema_refuses_a_misspelt_field() -> None:
+    wrong = of_kind("StatefulSet")[0]
+    wrong["spec"]["template"]["spec"]["containers"][0]["enviroment"] = []
+    assert any("enviroment" in defect for defect in defects(wrong))
+
+
+def test_kustomization_names_every_manifest() -> None:
+    text = (KUBERNETES / "kustomization.yaml").read_text("utf-8")
+    named = set(re.findall(r"^  (?:# )?- (\S+\.yaml)", text, re.M))
+    assert named == {path.name for path in MANIFESTS}
+
+
+def test_every_job_has_a_driver_of_its_own_and_never_two() -> None:
+    sets = {one["metadata"]["name"]: one for one in of_kind("StatefulSet")}
+    assert set(sets) == set(JOBS)
+    for job, one in sets.items():
+        container = one["spec"]["template"]["spec"]["containers"][0]
+        assert one["spec"]["replicas"] == 1
+        assert container["args"] == ["headgate", "run", job]
+        for probe in ("startupProbe", "livenessProbe"):
+            assert f"/home/status/{job}.json" in container[probe]["exec"]["command"][-1]
+
+
+def test_whoever_commits_runs_on_one_node() -> None:
+    committing = {name for name, pod in pods() if pod["spec"].get("affinity")}
+    assert committing == {*JOBS, "compact"}
+
+
+def test_pods_ask_for_no_right_that_restricted_namespaces_refuse() -> None:
+    executor = yaml.safe_load(of_kind("ConfigMap")[0]["data"]["executor.yaml"])
+    for _, pod in [*pods(), ("executor", executor)]:
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["spec"]["containers"]:
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_what_a_pod_names_is_there() -> None:
+    there = {(one["kind"], one["metadata"]["name"]) for one in objects()}
+    data = of_kind("ConfigMap")[0]["data"]
+    executor = yaml.safe_load(data["executor.yaml"])
+    assert defects(executor) == []
+    for _, pod in [*pods(), ("executor", executor)]:
+        account = pod["spec"].get("serviceAccountName")
+        assert account is None or ("ServiceAccount", account) in there
+        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+        for volume in volumes.values():
+            claim = volume.get("persistentVolumeClaim", {}).get("claimName", "headgate")
+            assert ("PersistentVolumeClaim", claim) in there
+            assert ("ConfigMap", volume.get("configMap", {}).get("name", "headgate")) in there
+        for container in pod["spec"]["containers"]:
+            assert {mount["name"] for mount in container["volumeMounts"]} <= set(volumes)
+            for one in container.get("env", ()):
+                if one["name"] == "HEADGATE_CONFIG":
+                    assert Path(one["value"]).name in data
+
+
+def test_settings_in_the_manifests_are_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "headgate.toml"
+    file.write_text(of_kind("ConfigMap")[0]["data"]["headgate.toml"])
+    images = {c["image"] for _, pod in pods() for c in pod["spec"]["containers"]}
+    for one in of_kind("StatefulSet"):
+        container = one["spec"]["template"]["spec"]["containers"][0]
+        told = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+        monkeypatch.setenv("HEADGATE_SPARK__CONF", told["HEADGATE_SPARK__CONF"])
+        conf = load(file).spark.conf
+        assert conf["spark.driver.host"] == "$(POD_IP)"
+        assert int(conf["spark.executor.instances"]) > 0
+        assert {conf["spark.kubernetes.container.image"]} == images
+
+
+@pytest.mark.parametrize("cluster", ["standalone", "yarn"])
+def test_settings_of_a_cluster_load_and_let_workers_reach_the_driver(cluster: str) -> None:
+    settings = load(FORMS / cluster / "headgate.toml")
+    assert settings.spark.master.startswith({"standalone": "spark://", "yarn": "yarn"}[cluster])
+    assert {"spark.driver.host", "spark.driver.bindAddress"} <= set(settings.spark.conf)
+    assert settings.upkeep.minutes == settings.jobs.quality_minutes == 0
+
+
+def test_commands_in_units_cron_and_manifests_exist() -> None:
+    texts = [path.read_text("utf-8") for path in [*UNITS, FORMS / "cron" / "headgate"]]
+    started = {
+        word
+        for text in texts
+        for word in re.findall(r"(?:bin/|\d |nice -n 10 )headgate ([a-z-]+)", text)
+    }
+    args = [c["args"] for _, pod in pods() for c in pod["spec"]["containers"]]
+    started |= {re.findall(r"headgate,? ([a-z-]+)", ", ".join(one))[0] for one in args}
+    assert started == {"up", "run", "api", "compact", "quality", "report"}
+    assert started <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
+    """All units together, as one refers to another, with commands of this machine's."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    for one in UNITS:
+        text = one.read_text("utf-8").replace("/opt/headgate/bin/", "/bin/")
+        text = re.sub(r"/bin/(headgate|spark-class)\b", "/bin/true", text)
+        (tmp_path / one.name).write_text(text)
+    told = subprocess.run(
+        ["systemd-analyze", "verify", "--recursive-errors=no", "--man=no", tmp_path / unit.name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (told.returncode, told.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("cluster", ["standalone", "yarn"])
+@pytest.mark.parametrize("unit", ["headgate@", "headgate-compact", "headgate-quality"])
+def test_units_may_write_where_the_settings_say(unit: str, cluster: str) -> None:
+    text = (FORMS / "systemd" / f"{unit}.service").read_text("utf-8")
+    may = re.findall(r"^ReadWritePaths=(.+)$", text, re.M)
+    may += [f"/var/lib/{name}" for name in re.findall(r"^StateDirectory=(.+)$", text, re.M)]
+    settings = load(FORMS / cluster / "headgate.toml")
+    wanted = [settings.home, settings.lake_root, settings.checkpoint_root]
+    wanted.append(Path(settings.spark.conf["spark.local.dir"]))
+    assert all(any(path.is_relative_to(one) for one in may) for path in wanted)
+
+
+def test_one_driver_of_all_jobs_excludes_drivers_of_single_ones() -> None:
+    unit = (FORMS / "systemd" / "headgate.service").read_text("utf-8")
+    (excluded,) = re.findall(r"^Conflicts=(.+)$", unit, re.M)
+    assert set(excluded.split()) == {f"headgate@{job}.service" for job in JOBS}
+
+
+def test_every_timer_starts_a_service_and_all_schedules_agree() -> None:
+    timers = {path.stem for path in UNITS if path.suffix == ".timer"}
+    assert timers <= {path.stem for path in UNITS if path.suffix == ".service"}
+    crons = {one["metadata"]["name"]: one["spec"]["schedule"] for one in of_kind("CronJob")}
+    assert timers == {f"headgate-{name}" for name in crons}
+    table = (FORMS / "cron" / "headgate").read_text("utf-8")
+    for name, schedule in crons.items():
+        minute, hour = schedule.split()[:2]
+        unit = (FORMS / "systemd" / f"headgate-{name}.timer").read_text("utf-8")
+        at = f"{int(hour):02d}" if hour != "*" else "*"
+        assert f"OnCalendar=*-*-* {at}:{minute}:00 UTC" in unit
+        assert re.search(rf"^{re.escape(schedule)} +headgate .*headgate {name}", table, re.M)
+
+
+def test_the_image_holds_every_package_and_file_that_it_needs() -> None:
+    text = (FORMS / "image" / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
+    copied = [
+        source
+        for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.M)
+        for source in line.split()[:-1]
+    ]
+    project = tomllib.loads((project_root() / "pyproject.toml").read_text("utf-8"))
+    packages = {name.split(".")[0] for name in project["tool"]["setuptools"]["packages"]}
+    wanted = packages | {"pyproject.toml", "requirements.lock"}
+    wanted |= {project["project"]["readme"], *project["project"]["license-files"]}
+    assert wanted <= set(copied)
+    assert [source for source in copied if not (project_root() / source).exists()] == []
+    ignored = (FORMS / "image" / "Dockerfile.dockerignore").read_text("utf-8")
+    kept = set(re.findall(r"^!(\S+)", ignored, re.M))
+    assert {source.split("/")[0] for source in copied} == kept
+    assert re.search(r"^USER (?!0|root)", text, re.M)
+
+
+def test_the_schema_itself_is_sound() -> None:
+    schema = json.loads((Path(__file__).parent / "kubernetes/v1.34.json").read_text("utf-8"))
+    for kind in schema["kinds"].values():
+        Draft202012Validator.check_schema(kind)

@@ -1,0 +1,159 @@
+"""A worker of a standalone cluster dies in the middle of a batch, with two drivers on one lake."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from bench.standalone import SMALL, Cluster
+from infra.children import Part
+from infra.commits import newest_first
+from infra.duck import connect
+from infra.kafka import Broker, admin, ensure_topics, free_port, producer, topic_of
+from infra.settings import Settings, load
+from tests.recovery import judge
+
+LINES, PARTITIONS, DEVICES = 60_000, 2, 30
+Accepted = dict[judge.Place, bytes]
+
+
+@contextmanager
+def plant(folder: Path) -> Iterator[Settings]:
+    """A broker whose topic of sshd has several partitions, so that both workers get tasks."""
+    broker = Broker(folder / "kafka", free_port()).start()
+    try:
+        settings = load(home=folder / "home", kafka={"bootstrap": broker.address})
+        topic = NewTopic(
+            topic_of("sshd", settings.kafka),
+            num_partitions=PARTITIONS,
+            config={"message.timestamp.type": "LogAppendTime"},
+        )
+        client = admin(settings.kafka)
+        for made in client.create_topics([topic]).values():
+            made.result(20)
+        ensure_topics(settings, ["sshd", "isc_dhcpd"])
+        yield settings
+    finally:
+        broker.stop()
+
+
+def send(settings: Settings, lines: int, leases: bool) -> Accepted:
+    """Lines of sshd and, if asked for, a lease a device; each under its place in the topic."""
+    accepted: Accepted = {}
+    client = producer(settings.kafka, **{"queue.buffering.max.messages": 1_000_000})
+
+    def note(error: object, message: judge.Any) -> None:
+        assert error is None, error
+        accepted[message.topic(), message.partition(), message.offset()] = message.value()
+
+    stamp = (datetime.now(UTC) - timedelta(seconds=5)).isoformat(timespec="seconds")
+    for number in range(lines):
+        line = (
+            f"<38>1 {stamp} host{number % 50} sshd {number} - - Failed password for root "
+            f"from 198.51.100.{number % 250} port {1024 + number % 60000} ssh2"
+        )
+        client.produce(
+            topic_of("sshd", settings.kafka),
+            line.encode(),
+            partition=number % PARTITIONS,
+            on_delivery=note,
+        )
+    for device in range(DEVICES if leases else 0):
+        line = (
+            f"<30>1 {stamp} gate dhcpd 7 - - "
+            f"DHCPACK on 10.7.0.{device + 1} to 02:00:00:00:07:{device:02x} (pc-{device}) via br0"
+        )
+        client.produce(topic_of("isc_dhcpd", settings.kafka), line.encode(), on_delivery=note)
+    assert client.flush(60) == 0
+    return accepted
+
+
+def driver(job: str, settings: Settings, cluster: Cluster, wheel: Path, cores: int) -> Part:
+    """A job as an application of its own; a batch takes all there is."""
+    conf = {
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.cores.max": str(cores),
+        "spark.executor.extraJavaOptions": SMALL,
+    }
+    environment = {
+        "HEADGATE_SPARK__MASTER": cluster.master,
+        "HEADGATE_SPARK__WHEEL": str(wheel),
+        "HEADGATE_SPARK__DRIVER_MEMORY": "1g",
+        "HEADGATE_SPARK__CONF": json.dumps(conf),
+        "HEADGATE_JOBS__ADAPTIVE": "false",
+        "HEADGATE_JOBS__QUALITY_MINUTES": "0",
+        "HEADGATE_UPKEEP__MINUTES": "0",
+    }
+    return Part(f"driver-{job}", ("run", job), settings, environment=environment)
+
+
+def until(drivers: list[Part], true: Callable[[], bool], seconds: float = 180) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        for one in drivers:
+            assert one.ended is None, one.last_words(20)
+        said = [one.last_words(10) for one in drivers]
+        assert time.monotonic() < end, f"waited {seconds} s in vain: {said}"
+        time.sleep(0.02)
+
+
+def uncommitted(table: Path) -> set[str]:
+    """Data files that no commit names."""
+    named = {name for commit in newest_first(table) for name in commit.adds}
+    return {path.name for path in table.glob("*.parquet")} - named
+
+
+def records(settings: Settings) -> int:
+    (found,) = connect(settings.lake_root).execute(
+        "SELECT count(*) FROM bronze.record"
+    ).fetchone() or (0,)
+    return int(found)
+
+
+@pytest.mark.soak
+@pytest.mark.cluster
+def test_a_worker_killed_in_mid_batch_loses_and_doubles_nothing(
+    cluster: Cluster, wheel: Path, tmp_path: Path
+) -> None:
+    with plant(tmp_path) as settings, ExitStack() as stack:
+        accepted = send(settings, LINES, leases=True)
+        ingest = driver("ingest", settings, cluster, wheel, cores=2)
+        stack.callback(ingest.stop)
+        bronze = settings.lake_root / "bronze" / "record"
+        batches = settings.checkpoint_root / "ingest" / "spark"
+
+        # Both workers have an executor, and of the first batch data files are being written.
+        until([ingest], lambda: (batches / "offsets" / "0").exists())
+        until([ingest], lambda: len(list(bronze.glob("ingest-0-*.parquet"))) >= 2)
+        assert all(cluster.executors(worker) for worker in (0, 1))
+        cluster.kill(0)
+        assert not (batches / "commits" / "0").exists(), "the batch ended before the worker died"
+
+        until([ingest], lambda: (batches / "commits" / "0").exists())
+        assert uncommitted(bronze), "the worker that died had written nothing yet"
+
+        # A second driver on the same lake, and more to read for the first.
+        sessions = driver("sessions", settings, cluster, wheel, cores=1)
+        stack.callback(sessions.stop)
+        accepted |= send(settings, LINES // 10, leases=False)
+        until([ingest, sessions], lambda: records(settings) >= len(accepted))
+        connection = connect(settings.lake_root)
+        held = "SELECT mac, count(*) FROM silver.dhcp_session GROUP BY 1 ORDER BY 1"
+        wanted = [(f"02:00:00:00:07:{device:02x}", 1) for device in range(DEVICES)]
+        until([ingest, sessions], lambda: connection.execute(held).fetchall() == wanted)
+
+    assert judge.lost_or_doubled_records(settings.lake_root, accepted) == []
+    assert judge.nameless_records(settings.lake_root) == []
+    ledger = connection.execute(
+        "SELECT job, count(*), count(DISTINCT batch_id) FROM ops.ledger GROUP BY 1 ORDER BY 1"
+    ).fetchall()
+    assert [job for job, _, _ in ledger] == ["ingest", "sessions"]
+    assert all(rows == batches for _, rows, batches in ledger)

@@ -1,0 +1,101 @@
+"""gold.alert as a batch leaves it, written by hand, and processes that publish and deliver it.
+
+    python -m tests.faults.outbox HOME BOOTSTRAP        # publishes what is committed, until killed
+
+The rows are few columns of the real table: those that the publisher reads.
+Source of the form: the Delta transaction log protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from alerts.publish import Publisher
+from infra.errors import Retryable
+from infra.settings import load
+
+SCHEMA = pa.schema(
+    {
+        "alert_id": pa.string(),
+        "revision": pa.int32(),
+        "activity": pa.string(),
+        "body": pa.string(),
+        "sequence": pa.int64(),
+        "suppressed_by": pa.string(),
+    }
+)
+
+
+@dataclass
+class Outbox:
+    """The table under `folder`; `wanted` is what must come to the topic, in order by alert."""
+
+    folder: Path
+    version: int = 0
+    wanted: list[tuple[str, int]] = field(default_factory=list)
+    silenced: list[tuple[str, int]] = field(default_factory=list)
+
+    def make(self) -> Outbox:
+        """Version 0, with no rows."""
+        (self.folder / "_delta_log").mkdir(parents=True)
+        told = {"format": {"provider": "parquet"}, "partitionColumns": [], "configuration": {}}
+        self._commit(
+            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+            {"metaData": {"id": str(uuid.uuid4()), "schemaString": "{}", **told}},
+        )
+        return self
+
+    def append(self, *rows: tuple[str, int, bool]) -> None:
+        """One batch of `(alert, revision, silenced)`."""
+        self.version += 1
+        name = f"alert-{self.version}.parquet"
+        table = pa.Table.from_pylist([self._row(*row) for row in rows], schema=SCHEMA)
+        pq.write_table(table, self.folder / name)
+        size = (self.folder / name).stat().st_size
+        added = {"path": name, "size": size, "partitionValues": {}, "modificationTime": 0}
+        self._commit({"add": added | {"dataChange": True}})
+        for alert, revision, silent in rows:
+            (self.silenced if silent else self.wanted).append((alert, revision))
+
+    def _row(self, alert: str, revision: int, silent: bool) -> dict[str, Any]:
+        rule = {"id": "r", "level": "high", "name": "a rule"}
+        state = "closed" if revision % 5 == 0 else "new"
+        body = {"alert_id": alert, "revision": revision, "rule": rule, "state": state}
+        return {
+            "alert_id": alert,
+            "revision": revision,
+            "activity": "create" if revision == 1 else "update",
+            "body": json.dumps(body | {"title": f"{alert} {revision}"}),
+            "sequence": self.version,
+            "suppressed_by": "mute" if silent else None,
+        }
+
+    def _commit(self, *actions: dict[str, Any]) -> None:
+        log = self.folder / "_delta_log"
+        whole = log / ".commit"
+        whole.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        whole.rename(log / f"{self.version:020d}.json")
+
+
+def publish(home: str, bootstrap: str) -> None:
+    """Publish until killed, as job `alert` does after each batch."""
+    publisher = Publisher(load(home=Path(home), kafka={"bootstrap": bootstrap}))
+    while True:
+        try:
+            publisher.publish()
+        except Retryable as error:
+            print(error, flush=True)
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    publish(*sys.argv[1:])

@@ -1,0 +1,184 @@
+"""Damaged files of a checkpoint or of Delta's log: the job goes on whole, or refuses by name.
+
+Never is a batch lost, doubled or state begun anew in silence. What a file may suffer: cut
+short, emptied, one bit turned, taken away. The job under test remembers what it has seen, so
+it has every kind of file that a real one has.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from infra.catalog import LEDGER
+from infra.jobs import Batch
+from infra.lake import Lake
+from infra.settings import Settings, load
+from infra.spool import fold, put
+from infra.supervise import reason
+from infra.tables import Column, Table
+from tests.recovery import judge
+
+NUMBER = Table("silver.number", "numbers that arrive", (Column("n", T.LongType(), "a number"),))
+FIRST = Table("gold.first", "each number once", (Column("n", T.LongType(), "a number"),))
+BATCHES = ((1, 2, 2), (3, 1), (4, 4, 3))
+"""What has been worked off when the damage is done."""
+LATER = (1, 2, 3, 4, 5)
+"""What comes after it: only 5 is new."""
+
+
+def first(lake: Lake) -> None:
+    """Work off what is there: each number goes on when it comes for the first time."""
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        lake.append(rows, FIRST, run)
+
+    numbers = lake.stream(NUMBER).dropDuplicates(["n"])
+    lake.each_batch("first", numbers, batch, trigger_seconds=None).wait()
+
+
+def cut(file: Path) -> None:
+    """The second half never reached the disk."""
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def empty(file: Path) -> None:
+    """Nothing of it did, as after a power cut."""
+    file.write_bytes(b"")
+
+
+def flip(file: Path) -> None:
+    """One bit in the middle turned."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(bytes(content))
+
+
+def unchecked_flip(file: Path) -> None:
+    """The same, and no checksum tells."""
+    flip(file)
+    file.with_name(f".{file.name}.crc").unlink()
+
+
+def gone(file: Path) -> None:
+    """Taken away."""
+    file.unlink()
+
+
+@dataclass(frozen=True)
+class Damage:
+    """The newest file of a pattern below the home, and what becomes of it.
+
+    `says`: what the refusal has to name; None: the job must go on as if nothing had been.
+    """
+
+    pattern: str
+    how: Callable[[Path], None]
+    says: str | None
+
+    def __str__(self) -> str:
+        return f"{self.how.__name__} {self.pattern}"
+
+
+SPARK = "checkpoints/first/spark"
+OUT, IN = "lake/gold/first/_delta_log", "lake/silver/number/_delta_log"
+HURT = (cut, empty, flip)
+DAMAGES = tuple(
+    Damage(pattern, how, says)
+    for pattern, says, ways in (
+        (f"{SPARK}/metadata", "spark/metadata", (cut, empty, gone)),
+        (f"{SPARK}/offsets/[0-9]*", "offsets/2", (*HURT, unchecked_flip)),
+        (f"{SPARK}/offsets/[0-9]*", "batch 2 was already worked on", (gone,)),
+        (f"{SPARK}/commits/[0-9]*", "commits/2", HURT),
+        (f"{SPARK}/state/0/0/[0-9]*.delta", ".delta", (*HURT, gone)),
+        # Its batch is in the tables: taken away, it is worked on again and passed over.
+        (f"{SPARK}/commits/[0-9]*", None, (gone,)),
+        ("checkpoints/first/batches/[0-9]*.json", "batches/2.json", (cut, empty)),
+        (f"{OUT}/*[0-9].json", "gold/first/_delta_log", HURT),
+        (f"{IN}/*[0-9].json", "silver/number/_delta_log", HURT),
+    )
+    for how in ways
+)
+
+
+@pytest.fixture(scope="module")
+def worked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home where some batches are through."""
+    home = tmp_path_factory.mktemp("worked")
+    lake = Lake(spark, load(home=home)).ensure(NUMBER, FIRST)
+    for numbers in BATCHES:
+        arrive(lake, numbers)
+        first(lake)
+    assert judge.column(home / "lake/gold/first", "n") == [1, 2, 3, 4]
+    return home
+
+
+def arrive(lake: Lake, numbers: tuple[int, ...]) -> None:
+    lake.add(NUMBER, [{"n": number} for number in numbers], "test")
+
+
+@pytest.fixture
+def settings(worked: Path, spark: SparkSession, tmp_path: Path) -> Iterator[Settings]:
+    """The same home as a new driver finds it: nothing of its log is remembered."""
+    home = tmp_path / "home"
+    worked.rename(home)  # offsets name the tables by their identity, the state by its place
+    shutil.copytree(home, tmp_path / "kept")
+    forget(spark)
+    yield load(home=home)
+    shutil.rmtree(home)
+    (tmp_path / "kept").rename(worked)
+
+
+def forget(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=str)
+def test_damage_is_survived_or_named(
+    spark: SparkSession, settings: Settings, damage: Damage
+) -> None:
+    file = max(settings.home.glob(damage.pattern))
+    whole = {
+        one: one.read_bytes() for one in (file, file.with_name(f".{file.name}.crc")) if one.exists()
+    }
+    damage.how(file)
+    lake = Lake(spark, settings)
+    arrived = False
+    try:
+        arrive(lake, LATER)
+        arrived = True
+        first(lake)
+    except Exception as error:
+        said = f"{type(error).__module__}.{type(error).__name__}: {error}"
+        assert damage.says is not None, said
+        assert damage.says in reason(said)
+        for one, content in whole.items():
+            one.write_bytes(content)
+        forget(spark)
+    else:
+        assert damage.says is None, "it went on"
+    if not arrived:
+        arrive(lake, LATER)
+    first(lake)
+    assert judge.column(settings.lake_root / "gold/first", "n") == [1, 2, 3, 4, 5]
+
+
+def test_a_row_that_a_power_cut_emptied_is_set_aside_by_name(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spool = lake.spool / "ledger"
+    for number in range(3):
+        put(spool, f"row-{number}", {"job": "a", "query_id": "q", "batch_id": number})
+    empty(spool / "row-1.json")
+    assert fold(lake, LEDGER, spool) == 2
+    assert judge.column(lake.folder(LEDGER), "batch_id") == [0, 2]
+    assert f"{spool / 'damaged' / 'row-1.json'} is damaged" in capsys.readouterr().err
+    assert fold(lake, LEDGER, spool) == 0

@@ -1,0 +1,217 @@
+"""A release that adds columns and inputs goes on with the tables and checkpoints there are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from infra.duck import open_engine
+from infra.errors import Fatal
+from infra.inputs import NO_PLACE, match
+from infra.jobs import Batch, Job
+from infra.lake import Lake
+from infra.schema import additions, schema_of
+from infra.tables import Column, Table, struct
+
+WHO = struct(mac=T.StringType())
+MORE = struct(mac=T.StringType(), certainty=T.StringType())
+OLD = Table(
+    "silver.visit",
+    "visits, as the release before declares them",
+    (
+        Column("n", T.LongType(), "a number"),
+        Column("who", WHO, "who it was", False),
+        Column("others", T.ArrayType(WHO), "who else was there", False),
+    ),
+)
+NEW = replace(
+    OLD,
+    columns=(
+        Column("n", T.LongType(), "a number"),
+        Column("site", T.StringType(), "where; the user's word", False),
+        Column("who", MORE, "who it was", False),
+        Column("others", T.ArrayType(MORE), "who else was there", False),
+    ),
+)
+SEEN = Table("gold.seen", "visits that a job saw", (Column("n", T.LongType(), "a number"),))
+EXTRA = Table("silver.extra", "what it reads since", (Column("n", T.LongType(), "a number"),))
+
+
+def seen(lake: Lake) -> list[int]:
+    return sorted(row["n"] for row in lake.read(SEEN).collect())
+
+
+def watch(lake: Lake, *tables: Table) -> Job:
+    """A job that notes the numbers in some tables, which it reads in this order."""
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        lake.append(rows, SEEN, run)
+
+    streams = [lake.stream(table).select("n") for table in tables]
+    rows = streams[0]
+    for other in streams[1:]:
+        rows = rows.unionByName(other)
+    return lake.each_batch("watch", rows, batch, trigger_seconds=None)
+
+
+def test_a_table_gets_what_it_lacks_and_its_streams_go_on(lake: Lake) -> None:
+    lake.ensure(OLD, SEEN)
+    lake.add(OLD, [{"n": 1, "who": {"mac": "a"}, "others": [{"mac": "b"}]}], "test")
+    watch(lake, OLD).wait()
+    lake.add(OLD, [{"n": 2}], "test")  # not read yet when the release changes
+
+    lake.ensure(NEW)
+    assert additions(NEW, schema_of(lake.folder(NEW))) == ()
+    both = {"mac": "c", "certainty": "certain"}
+    lake.add(NEW, [{"n": 3, "site": "hq", "who": both, "others": [both]}], "test")
+    watch(lake, NEW).wait()
+    assert seen(lake) == [1, 2, 3]
+
+    # A reader outside Spark sees old rows and new ones, and a doc came with the column.
+    said = open_engine(memory="300MB", threads=1).execute(
+        "SELECT n, site, who.certainty, others[1].mac, others[1].certainty "
+        f"FROM delta_scan('{lake.path(NEW)}') ORDER BY n"
+    )
+    assert said.fetchall() == [
+        (1, None, None, "b", None),
+        (2, None, None, None, None),
+        (3, "hq", "certain", "c", "certain"),
+    ]
+    assert schema_of(lake.folder(NEW))["site"].metadata == {"comment": "where; the user's word"}
+    (audited,) = (lake.spool / "audit").glob("table.upgrade-*.json")
+    row = json.loads(audited.read_text())
+    assert (row["target"], row["outcome"]) == ("silver.visit", "ok")
+    assert json.loads(row["detail"]) == {"added": "site, who.certainty, others.element.certainty"}
+
+    # A second start finds nothing to do.
+    version = lake.version(NEW)
+    lake.ensure(NEW)
+    assert lake.version(NEW) == version
+
+
+def test_the_release_before_goes_on_with_the_newer_table(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.ensure(NEW, SEEN)
+    lake.add(NEW, [{"n": 1, "site": "hq"}], "test")
+    watch(lake, NEW).wait()
+    lake.ensure(OLD)
+    assert "silver.visit: has columns of a newer release, which stay: site" in (
+        capsys.readouterr().err
+    )
+    assert lake.stream(OLD).columns == ["n", "who", "others"]
+    lake.add(OLD, [{"n": 2}], "test")
+    watch(lake, OLD).wait()
+    assert seen(lake) == [1, 2]
+    assert sorted(row["site"] or "" for row in lake.read(NEW).collect()) == ["", "hq"]
+
+
+def test_another_type_is_refused_by_name(lake: Lake) -> None:
+    lake.ensure(OLD)
+    version = lake.version(OLD)
+    other = replace(
+        OLD,
+        columns=(
+            Column("n", T.StringType(), "a number"),
+            Column("who", struct(mac=T.LongType()), "who it was", False),
+            Column("more", T.StringType(), "what would be added", False),
+        ),
+    )
+    with pytest.raises(Fatal) as refused:
+        lake.ensure(other)
+    assert str(refused.value) == (
+        "silver.visit: was made with other types than this release writes: column n is bigint "
+        "there, string here; column who.mac is string there, bigint here; go back to the release "
+        "that made it, or start with an empty lake"
+    )
+    assert lake.version(OLD) == version
+
+
+def test_the_schema_is_found_in_a_checkpoint_when_the_first_commits_are_gone(lake: Lake) -> None:
+    lake.ensure(OLD)
+    lake.spark.sql(f"ALTER TABLE delta.`{lake.path(OLD)}` SET TBLPROPERTIES (a = 'b')")
+    log = lake.folder(OLD) / "_delta_log"
+    # Delta's own way to one, as after every fiftieth commit.
+    jvm = lake.spark._jvm
+    assert jvm is not None
+    delta = jvm.org.apache.spark.sql.delta.DeltaLog
+    delta.forTable(lake.spark._jsparkSession, lake.path(OLD)).checkpoint()
+    for file in log.glob("*.json"):
+        file.unlink()
+    assert schema_of(lake.folder(OLD)) == OLD.schema
+
+
+def test_an_input_more_begins_at_its_beginning_and_the_others_go_on(lake: Lake) -> None:
+    lake.ensure(OLD, EXTRA, SEEN)
+    lake.add(OLD, [{"n": 1}], "test")
+    watch(lake, OLD).wait()
+    lake.add(OLD, [{"n": 2}], "test")
+    lake.add(EXTRA, [{"n": 10}], "test")
+    watch(lake, EXTRA, OLD).wait()  # in front of the one there was
+    assert seen(lake) == [1, 2, 10]
+    lake.add(EXTRA, [{"n": 11}], "test")
+    watch(lake, EXTRA, OLD).wait()
+    assert seen(lake) == [1, 2, 10, 11]
+
+    with pytest.raises(Fatal, match="in which it read 2 inputs, now it reads 1"):
+        watch(lake, OLD)
+
+
+def test_an_input_more_is_refused_while_a_batch_is_under_way(lake: Lake) -> None:
+    lake.ensure(OLD, EXTRA, SEEN)
+    lake.add(OLD, [{"n": 1}], "test")
+    watch(lake, OLD).wait()
+    commits = lake.settings.checkpoint_root / "watch" / "spark" / "commits"
+    newest = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+    for file in (commits / str(newest), commits / f".{newest}.crc"):
+        file.unlink(missing_ok=True)
+    before = _contents(lake.settings.checkpoint_root)
+    with pytest.raises(
+        Fatal, match=rf"batch {newest} was under way .*\(headgate run watch --once\)"
+    ):
+        watch(lake, OLD, EXTRA)
+    assert _contents(lake.settings.checkpoint_root) == before
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(file): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file() and file.name != "lock"
+    }
+
+
+def place(table: str) -> str:
+    return json.dumps({"sourceVersion": 1, "reservoirId": table, "reservoirVersion": 3})
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), unique=True), st.data())
+def test_inputs_are_told_apart_by_their_tables(want: list[str], data: st.DataObject) -> None:
+    kept = [data.draw(st.booleans()) for _ in want]
+    read = [data.draw(st.booleans()) for _ in want]
+    have = [
+        place(table) if was else NO_PLACE
+        for table, there, was in zip(want, kept, read, strict=True)
+        if there
+    ]
+    found = match(have, want)
+    assert found is not None
+    known = {table: at for at, table in enumerate(t for t, k in zip(want, kept, strict=True) if k)}
+    for table, at in zip(want, found, strict=True):
+        if at is not None and have[at] != NO_PLACE:
+            assert at == known[table]
+    assert {at for at in found if at is not None} == set(range(len(have)))
+
+
+def test_what_cannot_be_told_apart_is_not_guessed() -> None:
+    assert match([place("a")], ["a", "a"]) is None
+    assert match([place("a"), place("b")], ["b", "a"]) is None
+    assert match([place("a")], []) is None
+    assert match(['{"logs.sshd":{"0":3}}'], [None]) == [0]

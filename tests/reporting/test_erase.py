@@ -1,0 +1,275 @@
+"""A person or a device goes from all tables beside the jobs, and a certificate says what went.
+
+The judge reads the Parquet files of each table as plain text, whatever the columns are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from alerts.webhook_cli import file_of
+from alerts.webhook_queue import Queue, enqueue
+from api.statements import Refused, Statements
+from infra import upkeep
+from infra.delta import active_files
+from infra.errors import Fatal, Usage
+from infra.history import Committed
+from infra.jobs import Batch, Job, Lock
+from infra.lake import Lake
+from infra.settings import Settings
+from infra.spool import put
+from infra.tables import Column, Table, table
+from reporting.erase_certificate import sentences
+from reporting.erase_cli import finished
+from reporting.erase_run import erase, preview
+from reporting.erase_wish import Wish, require
+
+AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
+MAC, OTHER_MAC = "aa:bb:cc:dd:ee:01", "aa:bb:cc:dd:ee:02"
+SEEN = Table("gold.seen", "events that a job saw", (Column("uid", T.StringType(), "an event"),))
+ANNA = Wish("user", "Anna", reason="request 17")
+TITLE = "Many failed logins of anna"
+BODY: dict[str, Any] = {
+    "alert_id": "a1",
+    "revision": 1,
+    "title": TITLE,
+    "rule": {"id": "r"},
+    "entity": {"type": "user", "value": "CORP\\anna"},
+}
+
+
+def add(lake: Lake, name: str, *rows: dict[str, Any]) -> None:
+    lake.add(table(name), rows, "test")
+
+
+def event(uid: str, user: str, mac: str) -> dict[str, Any]:
+    return {
+        "event_uid": f"{uid}:0",
+        "record_ids": [uid],
+        "source": "sshd",
+        "time": AT,
+        "received_at": AT,
+        "user_name": user,
+        "mac": mac,
+        "user": {"name": user, "groups": ["staff"]},
+        "message": f"login of {user}",
+    }
+
+
+@pytest.fixture
+def told(lake: Lake) -> Lake:
+    """Two people, two devices, in every layer; one record names anna in no readable form."""
+    raw = {"r1": b"sshd: anna from 10.0.0.1", "r2": b"sshd: bob", "r3": b"\x1f\x8b\x00packed"}
+    record = {"source": "sshd", "mode": "live", "received_at": AT}
+    add(lake, "bronze.record", *({**record, "record_id": n, "raw": raw[n]} for n in raw))
+    add(lake, "silver.event", event("r1", "anna", MAC), event("r2", "bob", OTHER_MAC))
+    add(lake, "silver.event", event("r3", "CORP\\Anna", MAC))
+    add(
+        lake,
+        "silver.user_version",
+        {"user_id": "7", "name": "anna", "full_name": "Anna Smith", "aliases": ["corp\\anna"]},
+        {"user_id": "8", "name": "bob", "full_name": "Bob Smith", "aliases": []},
+    )
+    add(
+        lake,
+        "silver.dhcp_segment",
+        {"ip": "10.0.0.1", "mac": MAC, "hostname": "annas-mac", "kind": "lease", "rev": 1},
+        {"ip": "10.0.0.2", "mac": OTHER_MAC, "hostname": "pc2", "kind": "lease", "rev": 1},
+    )
+    add(
+        lake,
+        "gold.finding",
+        {"finding_id": "f1", "event_uid": "r1:0", "snippet": "a login", "fields": {"user": "anna"}},
+        {"finding_id": "f2", "event_uid": "r2:0", "snippet": "a login", "fields": {"user": "bob"}},
+    )
+    add(
+        lake,
+        "gold.attribution",
+        {"finding_id": "f1", "holder": {"mac": MAC, "evidence": ["r1:0"]}},
+        {"finding_id": "f2", "holder": {"mac": OTHER_MAC}},
+    )
+    add(lake, "gold.alert", {"alert_id": "a1", "revision": 1, "body": json.dumps(BODY)})
+    add(lake, "gold.alert", {"alert_id": "a2", "revision": 1, "body": '{"title": "bob"}'})
+    add(lake, "ops.audit", {"at": AT, "who": "cli", "detail": '{"sql": "... = \'ANNA\'"}'})
+    put(lake.spool / "audit", "x", {"at": AT.isoformat(), "target": "user anna"})
+    queue = Queue(file_of(lake.settings))
+    enqueue(queue._db, ["pager"], ("a1", 1), TITLE, json.dumps(BODY).encode(), 0.0)
+    queue.close()
+    return lake
+
+
+def everything(lake: Lake) -> dict[str, str]:
+    """What each table says now, as one text in small letters."""
+    said = {}
+    for folder in sorted(lake.settings.lake_root.glob("*/*")):
+        if (folder / "_delta_log").is_dir():
+            rows: list[Any] = []
+            for file in active_files(lake.spark, str(folder)):
+                rows += pq.read_table(folder / file.name).to_pylist()
+            said[f"{folder.parent.name}.{folder.name}"] = repr(rows).lower()
+    return said
+
+
+def quiet(line: str) -> None:
+    """Nobody watches."""
+
+
+def holding(lake: Lake, word: str) -> set[str]:
+    return {name for name, said in everything(lake).items() if word in said}
+
+
+def ids(lake: Lake, name: str, column: str) -> list[str]:
+    return sorted(row[column] for row in lake.read(table(name)).collect())
+
+
+def watch(lake: Lake) -> Job:
+    def batch(rows: DataFrame, run: Batch) -> None:
+        lake.append(rows.selectExpr("event_uid AS uid"), SEEN, run)
+
+    return lake.each_batch("watch", lake.stream(table("silver.event")), batch, trigger_seconds=None)
+
+
+def test_a_person_goes_from_all_layers_and_alerts_stay(told: Lake) -> None:
+    told.ensure(SEEN)
+    watch(told).wait()
+    before = everything(told)
+    looked = preview(told, ANNA, quiet)
+    assert everything(told) == before
+    assert looked["tables"]["silver.event"] == {"removed": 2, "replaced": 0, "files": 2}
+
+    certificate = erase(told, ANNA, quiet, wait_seconds=0)
+    # Host names are nobody's account: `annas-mac` is not anna.
+    assert holding(told, "anna") == {"silver.dhcp_segment"}
+    assert holding(told, "bob") == {name for name, said in before.items() if "bob" in said}
+    assert ids(told, "bronze.record", "record_id") == ["r2"]  # r3 as well, by its event
+    assert ids(told, "silver.event", "event_uid") == ["r2:0"]
+    assert ids(told, "gold.attribution", "finding_id") == ["f2"]  # by its finding
+    assert ids(told, "gold.alert", "alert_id") == ["a1", "a2"]
+    (alert,) = told.read(table("gold.alert")).where("alert_id = 'a1'").collect()
+    assert json.loads(alert["body"]) == BODY | {
+        "title": "Many failed logins of [erased]",
+        "entity": {"type": "user", "value": "[erased]"},
+    }
+    waiting = Queue(file_of(told.settings)).due("pager", 10.0)
+    assert waiting is not None
+    assert b"anna" not in waiting.body
+    assert waiting.title == "Many failed logins of [erased]"
+    assert "anna" not in (told.spool / "audit" / "x.json").read_text()
+
+    counts = {
+        name: (one["rows_removed"], one["rows_replaced"])
+        for name, one in certificate["tables"].items()
+    }
+    assert counts == {
+        "bronze.record": (2, 0),
+        "silver.event": (2, 0),
+        "silver.user_version": (1, 0),
+        "gold.finding": (1, 0),
+        "gold.attribution": (1, 0),
+        "gold.alert": (0, 1),
+        "ops.audit": (0, 1),
+    }
+    assert certificate["outside"]["spool"] == 1
+    assert certificate["outside"]["webhooks"] == 1
+    assert not finished(certificate)  # no broker answers here, and that is said
+    written = (told.settings.home / "erasures" / f"{certificate['id']}.txt").read_text()
+    assert written.splitlines() == list(sentences(certificate))
+    assert "silver.event: 2 rows removed, 0 reworded" in written
+    assert "anna" not in (written + json.dumps(certificate)).lower()
+
+    # The stream passes over it and goes on; what was there can be read as of then, for a while.
+    add(told, "silver.event", event("r4", "bob", OTHER_MAC))
+    watch(told).wait()
+    seen = sorted(row["uid"] for row in told.read(SEEN).collect())
+    assert seen == ["r1:0", "r2:0", "r3:0", "r4:0"]
+    again = erase(told, ANNA, quiet, wait_seconds=0)
+    assert again["tables"] == {}
+
+
+def test_a_pseudonym_keeps_rows_and_what_belongs_together(told: Lake) -> None:
+    certificate = erase(told, Wish("user", "anna", pseudonymise=True), quiet, wait_seconds=0)
+    assert holding(told, "anna") == {"silver.dhcp_segment"}
+    assert ids(told, "silver.event", "event_uid") == ["r1:0", "r2:0", "r3:0"]
+    named = {row["user_name"] for row in told.read(table("silver.event")).collect()}
+    (pseudonym,) = named - {"bob"}
+    assert pseudonym.startswith("person-")
+    raw = {r["record_id"]: bytes(r["raw"]) for r in told.read(table("bronze.record")).collect()}
+    assert raw == {
+        "r1": f"sshd: {pseudonym} from 10.0.0.1".encode(),
+        "r2": b"sshd: bob",
+        "r3": b"[erased]",  # its event names her, it does not in any form that can be searched
+    }
+    assert certificate["tables"]["silver.event"]["rows_replaced"] == 2
+    assert pseudonym not in json.dumps(certificate)
+
+
+def test_a_device_goes_by_its_address_and_its_host_names_when_asked(told: Lake) -> None:
+    with pytest.raises(Usage, match="add --yes"):
+        require(Wish("device", MAC), yes=False, dry=False)
+    erase(
+        told, Wish("device", MAC.upper().replace(":", "-"), hostnames=True), quiet, wait_seconds=0
+    )
+    assert holding(told, MAC) == holding(told, "annas-mac") == set()
+    assert ids(told, "silver.dhcp_segment", "ip") == ["10.0.0.2"]
+
+
+def test_a_run_that_was_killed_goes_on_and_former_versions_can_be_deleted(told: Lake) -> None:
+    def killed_at(name: str) -> Callable[[str], None]:
+        def tell(said: str) -> None:
+            if said == name:
+                raise RuntimeError("killed")
+
+        return tell
+
+    then = Committed(told.folder(table("silver.event"))).of(2)
+    for name in ("gold.finding", "silver.event"):
+        with pytest.raises(RuntimeError, match="killed"):
+            erase(told, ANNA, killed_at(name), wait_seconds=0)
+    lock = Lock(told.settings.checkpoint_root / "erase", "erase")
+    with pytest.raises(Fatal, match="job erase already runs"):
+        erase(told, ANNA, quiet)
+    lock.release()
+    certificate = erase(told, ANNA, quiet, wait_seconds=0, vacuum=True)
+    assert holding(told, "anna") == {"silver.dhcp_segment"}
+    assert ids(told, "gold.attribution", "finding_id") == ["f2"]
+    assert certificate["tables"]["bronze.record"]["rows_removed"] == 2
+    assert certificate["tables"]["gold.attribution"]["rows_removed"] == 1
+    assert certificate["tables"]["silver.event"]["former_versions_until"] is None
+    kept = {file.name for file in told.folder(table("silver.event")).glob("*.parquet")}
+    active = active_files(told.spark, told.path(table("silver.event")))
+    assert kept == {file.name for file in active}
+    # The publisher's place is with the broker, so its files stay as long as upkeep keeps them.
+    assert certificate["tables"]["gold.alert"]["former_versions_until"] is not None
+    refused(told.settings, then)
+
+
+def refused(settings: Settings, then: datetime) -> None:
+    asking = Statements(settings)
+    try:
+        with pytest.raises(Refused, match=r"it can no longer be read: 2 of its 2 files"):
+            asking.run("SELECT count(*) FROM silver.event", as_of=then)
+    finally:
+        asking.close()
+
+
+def test_jobs_that_are_behind_are_named_and_their_files_stay(told: Lake) -> None:
+    told.ensure(SEEN)
+    watch(told).wait()
+    add(told, "silver.event", event("r5", "anna", MAC))
+    certificate = erase(told, ANNA, quiet, wait_seconds=0, vacuum=True)
+    assert certificate["jobs_behind"] == {"silver.event": ["watch"]}
+    assert "NOT FINISHED: watch has yet to read rows of silver.event" in "\n".join(
+        sentences(certificate)
+    )
+    assert certificate["tables"]["silver.event"]["former_versions_until"] is not None
+    watch(told).wait()  # its files are still there
+    assert "r5:0" in {row["uid"] for row in told.read(SEEN).collect()}
+    assert upkeep.keep(told.settings, table("silver.event"), told.folder(table("silver.event")))
