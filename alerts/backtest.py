@@ -94,7 +94,8 @@ class History:
 
         The rules' part has no name, a query's is its title.
         """
-        yield "", partial(self.findings, since, until, store, packs, modes)
+        if any(pack.rules for pack in packs):
+            yield "", partial(self.findings, since, until, store, packs, modes)
         for pack in packs:
             for query in pack.queries:
                 rule = QueryRule(query, pack.hash)

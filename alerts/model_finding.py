@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from alerts.finding import identity, one_line
+from alerts.model_baseline import MOST_SCORE
 from alerts.model_rule import MODEL
 from alerts.model_store import Judged, Model
 from alerts.pack import ModelRule
@@ -104,11 +105,12 @@ def said(judged: Judged, hour: int) -> str:
     usual = f"{low} to {high}" if judged.high >= 1 else "nothing"
     at = datetime.fromtimestamp(hour, UTC)
     peers = f"{judged.peers} like it" if judged.peers > 1 else "it alone"
+    far = judged.score >= MOST_SCORE
+    rare = "beyond any hour of" if far else f"one such hour in 10^{judged.score:.1f} of"
     return (
         f"{VERBS[name]} {amount(name, judged.value)} in the hour from {at:%H:%M} UTC on "
         f"{at:%Y-%m-%d}; usual at that time {usual} ({judged.days} days), at most "
-        f"{amount(name, judged.largest)} in any hour; score {judged.score:g}, which means one "
-        f"such hour in 10^{judged.score:.1f} of {peers}"
+        f"{amount(name, judged.largest)} in any hour; score {judged.score:g} ({rare} {peers})"
     )
 
 

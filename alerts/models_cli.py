@@ -230,7 +230,9 @@ def _hash(store: ModelStore, text: str) -> str:
     """A model by the first digits of its hash; raises `Usage`."""
     found = [name for name, _ in store.all() if name.startswith(text)]
     if len(found) != 1:
-        raise Usage(f"'{text}' is no rule of kind model, and {len(found)} models begin so")
+        raise Usage(
+            f"'{text}' is no rule of kind model, and {len(found)} models have a hash that begins so"
+        )
     return found[0]
 
 

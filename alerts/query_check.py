@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -52,13 +53,18 @@ def matches(spark: SparkSession, query: Query, events: Sequence[Mapping[str, Any
     Raises `Fatal` for a query that may not go live or fails, and for a name that silver.event
     does not have.
     """
-    rule = QueryRule(query)
-    rule.check(spark)
+    _require_fit(spark, query)
     rows = spark.createDataFrame(event_batch(events).to_pylist(), EVENT.schema)
     try:
-        return bool(rule.findings(rows).take(1))
+        return bool(QueryRule(query).findings(rows).take(1))
     except Exception as error:  # a person's query may raise anything
         raise Fatal(reason_of(error)) from None
+
+
+@lru_cache(maxsize=64)
+def _require_fit(spark: SparkSession, query: Query) -> None:
+    """As `QueryRule.check`, which takes Spark a while: once for all tests of a rule."""
+    QueryRule(query).check(spark)
 
 
 def preview(settings: Settings, query: Query, since: datetime, limit: int) -> tuple[list[Row], int]:

@@ -48,7 +48,7 @@ def import_function(settings: Settings, file: Path) -> Imported:
     Aside(store.folder).lift(query.id)
     pack = recompile(settings).pack.hash
     detail = {"file": file.name, "version": query.version, "pack": pack}
-    note(settings.home.absolute() / "spool", "rules.import", query.id, detail)
+    note(settings.home.absolute() / "spool", "rule.import", query.id, detail)
     return Imported(query, len(outcomes), pack)
 
 

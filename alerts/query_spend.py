@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,9 +18,11 @@ EVERY = 60.0
 class Spend:
     """Sums up what each query took, and tells it from time to time. A measurement, no record."""
 
-    def __init__(self, spool: Path) -> None:
+    def __init__(self, spool: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` is seconds of a clock that never runs back."""
         self._spool = spool
-        self._since = time.monotonic()
+        self._clock = clock
+        self._since = clock()
         self._rules: dict[str, dict[str, int]] = {}
         self._pack = ""
 
@@ -29,7 +32,7 @@ class Spend:
         sums = self._rules.setdefault(rule_id, {"events": 0, "candidates": 0, "hits": 0, "us": 0})
         sums["hits"] += hits
         sums["us"] += round(seconds * 1e6)
-        if time.monotonic() - self._since >= EVERY:
+        if self._clock() - self._since >= EVERY:
             self._tell()
 
     def _tell(self) -> None:
@@ -37,12 +40,12 @@ class Spend:
             "at": datetime.now(UTC).isoformat(),
             "pack": self._pack,
             "worker": f"{os.uname().nodename}:{os.getpid()}",
-            "seconds": time.monotonic() - self._since,
+            "seconds": self._clock() - self._since,
             "events": 0,
             "match_us": sum(sums["us"] for sums in self._rules.values()),
             "rules": self._rules,
         }
-        self._rules, self._since = {}, time.monotonic()
+        self._rules, self._since = {}, self._clock()
         # A full disk stops the batch where it writes its rows, with a sentence that says so.
         with suppress(OSError):
             put(self._spool, f"queries-{os.getpid()}-{time.time_ns()}", row)

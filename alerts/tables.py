@@ -16,11 +16,17 @@ FINDING = Table(
         Column("rule_version", S, "content hash of the rule"),
         Column("rule_title", S, "its title"),
         Column("level", S, "informational, low, medium, high or critical"),
-        Column("kind", S, "event (a Sigma rule), correlation, or model (a device's hour)"),
+        Column(
+            "kind", S, "event (a Sigma rule or a query), correlation, or model (a device's hour)"
+        ),
         Column("pack", S, "hash of the rule pack that found it"),
         Column("feeds", STRINGS, "correlations of that pack that count this finding", False),
         Column("alerting", B, "whether it may become an alert by itself"),
-        Column("event_uid", S, "event that matched; for a correlation: hash of group and anchor"),
+        Column(
+            "event_uid",
+            S,
+            "event that matched; for a correlation or a window: hash of group and anchor",
+        ),
         Column("event_time", TS, "when that happened, UTC"),
         Column("received_at", TS, "when the newest line it rests on was received, UTC"),
         Column("window_start", TS, "correlation: first finding of the window, UTC", False),

@@ -103,7 +103,7 @@ def judge_finding(stray: Stray, event: EventFacts | None, batches: Batches) -> D
     if stray.rule_id == RULE_FAILED:
         return _of(stray, "extra" if extra else "missing", "rule failed")
     if event is None:
-        return _of(stray, "extra" if extra else "missing", "gone")
+        return _of(stray, "extra", "gone") if extra else _of_window(stray, batches)
     if event.file.startswith("reparse-"):
         return _of(stray, "extra" if extra else "missing", "reparsed", event.file)
     if extra:
@@ -122,6 +122,16 @@ def judge_finding(stray: Stray, event: EventFacts | None, batches: Batches) -> D
     if pack is None and len(set(batches.packs.values())) > 1:
         return _of(stray, "missing", "rule changed", f"its batch is not known ({event.file})")
     return _of(stray, "missing", "unexplained", f"pack {pack or stray.packs[0]} finds it")
+
+
+def _of_window(stray: Stray, batches: Batches) -> Difference:
+    """Why the stream did not tell of a window: history has its events, but it is about no single
+    one of them."""
+    if any((stray.rule_id, pack) in batches.failed for pack in stray.packs):
+        return _of(stray, "missing", "rule failed")
+    if len(set(batches.packs.values())) > 1:
+        return _of(stray, "missing", "rule changed", "its window may be older than the rule")
+    return _of(stray, "missing", "unexplained", f"pack {stray.packs[0]} finds it")
 
 
 def _of(stray: Stray, how: str, cause: str, detail: str = "") -> Difference:

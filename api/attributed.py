@@ -2,8 +2,8 @@
 
 Asked by address, the answer is its events, each with its holder. Asked by device (hardware
 address, or the name it gave the DHCP server), first the spans in which it held addresses are
-found, then the events of those: two questions that name their addresses and times, so that the
-files in which none of them lies are not opened.
+found, then the events of those: two questions that name their addresses and times, so that files,
+or the parts of them, in which none of them lies are not read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ WHERE {column} = $value AND seg_start < $until AND seg_end > $since
 """
 _SEGMENTS = """
 WITH said AS (
-  SELECT * FROM silver.dhcp_segment WHERE ip IN ({ips}) AND kind <> 'heartbeat'
+  SELECT * FROM silver.dhcp_segment
+  WHERE ip IN ({ips}) AND ip BETWEEN $first_ip AND $last_ip AND kind <> 'heartbeat'
 ),
 leases AS (
   SELECT scope, session_id, max_by(session_start, rev) AS lease_start,
@@ -51,7 +52,8 @@ _EVENTS = """
 SELECT e.event_uid, e.time, e.class_uid, e.class_name, e.source, e.message, e.scope,
        e.src_ip AS ip, e.user_name, e.host_name
 FROM silver.events e {held}
-WHERE e.src_ip IN ({ips}) AND e.time >= $since AND e.time < $until {after}
+WHERE e.src_ip IN ({ips}) AND e.src_ip BETWEEN $first_ip AND $last_ip
+  AND e.time >= $since AND e.time < $until {after}
 ORDER BY e.time DESC, e.event_uid DESC LIMIT {limit}
 """
 _HELD = """
@@ -204,9 +206,14 @@ def _item(event: Row, true: Spans, scopes: Sequence[ScopeSettings]) -> models.At
 
 
 def _listed(values: Sequence[str]) -> tuple[str, Row]:
-    """Values as named parameters: constants, by which files can be passed over."""
+    """Values as named parameters, and the first and last of them.
+
+    DuckDB's Delta extension passes files over by `=` and by ranges of texts and numbers; by a list,
+    or by times, only what lies inside a file is.
+    """
     named = {f"ip{number}": value for number, value in enumerate(values)}
-    return ", ".join(f"${name}" for name in named), named
+    bounds = {"first_ip": min(values), "last_ip": max(values)}
+    return ", ".join(f"${name}" for name in named), named | bounds
 
 
 def _micros(time: datetime) -> int:

@@ -51,7 +51,7 @@ def _events(records: str) -> str:
     text = json.dumps(shape).replace("'", "''")
     given = _identity() | _class() | _objects()
     columns = ", ".join(
-        f"CAST({given.get(column.name, 'NULL')} AS {kind_of(column.type)}) AS \"{column.name}\""
+        f'CAST({given.get(column.name, "NULL")} AS {kind_of(column.type)}) AS "{column.name}"'
         for column in EVENT.columns
     )
     return f"""
@@ -108,7 +108,7 @@ def _prepared() -> str:
     )
     made = {
         "good": "dead_letter_reason IS NULL",
-        "at": "make_timestamptz(round(z.ts * 1000000)::BIGINT)",
+        "happened": "make_timestamptz(round(z.ts * 1000000)::BIGINT)",
         "activity": _by_log(
             _lookup(states, "z.conn_state", "6"),
             "CASE WHEN z.rcode IS NULL AND z.answers IS NULL THEN 1 ELSE 6 END",
@@ -132,7 +132,7 @@ def _identity() -> dict[str, str]:
         "dead_letter_reason": "dead_letter_reason",
         "source": "source",
         "mode": "mode",
-        "time": "CASE WHEN good THEN at ELSE received_at END",
+        "time": "CASE WHEN good THEN happened ELSE received_at END",
         "received_at": "received_at",
         "time_quality": "CASE WHEN good THEN 'exact' ELSE 'received' END",
         "scope": _good("'default'"),
@@ -141,8 +141,8 @@ def _identity() -> dict[str, str]:
         "user_name": _by_log("NULL", "NULL", "z.username"),
         "host_name": _good('z."@system"'),
         "mac": _by_log("lower(z.orig_l2_addr)", "NULL", "NULL"),
-        "start_time": "CASE WHEN good AND source <> 'zeek:http' THEN at END",
-        "end_time": _good("at + to_microseconds(span)"),
+        "start_time": "CASE WHEN good AND source <> 'zeek:http' THEN happened END",
+        "end_time": _good("happened + to_microseconds(span)"),
         "duration": _good("round_even(span / 1000, 0)::BIGINT"),
     }
 
@@ -180,7 +180,7 @@ def _struct(path: str, /, **given: str) -> str:
     for name in path.split("."):
         kind = kind[name].dataType
     fields = ", ".join(
-        f"\"{f.name}\": CAST({given.get(f.name, 'NULL')} AS {kind_of(f.dataType)})" for f in kind
+        f'"{f.name}": CAST({given.get(f.name, "NULL")} AS {kind_of(f.dataType)})' for f in kind
     )
     return f"{{{fields}}}"
 
@@ -319,4 +319,4 @@ def _observables() -> str:
 
 def _unmapped() -> str:
     fields = ", ".join(f"'{name}': z.\"{name}\"" for name in LEFT)
-    return f"nullif(json_strip_nulls(to_json({{{fields}}}))::VARCHAR, '{{}}')"
+    return f"nullif(json_merge_patch('{{}}', to_json({{{fields}}}))::VARCHAR, '{{}}')"

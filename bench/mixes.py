@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 
+import duckdb
 from pyspark.sql import DataFrame
 
-from bench import stock_cloudtrail, stock_edge, stock_syslog, stock_zeek
+from bench import duck_zeek, stock_cloudtrail, stock_edge, stock_syslog, stock_zeek
 from bench.cloudtrail_records import cloudtrail
 from bench.edge_records import nginx, suricata
 from bench.records import Family
@@ -70,6 +72,10 @@ NGINX = Kind("nginx", nginx, "source = 'nginx'", stock_edge.nginx,
              (*_ALL, *_NGINX), stock_edge.NOT_DONE)  # fmt: skip
 
 
+Write = Callable[[duckdb.DuckDBPyConnection, Path, Path], None]
+"""Reads the files in one folder, writes silver.parquet and bronze.parquet into another."""
+
+
 @dataclass(frozen=True)
 class Mix:
     """Records of kinds that take turns; `bar`: how many times stock Spark's rate is asked."""
@@ -81,6 +87,8 @@ class Mix:
     limit: Mapping[str, str] | None = None
     """The columns DuckDB reads of them, where it is the limit."""
     limit_bar: float | None = None
+    duck: Write | None = None
+    """How DuckDB makes files of both tables of them."""
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -128,7 +136,8 @@ ZEEK_COLUMNS = {
 }
 
 MIXES = (
-    Mix("zeek", (ZEEK,), 200_000, bar=2.0, limit=ZEEK_COLUMNS, limit_bar=0.45),
+    Mix("zeek", (ZEEK,), 200_000, bar=2.0, limit=ZEEK_COLUMNS, limit_bar=0.45,
+        duck=duck_zeek.write),
     Mix("cloudtrail", (CLOUDTRAIL,), 60_000, limit=AWS_COLUMNS),
     Mix("syslog", (SYSLOG,), 200_000),
     Mix(

@@ -41,14 +41,17 @@ class Cluster:
 
 
 @contextmanager
-def daemon(log: Path, *command: str) -> Iterator[psutil.Process]:
+def daemon(log: Path, conf: Path | None, *command: str) -> Iterator[psutil.Process]:
     """A process of Spark's own, ended at the end with all that it started."""
+    own = {"SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_JAVA_OPTS": SMALL}
+    if conf is not None:
+        own["SPARK_CONF_DIR"] = str(conf)
     with log.open("w") as file:
         process = psutil.Popen(
             [str(SPARK_CLASS), *command],
             stdout=file,
             stderr=file,
-            env=os.environ | {"SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_JAVA_OPTS": SMALL},
+            env=os.environ | own,
         )
     try:
         yield process
@@ -59,8 +62,13 @@ def daemon(log: Path, *command: str) -> Iterator[psutil.Process]:
 
 
 @contextmanager
-def standalone(folder: Path, workers: int, cores: int, memory: str = "2g") -> Iterator[Cluster]:
-    """A master with workers, whose cores and memory are what they offer, not what there is."""
+def standalone(
+    folder: Path, workers: int, cores: int, memory: str = "2g", conf: Path | None = None
+) -> Iterator[Cluster]:
+    """A master with workers, whose cores and memory are what they offer, not what there is.
+
+    `conf`: a folder with a `spark-defaults.conf`.
+    """
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
     package = "org.apache.spark.deploy"
@@ -69,11 +77,12 @@ def standalone(folder: Path, workers: int, cores: int, memory: str = "2g") -> It
     offer = ("--cores", str(cores), "--memory", memory)
     with ExitStack() as stack:
         told = ("--port", str(port), *here, str(free_port()))
-        stack.enter_context(daemon(log, f"{package}.master.Master", *told))
+        stack.enter_context(daemon(log, conf, f"{package}.master.Master", *told))
         running = tuple(
             stack.enter_context(
                 daemon(
                     folder / f"worker{number}.log",
+                    conf,
                     *(f"{package}.worker.Worker", *here, str(free_port())),
                     *(*offer, "--work-dir", str(folder / f"w{number}"), master),
                 )

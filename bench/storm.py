@@ -31,7 +31,7 @@ def run(quick: bool = False) -> Report:
     with whole(SOURCES) as running:
         running.pace(warm, made.usual)
         running.wait("jobs that keep up before the storm", LONGEST, running.keeps_up)
-        per_slot = total // (seconds * SLOTS)
+        per_slot = -(-total // (seconds * SLOTS))
         running.pace(seconds, lambda number: made.storm(number, per_slot))
         sent = made.attacks
         back = _back(running, made)

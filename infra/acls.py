@@ -74,7 +74,8 @@ def _alert(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     kafka = settings.kafka
     for topic in (kafka.alerts_topic, kafka.state_topic, kafka.progress_topic):
         yield Grant("topic", topic, "Write")
-    yield Grant("topic", kafka.progress_topic, "Read")
+    for topic in (kafka.progress_topic, kafka.state_topic):  # `headgate erase` reads the latter
+        yield Grant("topic", topic, "Read")
     yield Grant("group", "headgate-reader", "Read")
     own = f"headgate-{settings.alerts.tenant}-alerts"
     yield from (Grant("transactional-id", own, right) for right in ("Write", "Describe"))
@@ -86,8 +87,13 @@ def _consumer(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     yield Grant("group", GROUPS, "Read", prefixed=True)
 
 
+def _rollup(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
+    if settings.kafka.rollups_topic:
+        yield Grant("topic", settings.kafka.rollups_topic, "Write")
+
+
 def _driver(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
-    parts = (_ingest, _alert, _consumer) if settings.webhooks else (_ingest, _alert)
+    parts = (_ingest, _alert, _rollup, *((_consumer,) if settings.webhooks else ()))
     yield from dict.fromkeys(grant for part in parts for grant in part(settings, sources))
 
 
@@ -96,6 +102,7 @@ SERVICES: Mapping[str, tuple[str, Callable[[Settings, Sequence[str]], Iterator[G
     "driver": ("`headgate up`: all jobs in one process", _driver),
     "ingest": ("`headgate run ingest` alone", _ingest),
     "alert": ("`headgate run alert` alone", _alert),
+    "rollup": ("`headgate run rollup` alone, with `kafka.rollups_topic`", _rollup),
     "consumer": ("reads alerts: `headgate alerts tail`, `webhooks deliver`, your own", _consumer),
 }
 

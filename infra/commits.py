@@ -136,16 +136,15 @@ def metadata(table: Path) -> dict[str, Any] | None:
 def table_id(table: Path) -> str:
     """Identity of a Delta table, so that a lake made anew is not taken for the old one.
 
-    Kept beside the data: log clean-up takes the commit that says it.
+    Kept beside the data: looking for it in the log takes as long as the log is. Raises `Fatal`
+    when that has neither its first commit nor a checkpoint.
     """
     kept = table / "_identity"
     if kept.exists():
         return kept.read_text("utf-8").strip()
-    first = table / "_delta_log" / f"{0:020d}.json"
-    for line in first.read_text("utf-8").splitlines() if first.exists() else ():
-        action = json.loads(line)
-        if "metaData" in action:
-            identity = str(action["metaData"]["id"])
-            write_whole(kept, identity)
-            return identity
-    raise Fatal(f"{table}: version 0 of its log is gone; its identity cannot be told")
+    found = metadata(table)
+    if found is None:
+        raise Fatal(f"{table}: version 0 of its log is gone; its identity cannot be told")
+    identity = str(found["id"])
+    write_whole(kept, identity)
+    return identity

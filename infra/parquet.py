@@ -107,6 +107,30 @@ def arrow_schema(table: Table) -> pa.Schema:
     )
 
 
+def whole_schema(table: Table, files: Sequence[pa.Schema]) -> pa.Schema:
+    """A table's columns, and those that files of it have besides: of a newer release.
+
+    Whoever writes rows anew that others wrote keeps them so, or a step back would lose them.
+    """
+    whole = pa.struct(list(arrow_schema(table)))
+    for schema in files:
+        whole = _wider(whole, pa.struct(list(schema)))
+    return pa.schema(list(whole))
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """A type with the fields of both; where they differ in anything else, the first."""
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        fields = {field.name: field for field in one}
+        for field in other:
+            known = fields.get(field.name, field)
+            fields[field.name] = known.with_type(_wider(known.type, field.type))
+        return pa.struct(list(fields.values()))
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(one.value_field.with_type(_wider(one.value_type, other.value_type)))
+    return one
+
+
 class FileWriter:
     """One file of a table, made when its first rows come."""
 

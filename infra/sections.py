@@ -189,8 +189,8 @@ class KafkaSettings(_Section):
         if self.password is not None and self.password_file is not None:
             raise ValueError("password or password_file, not both")
         known = self.password is not None or self.password_file is not None
-        if self.user is not None and not known:
-            raise ValueError("user wants password_file, or HEADGATE_KAFKA__PASSWORD")
+        if known != (self.user is not None):
+            raise ValueError("user and password_file (or HEADGATE_KAFKA__PASSWORD) go together")
         if self.user is not None and self.protocol != "SASL_SSL":
             raise ValueError("user and password go to a broker only with protocol = 'SASL_SSL'")
         return self

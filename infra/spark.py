@@ -66,7 +66,8 @@ def session(settings: Settings, app: str = "headgate") -> SparkSession:
     builder = SparkSession.builder.appName(app).master(settings.spark.master)
     hand_to_jvm(settings.kafka)
     conf, secret = spark_secrets.split(_conf(settings))
-    spark_guard.listen_on(conf["spark.driver.bindAddress"])
+    if settings.spark.ui:
+        spark_guard.listen_on(conf["spark.driver.bindAddress"])
     if SparkContext._gateway is not None:  # its JVM runs: nothing goes over a command line
         conf, secret = conf | secret, {}
     for key, value in conf.items():

@@ -24,7 +24,7 @@ def conf(settings: Settings) -> dict[str, str]:
     it is that of `spark.secret_file`, and what goes over the wire is encrypted.
     """
     told = {"spark.redaction.regex": NAMES, "spark.ui.enabled": str(settings.spark.ui).lower()}
-    if settings.spark.master.startswith("local"):
+    if settings.spark.master == "local" or settings.spark.master.startswith("local["):
         told["spark.authenticate"] = "true"
     elif settings.spark.secret_file is not None:
         told |= {

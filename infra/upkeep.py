@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from infra.delta import ActiveFile, Moved, active_files
 from infra.errors import Fatal
 from infra.jobs import numbers
 from infra.lake import Lake
-from infra.parquet import DataFile, FileWriter, Target, arrow_schema
+from infra.parquet import DataFile, FileWriter, Target, whole_schema
 from infra.settings import RetentionSettings, Settings
 from infra.tables import Table, catalog
 
@@ -127,7 +127,8 @@ def _rewritten(
     rows = keeps(_rows(lake, table, files))
     if table.cluster_by:
         rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in table.cluster_by]))
-    writer = FileWriter(Target.of(table, lake.folder(table), f"upkeep-{uuid.uuid4().hex[:8]}-"))
+    target = Target.of(table, lake.folder(table), f"upkeep-{uuid.uuid4().hex[:8]}-")
+    writer = FileWriter(replace(target, schema=rows.schema))
     try:
         for batch in rows.combine_chunks().to_batches(max_chunksize=20_000):
             writer.write(batch)
@@ -148,10 +149,10 @@ def _rewritten(
 
 def _rows(lake: Lake, table: Table, files: Sequence[ActiveFile]) -> pa.Table:
     """All rows of some files, in the table's columns; one a file lacks is null."""
-    schema = arrow_schema(table)
+    read = [pq.ParquetFile(lake.folder(table) / file.name).read() for file in files]
+    schema = whole_schema(table, [held.schema for held in read])
     parts = []
-    for file in files:
-        held = pq.ParquetFile(lake.folder(table) / file.name).read()
+    for held in read:
         columns = [
             held.column(field.name).cast(field.type)
             if field.name in held.column_names

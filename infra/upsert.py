@@ -30,8 +30,8 @@ _DELTA = "spark.databricks.delta"
 def merge(lake: Lake, rows: DataFrame, table: Table, run: Batch) -> bool:
     """Put a batch's rows in the place of those of the same `key`; False when the table has them.
 
-    `rows`: at most one for a key, persisted, since MERGE reads them twice. Of the table only files
-    are read that may hold their `event_time` or a later one. No rows make no commit. Raises
+    `rows`: at most one for a key, persisted, since they are read more than once. Of the table only
+    files are read that may hold their `event_time` or a later one. No rows make no commit. Raises
     `Fatal` when the table's log contradicts the checkpoint.
     """
     if lake.has(table, run):
@@ -79,11 +79,7 @@ def _carrying(spark: SparkSession, lake: Lake, table: Table, run: Batch) -> Iter
 
     The session is the query's own: Spark gives each streaming query a copy.
     """
-    conf = {
-        f"{_DELTA}.commitInfo.userMetadata": json.dumps(run.marker, sort_keys=True),
-        # The rows are persisted: Delta need not keep a copy of its own for the second reading.
-        f"{_DELTA}.merge.materializeSource": "none",
-    }
+    conf = {f"{_DELTA}.commitInfo.userMetadata": json.dumps(run.marker, sort_keys=True)}
     if lake.settings.sink == "txn":
         conf[f"{_DELTA}.write.txnAppId"] = f"{run.job}/{run.query_id}/{table.name}"
         conf[f"{_DELTA}.write.txnVersion"] = str(run.batch_id)

@@ -22,7 +22,7 @@ from infra.commits import commit, newest_version
 from infra.delta import ActiveFile, Moved, active_files
 from infra.errors import Fatal, Retryable
 from infra.lake import Lake
-from infra.parquet import DataFile, FileWriter, Target, arrow_schema
+from infra.parquet import DataFile, FileWriter, Target, whole_schema
 from infra.tables import Table, catalog
 from reporting.erase_words import Search
 
@@ -219,7 +219,7 @@ class Eraser:
         removes = self._erasure.removes and not keeps_rows(table)
         with pq.ParquetFile(folder / file.name) as held:
             target = replace(
-                Target.of(table, folder, prefix), schema=_whole_schema(table, held.schema_arrow)
+                Target.of(table, folder, prefix), schema=whole_schema(table, [held.schema_arrow])
             )
             writer = FileWriter(target)
             for batch in held.iter_batches(ROWS):
@@ -264,24 +264,18 @@ def _can_name(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def _whole_schema(table: Table, file: pa.Schema) -> pa.Schema:
-    """The table's columns, and those of the file that a newer release added."""
-    declared = arrow_schema(table)
-    return pa.schema([*declared, *(one for one in file if one.name not in declared.names)])
-
-
 def there(lake: Lake) -> list[Table]:
     """The tables that the lake has."""
     return [one for one in catalog().values() if newest_version(lake.folder(one)) >= 0]
 
 
-def commits_of(lake: Lake, table: Table, erasure: str) -> list[dict[str, Any]]:
-    """What an erasure did to a table, by the table's own log: a commit each, oldest first."""
+def commits_of(lake: Lake, table: Table, erasure: str | None = None) -> list[dict[str, Any]]:
+    """What an erasure, or any, did to a table, by the table's log: a commit each, oldest first."""
     found = []
     log = lake.folder(table) / "_delta_log"
     for file in sorted(log.glob(f"{'[0-9]' * 20}.json")):
         text = file.read_text("utf-8")
-        if erasure not in text:
+        if (erasure or "erase") not in text:
             continue
         info: dict[str, Any] = {}
         removed = []
@@ -290,8 +284,17 @@ def commits_of(lake: Lake, table: Table, erasure: str) -> list[dict[str, Any]]:
             info = action.get("commitInfo", info)
             if "remove" in action:
                 removed.append(action["remove"]["path"])
-        said = json.loads(info.get("userMetadata") or "{}")
-        if said.get("erase") == erasure:
+        said = _said(info.get("userMetadata"))
+        if "erase" in said and erasure in (None, said["erase"]):
             told = {"version": int(file.stem), "at": info["timestamp"], "files": removed}
             found.append({**said, **told})
     return found
+
+
+def _said(metadata: str | None) -> dict[str, Any]:
+    """What a commit says of itself, where that is ours."""
+    try:
+        found = json.loads(metadata or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -70,10 +70,13 @@ def _told(
     }
 
 
-def not_touched(settings: Settings, search: Search) -> dict[str, Any]:
-    """What an erasure cannot reach, each with how long it lasts where that is known."""
+def not_touched(settings: Settings, search: Search, away: str | None) -> dict[str, Any]:
+    """What an erasure cannot reach, each with how long it lasts where that is known.
+
+    `away`: why the broker cannot be asked.
+    """
     try:
-        topics: dict[str, int] | str = retentions(settings)
+        topics = away or retentions(settings)
     except Retryable as error:
         topics = str(error)
     return {

@@ -11,8 +11,9 @@ from typing import Any
 
 from alerts.publish import read_all
 from infra.commits import commit, table_id, versions
-from infra.errors import Fatal, Retryable
+from infra.errors import Fatal, HeadgateError, Retryable
 from infra.jobs import Lock
+from infra.kafka import require_broker
 from infra.lake import Lake
 from infra.settings import Settings
 from infra.tables import Table
@@ -26,6 +27,7 @@ from reporting.erase_words import Search
 JOB = "erase"
 WAIT_SECONDS = 60.0
 """How long jobs that are behind are waited for, so that what they carry on is found as well."""
+BROKER_SECONDS = 5.0
 
 
 def preview(lake: Lake, wish: Wish, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -59,20 +61,21 @@ def erase(
         progress = progress_of(settings, file, wish)
         instead = progress.pseudonym if wish.pseudonymise else BLANK
         search = Search(words_of(wish, progress.names, instead))
-        topic = _topic(settings, search)
+        away = _away(settings)
+        topic = away or _topic(settings, search)
         erasure = Erasure(progress.id, search, not wish.pseudonymise)
         eraser = Eraser(lake, erasure, dry=False, tell=tell)
         outside = {"spool": spooled(settings, search, dry=False)}
         eraser.run()
         # What jobs had read before, or had yet to read of the old files, they carry on now.
-        behind = _wait(lake, progress.id, wait_seconds, tell)
+        behind = _wait(lake, wait_seconds, tell)
         eraser.run()
         outside["spool"] += spooled(settings, search, dry=False)
         outside["webhooks"] = queued(settings, search, dry=False)
         told = _restate(lake, search, topic)
         certificate = certificate_of(lake, wish, progress, behind)
         certificate["outside"] = outside | {"alert_states": told}
-        certificate["not_touched"] = not_touched(settings, search)
+        certificate["not_touched"] = not_touched(settings, search, away)
         if vacuum:
             _delete(lake, certificate, behind, tell)
         write_down(settings, certificate)
@@ -85,13 +88,14 @@ def erase(
 # -- jobs that are behind --------------------------------------------------------------------------
 
 
-def _wait(
-    lake: Lake, erasure: str, seconds: float, tell: Callable[[str], None]
-) -> dict[str, list[str]]:
-    """By table, jobs that still have to read rows from before it was rewritten."""
+def _wait(lake: Lake, seconds: float, tell: Callable[[str], None]) -> dict[str, list[str]]:
+    """By table, jobs that still have to read rows from before it was rewritten, by any erasure.
+
+    An earlier one may have been this person's: a second run must not call that done.
+    """
     end, said = time.monotonic() + seconds, False
     while True:
-        behind = _behind(lake, erasure)
+        behind = _behind(lake)
         running = {job for job in _names(behind) if _runs(lake.settings, job)}
         if not running or time.monotonic() >= end:
             return behind
@@ -113,10 +117,10 @@ def _names(behind: Mapping[str, Sequence[str]]) -> set[str]:
     return {job for jobs in behind.values() for job in jobs}
 
 
-def _behind(lake: Lake, erasure: str) -> dict[str, list[str]]:
+def _behind(lake: Lake) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for table in there(lake):
-        done = commits_of(lake, table, erasure)
+        done = commits_of(lake, table)
         if not done:
             continue
         folder, last = lake.folder(table), done[-1]["version"]
@@ -136,6 +140,15 @@ def _appended(folder: Path, version: int) -> bool:
 
 
 # -- topics ----------------------------------------------------------------------------------------
+
+
+def _away(settings: Settings) -> str | None:
+    """Why the broker cannot be asked, None when it answers."""
+    try:
+        require_broker(settings.kafka, BROKER_SECONDS)
+    except HeadgateError as error:
+        return str(error)
+    return None
 
 
 def _topic(settings: Settings, search: Search) -> dict[str, str] | str:

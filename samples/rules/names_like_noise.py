@@ -36,7 +36,7 @@ BITS = 3.2
 
 
 @F.udf("double")
-def entropy(text: str | None) -> float | None:
+def entropy(text):  # Spark takes annotations for another kind of UDF
     """Bits a character of a text carries; None for none."""
     if not text:
         return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -25,10 +27,12 @@ from alerts.notebook import rule_from, sql_rule
 from alerts.pack import PackStore, Query, RulePack
 from alerts.query_live import Queries
 from alerts.query_rule import QueryRule
+from alerts.query_spend import Spend
 from alerts.query_windows import Touched, spans
 from alerts.store import rule_store, store_folder
 from alerts.tables import FINDING
 from alerts.translate import Untranslatable
+from alerts.verify import Batches, Stray, judge_finding
 from infra.errors import Usage
 from infra.jobs import Batch, Job
 from infra.lake import Lake
@@ -164,6 +168,15 @@ def test_a_function_comes_in_by_a_person_not_by_a_yaml_file(tmp_path: Path) -> N
     lost = FUNCTION.replace("def rule", "def other")
     (refused,) = compiled(tmp_path, lost, "rule.py").refused
     assert "no function rule" in refused.reason
+
+
+def test_the_examples_of_the_page_are_rules(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "writing-sql-rules.md").read_text("utf-8")
+    sql, window, function = re.findall(r"```(?:yaml|python)\n(.*?)```", page, re.DOTALL)[:3]
+    assert query(tmp_path, sql).type == "sql"
+    header = f"title: Many\nid: {MANY}\ntype: sql\n"
+    assert query(tmp_path, header + window).window_seconds == 600
+    assert query(tmp_path, function, "rule.py").type == "function"
 
 
 def test_packs_without_queries_keep_the_hash_they_had() -> None:
@@ -447,6 +460,34 @@ def test_without_queries_nothing_is_done(spark: SparkSession, settings: Settings
     run = line.batch(1)
     assert line.live(run, line.pack) == []
     assert run.decisions == {}
+
+
+def test_what_queries_cost_is_told_once_a_minute(tmp_path: Path) -> None:
+    now = 0.0
+    spend = Spend(tmp_path, lambda: now)
+    spend.note("pack", "q", 2, 0.5)
+    assert list(tmp_path.iterdir()) == []
+    now = 60.0
+    spend.note("pack", "q", 1, 0.25)
+    (file,) = tmp_path.iterdir()
+    row = json.loads(file.read_text("utf-8"))
+    assert row["rules"] == {"q": {"events": 0, "candidates": 0, "hits": 3, "us": 750_000}}
+    assert (row["pack"], row["seconds"], row["match_us"]) == ("pack", 60.0, 750_000)
+
+
+@pytest.mark.parametrize(
+    ("batches", "cause"),
+    [
+        (Batches({("ingest", 1): "p"}, failed={("q", "p")}), "rule failed"),
+        (Batches({("ingest", 1): "p", ("ingest", 2): "o"}), "rule changed"),
+        (Batches({("ingest", 1): "p"}), "unexplained"),
+    ],
+)
+def test_verify_names_why_a_window_was_not_told(batches: Batches, cause: str) -> None:
+    missing = Stray("f", "q", "no event", 0, None, ("p",))
+    judged = judge_finding(missing, None, batches)
+    assert judged is not None
+    assert (judged.how, judged.cause) == ("missing", cause)
 
 
 # -- the job, and the command --------------------------------------------------------------------

@@ -36,7 +36,9 @@ def test_list_shows_every_rule_with_its_state(
     assert run(home, "list", "--output", "json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) >= 19
-    assert {row["state"] for row in rows} == {"on"}
+    assert {row["state"] for row in rows if row["kind"] != "model"} == {"on"}
+    models = [row["state"] for row in rows if row["kind"] == "model"]
+    assert models == ["untrained (headgate models train device_unusual_volume)"]
     for output in ("table", "csv", "ndjson"):
         assert run(home, "list", "--output", output) == 0
         assert "ssh_login_failed" in capsys.readouterr().out

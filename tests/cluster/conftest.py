@@ -13,11 +13,36 @@ import pytest
 from bench.standalone import Cluster, standalone
 from infra.spark import project_root
 
+SECRET = "shared-by-drivers-and-workers-0123456789"
+
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def secret_file(tmp_path: Path) -> Path:
+    """What `spark.secret_file` names."""
+    file = tmp_path / "secret"
+    file.touch(0o600)
+    file.write_text(f"{SECRET}\n")
+    return file
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    """Settings of master and workers, as docs/cluster.md has them."""
+    folder = tmp_path / "conf"
+    folder.mkdir(mode=0o700)
+    (folder / "spark-defaults.conf").write_text(
+        "spark.authenticate true\n"
+        f"spark.authenticate.secret {SECRET}\n"
+        "spark.network.crypto.enabled true\n"
+        "spark.network.crypto.authEngineVersion 2\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, conf: Path) -> Iterator[Cluster]:
     """A master with two workers of three cores each."""
-    with standalone(tmp_path, workers=2, cores=3) as running:
+    with standalone(tmp_path, workers=2, cores=3, conf=conf) as running:
         yield running
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka.admin import NewTopic
 
@@ -18,6 +19,7 @@ from infra.commits import newest_first
 from infra.duck import connect
 from infra.kafka import Broker, admin, ensure_topics, free_port, producer, topic_of
 from infra.settings import Settings, load
+from tests.cluster.conftest import SECRET
 from tests.recovery import judge
 
 LINES, PARTITIONS, DEVICES = 60_000, 2, 30
@@ -75,7 +77,9 @@ def send(settings: Settings, lines: int, leases: bool) -> Accepted:
     return accepted
 
 
-def driver(job: str, settings: Settings, cluster: Cluster, wheel: Path, cores: int) -> Part:
+def driver(
+    job: str, settings: Settings, cluster: Cluster, wheel: Path, secret_file: Path, cores: int
+) -> Part:
     """A job as an application of its own; a batch takes all there is."""
     conf = {
         "spark.executor.memory": "512m",
@@ -88,6 +92,7 @@ def driver(job: str, settings: Settings, cluster: Cluster, wheel: Path, cores: i
         "HEADGATE_SPARK__WHEEL": str(wheel),
         "HEADGATE_SPARK__DRIVER_MEMORY": "1g",
         "HEADGATE_SPARK__CONF": json.dumps(conf),
+        "HEADGATE_SPARK__SECRET_FILE": str(secret_file),
         "HEADGATE_JOBS__ADAPTIVE": "false",
         "HEADGATE_JOBS__QUALITY_MINUTES": "0",
         "HEADGATE_UPKEEP__MINUTES": "0",
@@ -111,6 +116,16 @@ def uncommitted(table: Path) -> set[str]:
     return {path.name for path in table.glob("*.parquet")} - named
 
 
+def telling(secret: str, processes: Iterable[psutil.Process]) -> list[str]:
+    """Command lines, those of children included, that hold a secret."""
+    lines = []
+    for process in (one for top in processes for one in (top, *top.children(recursive=True))):
+        with suppress(psutil.Error):  # it has ended
+            lines.append(" ".join(process.cmdline()))
+    assert any("CoarseGrainedExecutorBackend" in line for line in lines)
+    return [line for line in lines if secret in line]
+
+
 def records(settings: Settings) -> int:
     (found,) = connect(settings.lake_root).execute(
         "SELECT count(*) FROM bronze.record"
@@ -121,11 +136,11 @@ def records(settings: Settings) -> int:
 @pytest.mark.soak
 @pytest.mark.cluster
 def test_a_worker_killed_in_mid_batch_loses_and_doubles_nothing(
-    cluster: Cluster, wheel: Path, tmp_path: Path
+    cluster: Cluster, secret_file: Path, wheel: Path, tmp_path: Path
 ) -> None:
     with plant(tmp_path) as settings, ExitStack() as stack:
         accepted = send(settings, LINES, leases=True)
-        ingest = driver("ingest", settings, cluster, wheel, cores=2)
+        ingest = driver("ingest", settings, cluster, wheel, secret_file, cores=2)
         stack.callback(ingest.stop)
         bronze = settings.lake_root / "bronze" / "record"
         batches = settings.checkpoint_root / "ingest" / "spark"
@@ -137,11 +152,13 @@ def test_a_worker_killed_in_mid_batch_loses_and_doubles_nothing(
         cluster.kill(0)
         assert not (batches / "commits" / "0").exists(), "the batch ended before the worker died"
 
+        alive = (cluster.workers[1], psutil.Process(ingest.process.pid))
+        assert telling(SECRET, alive) == []
         until([ingest], lambda: (batches / "commits" / "0").exists())
         assert uncommitted(bronze), "the worker that died had written nothing yet"
 
         # A second driver on the same lake, and more to read for the first.
-        sessions = driver("sessions", settings, cluster, wheel, cores=1)
+        sessions = driver("sessions", settings, cluster, wheel, secret_file, cores=1)
         stack.callback(sessions.stop)
         accepted |= send(settings, LINES // 10, leases=False)
         until([ingest, sessions], lambda: records(settings) >= len(accepted))

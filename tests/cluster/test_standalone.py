@@ -43,9 +43,10 @@ def fed(tmp_path: Path) -> Iterator[Settings]:
 
 @pytest.mark.cluster
 def test_ingest_and_sessions_run_on_two_workers(
-    cluster: Cluster, wheel: Path, fed: Settings
+    cluster: Cluster, secret_file: Path, wheel: Path, fed: Settings
 ) -> None:
     environment = os.environ | {
+        "HEADGATE_SPARK__SECRET_FILE": str(secret_file),
         "HEADGATE_KAFKA__BOOTSTRAP": fed.kafka.bootstrap,
         "HEADGATE_SPARK__MASTER": cluster.master,
         "HEADGATE_SPARK__WHEEL": str(wheel),

@@ -224,7 +224,8 @@ def test_the_command_lists_hours_that_differed(
     story: Story, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = ["--home", str(story.lake.settings.home)]
-    assert main([*home, "rollup", "checks", "--output", "json"]) == 0
+    lately = ["--since", "2026-11-21T09:00:00Z"]
+    assert main([*home, "rollup", "checks", *lately, "--output", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["hour"], row["missing"]) == ("2026-11-21T09:00:00+00:00", 2)
     assert main([*home, "rollup", "recount", "--since", "2026-11-21T00:00:00Z"]) == 2

@@ -12,9 +12,9 @@ from enrich.leases import LeaseEvent
 from enrich.segments import Segment
 from tests.enrich.test_bucket import LIMITS, START, line, us
 
-SPOOFED = 20_000
+SPOOFED = 10_000
 SOAK_SPOOFED = int(os.environ.get("HEADGATE_SOAK_MACS", "10000000"))
-A_SECOND = 50
+A_SECOND = 25
 LEASE_SECONDS = 30
 KEPT_SECONDS = 60 + LEASE_SECONDS + 90
 """Lateness, the lease, and what `KEPT_LONGER_US` and the sweeps leave beyond: no longer is an

@@ -124,7 +124,8 @@ secret = "{CANARY}"
 def test_no_secret_setting_is_shown_in_any_form() -> None:
     shown = hidden({"kafka": {"password": SecretStr(CANARY), "password_file": Path("/run/p")}})
     assert shown == {"kafka": {"password": "*****", "password_file": Path("/run/p")}}
-    assert CANARY not in repr(load(kafka={"password": CANARY}))
+    kafka = {"user": "kim", "protocol": "SASL_SSL", "password": CANARY}
+    assert CANARY not in repr(load(kafka=kafka))
 
 
 @given(st.text(st.characters(blacklist_categories=("Cs",)), min_size=1))
@@ -164,6 +165,18 @@ def test_options_of_a_stream_name_the_password_and_do_not_hold_it() -> None:
     assert environment(kafka)[JAAS].endswith(
         f'ScramLoginModule required username="k\\"im" password="{CANARY}\\"\\\\";'
     )
+
+
+def test_java_gets_the_same_files_under_its_own_names(tmp_path: Path) -> None:
+    ca, own = tmp_path / "ca.pem", tmp_path / "own.pem"
+    assert java(KafkaSettings(protocol="SSL", ca_file=ca, certificate_file=own)) == {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(ca),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(own),
+    }
+    assert java(KafkaSettings()) == {}
 
 
 @pytest.mark.parametrize(

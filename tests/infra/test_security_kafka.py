@@ -201,11 +201,13 @@ def test_sparks_pages_want_the_token_and_hide_secrets(plant: Plant, driver: Part
     pages = f"http://127.0.0.1:{port[1]}/api/v1/applications"
     token = (plant.settings("driver").home / "spark-ui.token").read_text().strip()
     forged = f"{token[:-4]}AAAA"
-    assert httpx.get(pages).status_code == 403
-    assert httpx.get(pages, headers={"Authorization": f"Bearer {forged}"}).status_code == 403
-    known = {"Authorization": f"Bearer {token}"}
-    (app,) = httpx.get(pages, headers=known).json()
-    told = httpx.get(f"{pages}/{app['id']}/environment", headers=known).text
+    with httpx.Client(timeout=60) as client:
+        assert client.get(pages).status_code == 403
+        client.headers["Authorization"] = f"Bearer {forged}"
+        assert client.get(pages).status_code == 403
+        client.headers["Authorization"] = f"Bearer {token}"
+        (app,) = client.get(pages).json()
+        told = client.get(f"{pages}/{app['id']}/environment").text
     assert "spark.hadoop.fs.s3a.secret.key" in told
     assert [canary for canary in CANARIES if canary in told] == []
 
@@ -242,6 +244,21 @@ def test_who_is_refused_at_the_door_is_told_why(
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
     assert "canary" not in str(refused.value)
+
+
+def test_a_certificate_of_ours_opens_where_the_broker_wants_one(plant: Plant) -> None:
+    told = (plant.broker.folder / "server.properties").read_text()
+    address = re.search(r"INTERNAL://(127\.0\.0\.1:\d+)", told)
+    assert address is not None
+    kafka = KafkaSettings(
+        bootstrap=address[1],
+        protocol="SSL",
+        ca_file=plant.guard.authority,
+        certificate_file=plant.guard.certificate,
+    )
+    require_broker(kafka)
+    with pytest.raises((Fatal, Retryable), match=r"no TLS with the Kafka|no Kafka broker"):
+        require_broker(kafka.model_copy(update={"certificate_file": None}), 2.0)
 
 
 def test_a_missing_right_is_named(plant: Plant) -> None:

@@ -47,7 +47,10 @@ def test_the_environment_wins_over_the_file(
 
 
 def test_a_secret_is_not_shown() -> None:
-    settings = load(api={"token": "hush"}, kafka={"password": "quiet"})
+    settings = load(
+        api={"token": "hush"},
+        kafka={"user": "kim", "password": "quiet", "protocol": "SASL_SSL"},
+    )
     assert "hush" not in repr(settings)
     assert "quiet" not in str(settings.kafka)
 

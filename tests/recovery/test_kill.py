@@ -13,7 +13,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,7 +82,8 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 @pytest.mark.timeout(3000)
 def test_alerts_survive_kill_9_in_every_phase(broker: Broker, tmp_path: Path) -> None:
-    killed(broker, tmp_path, QUICK, SEED, broker_too=0.0)
+    # The counting jobs cost a third of each start; `make soak` kills in theirs as well.
+    killed(broker, tmp_path, QUICK, SEED, broker_too=0.0, counting="0")
 
 
 @pytest.mark.soak
@@ -91,28 +92,36 @@ def test_alerts_survive_kill_9_in_every_phase(broker: Broker, tmp_path: Path) ->
 def test_alerts_survive_kill_9_of_driver_and_broker(
     broker: Broker, tmp_path: Path, seed: int
 ) -> None:
-    killed(broker, tmp_path, ALL, seed, broker_too=0.2)
+    killed(broker, tmp_path, ALL, seed, broker_too=0.2, counting="5")
 
 
 def killed(
-    broker: Broker, home: Path, phases: Sequence[Phase], seed: int, broker_too: float
+    broker: Broker,
+    home: Path,
+    phases: Sequence[Phase],
+    seed: int,
+    *,
+    broker_too: float,
+    counting: str,
 ) -> None:
     """A driver after the other, each killed in one of the phases, and then the judge.
 
-    `broker_too`: how often the broker is killed with it.
+    `broker_too`: how often the broker is killed with it. `counting`: seconds between batches of
+    jobs rollup and logins, 0 for none.
     """
+    pace = {"HEADGATE_JOBS__ROLLUP_TRIGGER_SECONDS": counting}
     plant = load(home=home / "shaken", kafka={"bootstrap": broker.address})
     ensure_topics(plant, SOURCES)
     chance = random.Random(seed)
     flow = Flow(plant, seed, per_second=40).start()
     for phase in chance.sample(phases, len(phases)):
-        with driver(plant) as running:
+        with driver(plant, pace) as running:
             await_phase(plant, running, phase, chance)
             running.kill()
         if chance.random() < broker_too:
             broker.kill()
             broker.start()
-    with driver(plant) as running:
+    with driver(plant, pace) as running:
         before = batches(plant)
         until(running, lambda: batches(plant) > before + 1)
         flow.stop()
@@ -121,16 +130,19 @@ def killed(
     assert len(flow.accepted) > 100 * len(phases)
     assert complaints(plant, flow.accepted) == []
     shaken = judge.topic(plant.kafka.bootstrap, "alerts")
-    assert judge.final_alerts(shaken) == undisturbed(plant, home, len(flow.accepted))
+    assert judge.final_alerts(shaken) == undisturbed(plant, home, len(flow.accepted), pace)
 
 
-def undisturbed(plant: Settings, tmp_path: Path, sent: int) -> dict[str, tuple[object, ...]]:
+def undisturbed(
+    plant: Settings, tmp_path: Path, sent: int, pace: Mapping[str, str]
+) -> dict[str, tuple[object, ...]]:
     """The alerts of a second platform that reads the same topics in peace."""
     calm = load(
         home=tmp_path / "calm",
         kafka={"bootstrap": plant.kafka.bootstrap, "alerts_topic": "alerts.calm"},
     )
-    with driver(calm, {"HEADGATE_KAFKA__ALERTS_TOPIC": "alerts.calm"}) as running:
+    environment = {**pace, "HEADGATE_KAFKA__ALERTS_TOPIC": "alerts.calm"}
+    with driver(calm, environment) as running:
         settle(calm, running, sent)
     messages = judge.topic(plant.kafka.bootstrap, "alerts.calm")
     assert judge.wrong_on_topic(calm.lake_root, messages) == []

@@ -15,16 +15,17 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from alerts.publish import read_all
 from alerts.webhook_cli import file_of
 from alerts.webhook_queue import Queue, enqueue
 from api.statements import Refused, Statements
-from infra import upkeep
 from infra.delta import active_files
 from infra.errors import Fatal, Usage
 from infra.history import Committed
 from infra.jobs import Batch, Job, Lock
+from infra.kafka import Broker, ensure_topics, free_port, producer
 from infra.lake import Lake
-from infra.settings import Settings
+from infra.settings import Settings, load
 from infra.spool import put
 from infra.tables import Column, Table, table
 from reporting.erase_certificate import sentences
@@ -67,6 +68,8 @@ def event(uid: str, user: str, mac: str) -> dict[str, Any]:
 @pytest.fixture
 def told(lake: Lake) -> Lake:
     """Two people, two devices, in every layer; one record names anna in no readable form."""
+    nobody = {"bootstrap": f"127.0.0.1:{free_port()}"}
+    lake.settings = load(home=lake.settings.home, kafka=nobody)
     raw = {"r1": b"sshd: anna from 10.0.0.1", "r2": b"sshd: bob", "r3": b"\x1f\x8b\x00packed"}
     record = {"source": "sshd", "mode": "live", "received_at": AT}
     add(lake, "bronze.record", *({**record, "record_id": n, "raw": raw[n]} for n in raw))
@@ -180,6 +183,7 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(told: Lake) -> None:
     assert certificate["outside"]["spool"] == 1
     assert certificate["outside"]["webhooks"] == 1
     assert not finished(certificate)  # no broker answers here, and that is said
+    assert "no Kafka broker answers" in certificate["outside"]["alert_states"]
     written = (told.settings.home / "erasures" / f"{certificate['id']}.txt").read_text()
     assert written.splitlines() == list(sentences(certificate))
     assert "silver.event: 2 rows removed, 0 reworded" in written
@@ -192,6 +196,26 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(told: Lake) -> None:
     assert seen == ["r1:0", "r2:0", "r3:0", "r4:0"]
     again = erase(told, ANNA, quiet, wait_seconds=0)
     assert again["tables"] == {}
+
+
+def test_the_compacted_topic_says_alerts_anew(told: Lake, broker: Broker) -> None:
+    told.settings = load(home=told.settings.home, kafka={"bootstrap": broker.address})
+    topic = told.settings.kafka.state_topic
+    ensure_topics(told.settings)
+    client = producer(told.settings.kafka)
+    said = {"a1": BODY, "a2": {"title": "bob"}, "gone": {"title": "anna again"}}
+    for alert, body in said.items():
+        client.produce(topic, key=alert.encode(), value=json.dumps(body).encode())
+    assert client.flush(30) == 0
+    certificate = erase(told, ANNA, quiet, wait_seconds=0)
+    assert certificate["outside"]["alert_states"] == 2
+    newest = {m.key(): m.value() for m in read_all(told.settings, topic)}
+    assert newest[b"gone"] is None
+    assert newest[b"a2"] == b'{"title": "bob"}'
+    state = json.loads(newest[b"a1"] or b"{}")
+    assert (state["title"], state["revision"]) == ("Many failed logins of [erased]", 1)
+    assert certificate["not_touched"]["topics_keep_ms"][told.settings.kafka.alerts_topic] > 0
+    assert finished(certificate)
 
 
 def test_a_pseudonym_keeps_rows_and_what_belongs_together(told: Lake) -> None:
@@ -270,6 +294,9 @@ def test_jobs_that_are_behind_are_named_and_their_files_stay(told: Lake) -> None
         sentences(certificate)
     )
     assert certificate["tables"]["silver.event"]["former_versions_until"] is not None
+    # A second run finds no row, and does not call it done.
+    again = erase(told, ANNA, quiet, wait_seconds=0)
+    assert (again["tables"], again["jobs_behind"]) == ({}, {"silver.event": ["watch"]})
     watch(told).wait()  # its files are still there
     assert "r5:0" in {row["uid"] for row in told.read(SEEN).collect()}
-    assert upkeep.keep(told.settings, table("silver.event"), told.folder(table("silver.event")))
+    assert erase(told, ANNA, quiet, wait_seconds=0)["jobs_behind"] == {}
