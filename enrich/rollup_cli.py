@@ -49,7 +49,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     told = _recount(args, settings) if args.what == "recount" else _checks(args, settings)
     columns = COLUMNS if args.what == "checks" else tuple(told[0])
     if args.output == "table":
-        print("\n".join(lines(columns, told)) or "every hour that was compared was right")
+        nothing = "no hour was compared" if args.all else "no hour that was compared differed"
+        print("\n".join(lines(columns, told)) or nothing)
     else:
         for_programs(columns, told, args.output)
     return 1 if any(row["unmended"] for row in told) else 0

@@ -125,7 +125,7 @@ def arrive(lake: Lake, numbers: tuple[int, ...]) -> None:
 
 
 @pytest.fixture
-def settings(worked: Path, spark: SparkSession, tmp_path: Path) -> Iterator[Settings]:
+def found(worked: Path, spark: SparkSession, tmp_path: Path) -> Iterator[Settings]:
     """The same home as a new driver finds it: nothing of its log is remembered."""
     home = tmp_path / "home"
     worked.rename(home)  # offsets name the tables by their identity, the state by its place
@@ -142,15 +142,13 @@ def forget(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)
-def test_damage_is_survived_or_named(
-    spark: SparkSession, settings: Settings, damage: Damage
-) -> None:
-    file = max(settings.home.glob(damage.pattern))
+def test_damage_is_survived_or_named(spark: SparkSession, found: Settings, damage: Damage) -> None:
+    file = max(found.home.glob(damage.pattern))
     whole = {
         one: one.read_bytes() for one in (file, file.with_name(f".{file.name}.crc")) if one.exists()
     }
     damage.how(file)
-    lake = Lake(spark, settings)
+    lake = Lake(spark, found)
     arrived = False
     try:
         arrive(lake, LATER)
@@ -168,7 +166,7 @@ def test_damage_is_survived_or_named(
     if not arrived:
         arrive(lake, LATER)
     first(lake)
-    assert judge.column(settings.lake_root / "gold/first", "n") == [1, 2, 3, 4, 5]
+    assert judge.column(found.lake_root / "gold/first", "n") == [1, 2, 3, 4, 5]
 
 
 def test_a_row_that_a_power_cut_emptied_is_set_aside_by_name(
