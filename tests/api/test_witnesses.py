@@ -22,6 +22,7 @@ from ingest.tables import EVENT
 from tests.api.story import IP, A, B, at, event, insert, segment
 
 TOKEN = {"Authorization": "Bearer t"}
+SSH = {"metadata": {"product": {"name": "OpenSSH"}}}
 KERBEROS = {"activity_id": 3, "auth_protocol": "Kerberos", "source": "zeek:kerberos"}
 
 
@@ -52,8 +53,8 @@ def house(lake: Lake) -> TestClient:
         [
             event("k1", "12:05", user_name="ann", user={"name": "ann", "domain": "CORP"}, **ticket),
             event("k2", "12:45", user_name="bob", **ticket),
-            event("s1", "12:06", user_name="root", src_ip=IP, status_id=1),
-            event("s2", "12:07", user_name="eve", src_ip=IP, status_id=2),
+            event("s1", "12:06", user_name="root", src_ip=IP, status_id=1, **SSH),
+            event("s2", "12:07", user_name="eve", src_ip=IP, status_id=2, **SSH),
         ],
     )
     insert(lake, DHCP_SEGMENT, [segment(1, "12:00", "13:00", A), segment(3, "12:40", "13:40", B)])
