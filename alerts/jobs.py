@@ -169,13 +169,10 @@ def alert_input(lake: Lake) -> DataFrame:
     settings = lake.settings
     findings = lake.stream(FINDING).where("mode <> 'import'")
     waiting, passing = split(findings, settings.scopes)
-    classes = settings.jobs.attributed_classes
-    events = waiting_events(lake.stream(EVENT), classes, FINDING.schema)
-    if not classes:
-        # A source that gives nothing, so that a checkpoint has the same sources either way.
-        waiting = waiting.unionByName(events.where(F.lit(False)))
-    others = [events] if classes else []
-    attributed = attribute(waiting, lake.stream(DHCP_SEGMENT), settings.jobs, others)
+    # Also where no class is chosen its heartbeats come: a checkpoint has the same sources either
+    # way. A stream of nothing in their place makes Spark fail where the findings have a pause.
+    events = waiting_events(lake.stream(EVENT), settings.jobs.attributed_classes, FINDING.schema)
+    attributed = attribute(waiting, lake.stream(DHCP_SEGMENT), settings.jobs, [events])
     told = lake.stream(ATTRIBUTION).where("finding IS NOT NULL")
     asked = lake.stream(ALERT_ACTION)
     return (

@@ -44,7 +44,8 @@ def role() -> Column:
 def waiting(events: DataFrame, classes: Sequence[int], like: T.StructType) -> DataFrame:
     """Events of these classes that name an address, in the shape of findings, for the join.
 
-    And ingest's heartbeats, which move their watermark. `like`: columns of gold.finding.
+    And ingest's heartbeats, which move their watermark. `like`: columns of gold.finding. No
+    class is fine: the heartbeats still come, so the setting can change under a checkpoint.
     """
     beat = F.col("source") == HEARTBEAT
     usable = F.col("dead_letter_reason").isNull() & F.col("duplicate_of").isNull()

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from infra.commits import table_id
 from infra.errors import Fatal
 from infra.files import write_whole
-from infra.jobs import numbers
+from infra.jobs import forget_digest, numbers
 
 NO_PLACE = "-"
 """How Spark writes that a source was not read yet."""
@@ -67,6 +67,8 @@ def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int |
         lines = file.read_text("utf-8").splitlines()
         head, old = lines[:2], lines[2:]
         fresh = [NO_PLACE if place is None else old[place] for place in matched]
+        # Else they would be taken for damaged: they are no longer those it was worked on with.
+        forget_digest(spark.parent, number)
         write_whole(file, "\n".join([*head, *fresh]))
         # The local file system of Hadoop compares a file with its own checksum of it.
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)

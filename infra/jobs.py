@@ -382,6 +382,14 @@ def decided(folder: Path, number: int) -> dict[str, Any]:
         ) from None
 
 
+def forget_digest(folder: Path, number: int) -> None:
+    """Let the offsets of a batch that is done be written anew (`infra.inputs`)."""
+    file = folder / "batches" / f"{number}.json"
+    if file.exists():
+        kept = {name: what for name, what in decided(folder, number).items() if name != "digest"}
+        write_whole(file, json.dumps(kept))
+
+
 def digest_of(offsets: bytes) -> str:
     """What tells the offsets of a batch from others."""
     return hashlib.sha256(offsets).hexdigest()[:16]

@@ -19,7 +19,7 @@ from alerts.mend_events import said_until
 from alerts.tables import FINDING
 from enrich.asof import Spans, collected, join, statements
 from enrich.attributed import CARRIED, attributed
-from enrich.tables import ATTRIBUTED_EVENT, DHCP_SEGMENT
+from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION, DHCP_SEGMENT
 from infra.duck import connect
 from infra.kafka import Broker, ensure_topics
 from infra.lake import Lake
@@ -294,3 +294,22 @@ def test_the_search_finds_the_newest_statement_that_covers_the_instant(
             if (s, i) == (scope, ip) and time is not None and start <= time < start + size
         ]
         assert rev == max(covering, default=None)
+
+
+@pytest.mark.parametrize("classes", [(), (3002,)])
+def test_what_waited_leaves_the_join_as_it_went_in_also_in_a_batch_without_findings(
+    live: Lake, classes: tuple[int, ...]
+) -> None:
+    """With a stream that never gives a row beside the findings, Spark fails in such a batch."""
+    jobs = live.settings.jobs.model_copy(update={"attributed_classes": classes})
+    lake = Lake(live.spark, live.settings.model_copy(update={"jobs": jobs}))
+    put(lake, FINDING, [finding(5, kind="event", mode="live", pack="0" * 32)])
+    put(lake, FINDING, [detected(60) | {"mode": "live"}])
+    put(lake, DHCP_SEGMENT, [known(60)])
+    put(lake, EVENT, [event(6), finished(60)])
+    alert(lake, once=True).wait()
+    put(lake, EVENT, [event(61), finished(70)])
+    put(lake, DHCP_SEGMENT, [known(70)])
+    alert(lake, once=True).wait()
+    told = lake.read(ATTRIBUTION).collect()
+    assert [(row.finding_id, row.holder.status) for row in told] == [("f5", "none")]
