@@ -32,8 +32,8 @@ SWEEP_REACH = timedelta(days=1)
 SWEEP_EVERY = 60.0
 """Seconds between two looks at what the last commits left without a row."""
 
-SWEEP_ALL_EVERY = 3600.0
-"""Seconds between two sweeps of the tables as a whole; the first batch of a run begins with one."""
+SWEEP_LONGEST = 3600.0
+"""Longest time between two sweeps; the first batch of a run begins with one."""
 
 SWEEP_SLACK = 30
 """Seconds the sweep leaves job `alert` beyond what the join itself waits."""
@@ -89,7 +89,7 @@ def mend_now(lake: Lake) -> None:
 
 
 class _Sweeps:
-    """When to sweep: now and then all, each minute where the last commits left something over."""
+    """When to sweep: now and then, and each minute where the last commits left something over."""
 
     def __init__(self, lake: Lake, *, always: bool) -> None:
         self._lake = lake
@@ -106,14 +106,13 @@ class _Sweeps:
         self._untold.follow()
         reached = self._untold.finished or finished(self._lake)
         limit = reached - timedelta(seconds=patience(self._lake.settings))
-        whole = self._always or now - self._swept >= SWEEP_ALL_EVERY
-        return limit if whole or self._untold.before(limit) else None
+        due = self._always or now - self._swept >= SWEEP_LONGEST
+        return limit if due or self._untold.before(limit) else None
 
     def done(self, limit: datetime) -> None:
         """What was before `limit` is said. A sweep that failed is made again in due time."""
         self._untold.judged(limit)
-        if time.monotonic() - self._swept >= SWEEP_ALL_EVERY:
-            self._swept = self._looked
+        self._swept = self._looked
 
 
 def overdue(lake: Lake, limit: datetime) -> DataFrame:
@@ -133,7 +132,7 @@ def overdue(lake: Lake, limit: datetime) -> DataFrame:
     return waiting.join(told.select("finding_id"), "finding_id", "left_anti")
 
 
-def sweep(lake: Lake, left: DataFrame, limit: datetime, heard: Heard | None = None) -> DataFrame:
+def sweep(lake: Lake, left: DataFrame, limit: datetime, heard: Heard) -> DataFrame:
     """What the join left over, attributed from the tables."""
     return as_of(
         left,

@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from pyspark.sql import types as T
 
 from bench.stock import MALFORMED, OBSERVED
 from bench.stock_zeek import FIELDS, LEFT, METHODS, NETWORK, STATES
+from infra.schema import duck_type
 from ingest.tables import EVENT
 
-_KINDS = {
-    "string": "VARCHAR", "int": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE",
-    "boolean": "BOOLEAN", "timestamp": "TIMESTAMPTZ", "binary": "BLOB", "date": "DATE",
-}  # fmt: skip
+_TYPES = {"string": "VARCHAR", "int": "INTEGER"}
 _PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17}
 _DIRECTIONS = ("Unknown", "Inbound", "Outbound", "Lateral")
 _WHOLE = "'^[a-zA-Z][a-zA-Z0-9+.-]*://'"
@@ -36,14 +33,10 @@ def write(connection: duckdb.DuckDBPyConnection, raw: Path, target: Path) -> Non
         connection.execute(f"COPY ({query}) TO '{target}/{name}.parquet' (FORMAT parquet)")
 
 
-def kind_of(kind: T.DataType) -> str:
-    """A column's type as DuckDB names it."""
-    if isinstance(kind, T.StructType):
-        fields = ", ".join(f'"{field.name}" {kind_of(field.dataType)}' for field in kind.fields)
-        return f"STRUCT({fields})"
-    if isinstance(kind, T.ArrayType):
-        return f"{kind_of(kind.elementType)}[]"
-    return _KINDS[kind.simpleString()]
+def field_type(kind: str) -> str:
+    """The type of one of `bench.stock_zeek.FIELDS` as DuckDB names it."""
+    inner = kind.removeprefix("array<").removesuffix(">")
+    return _TYPES.get(inner, inner.upper()) + ("[]" if inner != kind else "")
 
 
 def _events(records: str) -> str:
@@ -51,7 +44,7 @@ def _events(records: str) -> str:
     text = json.dumps(shape).replace("'", "''")
     given = _identity() | _class() | _objects()
     columns = ", ".join(
-        f'CAST({given.get(column.name, "NULL")} AS {kind_of(column.type)}) AS "{column.name}"'
+        f'CAST({given.get(column.name, "NULL")} AS {duck_type(column.type)}) AS "{column.name}"'
         for column in EVENT.columns
     )
     return f"""
@@ -71,8 +64,9 @@ def _events(records: str) -> str:
 
 
 def _shape(kind: str) -> Any:
-    inner = kind.removeprefix("array<").removesuffix(">")
-    return [_KINDS[inner]] if inner != kind else _KINDS[kind]
+    """The same as `json_transform` wants it."""
+    found = field_type(kind)
+    return [found.removesuffix("[]")] if found.endswith("[]") else found
 
 
 def _by_log(conn: str, dns: str, http: str) -> str:
@@ -180,7 +174,7 @@ def _struct(path: str, /, **given: str) -> str:
     for name in path.split("."):
         kind = kind[name].dataType
     fields = ", ".join(
-        f'"{f.name}": CAST({given.get(f.name, "NULL")} AS {kind_of(f.dataType)})' for f in kind
+        f'"{f.name}": CAST({given.get(f.name, "NULL")} AS {duck_type(f.dataType)})' for f in kind
     )
     return f"{{{fields}}}"
 

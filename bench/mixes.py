@@ -129,11 +129,7 @@ AWS_COLUMNS = {
     "userIdentity": _AWS_IDENTITY,
     "resources": "STRUCT(accountId VARCHAR, type VARCHAR, ARN VARCHAR)[]",
 }  # fmt: skip
-_DUCK = {"string": "VARCHAR", "int": "INTEGER"} | dict.fromkeys(("array<string>",), "VARCHAR[]")
-ZEEK_COLUMNS = {
-    name: _DUCK.get(kind, kind.replace("array<double>", "DOUBLE[]").upper())
-    for name, kind in stock_zeek.FIELDS.items()
-}
+ZEEK_COLUMNS = {name: duck_zeek.field_type(kind) for name, kind in stock_zeek.FIELDS.items()}
 
 MIXES = (
     Mix("zeek", (ZEEK,), 200_000, bar=2.0, limit=ZEEK_COLUMNS, limit_bar=0.45,

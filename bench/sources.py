@@ -87,7 +87,7 @@ def _measure(
     found = [_checked(spark, home, side, stored) for side in sides]
     _agree(mix, stored, *found)
     if mix.duck is not None:
-        _agree_duck(spark, home, mix, stored, found[0])
+        _agree(mix, stored, found[0], _checked_duck(spark, home, mix.duck, stored))
     limit: list[float] = []
     duck: list[float] = []
     for _ in range(WARM_UPS - 1 if repetitions > 1 else 0):
@@ -211,29 +211,43 @@ def _checked(spark: SparkSession, home: Path, side: Side, stored: Stored) -> Fou
     """The warm-up round, whose tables are looked at."""
     lake = _once(spark, home, side)
     side.cpu.clear()
-    records = lake.read(RECORD).count()
-    if records != stored.count:
-        raise AssertionError(f"{side.name}: {records} of {stored.count} records in bronze")
+    return _found(side.name, lake.read(RECORD), lake.read(EVENT), stored)
+
+
+def _found(name: str, records: DataFrame, events: DataFrame, stored: Stored) -> Found:
+    """What two tables hold. Raises `AssertionError` for records lost, or good ones refused."""
+    if (count := records.count()) != stored.count:
+        raise AssertionError(f"{name}: {count} of {stored.count} records in bronze")
     number = F.substring_index(F.get("record_ids", F.lit(0)), ":", -1).cast("long")
-    events = lake.read(EVENT).withColumn("number", number)
+    events = events.withColumn("number", number)
     dead = events.where("dead_letter_reason IS NOT NULL")
     refused = {row["number"] for row in dead.select("number").distinct().collect()}
     wrong = refused - stored.planted.keys()
     if wrong:
         example = dead.where(F.col("number") == min(wrong)).first()
-        raise AssertionError(f"{side.name} refused {len(wrong)} good records, such as {example}")
-    planted = spark.createDataFrame([(n,) for n in stored.planted], "number bigint")
+        raise AssertionError(f"{name} refused {len(wrong)} good records, such as {example}")
+    planted = events.sparkSession.createDataFrame([(n,) for n in stored.planted], "number bigint")
     good = events.join(F.broadcast(planted), "number", "left_anti")
     missing = stored.count - len(stored.planted) - good.select("number").distinct().count()
-    return Found(side.name, good, missing, frozenset(refused))
+    return Found(name, good, missing, frozenset(refused))
+
+
+def _checked_duck(spark: SparkSession, home: Path, write: Write, stored: Stored) -> Found:
+    """The same of DuckDB."""
+    _duck(home, write)
+    bronze, silver = (
+        spark.read.parquet(str(home / "duckdb" / f"{name}.parquet"))
+        for name in ("bronze", "silver")
+    )
+    return _found("DuckDB", bronze, silver, stored)
 
 
 # -- the comparison ------------------------------------------------------------------------------
 
 
-def _agree(mix: Mix, stored: Stored, ours: Found, stock: Found) -> None:
+def _agree(mix: Mix, stored: Stored, ours: Found, other: Found) -> None:
     """Raises `AssertionError` unless all good events agree in all compared columns."""
-    for one in (ours, stock):
+    for one in (ours, other):
         events = one.good.count()
         if one.missing or events != stored.count - len(stored.planted):
             raise AssertionError(
@@ -241,32 +255,10 @@ def _agree(mix: Mix, stored: Stored, ours: Found, stock: Found) -> None:
                 f"good records, none of {one.missing}"
             )
     for kind in mix.kinds:
-        differing = _differing(kind, ours.good, stock.good)
+        differing = _differing(kind, ours.good, other.good)
         if differing:
-            shown = "\n".join(_example(kind, name, ours.good, stock.good) for name in differing)
+            shown = "\n".join(_example(kind, name, ours, other) for name in differing)
             raise AssertionError(f"{mix.name}: the events of {kind.name} differ in\n{shown}")
-
-
-def _agree_duck(spark: SparkSession, home: Path, mix: Mix, stored: Stored, ours: Found) -> None:
-    """Raises `AssertionError` unless DuckDB's good events are ours in all compared columns."""
-    if mix.duck is not None:
-        _duck(home, mix.duck)
-    number = F.substring_index(F.get("record_ids", F.lit(0)), ":", -1).cast("long")
-    events = spark.read.parquet(str(home / "duckdb" / "silver.parquet"))
-    numbered = events.withColumn("number", number)
-    planted = spark.createDataFrame([(n,) for n in stored.planted], "number bigint")
-    good = numbered.join(F.broadcast(planted), "number", "left_anti")
-    refused = good.where("dead_letter_reason IS NOT NULL").count()
-    bronze = spark.read.parquet(str(home / "duckdb" / "bronze.parquet")).count()
-    if refused or bronze != stored.count:
-        raise AssertionError(f"{mix.name}, DuckDB: {refused} good refused, {bronze} in bronze")
-    for kind in mix.kinds:
-        differing = _differing(kind, ours.good, good)
-        if differing:
-            shown = "\n".join(_example(kind, name, ours.good, good) for name in differing)
-            raise AssertionError(
-                f"{mix.name}, DuckDB: the events of {kind.name} differ in\n{shown}"
-            )
 
 
 def _differing(kind: Kind, ours: DataFrame, stock: DataFrame) -> list[str]:
@@ -283,14 +275,14 @@ def _digest(name: str) -> Column:
     return F.sum(whole.cast("decimal(38,0)"))
 
 
-def _example(kind: Kind, name: str, ours: DataFrame, stock: DataFrame) -> str:
+def _example(kind: Kind, name: str, ours: Found, other: Found) -> str:
     value = F.to_json(F.struct(F.expr(name).alias("v")))
-    one, other = (
-        side.where(kind.where).select("number", value.alias(f"v{at}"))
-        for at, side in enumerate((ours, stock))
+    left, right = (
+        side.good.where(kind.where).select("number", value.alias(f"v{at}"))
+        for at, side in enumerate((ours, other))
     )
-    rows = one.join(other, "number").where("v0 != v1").orderBy("number").limit(EXAMPLES).collect()
-    shown = [f"    {row['number']}: ours {row['v0']}, stock {row['v1']}" for row in rows]
+    rows = left.join(right, "number").where("v0 != v1").orderBy("number").limit(EXAMPLES).collect()
+    shown = [f"    {row['number']}: ours {row['v0']}, {other.name} {row['v1']}" for row in rows]
     return "\n".join([f"  {name}:", *shown])
 
 
