@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from enrich.attribution import set_by_hand
+from enrich.networks import set_by_hand
 from enrich.repair import REPAIR
 from enrich.tables import DHCP_SEGMENT
 from enrich.tracker import every_line

@@ -27,8 +27,9 @@ from alerts.entity import micros, moment
 from alerts.mend_events import in_doubt, retold, said_until
 from alerts.tables import FINDING, HEARTBEAT
 from enrich.asof import newest_cover, statements
-from enrich.attribution import as_of, set_by_hand, split
+from enrich.attribution import as_of, split
 from enrich.leases import LeaseEvent
+from enrich.networks import set_by_hand
 from enrich.operator import LINE
 from enrich.repair import Stamp, lines_since
 from enrich.repair import mend as corrections

@@ -36,11 +36,13 @@ ALL = (
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("--only", choices=ALL, help="one benchmark")
-    parser.add_argument("--quick", action="store_true", help="smaller and rougher, for a look")
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller and rougher, for a look: not kept"
+    )
     arguments = parser.parse_args()
     for name in (arguments.only,) if arguments.only else ALL:
         print(f"== {name}", file=sys.stderr, flush=True)
-        import_module(f"bench.{name}").run(quick=arguments.quick).finish()
+        import_module(f"bench.{name}").run(quick=arguments.quick).finish(keep=not arguments.quick)
     return 0
 
 

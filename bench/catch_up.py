@@ -362,4 +362,4 @@ def _draw(done: Sequence[Outcome], file: Path) -> None:
 
 
 if __name__ == "__main__":
-    measured(TINY).finish()
+    measured(TINY).finish(keep=False)

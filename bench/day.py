@@ -282,4 +282,4 @@ def _tell(report: Report, plan: Plan, day: Day) -> None:
 
 
 if __name__ == "__main__":
-    measured(TINY).finish()
+    measured(TINY).finish(keep=False)

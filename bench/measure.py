@@ -36,7 +36,7 @@ class Measure:
 
 @dataclass
 class Report:
-    """A benchmark's outcome; `finish` prints it and keeps it under `bench/results/`."""
+    """A benchmark's outcome; `finish` prints it and keeps it."""
 
     name: str
     command: str
@@ -50,8 +50,19 @@ class Report:
         self.measures.append(measure)
         return measure
 
-    def finish(self) -> None:
-        """Print the table, write the JSON."""
+    def finish(self, *, keep: bool = True) -> None:
+        """Print the table; `keep`: write it to `bench/results/` too."""
+        if keep:
+            self._keep()
+        for m in self.measures:
+            met = {True: "met", False: "NOT met", None: ""}[m.met]
+            against = f"{m.ratio:.2f}x {m.compared_with}" if m.ratio is not None else ""
+            bar = f"bar {m.bar}: {met}" if m.bar else ""
+            print(f"{m.name:<44} {m.value!s:>10} {m.unit:<16} {against:<34} {bar}")
+        for note in self.notes:
+            print(f"  {note}")
+
+    def _keep(self) -> None:
         RESULTS.mkdir(exist_ok=True)
         content = {
             "name": self.name,
@@ -62,13 +73,6 @@ class Report:
             "measures": [asdict(measure) for measure in self.measures],
         }
         (RESULTS / f"{self.name}.json").write_text(json.dumps(content, indent=1) + "\n")
-        for m in self.measures:
-            met = {True: "met", False: "NOT met", None: ""}[m.met]
-            against = f"{m.ratio:.2f}x {m.compared_with}" if m.ratio is not None else ""
-            bar = f"bar {m.bar}: {met}" if m.bar else ""
-            print(f"{m.name:<44} {m.value!s:>10} {m.unit:<16} {against:<34} {bar}")
-        for note in self.notes:
-            print(f"  {note}")
 
 
 def machine() -> dict[str, Any]:

@@ -218,4 +218,4 @@ def _load(settings: Settings, leases: int) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    measured(TINY).finish()
+    measured(TINY).finish(keep=False)

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from enrich.asof import newest_cover, newest_cover_of_few, statements
-from enrich.attribution import in_networks, segment_holder, set_by_hand
+from enrich.attribution import segment_holder
+from enrich.networks import in_networks, set_by_hand
 from enrich.tables import ATTRIBUTED_EVENT, DEVICE
 from infra.settings import ScopeSettings
 from ingest.tables import HEARTBEAT

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import reduce
-from ipaddress import IPv4Network, ip_network
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -30,6 +29,7 @@ from pyspark.sql import types as T
 
 from enrich.asof import SEGMENT, newest_cover, statements
 from enrich.judging import judged, with_claims
+from enrich.networks import in_networks, set_by_hand
 from enrich.servers import Heard
 from enrich.tables import ATTRIBUTION, HOLDER
 from infra.settings import JobSettings, ScopeSettings
@@ -38,11 +38,6 @@ from ingest.tables import HEARTBEAT
 SLACK_SECONDS = 1
 """How much longer the segments' watermark waits than the findings'."""
 
-_OCTET = "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
-_DOTTED_QUAD = rf"^({_OCTET}[.]){{3}}{_OCTET}$"
-_GROUP = "[0-9a-fA-F]{1,4}"
-_GROUPS = f"({_GROUP}:){{0,7}}{_GROUP}"  # bounded: Java's expressions recurse
-_COLONS = f"^({_GROUPS})?(::({_GROUPS})?)?$"
 _NO_KEY = ""  # equal to no address and no site; a finding's heartbeat has another (below)
 
 
@@ -69,61 +64,6 @@ def split(findings: DataFrame, scopes: Sequence[ScopeSettings]) -> tuple[DataFra
         }
     )
     return findings.where(joins), past
-
-
-def set_by_hand(scope: Column, ip: Column, scopes: Sequence[ScopeSettings]) -> Column:
-    """Whether an address is one of its scope's `static`. Never null."""
-    by_hand = [site.model_copy(update={"networks": site.static}) for site in scopes]
-    return F.coalesce(in_networks(scope, ip, by_hand), F.lit(False))
-
-
-def in_networks(scope: Column, ip: Column, scopes: Sequence[ScopeSettings]) -> Column:
-    """Whether an address lies in one of its scope's networks, IPv4 or IPv6; null or false if not.
-
-    Addresses are compared, not their spelling. Plain expressions: a stream's watermark passes.
-    """
-    v4, v6 = ipv4_number(ip), ipv6_digits(ip)
-    answer = F.lit(False)
-    for site in scopes:
-        for network in (ip_network(text) for text in site.networks):
-            low, high = int(network.network_address), int(network.broadcast_address)
-            if isinstance(network, IPv4Network):
-                inside = v4.between(low, high)
-            else:
-                inside = v6.between(f"{low:032x}", f"{high:032x}")
-            answer = answer | ((scope == site.name) & inside)
-    return answer
-
-
-def ipv4_number(ip: Column) -> Column:
-    """A dotted quad as a number; null for anything else."""
-    parts = F.split(ip, "[.]")
-    number = F.lit(0).cast("long")
-    for place in range(4):
-        octet = F.try_element_at(parts, F.lit(place + 1)).try_cast("int").cast("long")
-        number = number + octet * F.lit(256 ** (3 - place))
-    return F.when(ip.rlike(_DOTTED_QUAD), number)
-
-
-def ipv6_digits(ip: Column) -> Column:
-    """An IPv6 address as its 32 hex digits, which sort as it does; null for anything else.
-
-    Takes any number of digits a group and one `::` (RFC 4291, 2.2), but no dotted quad at the
-    end: addresses of silver.event have none.
-    """
-    halves = F.split(ip, "::", 2)
-    head, tail = (_groups(F.try_element_at(halves, F.lit(n))) for n in (1, 2))
-    missing = F.lit(8) - F.size(head) - F.size(tail)
-    groups = F.concat(head, F.array_repeat(F.lit("0000"), F.greatest(missing, F.lit(0))), tail)
-    digits = F.lower(F.array_join(F.transform(groups, lambda group: F.lpad(group, 4, "0")), ""))
-    whole = F.when(ip.contains("::"), missing > 0).otherwise(missing == 0)
-    return F.when(ip.rlike(_COLONS) & whole, digits)
-
-
-def _groups(half: Column) -> Column:
-    """The groups between colons; none of an empty text or null."""
-    written = F.split(half, ":")
-    return F.when(F.length(half) > 0, written).otherwise(F.array().cast("array<string>"))
 
 
 def attribute(

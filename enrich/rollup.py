@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from enrich.attribution import in_networks
+from enrich.networks import in_networks
 from enrich.rollup_tables import ARRIVAL, GRAINS, HOUR, ROLLUP
 from infra.settings import ScopeSettings
 from ingest.tables import HEARTBEAT

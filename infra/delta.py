@@ -13,6 +13,9 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from infra.parquet import DataFile
+from infra.spark import java
+
+_DELTA = "org.apache.spark.sql.delta"
 
 
 class AlreadyCommitted(Exception):
@@ -77,8 +80,7 @@ def active_files(spark: SparkSession, path: str, version: int | None = None) -> 
     log = _log(spark, path)
     if version is None:
         return _active(log.startTransaction().snapshot())
-    jvm: Any = spark._jvm
-    none = jvm.scala.Option.empty()
+    none = java(spark, "scala.Option").empty()
     return _active(log.getSnapshotAt(version, none, none, False))
 
 
@@ -111,8 +113,8 @@ def replace(
 
 
 def _log(spark: SparkSession, path: str) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    log = java(spark, f"{_DELTA}.DeltaLog")
+    return log.forTable(spark._jsparkSession, path)
 
 
 def _active(snapshot: Any, paths: Iterable[str] | None = None) -> list[ActiveFile]:
@@ -156,23 +158,23 @@ def _commit(
     *,
     overwrite: bool,
 ) -> int:
-    jvm: Any = spark._jvm
-    delta = jvm.org.apache.spark.sql.delta
-    made = jvm.java.util.ArrayList()
+    action_of = java(spark, f"{_DELTA}.actions.Action").fromJson
+    mode = java(spark, "org.apache.spark.sql.SaveMode")
+    option = java(spark, "scala.Option")
+    made = java(spark, "java.util.ArrayList")()
     for action in actions:
-        made.add(delta.actions.Action.fromJson(action))
-    mode = jvm.org.apache.spark.sql.SaveMode
-    none = jvm.scala.Option.empty()
-    write = getattr(delta, "DeltaOperations$Write")(
+        made.add(action_of(action))
+    none = option.empty()
+    write = java(spark, f"{_DELTA}.DeltaOperations$Write")(
         mode.Overwrite if overwrite else mode.Append,
         none,
         none,
-        jvm.scala.Option.apply(user_metadata),
+        option.apply(user_metadata),
         none,
         none,
         none,
         none,
         none,
     )
-    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(made).toSeq()
-    return int(transaction.commit(sequence, write))
+    asked = java(spark, "scala.jdk.javaapi.CollectionConverters").asScala(made).toSeq()
+    return int(transaction.commit(asked, write))

@@ -24,7 +24,7 @@ from infra.lake import Lake
 from infra.log import say, use
 from infra.schedule import Every
 from infra.settings import Settings
-from infra.spark import session
+from infra.spark import ALERTING, LEISURE, POOL, session
 from infra.spool import Folder
 from infra.supervise import Again, Record, reason
 from infra.tables import Table, table
@@ -48,6 +48,9 @@ LATER = ("rollup", "logins", "models")
 LATER_SECONDS = 45.0
 """No alert waits for these. The first batch of a job costs ten times a later one, and those of the
 others come first."""
+
+HISTORY = ("repair", *LATER)
+"""What these write is read as history: they run where the jobs that alerts wait for leave room."""
 
 Say = Callable[[str], None]
 
@@ -182,8 +185,9 @@ class Driver:
 
 
 def begin(lake: Lake, name: str, *, once: bool = False) -> Job:
-    """Start a job."""
+    """Start a job. Its query's tasks run in the pool that this thread has when it starts."""
     module, function = JOBS[name].split(":")
+    lake.spark.sparkContext.setLocalProperty(POOL, LEISURE if name in HISTORY else ALERTING)
     job: Job = getattr(import_module(module), function)(lake, once=once)
     return job
 

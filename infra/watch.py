@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from infra.jobs import Job
 from infra.progress import durations, state, unread, watermark
 from infra.settings import Settings
+from infra.spark import java
 from infra.status import JobStatus, Memory, write
 
 WRITE_SECONDS = 2.0
@@ -144,8 +145,7 @@ def resident(driver: psutil.Process) -> tuple[int, int]:
 
 
 def _heap(spark: SparkSession, found: Memory) -> None:
-    jvm: Any = spark._jvm
-    beans = jvm.java.lang.management.ManagementFactory
+    beans = java(spark, "java.lang.management.ManagementFactory")
     found.heap_used = beans.getMemoryMXBean().getHeapMemoryUsage().getUsed()
     kept = [pool.getCollectionUsage() for pool in beans.getMemoryPoolMXBeans()]
     found.heap_after_collection = max((one.getUsed() for one in kept if one is not None), default=0)

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from infra.errors import Usage
 from infra.lake import Lake
 from infra.settings import FolderSettings
+from infra.spark import java
 from ingest.source import lookup
 from ingest.tables import LANDED
 
@@ -91,8 +92,7 @@ def _local(pattern: str) -> Iterator[Found]:
 
 
 def _remote(spark: SparkSession, pattern: str) -> Iterator[Found]:
-    jvm: Any = spark._jvm
-    root = jvm.org.apache.hadoop.fs.Path(pattern)
+    root = java(spark, "org.apache.hadoop.fs.Path")(pattern)
     files = root.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     for match in files.globStatus(root) or ():
         if not match.isDirectory():

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from enrich.attribution import in_networks, ipv6_digits
 from enrich.leases import INFORM, NAK, OFFER, RELEASE, REQUEST
+from enrich.networks import in_networks, ipv6_digits
 from enrich.tracker import sessions_of
 from infra.settings import JobSettings, ScopeSettings
 from ingest.source import ParseSettings
