@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from alerts import models_cli
 from alerts.shown import FORMATS, print_rows, since_when
 from infra.cells import lines
 from infra.errors import Usage
@@ -52,6 +53,9 @@ def build(verbs: Any) -> None:
 
 def backtest(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules backtest RULE|FILE...`: nothing is written to the lake but a rule pack."""
+    models = [name for name in args.rule if models_cli.is_one(settings, name)]
+    if models:
+        return _of_model(args, settings, models[0])
     # All that can be wrong is found before a JVM starts.
     wish = _wish(args, settings)
     from alerts.backtest_result import summarise
@@ -79,6 +83,18 @@ def backtest(args: argparse.Namespace, settings: Settings) -> int:
     forget(settings)
     _show(result, settings, args.output)
     return 0
+
+
+def _of_model(args: argparse.Namespace, settings: Settings, name: str) -> int:
+    """A model judges hours, not events, and has its own form of history."""
+    if len(args.rule) > 1:
+        raise Usage(f"'{name}' is a rule of kind model; backtest it by itself")
+    if args.against:
+        raise Usage(
+            f"--against {args.against}: '{name}' is a rule of kind model; compare with "
+            f"'headgate models backtest {name} --model HASH'"
+        )
+    return models_cli.told_of(settings, name, args.since, args.until, args.output)
 
 
 def backtests(args: argparse.Namespace, settings: Settings) -> int:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from alerts.blind_fields import Habit, Place, can_hold
-from alerts.pack import Correlation, Described, ModelRule, Rule, RulePack
+from alerts.pack import Correlation, Described, RulePack
+from alerts.sight import Eye, Seeing, eyes_of
 from ingest.silence import Silence, span
 
 BLIND, PARTLY = "blind", "partly"
@@ -80,9 +81,9 @@ def blind_rules(
         missing[source, class_uid][leaf] = _missing(source, class_uid, leaf, habit)
     heard = sorted(set(feeds))
     found: dict[str, Blind] = {}
-    rules: tuple[Rule | ModelRule, ...] = (*pack.rules, *pack.models)
+    rules: tuple[Seeing, ...] = (*pack.rules, *pack.models, *pack.queries)
     for rule in rules:
-        one = _judged(rule, [feed for feed in heard if _fed(rule, feed)], silent, missing)
+        one = _judged(rule, eyes_of(rule), heard, silent, missing)
         if one is not None:
             found[rule.id] = one
     _correlations(pack, found)
@@ -112,42 +113,37 @@ def _missing(source: str, class_uid: int, leaf: str, habit: Habit) -> Cause:
     )
 
 
-def _fed(rule: Rule | ModelRule, feed: Feed) -> bool:
-    source, class_uid = feed
-    return (not rule.classes or class_uid in rule.classes) and (
-        not rule.sources or source in rule.sources
-    )
-
-
 def _judged(
-    rule: Rule | ModelRule,
-    feeds: Sequence[Feed],
+    rule: Described,
+    eyes: Sequence[Eye],
+    heard: Iterable[Feed],
     silent: Mapping[str, Cause],
     missing: Mapping[Feed, Mapping[str, Cause]],
 ) -> Blind | None:
-    """What is to be said of a rule that these pairs feed; None when it sees all it can."""
+    """What is to be said of a rule that has these eyes; None when it sees all it can."""
     causes: dict[str, Cause] = {}
-    closed = 0
-    for feed in feeds:
-        stops = _stops(rule, silent.get(feed[0]), missing.get(feed, {}))
-        causes |= {cause.key: cause for cause in stops}
-        closed += bool(stops)
+    fed = closed = 0
+    for feed in heard:
+        open_to = [eye for eye in eyes if eye.fed_by(*feed)]
+        stops = [_stops(eye, silent.get(feed[0]), missing.get(feed, {})) for eye in open_to]
+        fed += bool(stops)
+        if stops and all(stops):
+            closed += 1
+            causes |= {cause.key: cause for each in stops for cause in each}
     if not closed:
         return None
     ordered = sorted(causes.values(), key=lambda cause: (cause.since, cause.key))
-    return Blind(rule, BLIND if closed == len(feeds) else PARTLY, ordered)
+    return Blind(rule, BLIND if closed == fed else PARTLY, ordered)
 
 
-def _stops(
-    rule: Rule | ModelRule, silence: Cause | None, missing: Mapping[str, Cause]
-) -> list[Cause]:
-    """What keeps a rule from matching in a pair of source and class."""
+def _stops(eye: Eye, silence: Cause | None, missing: Mapping[str, Cause]) -> list[Cause]:
+    """What keeps an eye from seeing anything in a pair of source and class."""
     if silence is not None:
         return [silence]
-    if isinstance(rule, ModelRule) or can_hold(rule.predicate, missing):
+    if eye.predicate is None or can_hold(eye.predicate, missing):
         return []
-    # Of all that is missing, what by itself or together with others closes its eyes.
-    alone = [cause for leaf, cause in missing.items() if not can_hold(rule.predicate, {leaf})]
+    # Of all that is missing, what by itself or together with others closes it.
+    alone = [cause for leaf, cause in missing.items() if not can_hold(eye.predicate, {leaf})]
     return alone or list(missing.values())
 
 

@@ -15,6 +15,7 @@ from alerts.blind_fields import as_rows, gone_of, learn, leaves_of, of_rows
 from alerts.levels import SEVERITY
 from alerts.pack import Described, PackStore, RulePack
 from alerts.request import ask
+from alerts.sight import Seeing, eyes_of
 from alerts.store import store_folder
 from infra.duck import connect
 from infra.files import write_whole
@@ -153,7 +154,9 @@ def _seen(
 
 
 def _leaves(pack: RulePack) -> set[str]:
-    return {leaf for rule in pack.rules for leaf in leaves_of(rule.predicate)}
+    rules: tuple[Seeing, ...] = (*pack.rules, *pack.queries)
+    asked = [eye.predicate for rule in rules for eye in eyes_of(rule)]
+    return {leaf for predicate in asked if predicate for leaf in leaves_of(predicate)}
 
 
 def _hear(

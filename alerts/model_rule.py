@@ -51,8 +51,26 @@ class _Judged(msgspec.Struct, forbid_unknown_fields=True):
     role: str = "src_endpoint"
 
 
+class Trial(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A test: what devices usually do in an hour, and an hour of one of them.
+
+    `active`: the hours of the day in which they do it, the last one left out; `at`: the judged one.
+    """
+
+    usual: dict[str, int | str]
+    hour: dict[str, int | str]
+    active: tuple[int, int] = (0, 24)
+    at: int = 10
+
+
+class _Trials(msgspec.Struct, forbid_unknown_fields=True):
+    match: tuple[Trial, ...] = ()
+    no_match: tuple[Trial, ...] = ()
+
+
 class _Own(msgspec.Struct, forbid_unknown_fields=True):
     runbook: str = ""
+    tests: _Trials = msgspec.field(default_factory=_Trials)
 
 
 class _LogSource(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,6 +108,8 @@ class ModelSource:
     rule: ModelRule
     path: Path
     enabled: bool
+    match: tuple[Trial, ...] = ()
+    no_match: tuple[Trial, ...] = ()
 
     @property
     def runs(self) -> bool:
@@ -145,7 +165,7 @@ def read_models(
     for path in _files(folders):
         for document in _documents(path):
             try:
-                rule = model_rule(document)
+                rule, tests = model_rule(document), trials(document)
                 if rule.id in sources:
                     raise ValueError(f"its id is taken by {sources[rule.id].path}")
             except (ValueError, Unmapped) as error:
@@ -157,7 +177,8 @@ def read_models(
                 alerting=rule.level in levels,
                 model=trained.get(rule.id, ""),
             )
-            sources[rule.id] = ModelSource(rule, path, rule.id not in disabled)
+            on = rule.id not in disabled
+            sources[rule.id] = ModelSource(rule, path, on, tests.match, tests.no_match)
     return Models(sources, tuple(refused))
 
 
@@ -220,6 +241,22 @@ def model_rule(document: Mapping[str, Any]) -> ModelRule:
         threshold=asked.threshold,
         history_days=_days(asked.history),
     )
+
+
+def trials(document: Mapping[str, Any]) -> _Trials:
+    """The tests of a rule that `model_rule` has read; raises `ValueError`."""
+    given = msgspec.convert(document, _File, strict=False)
+    found = given.headgate.tests
+    for trial in (*found.match, *found.no_match):
+        told = trial.usual | trial.hour
+        if not set(told) <= set(given.model.features):
+            raise ValueError(f"headgate.tests: {sorted(told)}; of its features")
+        first, last = trial.active
+        if not (0 <= first < last <= 24 and 0 <= trial.at < 24):
+            raise ValueError("headgate.tests: active and at are hours of the day, 0 to 24")
+        for value in (*trial.usual.values(), *trial.hour.values()):
+            quantity(value)
+    return found
 
 
 def quantity(value: int | str) -> int:

@@ -165,16 +165,40 @@ def use_model(args: argparse.Namespace, settings: Settings) -> int:
 
 def backtest_model(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate models backtest NAME`."""
+    return told_of(settings, args.rule, args.since, args.until, args.output, model=args.model)
+
+
+def is_one(settings: Settings, name: str) -> bool:
+    """Whether a rule, or the file of a draft, is of kind model."""
+    path = Path(name)
+    found = model_rules(settings, (path,) if path.is_file() else ())
+    if path.is_file():
+        known = [source.path for source in found.sources.values()]
+        return path in (*known, *(one.path for one in found.refused))
+    return found.named(name) is not None
+
+
+def told_of(
+    settings: Settings,
+    name: str,
+    since: str,
+    until: str | None,
+    output: str,
+    limit: int | None = None,
+    model: str | None = None,
+) -> int:
+    """Print what a rule finds in history, at most `limit` hours, judged by a model or the one in
+    force. Raises `Usage` before it has one."""
     from alerts.model_job import history, whole_hours
 
-    source, store = _source(settings, args.rule), ModelStore(store_folder(settings))
-    name = _hash(store, args.model) if args.model else source.rule.model
-    if not name:
-        raise Usage(f"rule '{args.rule}' has no model yet: headgate models train {args.rule}")
-    model = store.get(name)
-    since, until = whole_hours(*_asked(args))
+    source, store = _source(settings, name), ModelStore(store_folder(settings))
+    chosen = _hash(store, model) if model else source.rule.model
+    if not chosen:
+        raise Usage(f"rule '{name}' has no model yet: headgate models train {name}")
+    judge = store.get(chosen)
+    begin, end = whole_hours(*_span_of(since, until))
     found, looked_at = _with_lake(
-        settings, lambda lake: history(lake, source.rule, model, since, until)
+        settings, lambda lake: history(lake, source.rule, judge, begin, end)
     )
     rows = [
         {
@@ -188,17 +212,21 @@ def backtest_model(args: argparse.Namespace, settings: Settings) -> int:
         }
         for row in found
     ]
-    print_rows(rows, args.output)
+    print_rows(rows[:limit], output)
     print(f"{len(rows)} of {looked_at:,} hours of devices that it knows", file=sys.stderr)
-    if since < model.header.until and until > model.header.since:
+    if begin < judge.header.until and end > judge.header.since:
         print("the span overlaps with the history the model was trained on", file=sys.stderr)
     return 0
 
 
 def _asked(args: argparse.Namespace) -> tuple[datetime, datetime]:
+    return _span_of(args.since, args.until)
+
+
+def _span_of(asked_since: str, asked_until: str | None) -> tuple[datetime, datetime]:
     now = datetime.now(UTC)
-    until = since_when(args.until, now, "--to") if args.until else now
-    since = since_when(args.since, until, "--from")
+    until = since_when(asked_until, now, "--to") if asked_until else now
+    since = since_when(asked_since, until, "--from")
     if since >= until:
         raise Usage(f"--from {since.isoformat()}: must be before {until.isoformat()}")
     return since, until

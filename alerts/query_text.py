@@ -135,9 +135,7 @@ def check_sql(text: str) -> None:
     if len(text) > MOST_CHARS:
         raise Untranslatable(f"its query has {len(text)} characters", f"at most {MOST_CHARS}")
     try:
-        # The parser takes Spark's function and column `window` for SQL's clause of that name.
-        known = _WINDOW.sub("event_window", text)
-        found = [tree for tree in sqlglot.parse(known, dialect="spark") if tree is not None]
+        found = parsed(text)
     except (SqlglotError, RecursionError) as error:
         said = re.sub(r"\x1b\[\d+m", "", str(error)).splitlines()[0]
         raise Untranslatable(f"not Spark SQL: {said}", "correct the query") from None
@@ -148,6 +146,13 @@ def check_sql(text: str) -> None:
             "a rule is one SELECT, or WITH ... SELECT, without a semicolon",
         )
     _check_tables(found[0])
+
+
+def parsed(text: str) -> list[exp.Expr]:
+    """The statements of a text; raises what sqlglot raises."""
+    # The parser takes Spark's function and column `window` for SQL's clause of that name.
+    known = _WINDOW.sub("event_window", text)
+    return [tree for tree in sqlglot.parse(known, dialect="spark") if tree is not None]
 
 
 def _check_tables(tree: exp.Expr) -> None:

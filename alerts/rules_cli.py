@@ -16,6 +16,7 @@ from alerts.attack import layer
 from alerts.compile import Compiled, compile_rules
 from alerts.importing import as_json, as_text, look_through
 from alerts.indicators import INDICATOR
+from alerts.model_check import check_models
 from alerts.model_rule import MODEL, ModelSource
 from alerts.pack import Correlation, PackStore, Query, Rule, Switch
 from alerts.predicate import tests_of
@@ -131,10 +132,15 @@ def _kind(rule: Rule | Correlation | Query) -> str:
 
 def test_rules(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules test`: exit code 1 when a test fails or a rule is refused."""
-    compiled = _compiled(settings)
-    outcomes = queries_cli.checked(
-        compiled, {_id_of(compiled, rule) for rule in args.rule}, settings
-    )
+    compiled, models = _compiled(settings), model_rules(settings)
+    named = [(name, models.named(name)) for name in args.rule]
+    only = {_id_of(compiled, name) for name, model in named if model is None}
+    judged = {model.rule.id for _, model in named if model is not None}
+    outcomes = []
+    if only or not args.rule:
+        outcomes += queries_cli.checked(compiled, only, settings)
+    if judged or not args.rule:
+        outcomes += check_models(models, judged)
     failed = [outcome for outcome in outcomes if not outcome.passed]
     rows = [
         {
@@ -150,7 +156,9 @@ def test_rules(args: argparse.Namespace, settings: Settings) -> int:
     if rows or args.output != "table":
         print_rows(rows, args.output)
     print(f"{len(outcomes) - len(failed)} of {len(outcomes)} tests passed", file=sys.stderr)
-    refused = _tell_refused(compiled) if not args.rule else 0
+    if args.rule:
+        return 1 if failed else 0
+    refused = max(_tell_refused(compiled), models_cli.tell_refused(models.refused))
     return 1 if failed else refused
 
 
@@ -161,6 +169,8 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
 
     if args.limit < 1:
         raise Usage(f"--limit {args.limit}: must be at least 1")
+    if models_cli.is_one(settings, args.rule):
+        return models_cli.told_of(settings, args.rule, args.since, None, args.output, args.limit)
     path = Path(args.rule)
     if path.is_file():
         rule = draft(path, store_folder(settings))

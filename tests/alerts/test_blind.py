@@ -14,7 +14,7 @@ from alerts.blind import BLIND, PARTLY, blind_rules, causes_told
 from alerts.blind_fields import Habit, Place, as_rows, can_hold, leaf_of, leaves_of, of_rows
 from alerts.blind_run import RULE_ID, State, folder_of, look
 from alerts.compile import BUNDLED, compile_rules
-from alerts.pack import Correlation, ModelRule, Rule, RulePack
+from alerts.pack import Correlation, ModelRule, Query, Rule, RulePack
 from alerts.predicate import All, Either, Node, Not, Test, holds
 from alerts.store import recompile
 from alerts.tables import ALERT, ALERT_ACTION
@@ -110,6 +110,49 @@ def test_a_model_is_blind_when_its_source_is_silent() -> None:
     )
     found = blind_rules(RulePack(models=(model,)), FEEDS, [silence("zeek:dns", 90, 10)], {})
     assert states(found) == {"m": BLIND}
+
+
+NEEDS = "SELECT event_uid FROM event WHERE class_uid = 3002 AND lower(user_name) = 'root'"
+
+
+@pytest.mark.parametrize(
+    ("query", "state"),
+    [
+        (NEEDS, BLIND),
+        ("SELECT e.event_uid FROM event e WHERE e.source IN ('sshd') AND e.user_name > 'a'", BLIND),
+        ("SELECT event_uid FROM event WHERE class_uid = 3002 AND NOT user_name IS NULL", BLIND),
+        ("SELECT event_uid FROM event WHERE class_uid = 3002 AND NOT (user_name = 'root')", BLIND),
+        (
+            "WITH of AS (SELECT * FROM event WHERE user_name LIKE 'r%' AND class_uid = 3002) "
+            "SELECT event_uid FROM of WHERE status_id = 2",
+            BLIND,
+        ),
+        (f"{NEEDS} UNION ALL SELECT event_uid FROM event WHERE class_uid = 4003", PARTLY),
+        (f"{NEEDS} UNION ALL SELECT event_uid FROM event WHERE source = 'sshd'", None),
+        ("SELECT event_uid FROM event WHERE user_name = 'root' OR src_ip = '10.0.0.1'", None),
+        ("SELECT event_uid FROM event WHERE coalesce(user_name, '') <> 'root'", None),
+        ("SELECT event_uid FROM event WHERE user_name IS NULL", None),
+        ("SELECT event_uid FROM event WHERE user_name <=> 'root'", None),
+        ("SELECT event_uid FROM event WHERE class_uid = 4003 AND user_name = 'root'", None),
+        ("SELECT event_uid FROM event", None),
+    ],
+)
+def test_a_query_is_blind_without_a_column_that_its_condition_needs(
+    query: str, state: str | None
+) -> None:
+    pack = RulePack(queries=(Query(id="asks", title="asks", type="sql", text=query),))
+    gone: dict[Place, Habit] = {("sshd", LOGIN, "user_name"): habit(400)}
+    found = blind_rules(pack, [("sshd", LOGIN), ("zeek:dns", 4003)], [], gone)
+    assert states(found) == ({} if state is None else {"asks": state})
+
+
+def test_a_query_is_blind_when_what_it_asks_for_is_silent_and_a_function_is_not_judged() -> None:
+    asks = Query(id="asks", title="asks", type="sql", text=NEEDS)
+    source = "def rule(events):\n    return events"
+    unread = Query(id="unread", title="unread", type="function", text=source)
+    pack = RulePack(queries=(asks, unread))
+    found = blind_rules(pack, FEEDS[:1], [silence("sshd", 90, 10)], {})
+    assert states(found) == {"asks": BLIND}
 
 
 def test_one_cause_is_told_once_with_all_its_rules() -> None:

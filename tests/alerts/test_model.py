@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +32,7 @@ from alerts.model_baseline import (
     strays,
     tail_of,
 )
+from alerts.model_check import check_models
 from alerts.model_finding import said
 from alerts.model_job import history, models, whole_hours
 from alerts.model_rule import BUNDLED_MODELS, THRESHOLD, is_model, model_rule, quantity, read_models
@@ -235,6 +237,42 @@ def test_a_rule_without_a_model_does_not_run(tmp_path: Path) -> None:
     assert read_models([tmp_path], ids, disabled=list(ids)).running == ()
     assert is_model(document())
     assert len(read_models([BUNDLED_MODELS], {}).sources) >= 1
+
+
+def test_every_bundled_model_brings_tests_and_passes_them() -> None:
+    found = read_models([BUNDLED_MODELS], {})
+    assert all(source.match and source.no_match for source in found.sources.values())
+    assert [outcome for outcome in check_models(found) if not outcome.passed] == []
+
+
+def test_a_models_test_that_fails_names_score_and_threshold(tmp_path: Path) -> None:
+    usual, hour = {"bytes_out": "5 MB"}, {"bytes_out": "6 MB"}
+    tests = {
+        "match": [{"usual": usual, "hour": hour}],
+        "no_match": [{"usual": usual, "hour": hour}],
+    }
+    more = {"model": {"features": ["bytes_out"]}, "headgate": {"tests": tests}}
+    (tmp_path / "mine.yml").write_text(json.dumps(document(**more)))
+    failed, passed = check_models(read_models([tmp_path], {}))
+    assert (failed.must_match, failed.passed, passed.passed) == (True, False, True)
+    assert re.fullmatch(r"its score is [0-2]\.\d, the threshold 6", failed.detail)
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [
+        {"usual": {"colour": 5}, "hour": {}},
+        {"usual": {"bytes_out": "much"}, "hour": {}},
+        {"usual": {}, "hour": {}, "active": [18, 8]},
+        {"usual": {}, "hour": {}, "at": 24},
+        {"usual": {}},
+    ],
+)
+def test_a_models_test_that_cannot_be_run_is_refused(tmp_path: Path, trial: Any) -> None:
+    more = {"model": {"features": ["bytes_out"]}, "headgate": {"tests": {"match": [trial]}}}
+    (tmp_path / "mine.yml").write_text(json.dumps(document(**more)))
+    found = read_models([tmp_path], {})
+    assert (len(found.refused), found.sources) == (1, {})
 
 
 # -- history, stream and artefact ----------------------------------------------------------------

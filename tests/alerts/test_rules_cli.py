@@ -54,6 +54,23 @@ def test_test_runs_the_rules_own_events(home: Settings, capsys: pytest.CaptureFi
     }
 
 
+def test_rules_of_kind_model_are_tested_previewed_and_backtested_by_the_same_commands(
+    home: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "device_unusual_volume"
+    assert run(home, "test", name, "host_scan", "--output", "json") == 0
+    tested = json.loads(capsys.readouterr().out)
+    assert {row["title"] for row in tested} >= {"Device moves far more than it ever does"}
+    assert all(row["passed"] for row in tested)
+    for words in (("preview", name), ("backtest", name, "--from", "7d")):
+        with pytest.raises(Usage, match=f"no model yet: headgate models train {name}"):
+            run(home, *words)
+    with pytest.raises(Usage, match="backtest it by itself"):
+        run(home, "backtest", "host_scan", name, "--from", "7d")
+    with pytest.raises(Usage, match="--model HASH"):
+        run(home, "backtest", name, "--from", "7d", "--against", "current")
+
+
 def test_disable_and_enable_change_the_pack_in_force(home: Settings) -> None:
     assert run(home, "enable", "host_scan") == 0
     store = PackStore(store_folder(home))
