@@ -35,6 +35,10 @@ class Plant:
     driver: Part
     drop: Path
     """A folder whose files are read as zeek:http."""
+    rules: Path
+    """A folder of rules, empty at first."""
+    environment: dict[str, str]
+    """What the driver was started with, for commands that must see the same."""
     heard: list[Heard] = field(default_factory=list)
 
     def send(self, source: str, *lines: bytes) -> None:
@@ -99,12 +103,16 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
     broker = Broker(folder / "kafka", free_port()).start()
     settings = load(home=folder / "home", kafka={"bootstrap": broker.address})
     ensure_topics(settings, SOURCES)
-    drop = folder / "drop"
+    drop, rules = folder / "drop", folder / "rules"
     drop.mkdir()
+    rules.mkdir()
     landing = {"drop": {"paths": [str(drop)], "source": "zeek:http", "settle_seconds": 0}}
-    environment = PACE | {"HEADGATE_FOLDERS": json.dumps(landing)}
+    environment = PACE | {
+        "HEADGATE_FOLDERS": json.dumps(landing),
+        "HEADGATE_ALERTS__RULES": json.dumps([str(rules)]),
+    }
     part = Part("driver", ("up",), settings, environment=environment)
-    running = Plant(settings, broker, part, drop)
+    running = Plant(settings, broker, part, drop, rules, environment)
     try:
         with Listener(settings, running.heard.append):
             offsets = settings.checkpoint_root / "ingest" / "spark" / "offsets"

@@ -39,6 +39,7 @@ def headgate(plant: Plant, *words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         timeout=120,
+        env=os.environ | plant.environment,
     )
 
 
@@ -92,6 +93,57 @@ def test_a_rule_is_switched_off_and_on_while_the_stream_runs(plant: Plant) -> No
         "an alert of the rule switched on again",
     )
     assert plant.ask("SELECT * FROM gold.findings WHERE ip = '203.0.113.20'") == []
+
+
+ASKED = """
+title: Found in a notebook
+name: found_in_sql
+id: 7d1f3a52-0c5e-4a37-8a06-9d1de8c61a01
+level: high
+type: sql
+query: |
+  SELECT event_uid, http_request.url.path AS path
+  FROM event WHERE http_request.url.path LIKE '/notebook-sql%'
+"""
+
+WRITTEN = '''"""
+title: Found by a function
+name: found_by_function
+id: 7d1f3a52-0c5e-4a37-8a06-9d1de8c61a02
+level: high
+headgate:
+  tests:
+    match: [{class_uid: 4002, http_request.url.path: /notebook-function}]
+    no_match: [{class_uid: 4002, http_request.url.path: /}]
+"""
+
+from pyspark.sql import DataFrame
+
+
+def rule(events: DataFrame) -> DataFrame:
+    found = events.where("http_request.url.path LIKE '/notebook-function%'")
+    return found.select("event_uid")
+'''
+
+
+def test_a_query_found_in_a_notebook_goes_live_while_the_stream_runs(plant: Plant) -> None:
+    (plant.rules / "asked.yml").write_text(ASKED)
+    told = headgate(plant, "rules", "enable", "found_in_sql")
+    assert told.returncode == 0, told.stderr
+    written = plant.rules.parent / "written.py"
+    written.write_text(WRITTEN)
+    told = headgate(plant, "rules", "import", str(written))
+    assert told.returncode == 0, told.stderr
+    plant.attack("203.0.113.31", "/notebook-sql?x=1")
+    plant.attack("203.0.113.32", "/notebook-function")
+    for entity, title in {
+        "203.0.113.31": "Found in a notebook",
+        "203.0.113.32": "Found by",
+    }.items():
+        heard = plant.until(lambda of=entity: plant.alerts_on(of), f"the alert on {entity}")
+        assert [one.body["title"].startswith(title) for one in heard] == [True]
+    shown = plant.alerts_on("203.0.113.31")[0].body
+    assert shown["fields"]["path"].startswith("/notebook-sql")
 
 
 def test_an_alert_is_closed_and_the_topic_says_so(plant: Plant) -> None:
