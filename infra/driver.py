@@ -108,7 +108,7 @@ class Driver:
         use(self.settings.log_format)
         require_broker(self.settings.kafka)
         ensure_topics(self.settings, jobs=self.names)
-        spark = session(self.settings)
+        spark = session(self.settings, small_batches=True)
         self.tell("spark: up")
         lake = Lake(spark, self.settings).ensure()
         self.tell(f"tables: ready in {self.settings.lake_root}")

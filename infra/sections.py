@@ -224,7 +224,7 @@ class JobSettings(_Section):
     """How the streaming jobs pace themselves."""
 
     ingest_trigger_seconds: float = Field(1.0, ge=0, description="pause between ingest batches")
-    sessions_trigger_seconds: float = Field(1.0, ge=0, description="pause between session batches")
+    sessions_trigger_seconds: float = Field(3.0, ge=0, description="pause between session batches")
     alert_trigger_seconds: float = Field(1.0, ge=0, description="pause between alert batches")
     repair_trigger_seconds: float = Field(30.0, ge=0, description="pause between repair batches")
     repair_minutes: float = Field(

@@ -27,6 +27,14 @@ _SMALL_JVM = (
 )
 
 
+_INTERPRETED = {
+    # Writing and compiling Java for each stage costs more than what a small batch spares by it; the
+    # rows' heavy work is done by Python workers (docs/decisions/0011).
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
 _CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -60,9 +68,12 @@ def at_once(spark: SparkSession, most_bytes: int) -> Iterator[None]:
         spark.conf.set(ARROW_BYTES, before or str(NO_LIMIT))
 
 
-def session(settings: Settings, app: str = "headgate") -> SparkSession:
+def session(
+    settings: Settings, app: str = "headgate", *, small_batches: bool = False
+) -> SparkSession:
     """A session for `settings`, or the running one of this process.
 
+    `small_batches`: it works on some hundred rows at a time, again and again, as jobs do.
     Raises `Fatal` when Java or an archive is missing.
     """
     require_java()
@@ -70,7 +81,8 @@ def session(settings: Settings, app: str = "headgate") -> SparkSession:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app).master(settings.spark.master)
     hand_to_jvm(settings.kafka)
-    conf, secret = spark_secrets.split(_conf(settings))
+    interpreted = _INTERPRETED if small_batches and settings.spark.small else {}
+    conf, secret = spark_secrets.split(interpreted | _conf(settings))
     if settings.spark.ui:
         spark_guard.listen_on(conf["spark.driver.bindAddress"])
     if SparkContext._gateway is not None:  # its JVM runs: nothing goes over a command line
