@@ -27,8 +27,8 @@ Input = str | None
 """The id of the table that is read; None for what is no table, such as Kafka."""
 
 
-def adopt(job: str, rows: DataFrame, folder: Path) -> tuple[int, ...]:
-    """Give each input of `rows` its own place in the checkpoint in `folder`; which are new.
+def adopt(job: str, rows: DataFrame, folder: Path) -> None:
+    """Give each input of `rows` its own place in the checkpoint in `folder`.
 
     Raises `Fatal` when an input that the checkpoint has is gone or cannot be told from
     another one, and when there is a new one while a batch is under way.
@@ -36,7 +36,7 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> tuple[int, ...]:
     spark = folder / "spark"
     known = sorted(numbers(spark / "offsets"))
     if not known:
-        return ()
+        return
     newest = spark / "offsets" / str(known[-1])
     have = places(newest)
     want = inputs(rows)
@@ -47,10 +47,8 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> tuple[int, ...]:
             f"{len(have)} inputs, now it reads {len(want)}, and which is which cannot be told: "
             "go back to the release that wrote it"
         )
-    new = tuple(at for at, place in enumerate(matched) if place is None)
-    if new:
+    if None in matched:
         _extend(job, spark, known, matched)
-    return new
 
 
 def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int | None]) -> None:

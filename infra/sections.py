@@ -205,7 +205,7 @@ class SparkSettings(_Section):
         2, gt=0, description="frozen in a checkpoint at the first run of a stateful job"
     )
     small: bool = Field(
-        True, description="C1 compiler and serial GC: quick to start on a small machine"
+        True, description="for a small machine: C1 compiler, serial GC, jobs without code generation"
     )
     wheel: Path | None = Field(
         None, description="wheel of headgate sent to executors; none: they have it installed"

@@ -81,8 +81,7 @@ def session(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app).master(settings.spark.master)
     hand_to_jvm(settings.kafka)
-    interpreted = _INTERPRETED if small_batches and settings.spark.small else {}
-    conf, secret = spark_secrets.split(interpreted | _conf(settings))
+    conf, secret = spark_secrets.split(conf_of(settings, small_batches=small_batches))
     if settings.spark.ui:
         spark_guard.listen_on(conf["spark.driver.bindAddress"])
     if SparkContext._gateway is not None:  # its JVM runs: nothing goes over a command line
@@ -107,7 +106,8 @@ def _ship(spark: SparkSession, wheel: Path, home: Path) -> None:
     spark.sparkContext.addPyFile(str(packed))
 
 
-def _conf(settings: Settings) -> dict[str, str]:
+def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
+    """Spark's settings for a session; those of `settings.spark.conf` stand above all others."""
     work = settings.home.absolute() / "spark"
     log = Path(__file__).with_name("log4j2.properties")
     options = f"-Dlog4j2.configurationFile={log} -Djava.net.preferIPv4Stack=true"
@@ -150,11 +150,15 @@ def _conf(settings: Settings) -> dict[str, str]:
         "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
         # The local file system keeps checksums of its own.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        # Spark's own code warns of a coming pandas once a batch, from each worker.
+        "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning:pyspark.sql.pandas.serializers",
         # Named parameters beside Delta's parser fail without it (UNBOUND_SQL_PARAMETER).
         "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     }
     if settings.spark.master.startswith("local"):
         conf |= _LOCAL_FILES | {"spark.driver.extraClassPath": str(jars.paths("local")[0])}
+    if small_batches and settings.spark.small:
+        conf |= _INTERPRETED
     conf |= spark_guard.conf(settings) | spark_guard.umask_conf(settings.mask)
     return conf | settings.spark.conf
 

@@ -1,0 +1,38 @@
+"""How a session is set up: what alerts wait for comes first, and who may change that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from infra.driver import HISTORY, JOBS
+from infra.settings import load
+from infra.spark import ALERTING, LEISURE, conf_of, java
+
+
+def test_the_pool_of_jobs_that_alerts_wait_for_is_ahead_of_all_others(spark: SparkSession) -> None:
+    scheduler = spark.sparkContext._jsc.sc()
+    first, rest = (scheduler.getPoolForName(name).get() for name in (ALERTING, LEISURE))
+    assert first.schedulingMode().toString() == "FAIR"
+    assert first.minShare() > 1000 > rest.minShare() == 0
+
+
+def test_every_job_is_waited_for_or_is_history() -> None:
+    assert set(JOBS) - set(HISTORY) == {"ingest", "files", "sessions", "alert"}
+
+
+def test_a_class_is_found_by_its_whole_name(spark: SparkSession) -> None:
+    assert java(spark, "java.lang.Math").max(3, 4) == 4
+
+
+def test_jobs_interpret_small_batches_on_a_small_machine_unless_told_otherwise(
+    tmp_path: Path,
+) -> None:
+    wanted = "spark.sql.codegen.wholeStage"
+    assert conf_of(load(home=tmp_path), small_batches=True)[wanted] == "false"
+    assert wanted not in conf_of(load(home=tmp_path), small_batches=False)
+    large = load(home=tmp_path, spark={"small": False})
+    assert wanted not in conf_of(large, small_batches=True)
+    told = load(home=tmp_path, spark={"conf": {wanted: "true"}})
+    assert conf_of(told, small_batches=True)[wanted] == "true"
