@@ -205,7 +205,8 @@ class SparkSettings(_Section):
         2, gt=0, description="frozen in a checkpoint at the first run of a stateful job"
     )
     small: bool = Field(
-        True, description="for a small machine: C1 compiler, serial GC, jobs without code generation"
+        True,
+        description="for a small machine: C1 compiler, serial GC, jobs without code generation",
     )
     wheel: Path | None = Field(
         None, description="wheel of headgate sent to executors; none: they have it installed"
