@@ -37,13 +37,17 @@ def bars(report: Report, panels: Panels) -> None:
     )  # fmt: skip
     for axes, (title, measures) in zip(rows[0], panels.items(), strict=True):
         shown = list(measures.values())
-        drawn = axes.barh(list(measures), [m.value or 0.0 for m in shown], height=0.6)
-        told = [f"{m.value:,.3g}" if (m.value or 0) < 100 else f"{m.value:,.0f}" for m in shown]
-        axes.bar_label(drawn, told, label_type="center", color="white", fontsize=8)
+        axes.barh(list(measures), [m.value or 0.0 for m in shown], height=0.6)
         for place, measure in enumerate(shown):
             axes.plot(measure.repetitions, [place] * len(measure.repetitions), "k.", markersize=3)
+            value = measure.value or 0.0
+            axes.annotate(
+                f"{value:,.3g}" if value < 100 else f"{value:,.0f}",
+                (max([value, *measure.repetitions]), place),
+                xytext=(5, 0), textcoords="offset points", va="center", fontsize=8,
+            )  # fmt: skip
         axes.invert_yaxis()
-        axes.margins(x=0.15)
+        axes.margins(x=0.2)
         axes.set_title(title, fontsize=10)
         axes.tick_params(labelsize=8)
     save(figure, report)
