@@ -93,18 +93,40 @@ def tally(
     return Tally(
         numbers=numbers,
         complaints=tuple(_complaints(numbers, table, seen, pending)),
-        through=finished is not None and finished > settled and not loops(settings),
+        through=finished is not None
+        and finished > settled
+        and waited_out(settings) > sent_at + jobs.wait_seconds
+        and not loops(settings),
     )
+
+
+def waited_out(settings: Settings) -> float:
+    """The watermark of the newest batch that job `alert` has ended, epoch seconds, 0 for none.
+
+    What arrived `jobs.wait_seconds` before that has its holder, or the word that there is none.
+    """
+    told = _newest_offsets(settings)
+    return float(json.loads(told[1])["batchWatermarkMs"]) / 1000 if told else 0.0
+
+
+def _newest_offsets(settings: Settings) -> list[str]:
+    """Lines of the offsets of the newest batch that job `alert` has ended; none before the first.
+
+    Source of the form: Spark's `OffsetSeqLog` (version, metadata, an offset for each source).
+    """
+    checkpoint = settings.checkpoint_root / "alert" / "spark"
+    done = [int(p.name) for p in checkpoint.glob("commits/*") if p.name.isdigit()]
+    if not done:
+        return []
+    return (checkpoint / "offsets" / str(max(done))).read_text("utf-8").splitlines()
 
 
 def loops(settings: Settings) -> list[str]:
     """Tables whose newest rows job `alert` still has to read: its own correlations, and repairs."""
-    checkpoint = settings.checkpoint_root / "alert" / "spark"
-    done = [int(p.name) for p in checkpoint.glob("commits/*") if p.name.isdigit()]
-    if not done:
+    lines = _newest_offsets(settings)
+    if not lines:
         return ["everything"]
     read: dict[str, int] = {}
-    lines = (checkpoint / "offsets" / str(max(done))).read_text("utf-8").splitlines()
     for line in lines[2:]:
         offset = json.loads(line) if line.startswith("{") else {}
         if "reservoirId" in offset:
