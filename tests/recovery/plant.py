@@ -56,7 +56,7 @@ def until(part: Part, true: Callable[[], bool], seconds: float = 150) -> None:
         time.sleep(0.002)
 
 
-def settle(settings: Settings, part: Part, sent: int, seconds: float = 240) -> None:
+def settle(settings: Settings, part: Part, sent: int, seconds: float = 480) -> None:
     """Wait until all that was sent is through and the numbers rest."""
     end, done_at, last, quiet = time.monotonic() + seconds, time.time(), None, time.monotonic()
     while True:
