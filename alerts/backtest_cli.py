@@ -53,8 +53,7 @@ def build(verbs: Any) -> None:
 
 def backtest(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules backtest RULE|FILE...`: nothing is written to the lake but a rule pack."""
-    models = [name for name in args.rule if models_cli.is_one(settings, name)]
-    if models:
+    if models := models_cli.among(settings, args.rule):
         return _of_model(args, settings, models[0])
     # All that can be wrong is found before a JVM starts.
     wish = _wish(args, settings)

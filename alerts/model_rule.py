@@ -165,7 +165,8 @@ def read_models(
     for path in _files(folders):
         for document in _documents(path):
             try:
-                rule, tests = model_rule(document), trials(document)
+                given = _read(document)
+                rule, tests = _rule(given), _trials(given)
                 if rule.id in sources:
                     raise ValueError(f"its id is taken by {sources[rule.id].path}")
             except (ValueError, Unmapped) as error:
@@ -202,7 +203,14 @@ def _documents(path: Path) -> list[Any]:
 
 def model_rule(document: Mapping[str, Any]) -> ModelRule:
     """One document as a rule without a model; raises `ValueError` or `Unmapped`."""
-    given = msgspec.convert(document, _File, strict=False)
+    return _rule(_read(document))
+
+
+def _read(document: Mapping[str, Any]) -> _File:
+    return msgspec.convert(document, _File, strict=False)
+
+
+def _rule(given: _File) -> ModelRule:
     asked, where = given.model, given.logsource
     source = mapping().logsource(where.category, where.product, where.service)
     if source.where:
@@ -243,9 +251,8 @@ def model_rule(document: Mapping[str, Any]) -> ModelRule:
     )
 
 
-def trials(document: Mapping[str, Any]) -> _Trials:
-    """The tests of a rule that `model_rule` has read; raises `ValueError`."""
-    given = msgspec.convert(document, _File, strict=False)
+def _trials(given: _File) -> _Trials:
+    """The tests of a rule, looked through; raises `ValueError`."""
     found = given.headgate.tests
     for trial in (*found.match, *found.no_match):
         told = trial.usual | trial.hour

@@ -116,7 +116,7 @@ def tell_refused(refused: Sequence[BadModel]) -> int:
 def train_model(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate models train NAME`."""
     source = _source(settings, args.rule)
-    since, until = _asked(args)
+    since, until = _span_of(args.since, args.until)
     from alerts.model_train import train
 
     def work(lake: Lake) -> Any:
@@ -168,14 +168,17 @@ def backtest_model(args: argparse.Namespace, settings: Settings) -> int:
     return told_of(settings, args.rule, args.since, args.until, args.output, model=args.model)
 
 
-def is_one(settings: Settings, name: str) -> bool:
-    """Whether a rule, or the file of a draft, is of kind model."""
-    path = Path(name)
-    found = model_rules(settings, (path,) if path.is_file() else ())
-    if path.is_file():
-        known = [source.path for source in found.sources.values()]
-        return path in (*known, *(one.path for one in found.refused))
-    return found.named(name) is not None
+def among(settings: Settings, names: Sequence[str]) -> list[str]:
+    """Those of some rules, or files of drafts, that are of kind model."""
+    files = {name: Path(name) for name in names if Path(name).is_file()}
+    found = model_rules(settings, tuple(files.values()))
+    known = {source.path for source in found.sources.values()}
+    known |= {refused.path for refused in found.refused}
+    return [
+        name
+        for name in names
+        if (files[name] in known if name in files else found.named(name) is not None)
+    ]
 
 
 def told_of(
@@ -217,10 +220,6 @@ def told_of(
     if begin < judge.header.until and end > judge.header.since:
         print("the span overlaps with the history the model was trained on", file=sys.stderr)
     return 0
-
-
-def _asked(args: argparse.Namespace) -> tuple[datetime, datetime]:
-    return _span_of(args.since, args.until)
 
 
 def _span_of(asked_since: str, asked_until: str | None) -> tuple[datetime, datetime]:

@@ -169,7 +169,7 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
 
     if args.limit < 1:
         raise Usage(f"--limit {args.limit}: must be at least 1")
-    if models_cli.is_one(settings, args.rule):
+    if models_cli.among(settings, [args.rule]):
         return models_cli.told_of(settings, args.rule, args.since, None, args.output, args.limit)
     path = Path(args.rule)
     if path.is_file():

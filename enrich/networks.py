@@ -1,8 +1,8 @@
 """Whether an address lies in one of a site's networks, as Spark expressions.
 
-A job asks this several times a row, and Spark copies the whole expression to each place: one that
-compares numbers, octet by octet and network by network, made the plan of job `alert` a quarter of
-the cost of its small batches. So a site's networks become one pattern over the address as text.
+A job asks this several times a row, and Spark copies the whole expression to each place. One that
+compares numbers, octet by octet and network by network, fills the plan of a small batch. So a
+site's networks become one pattern over the address as text (docs/decisions/0011).
 """
 
 from __future__ import annotations

@@ -176,5 +176,5 @@ def _commit(
         none,
         none,
     )
-    asked = java(spark, "scala.jdk.javaapi.CollectionConverters").asScala(made).toSeq()
-    return int(transaction.commit(asked, write))
+    sequence = java(spark, "scala.jdk.javaapi.CollectionConverters").asScala(made).toSeq()
+    return int(transaction.commit(sequence, write))
