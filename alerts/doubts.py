@@ -122,9 +122,9 @@ class Doubts:
         """Rows of silver.event in files that other than the live jobs added after a version."""
         folder = self._lake.folder(EVENT)
         names: list[str] = []
-        for version in versions(folder):
-            if not after < version <= self.mark.event:
-                continue
+        for version in versions(folder, after + 1):
+            if version > self.mark.event:
+                break
             found = commit(folder, version)
             if found.changes_data and (found.marker or {}).get("job") not in LIVE_JOBS:
                 names += [str(folder / name) for name in found.adds]

@@ -28,7 +28,7 @@ from confluent_kafka import (
 
 from alerts.feed import sequence_of
 from alerts.tables import ALERT
-from infra.commits import commit, table_id, versions
+from infra.commits import commit, newest_version, table_id, versions
 from infra.errors import Fatal, Retryable
 from infra.kafka import client_options, producer
 from infra.kafka_auth import denied, lacking
@@ -101,17 +101,17 @@ class Publisher:
         return f"gold.alert/{table_id(self._table)}".encode()
 
     def _pending(self) -> list[int]:
-        there = versions(self._table)
-        if there and there[-1] < self._published:
+        newest = newest_version(self._table)
+        if 0 <= newest < self._published:
             raise Fatal(
-                f"gold.alert is at version {there[-1]}, but was published up to {self._published}: "
+                f"gold.alert is at version {newest}, but was published up to {self._published}: "
                 "an older lake was restored; restore the newest one"
             )
-        pending = [version for version in there if version > self._published]
+        pending = versions(self._table, self._published + 1)
         if pending and pending[0] != self._published + 1:
             raise Fatal(
                 f"gold.alert was published up to version {self._published}, but its log now begins "
-                f"at {there[0]}: versions between were never published; read them from the table "
+                f"at {pending[0]}: versions between were never published; read them from the table "
                 "and set the place on by hand"
             )
         return pending

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from alerts.tables import FINDING, HEARTBEAT
 from enrich.tables import ATTRIBUTION
-from infra.commits import versions
+from infra.commits import newest_version, versions
 from infra.lake import Lake
 from infra.tables import Table
 
@@ -72,9 +72,9 @@ class Untold:
 
     def _added(self, table: Table, columns: list[str]) -> Iterator[pa.Table]:
         """The rows of the commits since the last time. A commit or file that is gone is old."""
-        kept = versions(self._lake.folder(table))
-        first = self._next.get(table.name, kept[-1] - REACH if kept else 0)
-        for version in (one for one in kept if one >= first):
+        folder = self._lake.folder(table)
+        first = self._next.get(table.name, max(0, newest_version(folder) - REACH))
+        for version in versions(folder, first):
             self._next[table.name] = version + 1
             try:
                 for file in self._lake.files_of(table, version):

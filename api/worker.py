@@ -20,6 +20,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
 import duckdb
@@ -39,16 +40,20 @@ class Refused(Exception):
 
 
 def engine(
-    lake_root: str, definitions: Iterable[Definition], memory: str
+    lake_root: str, definitions: Iterable[Definition], memory: str, *also: Path
 ) -> tuple[duckdb.DuckDBPyConnection, tuple[Definition, ...]]:
-    """A locked DuckDB over the lake, and the definitions it was made from."""
+    """A locked DuckDB over the lake, and the definitions it was made from.
+
+    `also`: folders beside the lake's that it may read.
+    """
     known = tuple(definitions)
     connection = open_engine(memory=memory, threads=2)
     for macro in macros():
         connection.execute(macro)
     refresh(connection, known)
-    folder = str(Path(lake_root)).replace("'", "''")
-    connection.execute(f"SET allowed_directories = ['{folder}/']")
+    folders = [str(folder).replace("'", "''") for folder in (Path(lake_root), *also)]
+    quoted = ", ".join(f"'{folder}/'" for folder in folders)
+    connection.execute(f"SET allowed_directories = [{quoted}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection, known
@@ -186,27 +191,29 @@ def _back_then(
 ) -> dict[str, Any]:
     """Answer over the tables as they were: in an engine of its own, with these views alone."""
     at = datetime.fromisoformat(asked["as_of"])
-    try:
-        then, versions = as_of(tuple(known), asked["tables"], at)
-    except Usage as error:
-        return {"refused": str(error)}
-    except duckdb.Error as error:
-        return _failure(str(error))
-    connection, made = engine(setup["lake_root"], then, setup["memory"])
-    try:
-        return {**_run(connection, asked, refresh(connection, made)), "versions": versions}
-    finally:
-        connection.close()
+    with TemporaryDirectory(prefix="headgate-as-of-") as place:
+        try:
+            then, versions = as_of(tuple(known), asked["tables"], at, Path(place))
+        except Usage as error:
+            return {"refused": str(error)}
+        except duckdb.Error as error:
+            return _failure(str(error))
+        connection, made = engine(setup["lake_root"], then, setup["memory"], Path(place))
+        try:
+            return {**_run(connection, asked, refresh(connection, made)), "versions": versions}
+        finally:
+            connection.close()
 
 
 def as_of(
-    known: Sequence[Definition], tables: Iterable[str], at: datetime
+    known: Sequence[Definition], tables: Iterable[str], at: datetime, place: Path
 ) -> tuple[tuple[Definition, ...], dict[str, int]]:
     """The definitions that `tables` need, each as it was at an instant, and the versions.
 
+    `place`: where versions that left their log are made readable, as long as they are used.
     Raises `Usage` with a sentence for a table that was not there or is no longer kept so.
     """
-    from infra.history import require_files, version_at
+    from infra.history import readable, require_files, version_at
 
     then: list[Definition] = []
     versions: dict[str, int] = {}
@@ -214,9 +221,10 @@ def as_of(
         for one in needed(tables, known):
             if one.folder is not None and Path(one.folder, "_delta_log").is_dir():
                 version = version_at(one.name, Path(one.folder), at)
-                require_files(looking, one.name, Path(one.folder), version, at)
+                folder = readable(looking, Path(one.folder), version, place / one.name)
+                require_files(looking, one.name, folder, version, at)
                 versions[one.name] = version
-                then.append(replace(one, version=version))
+                then.append(replace(one, version=version, folder=str(folder)))
             else:
                 then.append(one)
     return tuple(then), versions

@@ -1,8 +1,10 @@
-"""What a micro-batch costs while its table grows: by files, and by commits in the log.
+"""What a micro-batch costs while its table grows: by files, and by commits.
 
 A table that is new is the measure of both. The grown ones are filled with hard links of one
-file, in one commit or in as many commits as files, and get the checkpoint that Delta would
-have written on the way; then the same batches are written into each by our sink.
+file, in one commit or in as many commits as files, as if there had been one every two seconds;
+they get the checkpoints that Delta would have written on the way, and commits leave the log as
+they would have (`infra.retire`). Then the same batches are written into each by our sink. How
+it would be if none left the log is shown beside it.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from bench.measure import Report
 from infra.commits import commit, newest_version
 from infra.jobs import Batch
 from infra.lake import Lake
+from infra.retire import retire
 from infra.settings import load
 from infra.spark import session
 from infra.tables import Column, Table
@@ -29,7 +33,12 @@ from infra.tables import Column, Table
 ROWS = 500
 FILES = (1_000, 10_000, 100_000)
 COMMITS = (1_000, 10_000)
+LISTED = (100, 1_000, 10_000, 50_000)
+"""A day has 43,200 commits, one every two seconds."""
 BAR = 1.1
+COMMIT_SECONDS = 2
+KEPT = 350
+"""So many of the newest commits follow the checkpoint that the log goes on from."""
 SOURCE = Table(
     "silver.arriving",
     "rows that arrive",
@@ -49,12 +58,16 @@ def run(quick: bool = False) -> Report:
         for number in range(batches + 3):
             _arrive(lake, number)
         _batches(lake, "warm", 1, 1)  # the first query of a session pays for all of them
+        for commits in LISTED[:2] if quick else LISTED:
+            report.add(f"listing a log of {commits} commits", _listings(lake, home, commits), "s")
         new = report.add("batch, new table", _batches(lake, "new", 1, 1), "s")
         for files in FILES[:1] if quick else FILES:
             _compare(report, new, f"{files} files", _batches(lake, f"files_{files}", files + 1, 1))
         for commits in COMMITS[:1] if quick else COMMITS:
             walls = _batches(lake, f"commits_{commits}", commits + 1, commits)
             _compare(report, new, f"{commits} commits", walls)
+            walls = _batches(lake, f"kept_{commits}", commits + 1, commits, leave=False)
+            report.add(f"batch, {commits} commits, all of them in the log", walls, "s")
     finally:
         spark.stop()
         shutil.rmtree(home, ignore_errors=True)
@@ -68,16 +81,37 @@ def _compare(report: Report, new: Any, name: str, walls: list[float]) -> None:
         grown.bar, grown.met = f"<= {BAR}", grown.ratio <= BAR
 
 
+def _listings(lake: Lake, home: Path, commits: int) -> list[float]:
+    """Seconds that Delta takes to see what is new in a log, as each commit and query does."""
+    log = home / f"log_{commits}"
+    log.mkdir()
+    for version in range(commits):
+        (log / f"{version:020d}.json").write_text("{}", "utf-8")
+    jvm: Any = lake.spark._jvm
+    delta = jvm.org.apache.spark.sql.delta.DeltaLog
+    store = delta.forTable(lake.spark._jsparkSession, lake.path(SOURCE)).store()
+    newest = jvm.org.apache.hadoop.fs.Path(str(log / f"{commits - 5:020d}.json"))
+    spent = []
+    for _ in range(6):
+        began = time.perf_counter()
+        store.listFrom(newest, lake.spark._jsc.hadoopConfiguration()).hasNext()
+        spent.append(time.perf_counter() - began)
+    shutil.rmtree(log)
+    return spent[1:]
+
+
 def _arrive(lake: Lake, number: int) -> None:
     rows = [{"n": number * ROWS + at, "text": f"{at:064d}"} for at in range(ROWS)]
     lake.add(SOURCE, rows, "bench")
 
 
-def _batches(lake: Lake, name: str, files: int, commits: int) -> list[float]:
+def _batches(lake: Lake, name: str, files: int, commits: int, *, leave: bool = True) -> list[float]:
     """Seconds of each batch into a table that has so many files of so many commits."""
     target = Table(f"gold.{name}", "target", SOURCE.columns)
     lake.ensure(target)
     _fill(lake, target, files, commits)
+    if leave:
+        retire(lake.settings, lake.folder(target))
 
     def batch(rows: DataFrame, run: Batch) -> None:
         lake.append(rows, target, run)
@@ -112,6 +146,7 @@ def _fill(lake: Lake, table: Table, files: int, commits: int) -> None:
     info = next(line for line in lines if line.startswith('{"commitInfo"'))
     more = files - 1
     each = more // commits
+    now = time.time()
     for number in range(commits if more else 0):
         actions = [info]
         for at in range(each):
@@ -120,6 +155,13 @@ def _fill(lake: Lake, table: Table, files: int, commits: int) -> None:
             actions.append(json.dumps(add))
         log = folder / "_delta_log" / f"{version + 1 + number:020d}.json"
         log.write_text("\n".join(actions) + "\n", "utf-8")
+        made = now - COMMIT_SECONDS * (commits - number)
+        os.utime(log, (made, made))
+        if number in (commits - KEPT, commits - 1):
+            _checkpoint(lake, table)
+
+
+def _checkpoint(lake: Lake, table: Table) -> None:
     jvm: Any = lake.spark._jvm
     log_of = jvm.org.apache.spark.sql.delta.DeltaLog
     log_of.clearCache()

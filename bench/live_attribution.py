@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -15,6 +14,7 @@ from bench.measure import Report
 from bench.plot import bars, panel
 from enrich.tables import ATTRIBUTION
 from infra.commits import commit, versions
+from infra.history import Committed
 from infra.settings import Settings, load
 from infra.tables import Table
 
@@ -103,12 +103,9 @@ def _each(
 ) -> None:
     """Every row of a table, oldest first, with the instant of its commit, seconds since 1970."""
     folder = settings.lake_root / table.path
+    when = Committed(folder)
     for version in versions(folder):
-        at = _written(folder, version)
+        at = when.of(version).timestamp()
         for name in commit(folder, version).adds:
             for row in pq.read_table(folder / name, columns=columns).to_pylist():
                 take(row, at)
-
-
-def _written(folder: Path, version: int) -> float:
-    return (folder / "_delta_log" / f"{version:020d}.json").stat().st_mtime

@@ -15,6 +15,10 @@ span must still reach the watermark: Spark infers `IS NOT NULL` from a join's co
 it below `withWatermark`, which would throw heartbeats away and stall both streams. Hence keys
 that are never null before it, and, after it, filters that name the watermark's column, which
 Spark leaves where they are.
+
+**State.** What both sides of a join remember is their keys and times, and all else as one JSON
+text. Spark reads rows from a checkpoint only in the columns they were written with; so a column
+more in gold.finding or in a segment is one more field of that text, and changes no checkpoint.
 """
 
 from __future__ import annotations
@@ -31,12 +35,24 @@ from enrich.asof import SEGMENT, newest_cover, statements
 from enrich.judging import judged, with_claims
 from enrich.networks import in_networks, set_by_hand
 from enrich.servers import Heard
-from enrich.tables import ATTRIBUTION, HOLDER
+from enrich.tables import ATTRIBUTION, DHCP_SEGMENT, HOLDER
 from infra.settings import JobSettings, ScopeSettings
 from ingest.tables import HEARTBEAT
 
 SLACK_SECONDS = 1
 """How much longer the segments' watermark waits than the findings'."""
+
+_MICROSECONDS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+
+_NAMED = ("finding_id", "role", "scope", "ip", "event_time", "received_at")
+"""What of a finding is said in gold.attribution beside its whole."""
+
+_STATED = tuple(
+    T.StructField(column.name, column.type)
+    for column in DHCP_SEGMENT.columns
+    if column.name in SEGMENT and column.name != "known_at"
+)
+"""What of a segment is remembered beside keys and times."""
 
 _NO_KEY = ""  # equal to no address and no site; a finding's heartbeat has another (below)
 
@@ -97,7 +113,7 @@ def attribute(
     near = (F.col("_arrived") >= F.col("s_known_at") - wait) & (
         F.col("_arrived") < F.col("s_known_at") + kept
     )
-    joined = left.join(right, _covers() & near, "leftOuter")
+    joined = _unpacked(left.join(right, _covers() & near, "leftOuter"), findings.schema)
     beat = F.col("rule_id") == HEARTBEAT
     none = _holder(
         scope=F.col("scope"),
@@ -128,7 +144,7 @@ def correct(
     segments that `attribute` did not bring together since the segment was known after its wait,
     up to `correct_seconds`. Give it the findings that `attribute` gets. Holders are judged.
     """
-    unaware = (F.col("rule_id") != HEARTBEAT) | F.col("_arrived").isNull()
+    unaware = ~F.col("_beat") | F.col("_arrived").isNull()
     left = _findings(findings, jobs).where(unaware)
     right = _segments(segments, jobs)
     wait = F.expr(f"INTERVAL {jobs.wait_seconds} SECONDS")
@@ -136,10 +152,9 @@ def correct(
     after = (F.col("_arrived") < F.col("s_known_at") - wait) & (
         F.col("_arrived") >= F.col("s_known_at") - kept
     )
-    joined = left.join(right, _covers() & after, "inner").withColumn(
-        "finding", as_json(findings.columns)
-    )
-    said = joined.select(
+    joined = left.join(right, _covers() & after, "inner").withColumnRenamed("_finding", "finding")
+    named = T.StructType([findings.schema[name] for name in _NAMED])
+    said = _unpacked(joined, named, "finding").select(
         *_attribution(segment_holder(), "correction", F.col("s_known_at")), "received_at"
     )
     return judged(said, scopes)
@@ -202,8 +217,7 @@ def attribution_rows(attributed: DataFrame) -> DataFrame:
 
 def as_json(columns: Sequence[str]) -> Column:
     """A row as JSON that `from_json` reads back; times keep their microseconds."""
-    micros = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
-    return F.to_json(F.struct(*columns), micros)
+    return F.to_json(F.struct(*columns), _MICROSECONDS)
 
 
 def _kept_seconds(jobs: JobSettings) -> int:
@@ -213,34 +227,50 @@ def _kept_seconds(jobs: JobSettings) -> int:
 
 
 def _findings(findings: DataFrame, jobs: JobSettings) -> DataFrame:
-    """The join's left side: keys that are never null, and the arrival time as watermark.
+    """The join's left side: keys that are never null, the arrival time as watermark, and the
+    finding as JSON.
 
     A heartbeat's key is one that no segment has, so it is compared with nothing.
     """
     beat = F.col("rule_id") == HEARTBEAT
-    return findings.withColumns(
-        {
-            "_scope": F.when(beat, HEARTBEAT).otherwise(F.coalesce("scope", F.lit(_NO_KEY))),
-            "_ip": F.coalesce("ip", F.lit(_NO_KEY)),
-            "_happened": F.coalesce("event_time", "received_at"),
-            "_arrived": F.when(beat, F.col("event_time")).otherwise(
-                F.coalesce("received_at", "event_time")
-            ),
-        }
+    arrived = F.when(beat, F.col("event_time")).otherwise(F.coalesce("received_at", "event_time"))
+    scope = F.when(beat, HEARTBEAT).otherwise(F.coalesce("scope", F.lit(_NO_KEY)))
+    return findings.select(
+        F.coalesce(beat, F.lit(False)).alias("_beat"),
+        scope.alias("_scope"),
+        F.coalesce("ip", F.lit(_NO_KEY)).alias("_ip"),
+        F.coalesce("event_time", "received_at").alias("_happened"),
+        arrived.alias("_arrived"),
+        as_json(findings.columns).alias("_finding"),
     ).withWatermark("_arrived", f"{jobs.watermark_seconds} seconds")
 
 
 def _segments(segments: DataFrame, jobs: JobSettings) -> DataFrame:
-    """The join's right side, columns prefixed; rows that cover nothing only move its watermark."""
+    """The join's right side, prefixed; rows that cover nothing only move its watermark."""
     at = F.col("known_at")
     named = segments.select(
         F.coalesce("scope", F.lit(_NO_KEY)).alias("s_scope"),
         F.coalesce("ip", F.lit(_NO_KEY)).alias("s_ip"),
         F.coalesce(F.col("seg_start"), at).alias("s_start"),
         F.coalesce(F.col("seg_end"), at).alias("s_end"),
-        *[F.col(name).alias(f"s_{name}") for name in SEGMENT],
+        at.alias("s_known_at"),
+        as_json([column.name for column in _STATED]).alias("_segment"),
     ).withWatermark("s_known_at", f"{jobs.watermark_seconds + SLACK_SECONDS} seconds")
     return named.where((F.col("s_end") > F.col("s_start")) | F.col("s_known_at").isNull())
+
+
+def _unpacked(joined: DataFrame, finding: T.StructType, packed: str = "_finding") -> DataFrame:
+    """Joined rows with the columns of their finding, and those of the segment as `s_...`."""
+    both = joined.select(
+        "*",
+        F.from_json(packed, finding, _MICROSECONDS).alias("_f"),
+        F.from_json("_segment", T.StructType(list(_STATED)), _MICROSECONDS).alias("_s"),
+    )
+    return both.select(
+        *joined.columns,
+        *[F.col(f"_f.{name}").alias(name) for name in finding.fieldNames()],
+        *[F.col(f"_s.{one.name}").alias(f"s_{one.name}") for one in _STATED],
+    )
 
 
 def _covers() -> Column:

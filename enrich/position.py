@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from enrich.shape import INPUT, JOB, folder
 from enrich.tables import DHCP_SEGMENT
 from infra.catalog import LEDGER
-from infra.commits import newest_first, versions
+from infra.commits import newest_first, oldest_version
 from infra.errors import Fatal
 from infra.lake import Lake
 from ingest.tables import EVENT
@@ -49,13 +49,14 @@ def newest(lake: Lake) -> Position:
         marker = commit.marker
         if marker is not None and marker["job"] == JOB:
             return Position(marker["query"], marker["batch"], _offset(lake, marker))
-    if versions(table)[:1] == [0]:
+    if oldest_version(table) == 0:
         raise Fatal(
             f"{DHCP_SEGMENT.name} holds nothing of job {JOB}: there is nothing to rebuild; start "
             f"the job (a leftover {folder(lake.settings)} can be removed)"
         )
+    oldest = oldest_version(table)
     raise Fatal(
-        f"{DHCP_SEGMENT.name}: its log reaches back to version {versions(table)[0]} only and shows "
+        f"{DHCP_SEGMENT.name}: its log reaches back to version {oldest} only and shows "
         f"no batch of job {JOB}; how far it has read {EVENT.name} cannot be told"
     )
 

@@ -1,5 +1,7 @@
 """Reading a Delta table's log without Spark: markers, versions, the files of a commit.
 
+A commit that left the log for the archive (`infra.retire`) is read from there.
+
 Source of the format: the Delta transaction log protocol, "Delta Log Entries"
 and "Commit Provenance Information".
 """
@@ -7,7 +9,9 @@ and "Commit Provenance Information".
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,9 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from infra.damage import Damaged, objects
+from infra import archive
+from infra.archive import LOG
+from infra.damage import Damaged, objects, sound
 from infra.errors import Fatal
 from infra.files import write_whole
 
@@ -50,30 +56,44 @@ class Commit:
         return found if isinstance(found, dict) and "job" in found else None
 
 
-def versions(table: Path) -> list[int]:
-    """Versions whose commit file is still there, ascending."""
-    log = table / "_delta_log"
-    if not log.is_dir():
-        return []
-    return sorted(int(p.stem) for p in log.iterdir() if p.suffix == ".json" and p.stem.isdigit())
+def live(table: Path) -> list[int]:
+    """Versions whose commits are in the log, ascending."""
+    return archive.singles(table / LOG)
 
 
-def checkpoints(table: Path) -> list[int]:
-    """Versions of which the log has a checkpoint, a list of all that makes the table, ascending."""
-    found = (table / "_delta_log").glob(f"{'[0-9]' * 20}.checkpoint.parquet")
+def versions(table: Path, since: int = 0) -> list[int]:
+    """Versions from `since` on whose commits can still be read, ascending."""
+    found = live(table)
+    if found and found[0] > since:
+        before = archive.archived(table)
+        found = [*before[: bisect_left(before, found[0])], *found]
+    return found[bisect_left(found, since) :]
+
+
+def checkpoints(log: Path) -> list[int]:
+    """Versions of which a log, or the archive, lists all that makes the table, ascending."""
+    found = log.glob(f"{'[0-9]' * 20}.checkpoint.parquet")
     return sorted(int(file.name.partition(".")[0]) for file in found)
 
 
-def commit(table: Path, version: int) -> Commit:
-    """Read one commit; raises `FileNotFoundError` when log clean-up has taken it, `Fatal` when it
-    is damaged."""
-    file = table / "_delta_log" / f"{version:020d}.json"
+def text(table: Path, version: int) -> str:
+    """A commit as it was written. Raises `FileNotFoundError` when it is gone, `Fatal` when it is
+    damaged."""
+    file = archive.single(table / LOG, version)
     try:
-        actions = objects(file)
+        return sound(file)
+    except FileNotFoundError:
+        return archive.text(table, version)
     except Damaged as error:
-        raise Fatal(
-            f"{file} is damaged ({error}); restore lake and checkpoints of one backup"
-        ) from None
+        raise _damaged(file, error) from None
+
+
+def commit(table: Path, version: int) -> Commit:
+    """Read one commit; raises `FileNotFoundError` when it is gone, `Fatal` when it is damaged."""
+    try:
+        actions = objects(text(table, version))
+    except Damaged as error:
+        raise _damaged(archive.single(table / LOG, version), error) from None
     info: dict[str, Any] = {}
     adds: list[str] = []
     changes = replaces = False
@@ -99,18 +119,31 @@ def commit(table: Path, version: int) -> Commit:
     )
 
 
+def _damaged(file: Path, error: Damaged) -> Fatal:
+    return Fatal(f"{file} is damaged ({error}); restore lake and checkpoints of one backup")
+
+
 def newest_first(table: Path) -> Iterator[Commit]:
-    """Commits from the newest down, as far as the log reaches."""
-    for version in reversed(versions(table)):
-        try:
+    """Commits from the newest down, as far as they are kept."""
+    there = live(table)
+    for version in reversed(there):
+        # One that is gone since went into the archive, or for good.
+        with suppress(FileNotFoundError):
             yield commit(table, version)
-        except FileNotFoundError:
-            return
+    for version in reversed(archive.archived(table)):
+        if not there or version < there[0]:
+            with suppress(FileNotFoundError):
+                yield commit(table, version)
+
+
+def oldest_version(table: Path) -> int:
+    """The oldest version whose commit can be read, -1 when there is no table."""
+    return min((*archive.archived(table)[:1], *live(table)[:1]), default=-1)
 
 
 def newest_version(table: Path) -> int:
     """Newest version, -1 when there is no table."""
-    return max(versions(table), default=-1)
+    return max(live(table), default=-1)
 
 
 def metadata(table: Path) -> dict[str, Any] | None:
@@ -118,9 +151,9 @@ def metadata(table: Path) -> dict[str, Any] | None:
 
     From the commits since the newest checkpoint, else from that checkpoint.
     """
-    log = table / "_delta_log"
-    checkpoint = max(checkpoints(table), default=-1)
-    for version in reversed(versions(table)):
+    log = table / LOG
+    checkpoint = max(checkpoints(log), default=-1)
+    for version in reversed(live(table)):
         if version <= checkpoint:
             break
         for line in (log / f"{version:020d}.json").read_text("utf-8").splitlines():

@@ -39,9 +39,9 @@ def _sums(content: bytes, step: int) -> bytes:
     return b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts)
 
 
-def objects(file: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a file, one a line. Raises `Damaged`, also where there is none."""
-    found = [parsed(line) for line in sound(file).splitlines() if line.strip()]
+def objects(text: str) -> list[dict[str, Any]]:
+    """The JSON objects of a text, one a line. Raises `Damaged`, also where there is none."""
+    found = [parsed(line) for line in text.splitlines() if line.strip()]
     if not found:
         raise Damaged("it is empty")
     return found

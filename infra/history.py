@@ -7,14 +7,17 @@ promises of that is `upkeep.keep_hours`; here it is looked at, not reckoned.
 from __future__ import annotations
 
 import json
+import shutil
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import mkdtemp
 
 import duckdb
 
-from infra.commits import checkpoints, versions
+from infra.archive import ARCHIVE, LOG, checkpoint, modified, single
+from infra.commits import checkpoints, live, text, versions
 from infra.errors import Usage
 
 
@@ -33,7 +36,8 @@ def version_at(name: str, table: Path, at: datetime) -> int:
             raise Usage(f"{name}: there was no such table at {_said(at)}; it was made at {first}")
         raise Usage(f"{name}: its history at {_said(at)} is no longer kept; it begins at {first}")
     version = kept[found - 1]
-    if not _told(kept[:found], checkpoints(table)):
+    known = sorted({*checkpoints(table / LOG), *checkpoints(table / ARCHIVE)})
+    if not _told(kept[:found], known):
         raise Usage(
             f"{name}: its history at {_said(at)} (version {version}) is no longer kept: the log "
             "lacks what came before"
@@ -45,11 +49,8 @@ def require_files(
     engine: duckdb.DuckDBPyConnection, name: str, table: Path, version: int, at: datetime
 ) -> None:
     """Raises `Usage` when files of a version were deleted since."""
-    listed = engine.execute(
-        "SELECT data_file FROM delta_list_files($folder, version => $version)",
-        {"folder": str(table), "version": version},
-    ).fetchall()
-    gone = sum(not Path(file.removeprefix("file://")).exists() for (file,) in listed)
+    listed = _names(engine, table, version)
+    gone = sum(not (table / name).exists() for name in listed)
     if gone:
         raise Usage(
             f"{name}: as it was at {_said(at)} (version {version}) it can no longer be read: "
@@ -58,29 +59,75 @@ def require_files(
         )
 
 
+def told(table: Path, version: int) -> bool:
+    """Whether the log alone tells a version, so that any reader of Delta can read it."""
+    there = live(table)
+    return there[:1] == [0] or any(one <= version for one in checkpoints(table / LOG))
+
+
+def readable(engine: duckdb.DuckDBPyConnection, table: Path, version: int, under: Path) -> Path:
+    """The folder in which a version of a table can be read: its own, or one made below `under`.
+
+    That has a log made of the archive, and links to the files that were part of the table then, as
+    far as they are still there. Raises `FileNotFoundError` when the archive does not reach back.
+    """
+    if told(table, version):
+        return table
+    into = under / str(version)
+    if not into.is_dir():
+        under.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(mkdtemp(prefix=".", dir=under))
+        try:
+            _make(engine, table, version, unfinished)
+            unfinished.replace(into)
+        except OSError:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            if not into.is_dir():  # of another process that was quicker
+                raise
+    return into
+
+
+def _make(engine: duckdb.DuckDBPyConnection, table: Path, version: int, into: Path) -> None:
+    log = into / LOG
+    log.mkdir()
+    places = {one: at for at in (table / ARCHIVE, table / LOG) for one in checkpoints(at)}
+    start = max((one for one in places if one <= version), default=-1)
+    if start >= 0:
+        (log / checkpoint(log, start).name).symlink_to(checkpoint(places[start], start).absolute())
+    for one in range(max(start, 0), version + 1):
+        single(log, one).write_text(text(table, one), "utf-8")
+    vectors = [file.name for file in table.glob("deletion_vector_*.bin")]
+    for name in (*_names(engine, into, version), *vectors):
+        if (table / name).exists():
+            (into / name).symlink_to((table / name).absolute())
+
+
+def _names(engine: duckdb.DuckDBPyConnection, folder: Path, version: int) -> list[str]:
+    """The files that make a version of the table in a folder."""
+    listed = engine.execute(
+        "SELECT data_file FROM delta_list_files($folder, version => $version)",
+        {"folder": str(folder), "version": version},
+    ).fetchall()
+    return [Path(file.removeprefix("file://")).name for (file,) in listed]
+
+
 class Committed:
     """When the commits of a table were made, each read once."""
 
     def __init__(self, table: Path) -> None:
-        self._log = table / "_delta_log"
+        self._table = table
         self._known: dict[int, datetime] = {}
 
     def of(self, version: int) -> datetime:
         """When a version was committed, UTC. Raises `FileNotFoundError` when its file is gone."""
         if version not in self._known:
-            with (self._log / f"{version:020d}.json").open("rb") as file:
-                # Delta writes it first; where others do not, the file's own time stands in.
-                first = json.loads(file.readline() or b"{}").get("commitInfo") or {}
-            millis = first.get("timestamp")
+            # Delta writes it first; where others do not, the file's own time stands in.
+            first = text(self._table, version).partition("\n")[0]
+            millis = (json.loads(first or "{}").get("commitInfo") or {}).get("timestamp")
             if millis is None:
-                millis = file_millis(self._log / f"{version:020d}.json")
+                millis = modified(self._table, version) * 1000
             self._known[version] = datetime.fromtimestamp(millis / 1000, UTC)
         return self._known[version]
-
-
-def file_millis(file: Path) -> int:
-    """When a file was last written, milliseconds since 1970."""
-    return file.stat().st_mtime_ns // 1_000_000
 
 
 def _told(kept: Sequence[int], known: Sequence[int]) -> bool:

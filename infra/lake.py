@@ -20,15 +20,19 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
-from infra.commits import commit, newest_first, newest_version, versions
+from infra.archive import ARCHIVE, READ, modified
+from infra.commits import commit, live, newest_first, newest_version, oldest_version
 from infra.delta import ActiveFile, AlreadyCommitted
 from infra.delta import commit as commit_files
 from infra.delta import replace as replace_files
-from infra.errors import Fatal
+from infra.duck import open_engine
+from infra.errors import Fatal, Usage
+from infra.history import readable, told
 from infra.inputs import adopt
 from infra.jobs import Batch, Job, Work, newest_written, start
 from infra.log import say
 from infra.parquet import DataFile, FileWriter, Target, arrow_schema, collected, written
+from infra.retire import retire
 from infra.schema import additions, schema_of, unknown
 from infra.settings import Settings
 from infra.spool import note
@@ -44,6 +48,9 @@ PROPERTIES = {
 RECENT = 20
 """So many of a table's newest commits are looked at before a job reads it: what a power cut
 damages is among them."""
+
+RETIRE_EVERY = 50
+"""After so many commits those that everybody has read leave the log."""
 
 _ALL = "all rows"
 
@@ -122,9 +129,23 @@ class Lake:
     def read(self, table: Table, version: int | None = None) -> DataFrame:
         """The table as it is now, or as it was at a version."""
         reader = self.spark.read.format("delta")
-        if version is not None:
-            reader = reader.option("versionAsOf", version)
-        return reader.load(self.path(table))
+        if version is None:
+            return reader.load(self.path(table))
+        return reader.option("versionAsOf", version).load(self.path_at(table, version))
+
+    def path_at(self, table: Table, version: int) -> str:
+        """Where Spark reads a version of the table, also one that left its log.
+
+        Raises `Usage` when that is no longer kept.
+        """
+        folder = self.folder(table)
+        if told(folder, version):
+            return str(folder)
+        with open_engine(memory="256MB", threads=1) as engine:
+            try:
+                return str(readable(engine, folder, version, folder / ARCHIVE / READ))
+            except FileNotFoundError:
+                raise Usage(f"{table.name}: its version {version} is no longer kept") from None
 
     def stream(self, table: Table, files_per_batch: int = 1000) -> DataFrame:
         """The table's rows as they are appended, from its beginning.
@@ -133,7 +154,7 @@ class Lake:
         lags behind the log's retention fails and says so rather than skip. Raises `Fatal` when
         one of the newest commits is damaged: Delta takes an empty one for a commit without rows.
         """
-        for version in versions(self.folder(table))[-RECENT:]:
+        for version in live(self.folder(table))[-RECENT:]:
             with suppress(FileNotFoundError):
                 commit(self.folder(table), version)
         rows = (
@@ -245,9 +266,10 @@ class Lake:
         if self.settings.sink == "txn":
             txn = (f"{run.job}/{run.query_id}/{table.name}", run.batch_id)
         with self.alone(table), suppress(AlreadyCommitted):
-            run.versions[table.name] = commit_files(
-                self.spark, self.path(table), files, marker, txn
-            )
+            version = commit_files(self.spark, self.path(table), files, marker, txn)
+            run.versions[table.name] = version
+            if version % RETIRE_EVERY == 0:
+                retire(self.settings, self.folder(table))
         run.rows[table.name] = sum(file.rows for file in files)
 
     def replace(
@@ -346,10 +368,10 @@ class Lake:
                 )
             run.versions[table.name], run.rows[table.name] = found.version, found.rows
             return True
-        kept = versions(folder)
-        if kept and kept[0] > 0 and run.batch_id > 0 and not _reaches(folder, kept[0], run):
+        oldest = oldest_version(folder)
+        if oldest > 0 and run.batch_id > 0 and not _reaches(folder, oldest, run):
             raise Fatal(
-                f"{table.name}: the log reaches back to version {kept[0]} only and shows no batch "
+                f"{table.name}: the log reaches back to version {oldest} only and shows no batch "
                 f"of job {run.job}; whether batch {run.batch_id} was written cannot be told"
             )
         return False
@@ -366,9 +388,8 @@ class Lake:
 
 def _reaches(folder: Path, oldest: int, run: Batch) -> bool:
     """Whether the log begins before a batch was planned, so that it would show its commit."""
-    first = folder / "_delta_log" / f"{oldest:020d}.json"
     planned = run.folder / "spark" / "offsets" / str(run.batch_id)
-    return planned.stat().st_mtime - first.stat().st_mtime > CLOCK_SECONDS
+    return planned.stat().st_mtime - modified(folder, oldest) > CLOCK_SECONDS
 
 
 def _prefix(run: Batch) -> str:

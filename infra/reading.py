@@ -41,8 +41,13 @@ def files_between(
     version: int | None = None,
 ) -> list[ActiveFile]:
     """The files that may hold rows whose column `time` is in [since, until)."""
-    found = active_files(lake.spark, lake.path(table), version)
+    found = _files(lake, table, version)
     return [file for file in found if file.may_hold(time, since, until)]
+
+
+def _files(lake: Lake, table: Table, version: int | None) -> list[ActiveFile]:
+    path = lake.path(table) if version is None else lake.path_at(table, version)
+    return active_files(lake.spark, path, version)
 
 
 def over_files(

@@ -329,6 +329,12 @@ class UpkeepSettings(_Section):
     """Keeping tables small and quick beside the jobs."""
 
     minutes: float = Field(60, ge=0, description="how often it runs beside the jobs; 0: never")
+    log_minutes: float = Field(
+        10,
+        ge=1,
+        description="how long commits that every job has read stay in a table's Delta log; more "
+        "only for streams of other programs, since each batch lists the whole log",
+    )
     file_mb: int = Field(64, gt=0, description="small files become files of about this size")
     keep_hours: float = Field(
         168,

@@ -21,13 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from delta.tables import DeltaTable
 
+from infra.archive import LOG, single
 from infra.commits import newest_version, table_id
 from infra.compact import Piece, plan
 from infra.delta import ActiveFile, Moved, active_files
 from infra.errors import Fatal
-from infra.jobs import numbers
 from infra.lake import Lake
 from infra.parquet import DataFile, FileWriter, Target, whole_schema
+from infra.retire import forget, retire, unread_by
 from infra.settings import RetentionSettings, Settings
 from infra.tables import Table, catalog
 
@@ -79,6 +80,9 @@ def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
     done.merged, done.made = merge(lake, table, say)
     done.kept_hours = keep(lake.settings, table, lake.folder(table)).total_seconds() / 3600
     done.deleted, done.freed = vacuum(lake, table, timedelta(hours=done.kept_hours))
+    with lake.alone(table):
+        retire(lake.settings, lake.folder(table))
+    forget(lake.folder(table), time.time())
     return done
 
 
@@ -268,7 +272,7 @@ def keep(settings: Settings, table: Table, folder: Path) -> timedelta:
         needed = max(needed, OUTBOX_KEPT)
     now = time.time()
     for job, version in unread_by(settings, table_id(folder)):
-        file = folder / "_delta_log" / f"{version:020d}.json"
+        file = single(folder / LOG, version)
         if file.exists():
             needed = max(needed, timedelta(seconds=now - file.stat().st_mtime) + MARGIN)
         elif version <= newest_version(folder):
@@ -277,20 +281,6 @@ def keep(settings: Settings, table: Table, folder: Path) -> timedelta:
                 "longer has; nothing is deleted: let the job catch up, or restore the table"
             )
     return needed
-
-
-def unread_by(settings: Settings, identity: str) -> Iterator[tuple[str, int]]:
-    """Each job that reads a table, by the table's id, and the first version it has not read."""
-    for checkpoint in sorted(settings.checkpoint_root.glob("*/spark")):
-        done = max(numbers(checkpoint / "commits"), default=None)
-        first = min(numbers(checkpoint / "offsets"), default=None)
-        batch = done if done is not None else first
-        if batch is None:
-            continue
-        for line in (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()[2:]:
-            offset = json.loads(line) if line.startswith("{") else {}
-            if offset.get("reservoirId") == identity:
-                yield checkpoint.parent.name, int(offset["reservoirVersion"])
 
 
 def vacuum(lake: Lake, table: Table, kept: timedelta) -> tuple[int, int]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from infra.commits import commit, newest_version
+from infra.commits import commit, newest_version, text, versions
 from infra.delta import ActiveFile, Moved, active_files
 from infra.errors import Fatal, Retryable
 from infra.lake import Lake
@@ -272,21 +272,20 @@ def there(lake: Lake) -> list[Table]:
 def commits_of(lake: Lake, table: Table, erasure: str | None = None) -> list[dict[str, Any]]:
     """What an erasure, or any, did to a table, by the table's log: a commit each, oldest first."""
     found = []
-    log = lake.folder(table) / "_delta_log"
-    for file in sorted(log.glob(f"{'[0-9]' * 20}.json")):
-        text = file.read_text("utf-8")
-        if (erasure or "erase") not in text:
+    for version in versions(lake.folder(table)):
+        written = text(lake.folder(table), version)
+        if (erasure or "erase") not in written:
             continue
         info: dict[str, Any] = {}
         removed = []
-        for line in text.splitlines():
+        for line in written.splitlines():
             action = json.loads(line)
             info = action.get("commitInfo", info)
             if "remove" in action:
                 removed.append(action["remove"]["path"])
         said = _said(info.get("userMetadata"))
         if "erase" in said and erasure in (None, said["erase"]):
-            told = {"version": int(file.stem), "at": info["timestamp"], "files": removed}
+            told = {"version": version, "at": info["timestamp"], "files": removed}
             found.append({**said, **told})
     return found
 

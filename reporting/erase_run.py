@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from alerts.publish import read_all
-from infra.commits import commit, table_id, versions
+from infra.commits import commit, table_id, text, versions
 from infra.errors import Fatal, HeadgateError, Retryable
 from infra.jobs import Lock
 from infra.kafka import require_broker
 from infra.lake import Lake
+from infra.retire import unread_by
 from infra.settings import Settings
 from infra.tables import Table
-from infra.upkeep import unread_by
 from reporting.erase import BLANK, Eraser, Erasure, commits_of, there
 from reporting.erase_certificate import certificate_of, not_touched, write_down
 from reporting.erase_outside import left, naming, queued, restated, spooled
@@ -127,7 +127,7 @@ def _behind(lake: Lake) -> dict[str, list[str]]:
         jobs = {
             job
             for job, version in unread_by(lake.settings, table_id(folder))
-            if any(_appended(folder, one) for one in versions(folder) if version <= one < last)
+            if any(_appended(folder, one) for one in versions(folder, version) if one < last)
         }
         if jobs:
             found[table.name] = sorted(jobs)
@@ -193,10 +193,9 @@ def _delete(
 
 def _left_it(lake: Lake, table: Table) -> set[str]:
     """Names of files that were part of the table once, by what the log keeps."""
-    log = lake.folder(table) / "_delta_log"
     gone: set[str] = set()
     for version in versions(lake.folder(table)):
-        for line in (log / f"{version:020d}.json").read_text("utf-8").splitlines():
+        for line in text(lake.folder(table), version).splitlines():
             if line.startswith('{"remove"'):
                 gone.add(json.loads(line)["remove"]["path"])
     return gone

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from enrich.servers import Heard
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT, HOLDER
 from infra.lake import Lake
 from infra.settings import JobSettings, ScopeSettings
+from infra.tables import STRINGS, struct
 from tests.enrich.rows import IP, SCOPE, A, B, at, detected, finding, known, put, rows, segment
 
 JOBS = JobSettings(watermark_seconds=2, wait_seconds=10, correct_seconds=600)
@@ -131,6 +134,39 @@ def test_what_becomes_known_after_the_wait_comes_as_a_correction(lake: Lake, ste
     read = F.from_json("finding", FINDING.schema)
     again = lake.spark.createDataFrame([(row.finding,)], "finding string").select(read.alias("f"))
     assert again.first().f.event_time.replace(tzinfo=UTC) == at(5.123456)
+
+
+def test_a_release_with_more_columns_goes_on_with_what_waits(lake: Lake, steps) -> None:
+    fewer = struct(event_uids=STRINGS)
+    findings = replace(
+        FINDING, columns=tuple(one for one in FINDING.columns if one.name != "host_name")
+    )
+    segments = replace(
+        DHCP_SEGMENT,
+        columns=tuple(
+            replace(one, type=fewer) if one.name == "evidence" else one
+            for one in DHCP_SEGMENT.columns
+        ),
+    )
+    for table in (findings, segments):
+        shutil.rmtree(lake.folder(table))
+    lake.ensure(findings, segments)
+    put(lake, findings, [finding(5), finding(25), detected(26)])
+    old = segment(0, 10, A, 0, 1) | {"evidence": {"event_uids": ["line 1"]}}
+    put(lake, segments, [old, known(27) | {"evidence": None}])
+    assert [row.finding_id for row in steps(attribute)] == ["f5"]
+    assert "host_name" not in lake.read(FINDING).columns
+
+    lake.ensure(FINDING, DHCP_SEGMENT)
+    put(lake, FINDING, [finding(8, late=21, host_name="web"), detected(30)])
+    put(lake, DHCP_SEGMENT, [segment(20, 30, B, 30, 2)])
+    said = {row.finding_id: row for row in steps(attribute)}
+    assert {uid: (row.holder.mac, row.host_name) for uid, row in said.items()} == {
+        "f8": (A, "web"),
+        "f25": (B, None),
+    }
+    assert [said[uid].holder.ended for uid in ("f8", "f25")] == [None, "expired"]
+    assert said["f8"].holder.evidence == ["line 1"]
 
 
 def test_only_addresses_of_a_dhcp_network_wait(spark: SparkSession) -> None:

@@ -72,10 +72,9 @@ def test_an_entry_that_is_not_whole_says_why(tmp_path: Path, text: str, says: st
 
 
 @pytest.mark.parametrize("text", ["", "\n", "[1]", '{"a": 1', '{"a": 1}\n{"b"'])
-def test_a_commit_holds_whole_objects(tmp_path: Path, text: str) -> None:
-    (tmp_path / "0.json").write_text(text)
+def test_a_commit_holds_whole_objects(text: str) -> None:
     with pytest.raises(Damaged):
-        objects(tmp_path / "0.json")
+        objects(text)
 
 
 def test_state_without_a_byte_is_found(tmp_path: Path) -> None:

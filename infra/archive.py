@@ -1,0 +1,82 @@
+"""Commits of a Delta table that left its log, and how they are still read.
+
+Beside the log, in `_log_archive`: a commit is a file as it was, `<version>.json`, until a
+thousand of them become one, `<first>-<last>.commits.gz`. A commit moves from the log to a file
+here to a pack, and is never missing in between for a reader that looks in this order.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+LOG = "_delta_log"
+ARCHIVE = "_log_archive"
+READ = "read"
+"""Below it: former versions of the table that were made readable (`infra.history`)."""
+
+_PACK = re.compile(r"(\d{20})-(\d{20})\.commits\.gz")
+
+
+def single(folder: Path, version: int) -> Path:
+    """Where a commit lies in a log, or here as long as it is in no pack."""
+    return folder / f"{version:020d}.json"
+
+
+def checkpoint(folder: Path, version: int) -> Path:
+    """A list of all that made the table at a version, in a log or here."""
+    return folder / f"{version:020d}.checkpoint.parquet"
+
+
+def packs(table: Path) -> Iterator[tuple[int, int, Path]]:
+    """The first and the last version of each pack, and its file."""
+    archive = table / ARCHIVE
+    for file in archive.iterdir() if archive.is_dir() else ():
+        if named := _PACK.fullmatch(file.name):
+            yield int(named.group(1)), int(named.group(2)), file
+
+
+def singles(folder: Path) -> list[int]:
+    """Versions of the commits that are files of their own in a folder, ascending."""
+    if not folder.is_dir():
+        return []
+    return sorted(
+        int(one.stem) for one in folder.iterdir() if one.suffix == ".json" and one.stem.isdigit()
+    )
+
+
+def archived(table: Path) -> list[int]:
+    """Versions whose commits are here, ascending."""
+    packed = [version for first, last, _ in packs(table) for version in range(first, last + 1)]
+    return sorted({*packed, *singles(table / ARCHIVE)})
+
+
+def text(table: Path, version: int) -> str:
+    """A commit that left the log. Raises `FileNotFoundError` where there is none."""
+    try:
+        return single(table / ARCHIVE, version).read_text("utf-8")
+    except FileNotFoundError:
+        for first, last, file in packs(table):
+            if first <= version <= last:
+                return _unpacked(file)[version]
+        raise
+
+
+def modified(table: Path, version: int) -> float:
+    """When a commit was written, or its pack; seconds since 1970."""
+    for folder in (table / LOG, table / ARCHIVE):
+        with suppress(FileNotFoundError):
+            return single(folder, version).stat().st_mtime
+    return next(file.stat().st_mtime for first, last, file in packs(table) if version <= last)
+
+
+@lru_cache(maxsize=4)
+def _unpacked(file: Path) -> dict[int, str]:
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        found = [json.loads(line) for line in lines]
+    return {one["version"]: one["commit"] for one in found}

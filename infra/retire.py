@@ -1,0 +1,166 @@
+"""A short Delta log: commits that everybody has read go into the archive (`infra.archive`).
+
+Delta lists the whole folder of a log with every commit, batch and query, and that costs some
+25 us a file: with a commit every two seconds, a log of a day would cost each batch seconds
+(bench `files`). What stays is what streams have yet to read, and the last minutes for readers
+that are at work; from a checkpoint on, as Delta's own clean-up leaves it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from infra.archive import ARCHIVE, LOG, READ, checkpoint, packs, single, singles
+from infra.commits import checkpoints, live, newest_version, table_id
+from infra.jobs import numbers
+from infra.settings import Settings
+
+PACK = 1000
+"""Commits in a pack; and between the checkpoints that the archive keeps."""
+
+READ_SECONDS = 86_400
+"""How long a former version that was made readable stays so."""
+
+KEPT_SECONDS = 30 * 86_400
+"""How long commits stay in the archive, as long as Delta would have kept them in the log."""
+
+
+def retire(settings: Settings, table: Path) -> int:
+    """Move what nobody has yet to read out of a table's log; how many commits.
+
+    The caller is alone with the table.
+    """
+    asked = [version for _, version in asked_by(settings, table_id(table))]
+    before = time.time() - settings.upkeep.log_minutes * 60
+    return move(table, min(asked, default=newest_version(table)), before)
+
+
+def move(table: Path, asked: int, before: float) -> int:
+    """Move commits below version `asked` that were made before a time (seconds since 1970).
+
+    The log goes on from a checkpoint that is itself old enough, so that all that may still be
+    asked for can be told from it.
+    """
+    log, archive = table / LOG, table / ARCHIVE
+    usable = [
+        one
+        for one in checkpoints(log)
+        if one <= asked and single(log, one).exists() and _written(single(log, one)) <= before
+    ]
+    cut = max(usable, default=-1)
+    gone = [version for version in live(table) if version < cut]
+    if not gone:
+        return 0
+    archive.mkdir(exist_ok=True)
+    for version in gone:  # the oldest first: what is left has no hole, whenever this ends
+        single(log, version).replace(single(archive, version))
+        name = f"{version:020d}"
+        for beside in (f".{name}.json.crc", f"{name}.crc", f".{name}.crc.crc"):
+            (log / beside).unlink(missing_ok=True)
+    _move_checkpoints(log, archive, cut)
+    _pack(table)
+    return len(gone)
+
+
+def _move_checkpoints(log: Path, archive: Path, cut: int) -> None:
+    newest = max(checkpoints(archive), default=-PACK)
+    for version in checkpoints(log):
+        if version >= cut:
+            return
+        file = checkpoint(log, version)
+        if version - newest >= PACK:
+            file.replace(checkpoint(archive, version))
+            newest = version
+        else:
+            file.unlink()
+        (log / f".{file.name}.crc").unlink(missing_ok=True)
+
+
+def _pack(table: Path) -> None:
+    """Make one file of each thousand that is whole."""
+    archive = table / ARCHIVE
+    waiting = singles(archive)
+    for start in sorted({version // PACK * PACK for version in waiting}):
+        part = [version for version in waiting if start <= version < start + PACK]
+        whole = part[-1] == start + PACK - 1 and part[-1] - part[0] == len(part) - 1
+        if not whole:
+            continue
+        lines = [
+            json.dumps({"version": one, "commit": single(archive, one).read_text("utf-8")})
+            for one in part
+        ]
+        file = archive / f"{part[0]:020d}-{part[-1]:020d}.commits.gz"
+        _write_packed(file, "\n".join(lines))
+        for version in part:
+            single(archive, version).unlink()
+
+
+def _write_packed(file: Path, content: str) -> None:
+    temporary = file.with_name(f".{file.name}")
+    with temporary.open("wb") as raw:
+        with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6) as packed:
+            packed.write(content.encode("utf-8"))
+        raw.flush()
+        os.fsync(raw.fileno())
+    temporary.replace(file)
+
+
+def forget(table: Path, now: float, kept: float = KEPT_SECONDS) -> int:
+    """Delete what left the log too long ago; how many files. The rest begins with a checkpoint."""
+    archive = table / ARCHIVE
+    for folder in (archive / READ).glob("*"):
+        if _written(folder) < now - READ_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
+    old = [one for one in checkpoints(archive) if _written(checkpoint(archive, one)) < now - kept]
+    first = max(old, default=-1)
+    gone = [file for _, last, file in packs(table) if last < first]
+    gone += [single(archive, one) for one in singles(archive) if one < first]
+    gone += [checkpoint(archive, one) for one in old if one < first]
+    for file in gone:
+        file.unlink(missing_ok=True)
+    return len(gone)
+
+
+def _written(file: Path) -> float:
+    return file.stat().st_mtime
+
+
+def unread_by(settings: Settings, identity: str) -> Iterator[tuple[str, int]]:
+    """Each job that reads a table, by the table's id, and the first version it has not read."""
+    for place in sorted(settings.checkpoint_root.glob("*/spark")):
+        batch = _done(place)
+        if batch is not None:
+            for version in _versions(place / "offsets" / str(batch), identity):
+                yield place.parent.name, version
+
+
+def asked_by(settings: Settings, identity: str) -> Iterator[tuple[str, int]]:
+    """The same with the first version that a job asks the log for when it starts again.
+
+    Spark then lists its last batch once more, also one that was done.
+    """
+    for job, version in unread_by(settings, identity):
+        offsets = settings.checkpoint_root / job / "spark" / "offsets"
+        before = (_done(offsets.parent) or 0) - 1
+        with suppress(FileNotFoundError):
+            version = min(version, *_versions(offsets / str(before), identity))
+        yield job, version
+
+
+def _done(place: Path) -> int | None:
+    done = max(numbers(place / "commits"), default=None)
+    return min(numbers(place / "offsets"), default=None) if done is None else done
+
+
+def _versions(offsets: Path, identity: str) -> Iterator[int]:
+    for line in offsets.read_text("utf-8").splitlines()[2:]:
+        offset = json.loads(line) if line.startswith("{") else {}
+        if offset.get("reservoirId") == identity:
+            yield int(offset["reservoirVersion"])
