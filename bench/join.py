@@ -311,7 +311,7 @@ def _held(lake: Lake) -> float:
     jvm.java.lang.System.gc()
     heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage()
     free = heap.getCommitted() - heap.getUsed()
-    return _resident() - free / 2**20
+    return float(_resident() - free / 2**20)
 
 
 def _until(true: Callable[[], bool], query: Any, seconds: float) -> None:
