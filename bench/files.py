@@ -33,6 +33,8 @@ from infra.tables import Column, Table
 ROWS = 500
 FILES = (1_000, 10_000, 100_000)
 COMMITS = (1_000, 10_000)
+LINKS = 60_000
+"""A file system allows so many names of one file (ext4: 65,000)."""
 LISTED = (100, 1_000, 10_000, 50_000)
 """A day has 43,200 commits, one every two seconds."""
 BAR = 1.1
@@ -151,6 +153,9 @@ def _fill(lake: Lake, table: Table, files: int, commits: int) -> None:
         actions = [info]
         for at in range(each):
             add["add"]["path"] = f"link-{number}-{at}.parquet"
+            if at % LINKS == LINKS - 1:
+                shutil.copy2(folder / name, folder / f"copy-{at}.parquet")
+                name = f"copy-{at}.parquet"
             os.link(folder / name, folder / add["add"]["path"])
             actions.append(json.dumps(add))
         log = folder / "_delta_log" / f"{version + 1 + number:020d}.json"

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from infra.archive import ARCHIVE, READ
 from infra.errors import Fatal, Usage
 from infra.files import write_whole
 from infra.jobs import Lock
@@ -119,7 +120,12 @@ def _copied(wanted: tuple[Part, ...], to: Path, show: Show) -> dict[str, dict[st
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    return sorted(file for file in path.rglob("*") if file.is_file() and file.name != "lock")
+    return sorted(
+        file
+        for file in path.rglob("*")
+        # Former versions that were made readable are links to files that are copied anyway.
+        if file.is_file() and file.name != "lock" and f"/{ARCHIVE}/{READ}/" not in str(file)
+    )
 
 
 def _copy(source: Path, target: Path) -> tuple[str, int]:

@@ -20,8 +20,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
-from infra.archive import ARCHIVE, READ, modified
-from infra.commits import commit, live, newest_first, newest_version, oldest_version
+from infra.archive import ARCHIVE, LOG, READ, modified
+from infra.commits import commit, live, newest_first, newest_version, oldest_version, table_id
 from infra.delta import ActiveFile, AlreadyCommitted
 from infra.delta import commit as commit_files
 from infra.delta import replace as replace_files
@@ -32,7 +32,7 @@ from infra.inputs import adopt
 from infra.jobs import Batch, Job, Work, newest_written, start
 from infra.log import say
 from infra.parquet import DataFile, FileWriter, Target, arrow_schema, collected, written
-from infra.retire import retire
+from infra.retire import asked_by, bring_back, retire
 from infra.schema import additions, schema_of, unknown
 from infra.settings import Settings
 from infra.spool import note
@@ -197,6 +197,7 @@ class Lake:
         checkpoint is of a job that reads other tables.
         """
         self._require_written(job)
+        self._bring_back(job)
         return start(
             job,
             rows,
@@ -269,8 +270,15 @@ class Lake:
             version = commit_files(self.spark, self.path(table), files, marker, txn)
             run.versions[table.name] = version
             if version % RETIRE_EVERY == 0:
-                retire(self.settings, self.folder(table))
+                self._retire(table)
         run.rows[table.name] = sum(file.rows for file in files)
+
+    def _retire(self, table: Table) -> None:
+        try:
+            retire(self.settings, self.folder(table))
+        except (OSError, ValueError) as error:
+            # The batch is written; the next one tries again, and so does upkeep.
+            say(f"{table.name}: its log was not shortened: {error}")
 
     def replace(
         self,
@@ -314,9 +322,14 @@ class Lake:
         A rename on a file system replaces what is there, so two commits of
         one version, made at the same instant by two processes, would leave one.
         """
+        with self._locked(table.name):
+            yield
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
         locks = self.settings.lake_root / "_locks"
         locks.mkdir(parents=True, exist_ok=True)
-        with (locks / table.name).open("w") as file:
+        with (locks / name).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
@@ -339,6 +352,18 @@ class Lake:
                     f"(version {version}): the table is older than the checkpoint; restore lake "
                     "and checkpoints of one backup"
                 )
+
+    def _bring_back(self, job: str) -> None:
+        """Put what the job has yet to read, and left the log while it was away, into it again."""
+        root = self.settings.lake_root
+        for log in sorted(root.glob(f"*/*/{LOG}")):
+            folder, name = log.parent, ".".join(log.parent.relative_to(root).parts)
+            first = next(iter(live(folder)), 0)
+            asked = {at for by, at in asked_by(self.settings, table_id(folder)) if by == job}
+            if asked and min(asked) < first:
+                with self._locked(name):
+                    number = bring_back(folder, min(asked))
+                say(f"job {job}: {number} commits of {name} are put back into its log")
 
     def _has(self, table: Table, run: Batch) -> bool:
         """Whether the table holds this batch; refuses by name what cannot be told."""

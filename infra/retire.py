@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from infra.archive import ARCHIVE, LOG, READ, checkpoint, packs, single, singles
+from infra.archive import ARCHIVE, LOG, READ, archived, checkpoint, packs, single, singles
+from infra.archive import text as archived_text
 from infra.commits import checkpoints, live, newest_version, table_id
+from infra.files import write_whole
 from infra.jobs import numbers
 from infra.settings import Settings
 
@@ -59,8 +61,12 @@ def move(table: Path, asked: int, before: float) -> int:
     if not gone:
         return 0
     archive.mkdir(exist_ok=True)
+    known = set(archived(table))
     for version in gone:  # the oldest first: what is left has no hole, whenever this ends
-        single(log, version).replace(single(archive, version))
+        if version in known:  # it was brought back
+            single(log, version).unlink()
+        else:
+            single(log, version).replace(single(archive, version))
         name = f"{version:020d}"
         for beside in (f".{name}.json.crc", f"{name}.crc", f".{name}.crc.crc"):
             (log / beside).unlink(missing_ok=True)
@@ -152,6 +158,23 @@ def asked_by(settings: Settings, identity: str) -> Iterator[tuple[str, int]]:
         with suppress(FileNotFoundError):
             version = min(version, *_versions(offsets / str(before), identity))
         yield job, version
+
+
+def bring_back(table: Path, version: int) -> int:
+    """Put commits from a version on, and the checkpoint before it, back into the log; how many.
+
+    For a job that was away without a checkpoint that would have held them, as before
+    `headgate rebuild sessions`. The caller is alone with the table.
+    """
+    log, archive, there = table / LOG, table / ARCHIVE, live(table)
+    start = max((one for one in checkpoints(archive) if one <= version), default=version)
+    gone = [one for one in archived(table) if there and start <= one < there[0]]
+    for one in reversed(gone):  # what is there has no hole, whenever this ends
+        write_whole(single(log, one), archived_text(table, one))
+    if checkpoint(archive, start).exists():
+        shutil.copy2(checkpoint(archive, start), log / ".checkpoint")
+        (log / ".checkpoint").replace(checkpoint(log, start))
+    return len(gone)
 
 
 def _done(place: Path) -> int | None:

@@ -88,7 +88,9 @@ def test_what_left_the_log_is_read_as_before(lake: Lake) -> None:
     assert numbers(lake.read(TABLE, 7)) == list(range(1, 8))
 
 
-def test_a_stream_that_lags_holds_the_log_and_misses_nothing(lake: Lake) -> None:
+def test_a_stream_that_lags_holds_the_log_and_misses_nothing(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
     def once() -> None:
         def batch(rows: DataFrame, run: Batch) -> None:
             lake.append(rows, SEEN, run)
@@ -115,6 +117,18 @@ def test_a_stream_that_lags_holds_the_log_and_misses_nothing(lake: Lake) -> None
     lake.add(TABLE, [{"n": 36}], "test")
     once()
     assert numbers(lake.read(SEEN)) == list(range(1, 37))
+
+    # Its checkpoint was not there for a while, so nothing held the log.
+    fill(lake, 64)
+    assert move(folder, 64, time.time() + LATER) == 30
+    assert live(folder)[0] == 60
+    once()
+    assert numbers(lake.read(SEEN)) == list(range(1, 65))
+    assert live(folder)[0] <= 36
+    assert "commits of silver.visit are put back into its log" in capsys.readouterr().err
+    assert versions(folder) == list(range(65))
+    assert move(folder, 64, time.time() + LATER) > 0
+    assert (live(folder)[0], versions(folder)) == (60, list(range(65)))
 
 
 def age(folder: Path, version: int) -> None:
