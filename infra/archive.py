@@ -10,10 +10,13 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+
+from infra.damage import Damaged
 
 LOG = "_delta_log"
 ARCHIVE = "_log_archive"
@@ -57,7 +60,7 @@ def archived(table: Path) -> list[int]:
 
 
 def text(table: Path, version: int) -> str:
-    """A commit that left the log. Raises `FileNotFoundError` where there is none."""
+    """A commit that left the log. Raises `FileNotFoundError` where there is none, `Damaged`."""
     try:
         return single(table / ARCHIVE, version).read_text("utf-8")
     except FileNotFoundError:
@@ -77,6 +80,11 @@ def modified(table: Path, version: int) -> float:
 
 @lru_cache(maxsize=4)
 def _unpacked(file: Path) -> dict[int, str]:
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        found = [json.loads(line) for line in lines]
-    return {one["version"]: one["commit"] for one in found}
+    try:
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            found = [json.loads(line) for line in lines]
+        return {one["version"]: one["commit"] for one in found}
+    except FileNotFoundError:
+        raise
+    except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError) as error:
+        raise Damaged(f"{file.name}: {error}") from None

@@ -81,9 +81,11 @@ def text(table: Path, version: int) -> str:
     damaged."""
     file = archive.single(table / LOG, version)
     try:
-        return sound(file)
-    except FileNotFoundError:
-        return archive.text(table, version)
+        try:
+            return sound(file)
+        except FileNotFoundError:
+            file = archive.single(table / archive.ARCHIVE, version)
+            return archive.text(table, version)
     except Damaged as error:
         raise _damaged(file, error) from None
 

@@ -20,7 +20,7 @@ from infra import archive, retire, upkeep
 from infra.archive import ARCHIVE, LOG
 from infra.commits import checkpoints, commit, live, newest_first, oldest_version, text, versions
 from infra.duck import open_engine
-from infra.errors import Usage
+from infra.errors import Fatal, Usage
 from infra.jobs import Batch
 from infra.lake import Lake
 from infra.retire import forget, move
@@ -174,6 +174,21 @@ def test_what_is_too_old_goes_and_asking_for_it_says_so(lake: Lake) -> None:
     assert kept.is_dir()
     forget(folder, time.time() + 2 * LATER)
     assert not kept.exists()
+
+
+@pytest.mark.usefixtures("small_packs")
+def test_a_damaged_pack_is_named(tmp_path: Path) -> None:
+    log = tmp_path / LOG
+    log.mkdir()
+    for version in range(25):
+        archive.single(log, version).write_text('{"commitInfo": {}}')
+    archive.checkpoint(log, 20).touch()
+    assert move(tmp_path, 24, time.time() + LATER) == 20
+    pack = tmp_path / ARCHIVE / f"{0:020d}-{9:020d}.commits.gz"
+    pack.write_bytes(pack.read_bytes()[:-12])
+    with pytest.raises(Fatal, match=r"000-\d+9\.commits\.gz: .* restore lake and checkpoints"):
+        text(tmp_path, 3)
+    assert text(tmp_path, 13) == '{"commitInfo": {}}'
 
 
 @given(st.data())
