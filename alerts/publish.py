@@ -108,7 +108,7 @@ class Publisher:
                 "an older lake was restored; restore the newest one"
             )
         pending = versions(self._table, self._published + 1)
-        if pending and pending[0] != self._published + 1:
+        if pending and len(pending) != pending[-1] - self._published:
             raise Fatal(
                 f"gold.alert was published up to version {self._published}, but its log now begins "
                 f"at {pending[0]}: versions between were never published; read them from the table "

@@ -112,8 +112,8 @@ def _batches(lake: Lake, name: str, files: int, commits: int, *, leave: bool = T
     target = Table(f"gold.{name}", "target", SOURCE.columns)
     lake.ensure(target)
     _fill(lake, target, files, commits)
-    if leave:
-        retire(lake.settings, lake.folder(target))
+    while leave and retire(lake.settings, lake.folder(target)):
+        pass
 
     def batch(rows: DataFrame, run: Batch) -> None:
         lake.append(rows, target, run)

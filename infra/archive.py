@@ -71,11 +71,14 @@ def text(table: Path, version: int) -> str:
 
 
 def modified(table: Path, version: int) -> float:
-    """When a commit was written, or its pack; seconds since 1970."""
+    """When a commit was written, or its pack; seconds since 1970. Raises `FileNotFoundError`."""
     for folder in (table / LOG, table / ARCHIVE):
         with suppress(FileNotFoundError):
             return single(folder, version).stat().st_mtime
-    return next(file.stat().st_mtime for first, last, file in packs(table) if version <= last)
+    for first, last, file in packs(table):
+        if first <= version <= last:
+            return file.stat().st_mtime
+    raise FileNotFoundError(single(table / ARCHIVE, version))
 
 
 @lru_cache(maxsize=4)

@@ -57,8 +57,13 @@ class Commit:
 
 
 def live(table: Path) -> list[int]:
-    """Versions whose commits are in the log, ascending."""
-    return archive.singles(table / LOG)
+    """Versions whose commits are in the log, ascending and without a hole.
+
+    What is before a hole was leaving for the archive while the folder was read.
+    """
+    found = archive.singles(table / LOG)
+    begins = (at for at in range(len(found) - 1, 0, -1) if found[at - 1] != found[at] - 1)
+    return found[next(begins, 0) :]
 
 
 def versions(table: Path, since: int = 0) -> list[int]:

@@ -20,6 +20,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from infra import jars
+from infra.children import die_with_parent
 from infra.errors import Fatal, Retryable
 from infra.kafka_auth import denied, java, lacking, librdkafka, unreachable
 from infra.kafka_guard import Guard
@@ -232,6 +233,8 @@ class Broker:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                # Else a port stays taken after a kill -9; to its log that is a power cut.
+                preexec_fn=die_with_parent,
                 env=os.environ | {"LOG_DIR": str(self.folder)},
             )
         self._await(seconds)

@@ -26,6 +26,7 @@ from infra.commits import newest_version, table_id
 from infra.compact import Piece, plan
 from infra.delta import ActiveFile, Moved, active_files
 from infra.errors import Fatal
+from infra.history import Committed
 from infra.lake import Lake
 from infra.parquet import DataFile, FileWriter, Target, whole_schema
 from infra.retire import forget, retire, unread_by
@@ -270,17 +271,24 @@ def keep(settings: Settings, table: Table, folder: Path) -> timedelta:
     needed = min(needed, REWRITTEN.get(table.name, needed))
     if table.name == OUTBOX:
         needed = max(needed, OUTBOX_KEPT)
-    now = time.time()
     for job, version in unread_by(settings, table_id(folder)):
-        file = single(folder / LOG, version)
-        if file.exists():
-            needed = max(needed, timedelta(seconds=now - file.stat().st_mtime) + MARGIN)
-        elif version <= newest_version(folder):
+        if version > newest_version(folder):
+            continue
+        try:
+            needed = max(needed, timedelta(seconds=time.time() - _made(folder, version)) + MARGIN)
+        except FileNotFoundError:
             raise Fatal(
                 f"{table.name}: job {job} has yet to read version {version}, which the log no "
                 "longer has; nothing is deleted: let the job catch up, or restore the table"
-            )
+            ) from None
     return needed
+
+
+def _made(folder: Path, version: int) -> float:
+    try:
+        return single(folder / LOG, version).stat().st_mtime  # by the clock of the data files
+    except FileNotFoundError:
+        return Committed(folder).of(version).timestamp()
 
 
 def vacuum(lake: Lake, table: Table, kept: timedelta) -> tuple[int, int]:

@@ -15,11 +15,14 @@ import pytest
 from api import cli
 from api.statements import Refused, Statements
 from infra import upkeep
+from infra.commits import live
 from infra.delta import active_files
 from infra.duck import definitions, open_engine, refresh
 from infra.errors import Usage
 from infra.history import Committed, version_at
 from infra.lake import Lake
+from infra.retire import move
+from infra.spark import java
 from infra.tables import Table
 from ingest.tables import EVENT
 
@@ -59,6 +62,19 @@ def test_each_version_is_answered_as_it_was(told: Lake, statements: Statements) 
     assert statements.run(COUNT, as_of=before).rows == [[2]]
     assert statements.run(COUNT).rows == [[1]]
     assert statements.run(COUNT).versions == {}
+
+
+def test_versions_that_left_the_log_are_answered_the_same(
+    told: Lake, statements: Statements
+) -> None:
+    log = java(told.spark, "org.apache.spark.sql.delta.DeltaLog")
+    log.forTable(told.spark._jsparkSession, told.path(EVENT)).checkpoint()
+    assert move(told.folder(EVENT), 3, time.time() + 86_400) == 3
+    assert live(told.folder(EVENT)) == [3]
+    answers = [statements.run(COUNT, as_of=at(told, version)) for version in range(4)]
+    assert [answer.rows for answer in answers] == [[[0]], [[2]], [[3]], [[1]]]
+    assert [answer.versions for answer in answers] == [{"silver.event": n} for n in range(4)]
+    assert statements.run(COUNT).rows == [[1]]
 
 
 def test_what_was_not_there_yet_is_said(told: Lake, statements: Statements) -> None:

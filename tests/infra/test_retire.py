@@ -119,16 +119,18 @@ def test_a_stream_that_lags_holds_the_log_and_misses_nothing(
     assert numbers(lake.read(SEEN)) == list(range(1, 37))
 
     # Its checkpoint was not there for a while, so nothing held the log.
-    fill(lake, 64)
-    assert move(folder, 64, time.time() + LATER) == 30
+    for n in range(37, 65):
+        lake.add(TABLE, [{"n": n}], "test")
+    newest = lake.version(TABLE)
+    assert move(folder, newest, time.time() + LATER) > 20
     assert live(folder)[0] == 60
     once()
     assert numbers(lake.read(SEEN)) == list(range(1, 65))
     assert live(folder)[0] <= 36
     assert "commits of silver.visit are put back into its log" in capsys.readouterr().err
-    assert versions(folder) == list(range(65))
-    assert move(folder, 64, time.time() + LATER) > 0
-    assert (live(folder)[0], versions(folder)) == (60, list(range(65)))
+    assert versions(folder) == list(range(newest + 1))
+    assert move(folder, newest, time.time() + LATER) > 0
+    assert (live(folder)[0], versions(folder)) == (60, list(range(newest + 1)))
 
 
 def age(folder: Path, version: int) -> None:
@@ -177,18 +179,27 @@ def test_what_is_too_old_goes_and_asking_for_it_says_so(lake: Lake) -> None:
 
 
 @pytest.mark.usefixtures("small_packs")
+def test_a_log_that_is_long_already_is_shortened_bit_by_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retire, "MOST", 12)
+    made(tmp_path, range(35))
+    moved = [move(tmp_path, 34, time.time() + LATER) for _ in range(4)]
+    assert moved == [12, 12, 6, 0]
+    assert (live(tmp_path)[0], checkpoints(tmp_path / LOG)) == (30, [30])
+    assert versions(tmp_path) == list(range(35))
+    assert checkpoints(tmp_path / ARCHIVE) == [0, 10, 20]
+
+
+@pytest.mark.usefixtures("small_packs")
 def test_a_damaged_pack_is_named(tmp_path: Path) -> None:
-    log = tmp_path / LOG
-    log.mkdir()
-    for version in range(25):
-        archive.single(log, version).write_text('{"commitInfo": {}}')
-    archive.checkpoint(log, 20).touch()
+    made(tmp_path, range(25))
     assert move(tmp_path, 24, time.time() + LATER) == 20
     pack = tmp_path / ARCHIVE / f"{0:020d}-{9:020d}.commits.gz"
     pack.write_bytes(pack.read_bytes()[:-12])
     with pytest.raises(Fatal, match=r"000-\d+9\.commits\.gz: .* restore lake and checkpoints"):
         text(tmp_path, 3)
-    assert text(tmp_path, 13) == '{"commitInfo": {}}'
+    assert json.loads(text(tmp_path, 13)) == {"commitInfo": {"version": 13}}
 
 
 @given(st.data())
@@ -196,14 +207,9 @@ def test_every_commit_can_be_read_at_every_moment(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     table = tmp_path_factory.mktemp("table")
-    log = table / LOG
-    log.mkdir()
     first = data.draw(st.integers(0, 25), label="first")
     newest = first + data.draw(st.integers(0, 40), label="commits")
-    for version in range(first, newest + 1):
-        archive.single(log, version).write_text(json.dumps({"commitInfo": {"version": version}}))
-        if version % 10 == 0:
-            archive.checkpoint(log, version).touch()
+    log = made(table, range(first, newest + 1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retire, "PACK", 10)
         for unread in sorted(data.draw(st.lists(st.integers(first, newest + 5)), label="unread")):
@@ -218,6 +224,26 @@ def test_every_commit_can_be_read_at_every_moment(
                 assert json.loads(text(table, version)) == {"commitInfo": {"version": version}}
     ends = sorted((one, last) for one, last, _ in archive.packs(table))
     assert all(before[1] + 1 == after[0] for before, after in pairwise(ends))
+
+
+def test_a_log_that_is_read_while_commits_leave_it_has_no_hole(tmp_path: Path) -> None:
+    made(tmp_path, range(35))
+    move(tmp_path, 24, time.time() + LATER)
+    # The reader saw version 17 before it left, and then no more of those that left after it.
+    archive.single(tmp_path / LOG, 17).touch()
+    assert live(tmp_path) == list(range(20, 35))
+    assert versions(tmp_path) == list(range(35))
+
+
+def made(table: Path, there: range) -> Path:
+    """A log with these commits and every tenth a checkpoint, as far as its folder shows them."""
+    log = table / LOG
+    log.mkdir()
+    for version in there:
+        archive.single(log, version).write_text(json.dumps({"commitInfo": {"version": version}}))
+        if version % 10 == 0:
+            archive.checkpoint(log, version).touch()
+    return log
 
 
 def leave_singles(table: Path) -> None:
