@@ -359,10 +359,13 @@ class Lake:
         for log in sorted(root.glob(f"*/*/{LOG}")):
             folder, name = log.parent, ".".join(log.parent.relative_to(root).parts)
             first = next(iter(live(folder)), 0)
-            asked = {at for by, at in asked_by(self.settings, table_id(folder)) if by == job}
-            if asked and min(asked) < first:
+            try:
+                asked = asked_by(self.settings.checkpoint_root / job, table_id(folder))
+            except (OSError, ValueError, Fatal):
+                continue  # damaged: `start` names what is wrong with what the job itself reads
+            if asked is not None and asked < first:
                 with self._locked(name):
-                    number = bring_back(folder, min(asked))
+                    number = bring_back(folder, asked)
                 say(f"job {job}: {number} commits of {name} are put back into its log")
 
     def _has(self, table: Table, run: Batch) -> bool:

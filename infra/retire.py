@@ -42,9 +42,10 @@ def retire(settings: Settings, table: Path) -> int:
 
     The caller is alone with the table.
     """
-    asked = [version for _, version in asked_by(settings, table_id(table))]
-    before = time.time() - settings.upkeep.log_minutes * 60
-    return move(table, min(asked, default=newest_version(table)), before)
+    identity, before = table_id(table), time.time() - settings.upkeep.log_minutes * 60
+    asked = [asked_by(folder, identity) for folder in settings.checkpoint_root.glob("*")]
+    floors = [version for version in asked if version is not None]
+    return move(table, min(floors, default=newest_version(table)), before)
 
 
 def move(table: Path, asked: int, before: float) -> int:
@@ -143,24 +144,29 @@ def _written(file: Path) -> float:
 
 def unread_by(settings: Settings, identity: str) -> Iterator[tuple[str, int]]:
     """Each job that reads a table, by the table's id, and the first version it has not read."""
-    for place in sorted(settings.checkpoint_root.glob("*/spark")):
-        batch = _done(place)
-        if batch is not None:
-            for version in _versions(place / "offsets" / str(batch), identity):
-                yield place.parent.name, version
+    for folder in sorted(settings.checkpoint_root.glob("*")):
+        for version in _unread(folder, identity):
+            yield folder.name, version
 
 
-def asked_by(settings: Settings, identity: str) -> Iterator[tuple[str, int]]:
-    """The same with the first version that a job asks the log for when it starts again.
+def asked_by(folder: Path, identity: str) -> int | None:
+    """The first version of a table that a job asks the log for when it starts again.
 
-    Spark then lists its last batch once more, also one that was done.
+    Spark then lists its last batch once more, also one that was done. `folder`: the job's
+    checkpoint; None: it does not read the table. Raises `OSError` or `ValueError` where the
+    checkpoint is damaged.
     """
-    for job, version in unread_by(settings, identity):
-        offsets = settings.checkpoint_root / job / "spark" / "offsets"
-        before = (_done(offsets.parent) or 0) - 1
-        with suppress(FileNotFoundError):
-            version = min(version, *_versions(offsets / str(before), identity))
-        yield job, version
+    found = list(_unread(folder, identity))
+    before = (_done(folder) or 0) - 1
+    with suppress(FileNotFoundError):
+        found += _versions(folder, before, identity)
+    return min(found, default=None)
+
+
+def _unread(folder: Path, identity: str) -> Iterator[int]:
+    batch = _done(folder)
+    if batch is not None:
+        yield from _versions(folder, batch, identity)
 
 
 def bring_back(table: Path, version: int) -> int:
@@ -180,12 +186,13 @@ def bring_back(table: Path, version: int) -> int:
     return len(gone)
 
 
-def _done(place: Path) -> int | None:
-    done = max(numbers(place / "commits"), default=None)
-    return min(numbers(place / "offsets"), default=None) if done is None else done
+def _done(folder: Path) -> int | None:
+    done = max(numbers(folder / "spark" / "commits"), default=None)
+    return min(numbers(folder / "spark" / "offsets"), default=None) if done is None else done
 
 
-def _versions(offsets: Path, identity: str) -> Iterator[int]:
+def _versions(folder: Path, batch: int, identity: str) -> Iterator[int]:
+    offsets = folder / "spark" / "offsets" / str(batch)
     for line in offsets.read_text("utf-8").splitlines()[2:]:
         offset = json.loads(line) if line.startswith("{") else {}
         if offset.get("reservoirId") == identity:
