@@ -90,7 +90,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         api={"port": arguments.api_port},
     )
     demo = Demo(settings, config, arguments.speed, arguments.once)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         return _run(demo, arguments.kafka_port)
     except KeyboardInterrupt:
@@ -99,6 +100,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _interrupt(*_: object) -> None:
+    """End in order, once: a second Ctrl-C would leave processes behind."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
