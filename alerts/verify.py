@@ -24,7 +24,7 @@ CAUSES = {
     "duplicate": "the event was marked as a second delivery after detection",
     "gone": "the event is no longer in silver.event (retention, erasure)",
     "follows": "findings it rests on differ, as told above",
-    "repaired": "the address was attributed to another holder after the wait",
+    "repaired": "the address was attributed to another holder later",
     "late": "it came after its window had closed",
     "order": "findings came in another order, so it began with, or counts on, another one",
     "unexplained": "",

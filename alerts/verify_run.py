@@ -81,9 +81,11 @@ SELECT alert_id, any_value(rule_id), max_by(dedup_key, revision), max_by(entity_
        max_by(body, revision)
 FROM gold.alert WHERE window_end >= $begin AND window_start < $end GROUP BY alert_id
 """
-_REPAIRED = """
-SELECT DISTINCT f.event_uid FROM gold.attribution a JOIN gold.finding f USING (finding_id)
-WHERE a.via IN ('correction', 'late', 'repair') AND a.event_time >= $begin AND a.event_time < $end
+REPAIRED = """
+SELECT f.event_uid FROM gold.attribution a JOIN gold.finding f USING (finding_id)
+WHERE a.event_time >= $begin AND a.event_time < $end
+GROUP BY f.event_uid, a.finding_id, a.role
+HAVING bool_or(a.via IN ('correction', 'late', 'repair')) OR count(DISTINCT a.holder.mac) > 1
 """
 _ACTIONS = """
 SELECT * FROM gold.alert_action
@@ -294,7 +296,7 @@ class Verification:
         span = (micros(self._span[0]), micros(self._span[1]))
         facts = Facts(
             finished=self._through(),
-            repaired={uid for (uid,) in self._ask(_REPAIRED, begin=begin, end=end)},
+            repaired={uid for (uid,) in self._ask(REPAIRED, begin=begin, end=end)},
             strays=self._strayed,
         )
         sides = {

@@ -26,9 +26,10 @@ from alerts.verify import (
     judge_finding,
     judge_told,
 )
-from alerts.verify_run import Verification
+from alerts.verify_run import REPAIRED, Verification
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.catalog import LEDGER
+from infra.duck import connect
 from infra.errors import Fatal
 from infra.lake import Lake
 from ingest.tables import EVENT
@@ -214,3 +215,25 @@ def _batch(job: str, number: int) -> dict[str, Any]:
 def test_a_lake_without_detection_is_refused_by_name(lake: Lake) -> None:
     with pytest.raises(Fatal, match="detection has not said yet how far it is"):
         Verification(lake, NOON, NOON + timedelta(hours=1), lambda _: None).run()
+
+
+def test_what_was_attributed_anew_is_known_by_its_rows(lake: Lake) -> None:
+    said = [
+        # finding, via, holder: named once; named anew within the wait; nobody, then somebody late
+        *(("once", "join", A), ("once", "join", A)),
+        *(("anew", "join", A), ("anew", "join", B)),
+        *(("late", "join", None), ("late", "correction", A)),
+    ]
+    insert(
+        lake, FINDING, [{"finding_id": n, "event_uid": f"event {n}"} for n in {s[0] for s in said}]
+    )
+    rows = [
+        {"finding_id": name, "role": "src_endpoint", "rev": rev, "event_time": at(10), "via": via,
+         "holder": {"mac": mac}}
+        for rev, (name, via, mac) in enumerate(said)
+    ]  # fmt: skip
+    insert(lake, ATTRIBUTION, rows)
+    span = {"begin": at(0), "end": at(20)}
+    with connect(lake.settings.lake_root) as engine:
+        found = engine.execute(REPAIRED, span).fetchall()
+    assert sorted(found) == [("event anew",), ("event late",)]
