@@ -160,16 +160,16 @@ def metadata(table: Path) -> dict[str, Any] | None:
     """
     log = table / LOG
     checkpoint = max(checkpoints(log), default=-1)
-    for version in reversed(live(table)):
+    for version in reversed(archive.singles(log)):
         if version <= checkpoint:
             break
-        for line in (log / f"{version:020d}.json").read_text("utf-8").splitlines():
+        for line in archive.single(log, version).read_text("utf-8").splitlines():
             if line.startswith('{"metaData"'):
                 found: dict[str, Any] = json.loads(line)["metaData"]
                 return found
     if checkpoint < 0:
         return None
-    rows = pq.read_table(log / f"{checkpoint:020d}.checkpoint.parquet", columns=["metaData"])
+    rows = pq.read_table(archive.checkpoint(log, checkpoint), columns=["metaData"])
     return next((row for row in rows["metaData"].to_pylist() if row is not None), None)
 
 

@@ -6,12 +6,15 @@ import os
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a small file so that a reader sees all of it or the old one, also after a power cut."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a small file so that a reader sees all of it or the old one, also after a power cut.
+
+    Text as UTF-8.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with temporary.open("wb") as file:
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

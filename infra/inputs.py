@@ -9,7 +9,7 @@ beginning, and every other one goes on where it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,16 @@ def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int |
 def places(file: Path) -> list[str]:
     """The lines of an offsets file that say how far each input was read."""
     return file.read_text("utf-8").splitlines()[2:]
+
+
+def read_up_to(file: Path) -> Iterator[tuple[str, int]]:
+    """Of each Delta table in an offsets file its id, and the first version that is not read whole.
+
+    Source of the form: `DeltaSourceOffset` of Delta Lake.
+    """
+    for line in places(file):
+        if (identity := _table_of(line)) is not None:
+            yield identity, int(json.loads(line)["reservoirVersion"])
 
 
 def _table_of(line: str) -> Input:

@@ -356,16 +356,19 @@ class Lake:
     def _bring_back(self, job: str) -> None:
         """Put what the job has yet to read, and left the log while it was away, into it again."""
         root = self.settings.lake_root
-        for log in sorted(root.glob(f"*/*/{LOG}")):
+        try:
+            asked = asked_by(self.settings.checkpoint_root / job)
+        except (OSError, ValueError):
+            return  # damaged: `start` names it
+        for log in sorted(root.glob(f"*/*/{LOG}")) if asked else ():
             folder, name = log.parent, ".".join(log.parent.relative_to(root).parts)
-            first = next(iter(live(folder)), 0)
             try:
-                asked = asked_by(self.settings.checkpoint_root / job, table_id(folder))
+                version = asked.get(table_id(folder))
             except (OSError, ValueError, Fatal):
-                continue  # damaged: `start` names what is wrong with what the job itself reads
-            if asked is not None and asked < first:
+                continue  # damaged: named as well, where the job reads it
+            if version is not None and version < next(iter(live(folder)), 0):
                 with self._locked(name):
-                    number = bring_back(folder, asked)
+                    number = bring_back(folder, version)
                 say(f"job {job}: {number} commits of {name} are put back into its log")
 
     def _has(self, table: Table, run: Batch) -> bool:

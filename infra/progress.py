@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from infra.archive import single
+
 _DELTA = re.compile(r"DeltaSource\[file:/*(/.+)\]")
 
 
@@ -124,7 +126,7 @@ def _commits(source: Mapping[str, Any]) -> tuple[int, float | None] | None:
     log = Path(named.group(1)) / "_delta_log"
     first = int(end["reservoirVersion"]) + (0 if int(end.get("index", -1)) < 0 else 1)
     try:
-        at = _commit(log, first).stat().st_mtime
+        at = single(log, first).stat().st_mtime
     except FileNotFoundError:
         return 0, None
     return newest_from(log, first) - first + 1, at
@@ -133,14 +135,10 @@ def _commits(source: Mapping[str, Any]) -> tuple[int, float | None] | None:
 def newest_from(log: Path, version: int) -> int:
     """The newest version of a log that has `version`, without listing its folder: logs are long."""
     step = 1
-    while _commit(log, version + step).exists():
+    while single(log, version + step).exists():
         version, step = version + step, step * 2
     while step > 1:
         step //= 2
-        if _commit(log, version + step).exists():
+        if single(log, version + step).exists():
             version += step
     return version
-
-
-def _commit(log: Path, version: int) -> Path:
-    return log / f"{version:020d}.json"

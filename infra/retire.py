@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from infra.archive import ARCHIVE, LOG, READ, archived, checkpoint, packs, singl
 from infra.archive import text as archived_text
 from infra.commits import checkpoints, live, newest_version, table_id
 from infra.files import write_whole
+from infra.inputs import read_up_to
 from infra.jobs import numbers
 from infra.settings import Settings
 
@@ -43,8 +43,8 @@ def retire(settings: Settings, table: Path) -> int:
     The caller is alone with the table.
     """
     identity, before = table_id(table), time.time() - settings.upkeep.log_minutes * 60
-    asked = [asked_by(folder, identity) for folder in settings.checkpoint_root.glob("*")]
-    floors = [version for version in asked if version is not None]
+    asked = [asked_by(folder) for folder in settings.checkpoint_root.glob("*")]
+    floors = [versions[identity] for versions in asked if identity in versions]
     return move(table, min(floors, default=newest_version(table)), before)
 
 
@@ -107,19 +107,9 @@ def _pack(table: Path) -> None:
             for one in part
         ]
         file = archive / f"{part[0]:020d}-{part[-1]:020d}.commits.gz"
-        _write_packed(file, "\n".join(lines))
+        write_whole(file, gzip.compress("\n".join(lines).encode("utf-8")))
         for version in part:
             single(archive, version).unlink()
-
-
-def _write_packed(file: Path, content: str) -> None:
-    temporary = file.with_name(f".{file.name}")
-    with temporary.open("wb") as raw:
-        with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6) as packed:
-            packed.write(content.encode("utf-8"))
-        raw.flush()
-        os.fsync(raw.fileno())
-    temporary.replace(file)
 
 
 def forget(table: Path, now: float, kept: float = KEPT_SECONDS) -> int:
@@ -145,28 +135,26 @@ def _written(file: Path) -> float:
 def unread_by(settings: Settings, identity: str) -> Iterator[tuple[str, int]]:
     """Each job that reads a table, by the table's id, and the first version it has not read."""
     for folder in sorted(settings.checkpoint_root.glob("*")):
-        for version in _unread(folder, identity):
-            yield folder.name, version
+        batch = _done(folder)
+        if batch is not None:
+            for name, version in read_up_to(_offsets(folder, batch)):
+                if name == identity:
+                    yield folder.name, version
 
 
-def asked_by(folder: Path, identity: str) -> int | None:
-    """The first version of a table that a job asks the log for when it starts again.
+def asked_by(folder: Path) -> dict[str, int]:
+    """Of each table that a job reads, by its id, the first version it asks the log for at a start.
 
     Spark then lists its last batch once more, also one that was done. `folder`: the job's
-    checkpoint; None: it does not read the table. Raises `OSError` or `ValueError` where the
-    checkpoint is damaged.
+    checkpoint. Raises `OSError` or `ValueError` where that is damaged.
     """
-    found = list(_unread(folder, identity))
-    before = (_done(folder) or 0) - 1
-    with suppress(FileNotFoundError):
-        found += _versions(folder, before, identity)
-    return min(found, default=None)
-
-
-def _unread(folder: Path, identity: str) -> Iterator[int]:
     batch = _done(folder)
-    if batch is not None:
-        yield from _versions(folder, batch, identity)
+    if batch is None:
+        return {}
+    found = list(read_up_to(_offsets(folder, batch)))
+    with suppress(FileNotFoundError):
+        found += read_up_to(_offsets(folder, batch - 1))
+    return {name: min(at for other, at in found if other == name) for name, _ in found}
 
 
 def bring_back(table: Path, version: int) -> int:
@@ -187,13 +175,10 @@ def bring_back(table: Path, version: int) -> int:
 
 
 def _done(folder: Path) -> int | None:
+    """The newest batch that a job has ended; before the first, the one that was planned."""
     done = max(numbers(folder / "spark" / "commits"), default=None)
     return min(numbers(folder / "spark" / "offsets"), default=None) if done is None else done
 
 
-def _versions(folder: Path, batch: int, identity: str) -> Iterator[int]:
-    offsets = folder / "spark" / "offsets" / str(batch)
-    for line in offsets.read_text("utf-8").splitlines()[2:]:
-        offset = json.loads(line) if line.startswith("{") else {}
-        if offset.get("reservoirId") == identity:
-            yield int(offset["reservoirVersion"])
+def _offsets(folder: Path, batch: int) -> Path:
+    return folder / "spark" / "offsets" / str(batch)

@@ -13,6 +13,8 @@ from typing import Any
 
 from infra.commits import newest_first, table_id
 from infra.duck import connect
+from infra.inputs import read_up_to
+from infra.jobs import numbers as batches
 from infra.settings import Settings
 from infra.topic import Heard
 
@@ -105,33 +107,30 @@ def waited_out(settings: Settings) -> float:
 
     What arrived `jobs.wait_seconds` before that has its holder, or the word that there is none.
     """
-    told = _newest_offsets(settings)
-    return float(json.loads(told[1])["batchWatermarkMs"]) / 1000 if told else 0.0
+    file = _newest_offsets(settings)
+    if file is None:
+        return 0.0
+    return float(json.loads(file.read_text("utf-8").splitlines()[1])["batchWatermarkMs"]) / 1000
 
 
-def _newest_offsets(settings: Settings) -> list[str]:
-    """Lines of the offsets of the newest batch that job `alert` has ended; none before the first.
+def _newest_offsets(settings: Settings) -> Path | None:
+    """The offsets of the newest batch that job `alert` has ended; None before the first.
 
     Source of the form: Spark's `OffsetSeqLog` (version, metadata, an offset for each source).
     """
     checkpoint = settings.checkpoint_root / "alert" / "spark"
-    done = [int(p.name) for p in checkpoint.glob("commits/*") if p.name.isdigit()]
-    if not done:
-        return []
-    return (checkpoint / "offsets" / str(max(done))).read_text("utf-8").splitlines()
+    done = batches(checkpoint / "commits")
+    return checkpoint / "offsets" / str(max(done)) if done else None
 
 
 def loops(settings: Settings) -> list[str]:
     """Tables whose newest rows job `alert` still has to read: its own correlations, and repairs."""
-    lines = _newest_offsets(settings)
-    if not lines:
+    file = _newest_offsets(settings)
+    if file is None:
         return ["everything"]
     read: dict[str, int] = {}
-    for line in lines[2:]:
-        offset = json.loads(line) if line.startswith("{") else {}
-        if "reservoirId" in offset:
-            name, version = offset["reservoirId"], int(offset["reservoirVersion"])
-            read[name] = min(version, read.get(name, version))
+    for name, version in read_up_to(file):
+        read[name] = min(version, read.get(name, version))
     return [
         path
         for path, job in (("gold/finding", "alert"), ("gold/attribution", "repair"))
