@@ -30,7 +30,7 @@ from alerts.prepare import (
     rule_files,
     with_known_names,
 )
-from alerts.query_text import Asked, document_of, imported, is_query, taken
+from alerts.query_text import FUNCTION, Asked, document_of, imported, is_query, sees_of, taken
 from alerts.translate import (
     NO_LOOK_AROUND,
     Meaning,
@@ -399,6 +399,7 @@ def _query(draft: _Draft, asked: Asked, parsed: SigmaRule, meaning: Meaning) -> 
         group_by=asked.group_by,
         roles=_roles(draft.own) or ("src_endpoint", "device"),
         confirm=msgspec.UNSET if confirm is None else confirm,
+        sees=(asked.type == FUNCTION and sees_of(draft.path)) or msgspec.UNSET,
     )
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from alerts.correlation_cold import ENOUGH, Cold, packed, unpacked
 from alerts.correlation_entry import Entry, by_order, by_time, entry_of
 from alerts.correlation_finding import Fired, corrected, fired, told
 from alerts.correlation_first_seen import Seen, forget_values, sight
@@ -53,6 +54,7 @@ class Group(msgspec.Struct, omit_defaults=True, gc=False):
 
     `closed`: windows that end up to there were looked at, for conditions that
     wait. `dropped` findings were one too many, the newest of them at `dropped_at`.
+    `cold`: time of the newest entry that was packed away.
     """
 
     entries: list[Entry] = []
@@ -61,6 +63,7 @@ class Group(msgspec.Struct, omit_defaults=True, gc=False):
     dropped: int = 0
     dropped_at: int = 0
     seen: Seen | None = None
+    cold: int = 0
 
 
 class CorrelationState(msgspec.Struct):
@@ -68,7 +71,9 @@ class CorrelationState(msgspec.Struct):
 
     `clock`: its newest event time, which a clock ahead of ours moves by `SKEW` at
     most. `pack`: of its newest finding. `late` and `dropped` count findings that came
-    after their window closed, and that were too many for their group.
+    after their window closed, and that were too many for their group. `cold` holds
+    findings of all groups that only a late one can still concern; of those nothing
+    from before `forgotten` counts any more.
     """
 
     groups: dict[str, Group] = {}
@@ -77,6 +82,8 @@ class CorrelationState(msgspec.Struct):
     pack: str = ""
     late: int = 0
     dropped: int = 0
+    cold: list[Cold] = []
+    forgotten: int = 0
 
 
 class Correlator:
@@ -103,6 +110,7 @@ class Correlator:
         entry = entry_of(definition, row)
         outputs: list[dict[str, Any]] = []
         if entry is not None:
+            self._thaw(entry.time)
             known = self._where.get(entry.finding_id)
             if known is None:
                 outputs = self._insert(definition, entry)
@@ -133,6 +141,18 @@ class Correlator:
         if arrivals is None or entry.received < arrivals - SETTLE:
             return True
         return entry.time < self.state.clock - SETTLE
+
+    def _thaw(self, time: int) -> None:
+        """Take back what was packed away and may share a window with a finding at `time`."""
+        state = self.state
+        needed = [c for c in state.cold if c.since - state.span <= time <= c.until + state.span]
+        for cold in needed:
+            state.cold.remove(cold)
+            for key, entries in unpacked(cold).items():
+                alive = [e for e in entries if e.time >= state.forgotten]
+                group = state.groups.setdefault(key, Group())
+                group.entries = sorted([*alive, *group.entries], key=by_order)
+                self._where.update((e.finding_id, key) for e in alive)
 
     def _insert(self, definition: Correlation, entry: Entry) -> list[dict[str, Any]]:
         key = msgspec.json.encode(entry.group).decode()
@@ -244,14 +264,35 @@ def over_history(
 
 def forget_findings(state: CorrelationState, clock: int) -> None:
     """Drop what no finding inside the lateness can concern any more; `clock` in event time."""
-    oldest = clock - state.span - LATENESS
+    oldest = state.forgotten = clock - state.span - LATENESS
+    state.cold = [cold for cold in state.cold if cold.until >= oldest]
     for key, group in list(state.groups.items()):
         group.entries = [e for e in group.entries if e.time >= oldest]
         group.fired = [f for f in group.fired if f.end >= oldest - CORRECTABLE]
         if group.seen is not None and forget_values(group.seen, oldest):
             group.seen = None
-        if not group.entries and not group.fired and group.seen is None:
+        known = group.entries or group.fired or group.seen is not None or group.cold >= oldest
+        if not known:
             del state.groups[key]
+
+
+def pack_away(state: CorrelationState, clock: int) -> None:
+    """Pack what only a finding that comes later than `SETTLE` can concern, once it is much.
+
+    `clock`: how far both event time and arrivals have come, so that a clock ahead of ours
+    packs nothing away that others still need.
+    """
+    before = min(clock, state.clock) - state.span - SETTLE
+    cuts = {key: bisect_left(g.entries, before, key=by_time) for key, g in state.groups.items()}
+    if sum(cuts.values()) < ENOUGH:
+        return
+    taken: dict[str, list[Entry]] = {}
+    for key, cut in cuts.items():
+        if cut:
+            group = state.groups[key]
+            taken[key], group.entries = group.entries[:cut], group.entries[cut:]
+            group.cold = max(group.cold, taken[key][-1].time)
+    state.cold.append(packed(taken))
 
 
 def _first_window(

@@ -26,6 +26,7 @@ from alerts.rows import decode, encode
 from alerts.state import BucketState
 from alerts.tables import ALERT_ACTION, FINDING
 from enrich.tables import HOLDER
+from infra.garbage import no_collection
 from infra.settings import Settings
 from infra.tables import struct
 
@@ -96,12 +97,9 @@ def stepper(
     wait_us = settings.jobs.wait_seconds * 1_000_000
     schemas = {"finding": ATTRIBUTED, "tick": ATTRIBUTED, "action": ALERT_ACTION.schema}
 
-    def step(
-        key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
-    ) -> Iterator[pd.DataFrame]:
-        if key[0] == NO_BUCKET:
-            yield from passed(frames)
-            return
+    def advanced(
+        frames: Iterator[pd.DataFrame], state: GroupState
+    ) -> tuple[BucketState, list[dict[str, Any]]]:
         arrived: list[tuple[str, str, str]] = []
         stamps: list[pd.Timestamp] = []
         for frame in frames:
@@ -123,7 +121,17 @@ def stepper(
             *bucket.step(rows, packs.get, alerts, round(detected.timestamp() * 1_000_000)),
             *attributions(rows, detected),
         ]
-        state.update((bucket.encode(),))
+        return bucket, outputs
+
+    def step(
+        key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        if key[0] == NO_BUCKET:
+            yield from passed(frames)
+            return
+        with no_collection():
+            bucket, outputs = advanced(frames, state)
+            state.update((bucket.encode(),))
         if outputs:
             yield pd.DataFrame(
                 {

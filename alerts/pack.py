@@ -110,7 +110,8 @@ class Query(Described, frozen=True, kw_only=True):
     `rule` it is. With `window_seconds` it gives rows with a column `window`, of Spark's windows
     of that length, which begin every `slide_seconds`, and `group_by` are the columns that tell
     rows of one window apart; 0: it gives single events, by `event_uid`. `roles`, `carry` and
-    `confirm` are as in `Rule`.
+    `confirm` are as in `Rule`. `sees`: what a function asks of events, as SELECTs, where Spark
+    could tell when it was imported.
     """
 
     type: str
@@ -121,6 +122,7 @@ class Query(Described, frozen=True, kw_only=True):
     roles: tuple[str, ...] = ("src_endpoint", "device")
     carry: tuple[str, ...] = ()
     confirm: Node | msgspec.UnsetType = msgspec.UNSET
+    sees: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class RulePack(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from alerts.aside import Aside
 from alerts.check import check
 from alerts.compile import Source, compile_rules
 from alerts.pack import PackStore, Query
 from alerts.query_check import require_fit, running
-from alerts.query_text import FUNCTIONS, imported
+from alerts.query_rule import QueryRule
+from alerts.query_text import FUNCTIONS, imported, sight_file
 from alerts.store import recompile, rule_folders, store_folder
 from infra.errors import Usage
 from infra.files import write_whole
@@ -38,13 +41,16 @@ def import_function(settings: Settings, file: Path) -> Imported:
     assert isinstance(query, Query)
     with running(settings) as spark:
         require_fit(spark, [query])
+        sees = QueryRule(query).sees(spark)
         outcomes = check(compile_rules([file]), spark=lambda: spark)
     failed = [one for one in outcomes if not one.passed]
     if failed:
         first = failed[0]
         raise Usage(f"{file}: test {first.number} of {len(outcomes)} fails: it {first.detail}")
     store = PackStore(store_folder(settings))
-    write_whole(store.folder / FUNCTIONS / f"{query.id}.py", file.read_text("utf-8"))
+    kept = store.folder / FUNCTIONS / f"{query.id}.py"
+    write_whole(sight_file(kept), msgspec.json.encode(sees).decode())
+    write_whole(kept, file.read_text("utf-8"))
     Aside(store.folder).lift(query.id)
     pack = recompile(settings).pack.hash
     detail = {"file": file.name, "version": query.version, "pack": pack}

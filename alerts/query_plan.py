@@ -15,8 +15,10 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
+from sqlglot.errors import SqlglotError
 
 from alerts.pack import Query
+from alerts.query_text import VIEW, parsed
 from alerts.translate import Untranslatable
 
 # What Spark cannot understand is told in a sentence; its own record of it would go to stderr.
@@ -68,6 +70,56 @@ def refuse_unfit(query: Query, rows: DataFrame) -> None:
         for expression in _expressions(node):
             _refuse_expression(expression)
     _refuse_columns(query, rows.schema)
+
+
+def seen_by(rows: DataFrame) -> list[str]:
+    """What a function asks of the events that it made `rows` of, a SELECT for each way to them.
+
+    A condition counts as far as it is about the events' own columns: of one that the function
+    made it cannot be told what it needs.
+    """
+    return [
+        f"SELECT * FROM {VIEW}" + (f" WHERE {' AND '.join(asked)}" if asked else "")
+        for asked in _asked(rows._jdf.queryExecution().analyzed(), [])
+    ]
+
+
+def _asked(node: Any, above: list[Any]) -> Iterator[list[str]]:
+    """The conditions on each way from the top of a plan down to the events."""
+    if node.nodeName() == "Filter":
+        above = [*_conjuncts(node.condition()), *above]
+    children = node.children()
+    if not children.size():
+        output = node.output()
+        own = {output.apply(at).exprId().id() for at in range(output.size())}
+        told = [str(one.sql()) for one in above if _columns(one) <= own]
+        yield [text for text in told if _is_read(text)]
+    for at in range(children.size()):
+        yield from _asked(children.apply(at), above)
+
+
+def _conjuncts(condition: Any) -> Iterator[Any]:
+    if condition.nodeName() == "And":
+        yield from _conjuncts(condition.left())
+        yield from _conjuncts(condition.right())
+    else:
+        yield condition
+
+
+def _columns(condition: Any) -> set[int]:
+    found = condition.references().iterator()
+    columns = set()
+    while found.hasNext():
+        columns.add(found.next().exprId().id())
+    return columns
+
+
+def _is_read(condition: str) -> bool:
+    """Whether a condition, as Spark writes it, is one that `query_text.parsed` reads."""
+    try:
+        return bool(parsed(f"SELECT * FROM {VIEW} WHERE {condition}"))
+    except (SqlglotError, RecursionError):
+        return False
 
 
 def _unfit(name: str, query: Query) -> Untranslatable:

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 
 from alerts.finding import FIELD_CHARS, SNIPPET_CHARS
 from alerts.pack import Query
-from alerts.query_plan import reason_of, refuse_unfit
+from alerts.query_plan import reason_of, refuse_unfit, seen_by
 from alerts.query_text import FUNCTION, RULE, VIEW
 from alerts.tables import FINDING
 from alerts.translate import Untranslatable
@@ -61,6 +61,14 @@ class QueryRule:
 
     def check(self, spark: SparkSession) -> None:
         """Raise `Untranslatable`, with the reason in a sentence, unless the rule may go live."""
+        refuse_unfit(self.query, self._of_nothing(spark))
+
+    def sees(self, spark: SparkSession) -> list[str]:
+        """What it asks of events, as SELECTs; raises as `check` does."""
+        return seen_by(self._of_nothing(spark))
+
+    def _of_nothing(self, spark: SparkSession) -> DataFrame:
+        """What the query makes of no events; `Untranslatable` where it makes nothing of them."""
         try:
             rows = self.rows(spark.createDataFrame([], EVENT.schema))
             if not isinstance(rows, DataFrame):
@@ -69,7 +77,7 @@ class QueryRule:
             raise
         except Exception as error:  # a person's function may raise anything
             raise Untranslatable(reason_of(error), "correct the query") from None
-        refuse_unfit(self.query, rows)
+        return rows
 
     def findings(self, events: DataFrame, modes: Collection[str] = MODES) -> DataFrame:
         """Rows of gold.finding among rows of silver.event whose mode is one of `modes`.

@@ -209,3 +209,14 @@ def document_of(path: Path) -> dict[str, Any]:
 def imported(store: Path | None) -> list[Path]:
     """The Python files that `headgate rules import` put into a rule store, in order."""
     return sorted((store / FUNCTIONS).glob("*.py")) if store is not None else []
+
+
+def sight_file(path: Path) -> Path:
+    """Where `headgate rules import` keeps what the function in a rule's Python file looks at."""
+    return path.with_suffix(".sees.json")
+
+
+def sees_of(path: Path) -> tuple[str, ...]:
+    """What the function in a file looks at, as SELECTs; nothing for one that was not imported."""
+    kept = sight_file(path)
+    return tuple(msgspec.json.decode(kept.read_bytes(), type=list[str])) if kept.exists() else ()

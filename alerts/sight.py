@@ -2,7 +2,7 @@
 
 A Sigma rule says so itself. Of a query in SQL it is read from the WHERE of each SELECT over
 the view: where nothing can be told, nothing is asked for, so a rule is never called blind by
-mistake. What a Python function looks at is not known.
+mistake. Of a Python function Spark says the same when it is imported (`query_plan.seen_by`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ Seeing: TypeAlias = Rule | ModelRule | Query
 def eyes_of(rule: Seeing) -> tuple[Eye, ...]:
     """The ways in which a rule sees events; none: it cannot be told."""
     if isinstance(rule, Query):
-        return _of_sql(rule.text) if rule.type == SQL else ()
+        if rule.type == SQL:
+            return _of_sql(rule.text)
+        return tuple(eye for text in rule.sees or () for eye in _of_sql(text))
     return (Eye(rule.classes, rule.sources, rule.predicate if isinstance(rule, Rule) else None),)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from alerts.alert import Fold
 from alerts.alert_model import FoldState, forget_alerts, rev_of
 from alerts.body import alert_row
-from alerts.correlate import SKEW, CorrelationState, Correlator, forget_findings
+from alerts.correlate import SKEW, CorrelationState, Correlator, forget_findings, pack_away
 from alerts.correlation_measure import told_at_once
 from alerts.entity import entity_of, holder_of, micros
 from alerts.finding import identity
@@ -29,14 +29,18 @@ from alerts.risk import (
     take_away,
 )
 from alerts.suppress import SUPPRESS, UNSUPPRESS, Suppression, covering, take
+from infra.compressed import compressed, expanded
 from infra.errors import Fatal
 from infra.settings import AlertSettings
 
-HEADER = b"HGALERT\x02"
+HEADER = b"HGALERT\x03"
 """First bytes of an encoded bucket; the last of them is the version."""
 
-READABLE = (HEADER, b"HGALERT\x01")
-"""Versions that can be read. Version 1 knew no suppressions, budgets and risk: they begin empty."""
+UNPACKED = (b"HGALERT\x02", b"HGALERT\x01")
+"""Older versions, which can be read; they were not compressed, nor their correlations packed.
+
+Version 1 knew no suppressions, budgets and risk: they begin empty.
+"""
 
 SWEEP = 3600 * 1_000_000
 """How often what counts no more is dropped from the risk of all entities, microseconds."""
@@ -64,6 +68,8 @@ class _Kept(msgspec.Struct):
     risk: msgspec.Raw = NOTHING
     risk_swept: int = 0
     dhcp_known: int = 0
+    # Findings of correlations that were folded when told and have not come back, by id: since when.
+    folded: dict[str, int] = {}
 
 
 class BucketState:
@@ -75,18 +81,20 @@ class BucketState:
     @classmethod
     def decode(cls, blob: bytes) -> BucketState:
         """Read what `encode` wrote; raises `Fatal` when it is of another version."""
-        if not bytes(blob).startswith(READABLE):
+        head, rest = bytes(blob[: len(HEADER)]), blob[len(HEADER) :]
+        if head not in (HEADER, *UNPACKED):
             raise Fatal(
                 f"alert state begins with {bytes(blob[:8])!r}, not {HEADER!r}: "
                 "another release wrote it; go back to that one"
             )
         bucket = cls()
-        bucket._kept = msgspec.msgpack.decode(blob[len(HEADER) :], type=_Kept)
+        plain = rest if head in UNPACKED else expanded(rest)
+        bucket._kept = msgspec.msgpack.decode(plain, type=_Kept)
         return bucket
 
     def encode(self) -> bytes:
         """Everything remembered, as bytes; equal states give equal bytes."""
-        return HEADER + msgspec.msgpack.encode(self._kept)
+        return HEADER + compressed(msgspec.msgpack.encode(self._kept))
 
     def step(
         self,
@@ -115,9 +123,10 @@ class BucketState:
         self._heed(rows, findings, settings)
         outputs = self._weigh(findings, known, settings)
         aimed = [r for r in findings if r["target"] and not r["target"].startswith(RISK)]
-        outputs += self._correlate(aimed, known)
-        outputs += self._settle(known)
-        outputs += self._fold(aimed, rows, known, settings, detected_at, lineage or {})
+        correlated = self._correlate(aimed, known) + self._settle(known)
+        outputs += correlated
+        own = [*self._unfolded(aimed), *self._at_once(correlated)]
+        outputs += self._fold(own, rows, known, settings, detected_at, lineage or {})
         self._forget()
         return outputs
 
@@ -249,6 +258,33 @@ class BucketState:
                 outputs += Correlator(state).settle(definition, self._kept.clock)
         return outputs
 
+    def _at_once(self, outputs: Iterable[Row]) -> list[Row]:
+        """Findings that correlations tell now, as rows that this batch folds.
+
+        A correlation's alerts lie in its own bucket, so they need not wait for the finding to
+        come back through gold.finding; when it does, `_unfolded` leaves it out. One without a
+        holder is to be attributed first.
+        """
+        told = [out["row"] for out in outputs if out["out"] == "finding"]
+        rows: list[Row] = [
+            {**row, "row_kind": "finding", "target": row["rule_id"]}
+            for row in told
+            if row["holder"] is not None
+        ]
+        self._kept.folded.update((row["finding_id"], self._kept.clock) for row in rows)
+        return rows
+
+    def _unfolded(self, findings: Iterable[Row]) -> list[Row]:
+        """Findings without those that `_at_once` took; a newer attribution of one stays."""
+        folded = self._kept.folded
+        return [
+            row
+            for row in findings
+            if row["target"] != row["rule_id"]
+            or rev_of(row) >= 0
+            or folded.pop(row["finding_id"], None) is None
+        ]
+
     def _fold(
         self,
         findings: Sequence[Row],
@@ -288,8 +324,11 @@ class BucketState:
         hour = 3600 * 1_000_000
         for target, state in list(kept.correlations.items()):
             forget_findings(state, max(state.clock, kept.clock - hour))
+            pack_away(state, kept.clock)
             if not state.groups:
                 del kept.correlations[target]
+        day = 24 * hour
+        kept.folded = {one: at for one, at in kept.folded.items() if at >= kept.clock - day}
 
 
 class _Packs:

@@ -15,9 +15,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from infra.errors import Usage
+from infra.garbage import no_collection
 from ingest.lines import Piece, pieces, whole
 from ingest.present import ocsf_object
-from ingest.rows import event_rows, no_collection
+from ingest.rows import event_rows
 from ingest.source import ParseSettings, Record, lookup
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.garbage import no_collection
 from ingest.arrow import EVENT_ARROW, column
 from ingest.formats import straight
 from ingest.rows import (
@@ -17,7 +18,6 @@ from ingest.rows import (
     event_rows,
     is_large,
     joined,
-    no_collection,
     rows_in_parts,
     rows_of_all,
 )

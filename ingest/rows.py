@@ -5,14 +5,14 @@ Needs neither Spark nor Arrow, so that the command line starts at once.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from infra.errors import Fatal, Retryable, Usage
+from infra.garbage import no_collection
 from ingest.formats import readable
 from ingest.json_source import GZIP, PART_BYTES, JsonSource, parts
 from ingest.source import (
@@ -192,15 +192,3 @@ def _sender(record: Record) -> str | None:
 def _user_name(event: Event) -> str | None:
     user = event.get("user") or (event.get("actor") or {}).get("user")
     return user.get("name") if user else None
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Without the cyclic garbage collector: rows have no cycles, and it costs up to 40 %."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

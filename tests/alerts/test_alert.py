@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import alerts
+from alerts.alert_model import MAX_REFS
 from alerts.finding import RULE_FAILED, identity
 from alerts.pack import Correlation, Rule, RulePack
 from alerts.predicate import Test
@@ -388,8 +389,9 @@ def test_a_correlation_in_the_same_bucket_gives_a_finding_that_makes_its_own_ale
     outputs = bucket.step(*[finding(s, target="c") for s in (0, 1, 2)])
     (row,) = [o["row"] for o in outputs if o["out"] == "finding"]
     assert set(row) <= {column.name for column in FINDING.columns}
-    back = row | {"row_kind": "finding", "target": "c", "attr_rev": None, "via": "join"}
-    (alert,) = bucket.alerts(back)
+    (alert,) = [o["row"] for o in outputs if o["out"] == "alert"]
+    back = row | {"row_kind": "finding", "target": "c", "attr_rev": -1, "via": "outside"}
+    assert bucket.alerts(back) == [], "it was folded when it was told"
     assert alert["level"] == "critical"
     assert alert["entity_value"] == "aa"
     assert alert["window_start"] == NOON
@@ -454,6 +456,48 @@ def test_a_state_of_version_1_is_read_and_goes_on() -> None:
     assert bucket.blob.startswith(HEADER)
     (fired,) = [o for o in bucket.step(finding(2, target="c")) if o["out"] == "finding"]
     assert fired["row"]["rule_id"] == "c", "its correlation remembers the two before"
+
+
+def test_a_state_of_version_2_is_read_and_goes_on() -> None:
+    """Its correlations' findings came back through gold.finding before they were folded."""
+    bucket = Bucket(count_every_seconds=300)
+    bucket.blob = (Path(__file__).parent / "alert_state_2.bin").read_bytes()
+    assert bucket.blob.startswith(b"HGALERT\x02")
+    old = identity("default", "r", "e0")
+    bucket.revisions = {old: 2, identity("default", "r", "e20"): 1}
+    (row,) = bucket.alerts(finding(30), tick(700))
+    assert (row["alert_id"], row["revision"], row["count"]) == (old, 3, 2)
+    assert bucket.blob.startswith(HEADER)
+    outputs = bucket.step(finding(2, target="c"))
+    assert [o["out"] for o in outputs] == ["finding", "alert"]
+    told = outputs[0]["row"] | {"finding_id": "told-before", "event_uid": "told-before"}
+    before = told | {"row_kind": "finding", "target": "c", "attr_rev": -1, "via": "outside"}
+    (alert,) = bucket.alerts(before, tick(1_100))
+    assert alert["count"] == 2, "what it told but had not folded is folded when it comes back"
+
+
+@pytest.mark.parametrize("holder", [leased("aa"), NONE])
+def test_a_correlation_that_is_told_a_thousand_times_counts_each_time_once(holder: Any) -> None:
+    """An alert remembers a thousand findings by id; beyond them it only counts."""
+    bucket = Bucket(dedup_seconds=10**9, count_every_seconds=1)
+    bucket.blob = with_refs(MAX_REFS, holder)
+    bucket.revisions = {identity("default", "c", "e0.0"): 1}
+    outputs = bucket.step(*[finding(s, holder, target="c") for s in (0, 1, 2)])
+    (row,) = [o["row"] for o in outputs if o["out"] == "finding"]
+    back = row | {"row_kind": "finding", "target": "c", "attr_rev": -1, "via": "outside"}
+    told = [o["row"] for o in outputs if o["out"] == "alert"] + bucket.alerts(back, tick(500))
+    assert told[-1]["count"] == MAX_REFS + 1
+
+
+def with_refs(count: int, holder: Any) -> bytes:
+    """A bucket with an alert of `c` that that many findings count on."""
+    bucket = Bucket()
+    rows = [
+        finding(n / 100, holder, target="c") | {"rule_id": "c", "finding_id": f"c{n}"}
+        for n in range(count)
+    ]
+    bucket.step(*rows)
+    return bucket.blob
 
 
 def test_new_triaged_closed_and_what_a_person_said_survives_a_correction() -> None:

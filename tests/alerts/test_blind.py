@@ -146,13 +146,14 @@ def test_a_query_is_blind_without_a_column_that_its_condition_needs(
     assert states(found) == ({} if state is None else {"asks": state})
 
 
-def test_a_query_is_blind_when_what_it_asks_for_is_silent_and_a_function_is_not_judged() -> None:
-    asks = Query(id="asks", title="asks", type="sql", text=NEEDS)
+def test_queries_and_functions_are_blind_when_what_they_ask_for_is_silent() -> None:
     source = "def rule(events):\n    return events"
+    asks = Query(id="asks", title="asks", type="sql", text=NEEDS)
+    looks = Query(id="looks", title="looks", type="function", text=source, sees=(NEEDS,))
     unread = Query(id="unread", title="unread", type="function", text=source)
-    pack = RulePack(queries=(asks, unread))
+    pack = RulePack(queries=(asks, looks, unread))
     found = blind_rules(pack, FEEDS[:1], [silence("sshd", 90, 10)], {})
-    assert states(found) == {"asks": BLIND}
+    assert states(found) == {"asks": BLIND, "looks": BLIND}, "of the third nothing is known"
 
 
 def test_one_cause_is_told_once_with_all_its_rules() -> None:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from alerts import cli
 from alerts.aside import Aside
 from alerts.backtest import History
+from alerts.blind_fields import leaves_of
 from alerts.compile import Compiled, compile_rules
 from alerts.entity import micros
 from alerts.finding import RULE_FAILED, identity
@@ -29,6 +31,7 @@ from alerts.query_live import Queries
 from alerts.query_rule import QueryRule
 from alerts.query_spend import Spend
 from alerts.query_windows import Touched, spans
+from alerts.sight import eyes_of
 from alerts.store import rule_store, store_folder
 from alerts.tables import FINDING
 from alerts.translate import Untranslatable
@@ -455,6 +458,34 @@ def rule(events):
     assert "more than 1 rows" in reasons[ROOT]
 
 
+LOOKS = f'''"""
+title: Looks
+id: {MANY}
+"""
+from pyspark.sql import functions as F
+
+
+def rule(events):
+    named = events.where(F.lower("user.name").like("adm%")).withColumn("class_uid", F.lit(1))
+    named = named.where("class_uid = 1 AND src_endpoint.port > 1024")
+    other = events.where((F.col("class_uid") == 3002) & F.col("src_ip").isNotNull())
+    return named.unionByName(other.withColumn("class_uid", F.lit(1))).select("event_uid")
+'''
+
+
+def test_what_a_function_asks_of_events_is_read_from_sparks_plan(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A column that the function made itself is no field of the event."""
+    asked = QueryRule(query(tmp_path, LOOKS, "looks.py"))
+    named, other = eyes_of(msgspec.structs.replace(asked.query, sees=tuple(asked.sees(spark))))
+    assert (named.classes, other.classes) == ((), (3002,))
+    assert named.predicate is not None
+    assert other.predicate is not None
+    assert leaves_of(named.predicate) == {"user.name", "src_endpoint.port"}
+    assert leaves_of(other.predicate) == {"class_uid", "src_ip"}
+
+
 def test_without_queries_nothing_is_done(spark: SparkSession, settings: Settings) -> None:
     line = Line(Lake(spark, settings))
     run = line.batch(1)
@@ -583,6 +614,8 @@ def test_a_function_is_let_in_by_import_and_set_aside_rules_are_told(
         "spraying_that_worked": "sql",
     }
     noise = next(q for q in store.get(store.current()).queries if q.type == "function")
+    (eye,) = eyes_of(noise)
+    assert eye.classes == (4003,)
     Aside(store.folder).put([noise], {noise.id: "it took longer than 10 s"})
     capsys.readouterr()
     assert run(ours, "list") == 0

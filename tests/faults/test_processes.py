@@ -125,7 +125,8 @@ def freeze(broker: Broker, seconds: float) -> None:
 def grow(settings: Settings, flow: Flow) -> None:
     """A topic gets two partitions more while it is read; lines go to the last of them."""
     name = f"{settings.kafka.topic_prefix}zeek.dns"
-    (made,) = admin(settings.kafka).create_partitions([NewPartitions(name, 3)]).values()
+    client = admin(settings.kafka)  # its answers end with it
+    (made,) = client.create_partitions([NewPartitions(name, 3)]).values()
     made.result(20)
     time.sleep(1)
     flow.send(*(("zeek:dns", dns(f"10.9.0.{n + 10}", n)) for n in range(20)), partition=2)
