@@ -80,7 +80,7 @@ class BucketState:
 
     @classmethod
     def decode(cls, blob: bytes) -> BucketState:
-        """Read what `encode` wrote; raises `Fatal` when it is of another version."""
+        """Read what `encode` wrote; raises `Fatal` when it is of another version, or damaged."""
         head, rest = bytes(blob[: len(HEADER)]), blob[len(HEADER) :]
         if head not in (HEADER, *UNPACKED):
             raise Fatal(
@@ -88,8 +88,14 @@ class BucketState:
                 "another release wrote it; go back to that one"
             )
         bucket = cls()
-        plain = rest if head in UNPACKED else expanded(rest)
-        bucket._kept = msgspec.msgpack.decode(plain, type=_Kept)
+        try:
+            plain = rest if head in UNPACKED else expanded(rest)
+            bucket._kept = msgspec.msgpack.decode(plain, type=_Kept)
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise Fatal(
+                f"job alert: its state cannot be read ({error}); restore its checkpoint from "
+                "a backup"
+            ) from error
         return bucket
 
     def encode(self) -> bytes:

@@ -18,7 +18,7 @@ from alerts.finding import RULE_FAILED
 CAUSES = {
     "unfinished": "the job had not got so far yet",
     "rule changed": "the batch used another rule pack than the one that finds it",
-    "pack lost": "the rule pack of the batch is no longer in the store",
+    "pack lost": "the rule pack or model of the batch is no longer in the store",
     "rule failed": "the rule threw in that batch and was set aside",
     "reparsed": "silver.event was read again by newer parsers after detection",
     "duplicate": "the event was marked as a second delivery after detection",
@@ -38,7 +38,7 @@ _BATCH = re.compile(r"^(ingest|files)-(\d+)-[0-9a-f]{16}-")
 class Difference:
     """One thing that stream and history tell differently.
 
-    `what`: finding, correlation or alert. `how`: missing (the stream did not tell
+    `what`: finding, hour (a model's), correlation or alert. `how`: missing (the stream did not tell
     it), extra (only the stream did) or other (told differently).
     """
 

@@ -22,6 +22,7 @@ from alerts.entity import micros
 from alerts.finding import RULE_FAILED
 from alerts.match import LIVE_MODES
 from alerts.model_rule import MODEL
+from alerts.model_store import ModelStore
 from alerts.pack import PackStore, RulePack
 from alerts.risk import INCIDENT, INCIDENT_REST, REACH
 from alerts.store import store_folder
@@ -38,6 +39,7 @@ from alerts.verify import (
     judge_told,
     told_of,
 )
+from alerts.verify_models import judge_hours, known_of, read_hours
 from infra.duck import connect
 from infra.errors import Fatal
 from infra.lake import Lake
@@ -122,6 +124,7 @@ class Verification:
             home = self._settings.home.absolute()
             with tempfile.TemporaryDirectory(dir=home, prefix="verify-") as folder:
                 self._findings(told, Path(folder), packs, lost, complete)
+                self._hours(told, packs)
                 self._alerts(told, Path(folder), packs, complete)
             return told
         finally:
@@ -154,13 +157,16 @@ class Verification:
         files = files_between(self._lake, EVENT, "time", since, until)
         names = {str(name) for (name,) in named if name}
         names |= {pack for file in files if (pack := batches.pack_of(Path(file.name).name))}
-        packs, lost = [], set()
-        for name in sorted(names):
-            try:
-                packs.append(self._store.get(name))
-            except Fatal:
-                lost.add(name)
-        return packs, lost
+        packs = {name: self._pack(name) for name in sorted(names)}
+        lost = {name for name, pack in packs.items() if pack is None}
+        return [pack for pack in packs.values() if pack is not None], lost
+
+    def _pack(self, name: str) -> RulePack | None:
+        """The pack of that hash; None when it is lost."""
+        try:
+            return self._store.get(name)
+        except Fatal:
+            return None
 
     def _ledger(self) -> dict[tuple[str, int], str]:
         """The packs of batches, by job and number."""
@@ -251,6 +257,17 @@ class Verification:
             failed={(str(rule), str(pack)) for rule, pack in failed},
         )
 
+    def _hours(self, told: Verified, packs: Sequence[RulePack]) -> None:
+        """What models told of the hours that they judged."""
+        hours, found = read_hours(self._duck, *self._span)
+        if not hours and not found:
+            return
+        named = {one.pack for one in found} - {pack.hash for pack in packs}
+        every = [*packs, *(pack for name in sorted(named) if (pack := self._pack(name)))]
+        known = known_of(self._duck, every, ModelStore(self._store.folder).get)
+        told.same["hour"], different = judge_hours(hours, found, known)
+        told.differences += different
+
     # -- correlations and alerts -----------------------------------------------------------
 
     def _alerts(
@@ -264,7 +281,7 @@ class Verification:
         end = self._span[1] + timedelta(seconds=dedup)
         at = F.col("event_time")
         recorded = self._lake.read(FINDING).where(
-            # A model's findings are taken as recorded: `headgate models backtest` judges again.
+            # A model's are those that its hours were found to say again.
             F.col("kind").isin("event", MODEL)
             & F.expr(_LIVE)
             & (at >= F.lit(begin))

@@ -1,20 +1,29 @@
-"""Bytes made smaller with zstd: eight bytes say how many they were, the rest is a zstd frame."""
+"""Bytes made smaller with zstd, as `checksum (4) | size (8) | zstd frame`, numbers big-endian.
+
+The checksum is the CRC-32 of all that follows it: a frame alone may be read wrong unnoticed.
+"""
 
 from __future__ import annotations
 
+import zlib
+
 import pyarrow as pa
 
-_SIZE = 8
+_SUM, _SIZE = 4, 8
 
 
 def compressed(plain: bytes) -> bytes:
     """`plain` as `expanded` reads it; equal bytes give equal bytes."""
     packed: bytes = pa.compress(plain, codec="zstd", asbytes=True)
-    return len(plain).to_bytes(_SIZE, "big") + packed
+    body = len(plain).to_bytes(_SIZE, "big") + packed
+    return zlib.crc32(body).to_bytes(_SUM, "big") + body
 
 
 def expanded(blob: bytes) -> bytes:
-    """What `compressed` was given. Raises `OSError` for what it never wrote."""
-    size = int.from_bytes(blob[:_SIZE], "big")
-    plain: bytes = pa.decompress(blob[_SIZE:], decompressed_size=size, codec="zstd", asbytes=True)
+    """What `compressed` was given. Raises `ValueError` for anything that it did not make."""
+    told, body = blob[:_SUM], blob[_SUM:]
+    if len(body) < _SIZE or zlib.crc32(body).to_bytes(_SUM, "big") != told:
+        raise ValueError("its checksum is another")
+    size = int.from_bytes(body[:_SIZE], "big")
+    plain: bytes = pa.decompress(body[_SIZE:], decompressed_size=size, codec="zstd", asbytes=True)
     return plain

@@ -12,19 +12,32 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+
+from py4j.protocol import Py4JError
 
 from infra.catalog import AUDIT, GAP, LEDGER
 from infra.errors import Fatal, Usage
 from infra.governor import GOVERNED, Governor
+from infra.heap import Heap
 from infra.jobs import Job
 from infra.kafka import Ticker, ensure_topics, require_broker
 from infra.lake import Lake
 from infra.log import say, use
 from infra.schedule import Every
 from infra.settings import Settings
-from infra.spark import ALERTING, LEISURE, POOL, session
+from infra.spark import (
+    ALERTING,
+    GO_ON,
+    LEISURE,
+    POOL,
+    collecting,
+    end_jvm,
+    jvm_ended,
+    session,
+)
 from infra.spool import Folder
 from infra.supervise import Again, Record, reason
 from infra.tables import Table, table
@@ -123,19 +136,26 @@ class Driver:
             if self.once:
                 return self._through(lake, watched)
             return Round(self, lake, watched, watch, Governor(self.settings)).run()
+        except (OSError, Py4JError):
+            # It shows here before the process has ended.
+            if (gone := jvm_ended(self.settings, within=5.0)) is not None:
+                raise Fatal(gone) from None
+            raise
         finally:
             for one in scheduled:
                 one.stop()
             if ticker:
                 ticker.stop()
+            alive = jvm_ended(self.settings) is None
             for each in watched:
-                if each.job:
+                if each.job and alive:
                     each.job.stop()
                 # With `once` nothing is told: another driver may be running the job.
                 if each.name in watch.statuses and not each.given_up:
                     watch.ended(each.name, "stopped", "")
-            folder.stop()
-            spark.stop()
+            if alive:
+                folder.stop()
+                spark.stop()
 
     def _spooled(self) -> dict[str, Table]:
         """Tables whose rows wait in the spool, by the name of their folder there."""
@@ -216,7 +236,9 @@ class Round:
                 one.again_at = time.monotonic() + LATER_SECONDS
             else:
                 self._try(one)
+        heap = Heap(partial(collecting, self.lake.spark))
         while not self.driver.pause(0.5):
+            self._look_at_jvm(heap)
             self._join_in()
             for one in self.watched:
                 self._look(one)
@@ -227,6 +249,19 @@ class Round:
                 one.stopping.join(60)
         self.governor.stop()
         return 1 if any(one.given_up for one in self.watched) else 0
+
+    def _look_at_jvm(self, heap: Heap) -> None:
+        """Raise `Fatal` when the JVM is gone, or as good as gone."""
+        settings = self.driver.settings
+        if (gone := jvm_ended(settings)) is not None:
+            raise Fatal(gone)
+        if heap.exhausted():
+            end_jvm()
+            raise Fatal(
+                "Spark's JVM has no memory left: it spent most of a minute collecting garbage; "
+                "raise spark.driver_memory, which is "
+                f"{settings.spark.driver_memory}. {GO_ON}"
+            )
 
     def _join_in(self) -> None:
         """Start jobs that have something to do by now, where all of them are to run."""

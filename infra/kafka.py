@@ -217,6 +217,11 @@ class Broker:
         """Process id while it runs."""
         return self._process.pid if self._process else None
 
+    @property
+    def ended(self) -> int | None:
+        """Its exit code when it ended by itself, None while it runs or was stopped."""
+        return self._process.poll() if self._process else None
+
     def start(self, seconds: float = 60.0) -> Broker:
         """Start and wait until it answers; raises `Fatal` for a taken port, or when it dies."""
         require_java()

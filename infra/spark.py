@@ -57,6 +57,9 @@ NO_LIMIT = 2**31 - 1
 that is nine tenths of what handing them to a worker costs. A batch has at most 10,000 rows."""
 
 
+GO_ON = "Nothing is lost: start the driver again, and each job goes on where it was"
+
+
 @contextmanager
 def at_once(spark: SparkSession, most_bytes: int) -> Iterator[None]:
     """What runs inside hands Python workers at most so many bytes at once, or one row."""
@@ -96,6 +99,44 @@ def session(
     return spark
 
 
+def jvm_ended(settings: Settings, within: float = 0.0) -> str | None:
+    """Why this process has no JVM any more, in a sentence; None while it runs.
+
+    `within`: seconds for which an end is waited for that has begun. Source of the codes:
+    HotSpot's ExitOnOutOfMemoryError, Spark's SparkExitCode.
+    """
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        code = process.wait(within)
+    except subprocess.TimeoutExpired:
+        return None
+    why = f"it ended with code {code}"
+    if code in (3, 52):
+        why = (
+            "it ran out of memory; raise spark.driver_memory, which is "
+            f"{settings.spark.driver_memory}"
+        )
+    elif code in (-9, 137):
+        why = "it was killed; if by the kernel for want of memory, lower spark.driver_memory"
+    return f"Spark's JVM is gone: {why}. {GO_ON}"
+
+
+def end_jvm() -> None:
+    """End this process's JVM at once, one that no longer answers."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
+        process.wait()
+
+
+def collecting(spark: SparkSession) -> float:
+    """Seconds that the JVM has collected garbage since it began."""
+    beans = java(spark, "java.lang.management.ManagementFactory").getGarbageCollectorMXBeans()
+    return float(sum(bean.getCollectionTime() for bean in beans)) / 1000
+
+
 def _ship(spark: SparkSession, wheel: Path, home: Path) -> None:
     """Send our code to the executors. Spark puts only .zip files on a worker's path."""
     if not wheel.exists():
@@ -110,7 +151,11 @@ def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
     """Spark's settings for a session; those of `settings.spark.conf` stand above all others."""
     work = settings.home.absolute() / "spark"
     log = Path(__file__).with_name("log4j2.properties")
-    options = f"-Dlog4j2.configurationFile={log} -Djava.net.preferIPv4Stack=true"
+    # Without memory some threads die and others wait for them: rather all at once, and by name.
+    options = (
+        f"-XX:+ExitOnOutOfMemoryError -Dlog4j2.configurationFile={log} "
+        "-Djava.net.preferIPv4Stack=true"
+    )
     if settings.spark.small:
         options = f"{_SMALL_JVM} {options}"
     conf = {

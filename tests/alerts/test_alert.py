@@ -543,6 +543,19 @@ def test_a_state_of_another_version_is_refused() -> None:
         BucketState.decode(b"HGALERT\x07" + BucketState().encode()[len(HEADER) :])
 
 
+@examples(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_damaged_state_is_refused_by_name(data: st.DataObject) -> None:
+    bucket = Bucket()
+    bucket.step(*[finding(n) for n in range(5)])
+    at = data.draw(st.integers(len(HEADER), len(bucket.blob) - 1))
+    cut = data.draw(st.booleans())
+    broken = bucket.blob[:at] if cut else bucket.blob[:at] + b"\xff" + bucket.blob[at + 1 :]
+    if broken != bucket.blob:
+        with pytest.raises(Fatal, match="job alert: its state cannot be read"):
+            BucketState.decode(broken)
+
+
 ROWS = st.lists(
     st.builds(
         lambda s, mac, rev, target: finding(

@@ -41,7 +41,9 @@ from alerts.model_train import LEAST_DEVICES, peers_of, train
 from alerts.pack import ModelRule, PackStore
 from alerts.store import model_rules, recompile, store_folder
 from alerts.tables import ALERT, DEVICE_HOUR, FINDING
+from alerts.verify_models import Known, judge_hours, read_hours
 from enrich.tables import DHCP_SEGMENT
+from infra.duck import connect
 from infra.errors import Fatal, Usage
 from infra.kafka import Broker, ensure_topics
 from infra.lake import Lake
@@ -390,7 +392,23 @@ def test_a_device_that_sends_much_at_night_is_found_once_by_stream_and_history(
     assert parts.selectExpr("sum(bytes_out)").first()[0] == 12 * 300_000_000  # type: ignore[index]
     assert sorted(row.told for row in parts.collect()) == [False, True]
 
+    found_again(lake)
     explained(lake, broker, rule)
+
+
+def found_again(lake: Lake) -> None:
+    """Verify reads the hours and findings of the stream, and they say the same again."""
+    store = store_folder(lake.settings)
+    duck = connect(lake.settings.lake_root, needs=("gold.device_hour", "gold.finding"))
+    try:
+        hours, findings = read_hours(duck, END, END + timedelta(days=2))
+        pack = PackStore(store).get(current_pack(lake))
+        known = Known([pack], ModelStore(store).get, through=0)
+        assert len(hours) > 100
+        assert judge_hours(hours, findings, known) == (len(hours), [])
+        assert len(judge_hours(hours, [], known)[1]) == 1
+    finally:
+        duck.close()
 
 
 def explained(lake: Lake, broker: Broker, rule: ModelRule) -> None:

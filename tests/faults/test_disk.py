@@ -28,11 +28,11 @@ SPARE = (0, 1_000, 20_000)
 
 
 @contextmanager
-def small_disk(at: Path) -> Iterator[Path]:
-    """A file system of its own of `SIZE` bytes; skips where nobody may mount one."""
+def small_disk(at: Path, size: int = SIZE) -> Iterator[Path]:
+    """A file system of its own of `size` bytes; skips where nobody may mount one."""
     at.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(at)],
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(at)],
         capture_output=True,
         text=True,
         check=False,

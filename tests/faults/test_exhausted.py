@@ -1,0 +1,168 @@
+"""A broker whose disk is full, a driver whose memory runs out: then there is more, and all is kept.
+
+The kernel's own way, killing a process that takes too much, is the kill -9 of other tests. Here
+a write fails, or the JVM itself has no memory left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+
+from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
+from infra.settings import Settings, load
+from tests.faults.test_disk import fill, small_disk
+from tests.recovery.flow import SOURCES, Flow
+from tests.recovery.judge import Place
+from tests.recovery.plant import batches, complaints, driver, settle, until
+
+SEED = 20261122
+MEMORY = "200m"
+"""Of heap, half of what the jobs need at least."""
+UNASKED = {"spark.testing.memory": str(512 * 2**20)}
+"""Spark looks at the heap before it begins; told this much it takes what there is."""
+LARGE = 900_000
+LINES = 60
+DISK = 96 * 2**20
+SPARE = 2 * 2**20
+"""Bytes that are left to the broker when its disk gets full."""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    running = Broker(tmp_path / "kafka", free_port()).start()
+    yield running
+    running.stop()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_a_driver_out_of_memory_ends_by_name_and_the_next_one_goes_on(
+    broker: Broker, tmp_path: Path
+) -> None:
+    settings = load(home=tmp_path / "home", kafka={"bootstrap": broker.address})
+    ensure_topics(settings, (*SOURCES, "json"))
+    flow = Flow(settings, SEED, per_second=30).start()
+    chance = random.Random(SEED)
+    flow.send(*(("json", large(chance, number)) for number in range(LINES)))
+    little = {
+        "HEADGATE_SPARK__DRIVER_MEMORY": MEMORY,
+        "HEADGATE_SPARK__CONF": json.dumps(UNASKED),
+    }
+    with driver(settings, little) as small:
+        end = time.monotonic() + 600
+        while small.ended is None and time.monotonic() < end:
+            time.sleep(0.5)
+        assert small.ended == 1, "a driver without memory must not linger"
+        assert f"raise spark.driver_memory, which is {MEMORY}" in small.last_words(5)
+    with driver(settings) as running:
+        before = batches(settings)
+        until(running, lambda: batches(settings) > before + 1)
+        flow.stop()
+        settle(settings, running, len(flow.accepted))
+    assert len(flow.accepted) > LINES
+    assert complaints(settings, flow.accepted) == []
+
+
+def large(chance: random.Random, number: int) -> bytes:
+    """An event that compresses to half of itself."""
+    return b'{"n": %d, "text": "%s"}' % (number, chance.randbytes(LARGE // 2).hex().encode())
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not shutil.which("mount") or os.geteuid() != 0, reason="only root may mount")
+def test_a_broker_whose_disk_was_full_has_all_that_it_acknowledged(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", DISK) as disk:
+        broker = Broker(disk / "kafka", free_port()).start()
+        try:
+            filled_up(broker, disk, tmp_path / "home")
+        finally:
+            broker.stop()
+
+
+def filled_up(broker: Broker, disk: Path, home: Path) -> None:
+    settings = load(home=home, kafka={"bootstrap": broker.address})
+    ensure_topics(settings, SOURCES)
+    flow = Flow(settings, SEED, per_second=30).start()
+    with driver(settings) as running:
+        before = batches(settings)
+        until(running, lambda: batches(settings) > before + 1)
+        flow.stop()
+        filler = fill(disk, SPARE)
+        pushed = push(settings, broker)
+        assert pushed, "some are acknowledged while the disk fills up"
+        time.sleep(20)
+        assert running.ended is None, "the driver waits for the broker"
+        filler.unlink()
+        broker.start()
+        later = Flow(settings, SEED + 1, per_second=30).start()
+        time.sleep(10)
+        later.stop()
+        there = on_topics(settings)
+        settle(settings, running, len(there))
+    known = flow.accepted | pushed | later.accepted
+    assert {place: there.get(place) for place in known} == known
+    # What was sent and never acknowledged may be there: it is data like any other.
+    assert complaints(settings, there) == []
+
+
+def push(settings: Settings, broker: Broker) -> dict[Place, bytes]:
+    """Lines until the broker ends for want of space; those that it acknowledged."""
+    accepted: dict[Place, bytes] = {}
+
+    def delivered(error: object, message: Message) -> None:
+        if error is None:
+            place = (
+                str(message.topic()),
+                int(message.partition() or 0),
+                int(message.offset() or 0),
+            )
+            accepted[place] = message.value() or b""
+
+    client, chance = producer(settings.kafka), random.Random(SEED)
+    end = time.monotonic() + 120
+    while broker.ended is None:
+        assert time.monotonic() < end, "the broker goes on with a full disk"
+        line = b"no kind of log: %s" % chance.randbytes(20_000).hex().encode()
+        client.produce(topic_of("sshd", settings.kafka), line, on_delivery=delivered)
+        client.poll(0.05)
+    client.poll(1)
+    return accepted
+
+
+def on_topics(settings: Settings) -> dict[Place, bytes]:
+    """All that lies in the topics of the sources."""
+    topics = [topic_of(source, settings.kafka) for source in SOURCES]
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.kafka.bootstrap,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    known = consumer.list_topics(timeout=20).topics
+    open_ends = {(name, part) for name in topics for part in known[name].partitions}
+    consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in open_ends])
+    found: dict[Place, bytes] = {}
+    while open_ends:
+        message = consumer.poll(30)
+        assert message is not None, "the topics could not be read to their ends"
+        topic, partition = str(message.topic()), int(message.partition() or 0)
+        error = message.error()
+        if error is None:
+            found[topic, partition, int(message.offset() or 0)] = message.value() or b""
+        else:
+            assert error.code() == KafkaError._PARTITION_EOF
+            open_ends.discard((topic, partition))
+    consumer.close()
+    return found
