@@ -23,7 +23,7 @@ import psutil
 from bench.lines import connection
 from bench.measure import RESULTS, Report
 from infra.children import Part
-from infra.errors import Fatal
+from infra.errors import Fatal, Retryable
 from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
 from infra.offsets import Broker as Offsets
 from infra.offsets import checkpoint
@@ -221,10 +221,16 @@ def _offsets(bootstrap: str) -> Offsets:
     return Offsets(KafkaSettings(bootstrap=bootstrap))
 
 
-def _left(settings: Settings) -> int:
+def _left(settings: Settings, patience: float = 20.0) -> int:
     """Messages that wait, ticks aside, by the newest batch Spark has noted as done."""
     place = (topic_of(SOURCE, settings.kafka), 0)
-    there = _offsets(settings.kafka.bootstrap).held([place])[place]
+    try:
+        there = _offsets(settings.kafka.bootstrap).held([place])[place]
+    except Retryable:  # a topic that was just made has no leader yet
+        if patience <= 0:
+            raise
+        time.sleep(0.5)
+        return _left(settings, patience - 0.5)
     return there.end - checkpoint(settings.checkpoint_root / "ingest").offsets.get(place, 0)
 
 
