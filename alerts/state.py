@@ -42,6 +42,9 @@ UNPACKED = (b"HGALERT\x02", b"HGALERT\x01")
 Version 1 knew no suppressions, budgets and risk: they begin empty.
 """
 
+RETURNS = 7 * 24 * 3600 * 1_000_000
+"""How long a correlation's finding may be on its way back, microseconds: behind a backlog, days."""
+
 SWEEP = 3600 * 1_000_000
 """How often what counts no more is dropped from the risk of all entities, microseconds."""
 
@@ -333,8 +336,8 @@ class BucketState:
             pack_away(state, kept.clock)
             if not state.groups:
                 del kept.correlations[target]
-        day = 24 * hour
-        kept.folded = {one: at for one, at in kept.folded.items() if at >= kept.clock - day}
+        oldest = kept.clock - RETURNS
+        kept.folded = {one: at for one, at in kept.folded.items() if at >= oldest}
 
 
 class _Packs:
