@@ -69,6 +69,12 @@ ALL = [
     Phase("after the Kafka transaction", isolation="read_committed"),
     Phase("at a random moment"),
 ]
+ALERTING = {"HEADGATE_JOBS__ROLLUP_TRIGGER_SECONDS": "0"}
+"""Only what alerts need."""
+EVERY = {
+    "HEADGATE_JOBS__ROLLUP_TRIGGER_SECONDS": "5",
+    "HEADGATE_JOBS__ATTRIBUTED_CLASSES": "[3002, 4003]",
+}
 SOAK_SEEDS = int(os.environ.get("HEADGATE_SOAK_SEEDS", "6"))
 """Each is a run of its own, with a kill in every phase: six are more than a hundred kills."""
 
@@ -83,7 +89,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 @pytest.mark.timeout(3000)
 def test_alerts_survive_kill_9_in_every_phase(broker: Broker, tmp_path: Path) -> None:
     # The counting jobs cost a third of each start; `make soak` kills in theirs as well.
-    killed(broker, tmp_path, QUICK, SEED, broker_too=0.0, counting="0")
+    killed(broker, tmp_path, QUICK, SEED, broker_too=0.0, jobs=ALERTING)
 
 
 @pytest.mark.soak
@@ -92,7 +98,7 @@ def test_alerts_survive_kill_9_in_every_phase(broker: Broker, tmp_path: Path) ->
 def test_alerts_survive_kill_9_of_driver_and_broker(
     broker: Broker, tmp_path: Path, seed: int
 ) -> None:
-    killed(broker, tmp_path, ALL, seed, broker_too=0.2, counting="5")
+    killed(broker, tmp_path, ALL, seed, broker_too=0.2, jobs=EVERY)
 
 
 def killed(
@@ -102,26 +108,25 @@ def killed(
     seed: int,
     *,
     broker_too: float,
-    counting: str,
+    jobs: Mapping[str, str],
 ) -> None:
     """A driver after the other, each killed in one of the phases, and then the judge.
 
-    `broker_too`: how often the broker is killed with it. `counting`: seconds between batches of
-    jobs rollup and logins, 0 for none.
+    `broker_too`: how often the broker is killed with it. `jobs`: what they have to do, as their
+    environment.
     """
-    pace = {"HEADGATE_JOBS__ROLLUP_TRIGGER_SECONDS": counting}
     plant = load(home=home / "shaken", kafka={"bootstrap": broker.address})
     ensure_topics(plant, SOURCES)
     chance = random.Random(seed)
     flow = Flow(plant, seed, per_second=40).start()
     for phase in chance.sample(phases, len(phases)):
-        with driver(plant, pace) as running:
+        with driver(plant, jobs) as running:
             await_phase(plant, running, phase, chance)
             running.kill()
         if chance.random() < broker_too:
             broker.kill()
             broker.start()
-    with driver(plant, pace) as running:
+    with driver(plant, jobs) as running:
         before = batches(plant)
         until(running, lambda: batches(plant) > before + 1)
         flow.stop()
@@ -130,18 +135,18 @@ def killed(
     assert len(flow.accepted) > 100 * len(phases)
     assert complaints(plant, flow.accepted) == []
     shaken = judge.topic(plant.kafka.bootstrap, "alerts")
-    assert judge.final_alerts(shaken) == undisturbed(plant, home, len(flow.accepted), pace)
+    assert judge.final_alerts(shaken) == undisturbed(plant, home, len(flow.accepted), jobs)
 
 
 def undisturbed(
-    plant: Settings, tmp_path: Path, sent: int, pace: Mapping[str, str]
+    plant: Settings, tmp_path: Path, sent: int, jobs: Mapping[str, str]
 ) -> dict[str, tuple[object, ...]]:
     """The alerts of a second platform that reads the same topics in peace."""
     calm = load(
         home=tmp_path / "calm",
         kafka={"bootstrap": plant.kafka.bootstrap, "alerts_topic": "alerts.calm"},
     )
-    environment = {**pace, "HEADGATE_KAFKA__ALERTS_TOPIC": "alerts.calm"}
+    environment = {**jobs, "HEADGATE_KAFKA__ALERTS_TOPIC": "alerts.calm"}
     with driver(calm, environment) as running:
         settle(calm, running, sent)
     messages = judge.topic(plant.kafka.bootstrap, "alerts.calm")
