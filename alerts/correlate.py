@@ -276,15 +276,15 @@ def forget_findings(state: CorrelationState, clock: int) -> None:
             del state.groups[key]
 
 
-def pack_away(state: CorrelationState, clock: int) -> None:
-    """Pack what only a finding that comes later than `SETTLE` can concern, once it is much.
+def pack_away(state: CorrelationState, clock: int, enough: int = ENOUGH) -> None:
+    """Pack what only a finding that comes later than `SETTLE` can concern, once it is `enough`.
 
     `clock`: how far both event time and arrivals have come, so that a clock ahead of ours
     packs nothing away that others still need.
     """
     before = min(clock, state.clock) - state.span - SETTLE
     cuts = {key: bisect_left(g.entries, before, key=by_time) for key, g in state.groups.items()}
-    if sum(cuts.values()) < ENOUGH:
+    if sum(cuts.values()) < enough:
         return
     taken: dict[str, list[Entry]] = {}
     for key, cut in cuts.items():

@@ -28,16 +28,7 @@ from infra.lake import Lake
 from infra.log import say, use
 from infra.schedule import Every
 from infra.settings import Settings
-from infra.spark import (
-    ALERTING,
-    GO_ON,
-    LEISURE,
-    POOL,
-    collecting,
-    end_jvm,
-    jvm_ended,
-    session,
-)
+from infra.spark import ALERTING, LEISURE, POOL, collecting, end_jvm, jvm_ended, session
 from infra.spool import Folder
 from infra.supervise import Again, Record, reason
 from infra.tables import Table, table
@@ -256,12 +247,7 @@ class Round:
         if (gone := jvm_ended(settings)) is not None:
             raise Fatal(gone)
         if heap.exhausted():
-            end_jvm()
-            raise Fatal(
-                "Spark's JVM has no memory left: it spent most of a minute collecting garbage; "
-                "raise spark.driver_memory, which is "
-                f"{settings.spark.driver_memory}. {GO_ON}"
-            )
+            raise Fatal(end_jvm(settings))
 
     def _join_in(self) -> None:
         """Start jobs that have something to do by now, where all of them are to run."""

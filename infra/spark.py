@@ -57,9 +57,6 @@ NO_LIMIT = 2**31 - 1
 that is nine tenths of what handing them to a worker costs. A batch has at most 10,000 rows."""
 
 
-GO_ON = "Nothing is lost: start the driver again, and each job goes on where it was"
-
-
 @contextmanager
 def at_once(spark: SparkSession, most_bytes: int) -> Iterator[None]:
     """What runs inside hands Python workers at most so many bytes at once, or one row."""
@@ -105,7 +102,7 @@ def jvm_ended(settings: Settings, within: float = 0.0) -> str | None:
     `within`: seconds for which an end is waited for that has begun. Source of the codes:
     HotSpot's ExitOnOutOfMemoryError, Spark's SparkExitCode.
     """
-    process = getattr(SparkContext._gateway, "proc", None)
+    process = _jvm()
     if process is None:
         return None
     try:
@@ -114,21 +111,35 @@ def jvm_ended(settings: Settings, within: float = 0.0) -> str | None:
         return None
     why = f"it ended with code {code}"
     if code in (3, 52):
-        why = (
-            "it ran out of memory; raise spark.driver_memory, which is "
-            f"{settings.spark.driver_memory}"
-        )
+        why = f"it ran out of memory; {_raised(settings)}"
     elif code in (-9, 137):
         why = "it was killed; if by the kernel for want of memory, lower spark.driver_memory"
-    return f"Spark's JVM is gone: {why}. {GO_ON}"
+    return f"Spark's JVM is gone: {why}. {_GO_ON}"
 
 
-def end_jvm() -> None:
-    """End this process's JVM at once, one that no longer answers."""
-    process = getattr(SparkContext._gateway, "proc", None)
+def end_jvm(settings: Settings) -> str:
+    """End this process's JVM, one that only collects garbage; what to say of it."""
+    process = _jvm()
     if process is not None:
         process.kill()
         process.wait()
+    return (
+        "Spark's JVM has no memory left: it spent most of a minute collecting garbage; "
+        f"{_raised(settings)}. {_GO_ON}"
+    )
+
+
+_GO_ON = "Nothing is lost: start the driver again, and each job goes on where it was"
+
+
+def _raised(settings: Settings) -> str:
+    return f"raise spark.driver_memory, which is {settings.spark.driver_memory}"
+
+
+def _jvm() -> subprocess.Popen[bytes] | None:
+    """The JVM's process, if this one started it."""
+    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return process
 
 
 def collecting(spark: SparkSession) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 from hypothesis import example, given, settings
@@ -58,19 +57,18 @@ def told(definition: Correlation, steps: list[Step], enough: int) -> list[Any]:
     The same instant, rule and revision twice is the same finding, perhaps another device's now.
     """
     state, now, out = CorrelationState(), 0, []
-    with patch("alerts.correlate.ENOUGH", enough):
-        for seconds, rows in steps:
-            now += seconds
-            correlator = Correlator(state)
-            for late, rule, mac, rev in rows:
-                row = finding(now - late, rule, rev, holder=leased(mac))
-                row["received_at"] = NOON + timedelta(seconds=now)
-                out.append(correlator.feed(definition, row))
-            arrivals = micros(NOON + timedelta(seconds=now))
-            out.append(Correlator(state).settle(definition, arrivals))
-            forget_findings(state, max(state.clock, arrivals - 3600 * 1_000_000))
-            pack_away(state, arrivals)
-            state = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=CorrelationState)
+    for seconds, rows in steps:
+        now += seconds
+        correlator = Correlator(state)
+        for late, rule, mac, rev in rows:
+            row = finding(now - late, rule, rev, holder=leased(mac))
+            row["received_at"] = NOON + timedelta(seconds=now)
+            out.append(correlator.feed(definition, row))
+        arrivals = micros(NOON + timedelta(seconds=now))
+        out.append(Correlator(state).settle(definition, arrivals))
+        forget_findings(state, max(state.clock, arrivals - 3600 * 1_000_000))
+        pack_away(state, arrivals, enough)
+        state = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=CorrelationState)
     return out
 
 
@@ -98,10 +96,9 @@ def test_a_late_finding_completes_a_window_that_was_packed_away() -> None:
 def test_only_what_lies_in_no_window_that_may_still_end_is_packed() -> None:
     state = CorrelationState()
     correlator = Correlator(state)
-    with patch("alerts.correlate.ENOUGH", 1):
-        for second in range(0, 400, 10):
-            correlator.feed(correlation(count=1_000), finding(second))
-        pack_away(state, micros(NOON) + 400 * 1_000_000)
+    for second in range(0, 400, 10):
+        correlator.feed(correlation(count=1_000), finding(second))
+    pack_away(state, micros(NOON) + 400 * 1_000_000, 1)
     (cold,) = state.cold
     newest = micros(NOON + timedelta(seconds=390))
     (group,) = state.groups.values()
@@ -116,18 +113,16 @@ def test_arrivals_that_stand_still_hold_packing_back() -> None:
     for second in (0, 10, 300):
         row = finding(second) | {"received_at": NOON + timedelta(seconds=10)}
         correlator.feed(correlation(count=1_000), row)
-    with patch("alerts.correlate.ENOUGH", 1):
-        pack_away(state, micros(NOON) + 10 * 1_000_000)
+    pack_away(state, micros(NOON) + 10 * 1_000_000, 1)
     assert not state.cold
 
 
 def test_packs_are_forgotten_with_what_is_in_them() -> None:
     state = CorrelationState()
     correlator = Correlator(state)
-    with patch("alerts.correlate.ENOUGH", 1):
-        for second in (0, 10, 300):
-            correlator.feed(correlation(count=1_000), finding(second))
-        pack_away(state, micros(NOON) + 300 * 1_000_000)
+    for second in (0, 10, 300):
+        correlator.feed(correlation(count=1_000), finding(second))
+    pack_away(state, micros(NOON) + 300 * 1_000_000, 1)
     assert state.cold
     forget_findings(state, micros(NOON) + 10 * 1_000_000 + SPAN * 1_000_000 + LATENESS)
     assert state.cold, "its newest may still count"

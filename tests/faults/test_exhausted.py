@@ -11,17 +11,16 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Message
 
 from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
 from infra.settings import Settings, load
 from tests.faults.test_disk import fill, small_disk
 from tests.recovery.flow import SOURCES, Flow
-from tests.recovery.judge import Place
+from tests.recovery.judge import Place, messages, place_of
 from tests.recovery.plant import batches, complaints, driver, settle, until
 
 SEED = 20261122
@@ -34,13 +33,6 @@ LINES = 60
 DISK = 96 * 2**20
 SPARE = 2 * 2**20
 """Bytes that are left to the broker when its disk gets full."""
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    running = Broker(tmp_path / "kafka", free_port()).start()
-    yield running
-    running.stop()
 
 
 @pytest.mark.soak
@@ -121,12 +113,7 @@ def push(settings: Settings, broker: Broker) -> dict[Place, bytes]:
 
     def delivered(error: object, message: Message) -> None:
         if error is None:
-            place = (
-                str(message.topic()),
-                int(message.partition() or 0),
-                int(message.offset() or 0),
-            )
-            accepted[place] = message.value() or b""
+            accepted[place_of(message)] = message.value() or b""
 
     client, chance = producer(settings.kafka), random.Random(SEED)
     end = time.monotonic() + 120
@@ -142,27 +129,8 @@ def push(settings: Settings, broker: Broker) -> dict[Place, bytes]:
 def on_topics(settings: Settings) -> dict[Place, bytes]:
     """All that lies in the topics of the sources."""
     topics = [topic_of(source, settings.kafka) for source in SOURCES]
-    consumer = Consumer(
-        {
-            "bootstrap.servers": settings.kafka.bootstrap,
-            "group.id": "reader",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    known = consumer.list_topics(timeout=20).topics
-    open_ends = {(name, part) for name in topics for part in known[name].partitions}
-    consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in open_ends])
-    found: dict[Place, bytes] = {}
-    while open_ends:
-        message = consumer.poll(30)
-        assert message is not None, "the topics could not be read to their ends"
-        topic, partition = str(message.topic()), int(message.partition() or 0)
-        error = message.error()
-        if error is None:
-            found[topic, partition, int(message.offset() or 0)] = message.value() or b""
-        else:
-            assert error.code() == KafkaError._PARTITION_EOF
-            open_ends.discard((topic, partition))
-    consumer.close()
-    return found
+    return {
+        place_of(message): message.value() or b""
+        for name in topics
+        for message in messages(settings.kafka.bootstrap, name)
+    }

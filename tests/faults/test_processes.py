@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka.cimpl import NewPartitions
 
 from infra.children import Part
-from infra.kafka import Broker, admin, ensure_topics, free_port
+from infra.kafka import Broker, admin, ensure_topics
 from infra.settings import Settings, load
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
@@ -30,13 +30,6 @@ from tests.recovery.plant import batches, complaints, driver, settle, until
 SEED = 20261122
 PAUSE_SECONDS = 60
 WORKER_KILLS = 3
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    running = Broker(tmp_path / "kafka", free_port()).start()
-    yield running
-    running.stop()
 
 
 @pytest.fixture

@@ -17,14 +17,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 
 from infra.children import die_with_parent
-from infra.kafka import Broker, ensure_topics, free_port
+from infra.kafka import Broker, ensure_topics
 from infra.settings import Settings, load
 from tests.alerts.test_webhook import Receiver
 from tests.faults.outbox import Outbox
@@ -133,13 +133,6 @@ class Watch:
                 body = json.loads(message.value() or b"{}")
                 self.seen.add((body["alert_id"], body["revision"]))
                 self.fresh.set()
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    running = Broker(tmp_path / "kafka", free_port()).start()
-    yield running
-    running.stop()
 
 
 def test_each_revision_is_told_once_though_all_that_tell_it_are_killed(

@@ -13,6 +13,7 @@ from confluent_kafka import Message, Producer
 
 from infra.kafka import producer, topic_of
 from infra.settings import Settings
+from tests.recovery.judge import place_of
 
 SOURCES = ("isc_dhcpd", "sshd", "zeek:dns", "zeek:http", "aws_cloudtrail", "no_such_source")
 DEVICES = 40
@@ -64,8 +65,7 @@ class Flow:
 
     def _delivered(self, error: object, message: Message) -> None:
         assert error is None, error
-        place = (str(message.topic()), int(message.partition() or 0), int(message.offset() or 0))
-        self.accepted[place] = message.value() or b""
+        self.accepted[place_of(message)] = message.value() or b""
 
     def _lines(self) -> Iterator[tuple[str, bytes]]:
         for device in range(DEVICES):

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import duckdb_extension_delta
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 Place = tuple[str, int, int]
 
@@ -28,7 +28,12 @@ def open_lake() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def topic(bootstrap: str, name: str) -> list[dict[str, Any]]:
+def place_of(message: Message) -> Place:
+    """Where a message lies."""
+    return str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)
+
+
+def messages(bootstrap: str, name: str) -> Iterator[Message]:
     """All messages of a topic as a `read_committed` consumer gets them, in partition order."""
     consumer = Consumer(
         {
@@ -41,7 +46,6 @@ def topic(bootstrap: str, name: str) -> list[dict[str, Any]]:
     )
     partitions = set(consumer.list_topics(name, timeout=20).topics[name].partitions)
     consumer.assign([TopicPartition(name, p, OFFSET_BEGINNING) for p in partitions])
-    found = []
     while partitions:
         message = consumer.poll(30)
         assert message is not None, "the topic could not be read to its end"
@@ -49,10 +53,17 @@ def topic(bootstrap: str, name: str) -> list[dict[str, Any]]:
             assert message.error().code() == KafkaError._PARTITION_EOF
             partitions.discard(message.partition())
         else:
-            body = json.loads(message.value())
-            assert message.key().decode() == body["alert_id"]
-            found.append(body)
+            yield message
     consumer.close()
+
+
+def topic(bootstrap: str, name: str) -> list[dict[str, Any]]:
+    """The alerts on a topic, in partition order; each has its id as key."""
+    found = []
+    for message in messages(bootstrap, name):
+        body = json.loads(message.value())
+        assert message.key().decode() == body["alert_id"]
+        found.append(body)
     return found
 
 
