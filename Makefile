@@ -19,7 +19,7 @@ demo: setup
 	@$(BIN)/headgate demo $(ARGS)
 
 test: setup-dev lint
-	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not soak" $(ARGS)
 
 lint: setup-dev
 	$(BIN)/ruff check .

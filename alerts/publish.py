@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -28,6 +27,7 @@ from confluent_kafka import (
 
 from alerts.feed import sequence_of
 from alerts.tables import ALERT
+from infra.clock import clock
 from infra.commits import commit, newest_version, table_id, versions
 from infra.errors import Fatal, Retryable
 from infra.kafka import client_options, producer
@@ -143,7 +143,7 @@ class Publisher:
         return (Revision(**row) for row in told)
 
     def _produce(self, client: Producer, revision: Revision) -> None:
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        now = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         body = msgspec.json.decode(revision.body)
         body["published_at"] = now
         client.produce(

@@ -21,6 +21,7 @@ from alerts.untold import Untold
 from enrich.attribution import as_of, correct, split
 from enrich.servers import Heard
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
+from infra.clock import clock
 from infra.driver import say
 from infra.jobs import Batch, Job
 from infra.lake import Lake
@@ -56,7 +57,7 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
         if limit is not None:
             heard = servers.current()
             known = Heard() if heard is None else Heard.from_json(heard)
-            late = overdue(lake, limit)
+            late = overdue(lake, limit, sweeps.reach(limit))
             said = rows.unionByName(sweep(lake, late, limit, known)) if late.take(1) else rows
         said = said.persist()
         try:
@@ -109,19 +110,23 @@ class _Sweeps:
         due = self._always or now - self._swept >= SWEEP_LONGEST
         return limit if due or self._untold.before(limit) else None
 
+    def reach(self, limit: datetime) -> datetime:
+        """How far back to look: a broker whose clock was behind dates findings long before now."""
+        return min(min(limit, clock.now()) - SWEEP_REACH, self._untold.oldest or limit)
+
     def done(self, limit: datetime) -> None:
         """What was before `limit` is said. A sweep that failed is made again in due time."""
         self._untold.judged(limit)
         self._swept = self._looked
 
 
-def overdue(lake: Lake, limit: datetime) -> DataFrame:
-    """Findings about an address of ours from before `limit` that still have no attribution."""
+def overdue(lake: Lake, limit: datetime, since: datetime) -> DataFrame:
+    """Findings about an address of ours from `since` to `limit` that still have no attribution."""
     old = lake.read(FINDING).where(
         (F.col("rule_id") != HEARTBEAT)
         & (F.col("mode") != "import")
         & (F.col("received_at") < F.lit(limit))
-        & (F.col("received_at") >= F.lit(limit - SWEEP_REACH))
+        & (F.col("received_at") >= F.lit(since))
     )
     waiting, _ = split(old, lake.settings.scopes)
     # Their rows have their time: so not all of the table is read each minute, but its end.

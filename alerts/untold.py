@@ -66,6 +66,11 @@ class Untold:
         """Whether a finding that arrived before `limit` still waits."""
         return any(arrived < limit for arrived in self._waiting.values())
 
+    @property
+    def oldest(self) -> datetime | None:
+        """When the first of those that wait arrived."""
+        return min(self._waiting.values(), default=None)
+
     def judged(self, limit: datetime) -> None:
         """The tables were asked about all before `limit`: none of these waits any more."""
         self._waiting = {uid: at for uid, at in self._waiting.items() if at >= limit}

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from alerts.shown import FORMATS, print_rows
+from infra.clock import clock
 from infra.errors import Retryable, Usage
 from infra.settings import Settings, WebhookSettings
 
@@ -122,6 +123,10 @@ def listen(settings: Settings, stop: threading.Event) -> None:
             stop.wait(REST)
 
 
+def _now() -> float:
+    return clock.now().timestamp()
+
+
 def _putter(settings: Settings) -> Any:
     from alerts.webhook_queue import enqueue
 
@@ -130,7 +135,7 @@ def _putter(settings: Settings) -> Any:
         level = (body.get("rule") or {}).get("level", "")
         hooks = [hook.name for hook in settings.webhooks if level in hook.levels]
         key = (revision.alert_id, revision.revision)
-        enqueue(db, hooks, key, str(body.get("title")), msgspec.json.encode(body), time.time())
+        enqueue(db, hooks, key, str(body.get("title")), msgspec.json.encode(body), _now())
 
     return put
 
@@ -142,14 +147,14 @@ def work_off(settings: Settings, hook: WebhookSettings, stop: threading.Event) -
 
     queue = Queue(file_of(settings))
     while not stop.is_set():
-        one = queue.due(hook.name, time.time())
+        one = queue.due(hook.name, _now())
         if one is None:
             stop.wait(IDLE)
             continue
         try:
-            post(hook, one.key, one.body, int(time.time()))
+            post(hook, one.key, one.body, int(_now()))
         except Undelivered as error:
-            if queue.failed(one, str(error), time.time()):
+            if queue.failed(one, str(error), _now()):
                 print(
                     f"webhook {hook.name}: gave up {one.key} after a day: {error}; "
                     "'headgate webhooks list --dead' shows it",

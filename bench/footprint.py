@@ -22,7 +22,7 @@ from infra.parquet import Target
 from infra.settings import JobSettings, load
 from ingest.source import ParseSettings
 from ingest.tables import EVENT, RECORD
-from ingest.write import Pass
+from ingest.write import Pass, Reach
 
 DEVICES = 50_000
 LEASE_SECONDS = 86_400
@@ -48,7 +48,7 @@ def _volume(report: Report, mix: Mix, count: int) -> None:
         targets = {
             table.name: Target.of(table, home, f"{table.name}-") for table in (RECORD, EVENT)
         }
-        work = Pass(ParseSettings.of(load(home=home)), targets, (), None)
+        work = Pass(ParseSettings.of(load(home=home)), targets, (), Reach())
         batches = (
             batch
             for part in sorted((home / "raw").glob("*.parquet"))

@@ -32,7 +32,7 @@ from infra.spark import session
 from infra.tables import Table
 from ingest.source import ParseSettings
 from ingest.tables import EVENT, RECORD
-from ingest.write import Pass
+from ingest.write import Pass, Reach
 
 WORKER_MB = 600
 REPETITIONS = 3
@@ -126,7 +126,7 @@ def _ours(lake: Lake, records: DataFrame) -> None:
         offsets="",
     )
     targets = {table.name: lake.target(table, run) for table in (RECORD, EVENT)}
-    work = Pass(ParseSettings.of(lake.settings), targets, (), None)
+    work = Pass(ParseSettings.of(lake.settings), targets, (), Reach())
     files = work.over(records)
     for table in (RECORD, EVENT):
         lake.commit(table, run, [file for file in files if file.table == table.name])

@@ -19,6 +19,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 
 from infra.catalog import AUDIT, GAP, LEDGER
+from infra.clock import clock, spoken
 from infra.errors import Fatal, Usage
 from infra.governor import GOVERNED, Governor
 from infra.heap import Heap
@@ -166,7 +167,7 @@ class Driver:
             Every("quality", ("quality", "run"), minutes, self.settings, self.tell),
             Every("blind", ("rules", "blind", "--tell"), minutes, self.settings, self.tell),
             Every("webhooks", ("webhooks", "deliver"), hooks, self.settings, self.tell),
-            Every("upkeep", ("compact",), upkeep, self.settings, self.tell),
+            Every("upkeep", ("compact",), upkeep, self.settings, self.tell, _doubted),
             *(
                 Every(f"load-{name}", ("load", name), one.refresh_minutes, self.settings, self.tell)
                 for name, one in inventories.items()
@@ -193,6 +194,12 @@ class Driver:
             one.job.wait()
             self.tell(f"job {one.name}: all that was there is through")
         return 0
+
+
+def _doubted() -> str:
+    """Why nothing that is old by the clock may go at the moment, if so."""
+    jump = clock.jumped
+    return f"the clock jumped {spoken(jump)}" if jump else ""
 
 
 def begin(lake: Lake, name: str, *, once: bool = False) -> Job:
@@ -230,6 +237,7 @@ class Round:
         heap = Heap(partial(collecting, self.lake.spark))
         while not self.driver.pause(0.5):
             self._look_at_jvm(heap)
+            self._look_at_clock()
             self._join_in()
             for one in self.watched:
                 self._look(one)
@@ -248,6 +256,15 @@ class Round:
             raise Fatal(gone)
         if heap.exhausted():
             raise Fatal(end_jvm(settings))
+
+    def _look_at_clock(self) -> None:
+        """Say what it did. Spark dates the next batch by it, so set back it would stop all jobs."""
+        for line in clock.said():
+            self.driver.tell(line)
+        if clock.went_back():
+            for one in self.watched:
+                if one.job is not None and one.stopping is None:
+                    self._restart(one, one.job, "started anew, since the clock was set back")
 
     def _join_in(self) -> None:
         """Start jobs that have something to do by now, where all of them are to run."""
@@ -272,7 +289,7 @@ class Round:
         elif one.job is not None and not one.job.query.isActive:
             self._failed(one, one.job.failure() or "it ended")
         elif one.job is not None and self._other_pace(one, one.job):
-            self._restart(one, one.job)
+            self._restart(one, one.job, f"now {self.governor.said}")
 
     def _other_pace(self, one: Watched, job: Job) -> bool:
         """Bring a job's status up to date; whether its query is to be started at another pace."""
@@ -289,9 +306,9 @@ class Round:
             self.trouble = said
             return False
 
-    def _restart(self, one: Watched, job: Job) -> None:
+    def _restart(self, one: Watched, job: Job, why: str) -> None:
         """Start a job's query anew on its checkpoint, once the batch it is in has ended."""
-        self.driver.tell(f"job {one.name}: now {self.governor.said}")
+        self.driver.tell(f"job {one.name}: {why}")
         patience = self.driver.settings.jobs.behind_batch_seconds + 20.0
         one.stopping = threading.Thread(target=job.stop, args=(patience,), daemon=True)
         one.stopping.start()

@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from infra.clock import clock
 from infra.damage import Damaged, emptied, logged, parsed, sound
 from infra.errors import Fatal, Retryable
 from infra.files import write_whole
@@ -93,7 +94,7 @@ class Batch:
             "query_id": self.query_id,
             "batch_id": self.batch_id,
             "started_at": self.started_at.isoformat(),
-            "finished_at": datetime.now(UTC).isoformat(),
+            "finished_at": clock.now().isoformat(),
             "offsets": self.offsets,
             "rows_read": self.counts.get("read"),
             "rows_written": self.rows,
@@ -278,7 +279,7 @@ class _Runner:
 
     def _tell(self, run: Batch) -> None:
         """Let whoever watches know that a batch is in."""
-        pulse, now = self._pulse, time.time()
+        pulse, now = self._pulse, clock.now().timestamp()
         pulse.rows, pulse.written = run.counts.get("read"), dict(run.rows)
         pulse.bytes = run.counts.get("bytes", 0)
         pulse.finished = run.decisions.get("finished") or pulse.finished
@@ -303,7 +304,7 @@ class _Runner:
             digest=digest_of(offsets),
             folder=self._folder,
             look_back=self._look_back,
-            started_at=datetime.now(UTC),
+            started_at=clock.now(),
             offsets=offsets.decode("utf-8", "replace"),
         ).load()
 

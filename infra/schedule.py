@@ -13,7 +13,7 @@ class Every:
     """Runs `headgate COMMAND` every so many minutes, never twice at once; the first time after one.
 
     What it says goes to `<home>/NAME.log`; what it is named to fail with, to `tell`. It ends
-    with us, in the middle of a run if need be.
+    with us, in the middle of a run if need be. `wait` says why a run is left out, if it is.
     """
 
     def __init__(
@@ -23,12 +23,14 @@ class Every:
         minutes: float,
         settings: Settings,
         tell: Callable[[str], None],
+        wait: Callable[[], str] = lambda: "",
     ) -> None:
         self._name = name
         self._command = command
         self._seconds = minutes * 60
         self._settings = settings
         self._tell = tell
+        self._wait = wait
         self._stop = threading.Event()
         # The child dies with the thread that starts it, so that one lives as long as we do.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -47,7 +49,10 @@ class Every:
 
     def _run(self) -> None:
         while not self._stop.wait(self._seconds):
-            self._once()
+            if why := self._wait():
+                self._tell(f"{self._name}: not now, {why}")
+            else:
+                self._once()
 
     def _once(self) -> None:
         try:

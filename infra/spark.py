@@ -165,7 +165,8 @@ def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
     # Without memory some threads die and others wait for them: rather all at once, and by name.
     options = (
         f"-XX:+ExitOnOutOfMemoryError -Dlog4j2.configurationFile={log} "
-        "-Djava.net.preferIPv4Stack=true"
+        # Spark takes the error of a batch that is stopped apart with a pattern that needs much.
+        "-Djava.net.preferIPv4Stack=true -Xss4m"
     )
     if settings.spark.small:
         options = f"{_SMALL_JVM} {options}"

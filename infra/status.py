@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -93,6 +93,9 @@ class Verdict:
     missed: str | None
 
 
+_TIMES = ("at", "started_at", "batch_at", "progressed_at", "complete_to")
+
+
 def folder(settings: Settings) -> Path:
     """Where the files lie."""
     return settings.home.absolute() / "status"
@@ -101,6 +104,14 @@ def folder(settings: Settings) -> Path:
 def write(settings: Settings, status: JobStatus) -> None:
     """Leave a job's standing for readers; whole or not at all."""
     put(folder(settings), status.job, asdict(status))
+
+
+def dated(status: JobStatus, ahead: float) -> JobStatus:
+    """The standing by the system's clock, which is `ahead` of the driver's; readers go by that."""
+    if not ahead:
+        return status
+    times = {name: getattr(status, name) for name in _TIMES}
+    return replace(status, **{name: at + ahead for name, at in times.items() if at is not None})
 
 
 def read(settings: Settings) -> dict[str, JobStatus]:

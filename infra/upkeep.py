@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from delta.tables import DeltaTable
 
 from infra.archive import LOG, single
+from infra.clock import clock, spoken
 from infra.commits import newest_version, table_id
 from infra.compact import Piece, plan
 from infra.delta import ActiveFile, Moved, active_files
@@ -75,8 +76,14 @@ COLUMNS = tuple(one.name for one in fields(Done))
 
 
 def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
-    """Everything for one table. What somebody else changes meanwhile is left for the next time."""
+    """Everything for one table. What somebody else changes meanwhile is left for the next time.
+
+    After a jump of the clock nothing is done: what was just written would look old.
+    """
     done = Done(table.name, files=len(active_files(lake.spark, lake.path(table))))
+    if jump := clock.jumped:
+        say(f"{table.name}: left as it is, the clock jumped {spoken(jump)}")
+        return done
     done.expired = expire(lake, table, datetime.now(UTC), say)
     done.merged, done.made = merge(lake, table, say)
     done.kept_hours = keep(lake.settings, table, lake.folder(table)).total_seconds() / 3600

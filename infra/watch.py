@@ -14,11 +14,12 @@ from typing import Any
 import psutil
 from pyspark.sql import SparkSession
 
+from infra.clock import clock
 from infra.jobs import Job
 from infra.progress import durations, state, unread, watermark
 from infra.settings import Settings
 from infra.spark import java
-from infra.status import JobStatus, Memory, write
+from infra.status import JobStatus, Memory, dated, write
 
 WRITE_SECONDS = 2.0
 MEMORY_SECONDS = 10.0
@@ -41,14 +42,13 @@ class Watch:
     def of(self, name: str) -> JobStatus:
         """The status of a job, made when it is first asked for."""
         if name not in self.statuses:
-            now = time.time()
-            self.statuses[name] = JobStatus(name, pid=os.getpid(), started_at=now)
+            self.statuses[name] = JobStatus(name, pid=os.getpid(), started_at=_now())
         return self.statuses[name]
 
     def began(self, name: str) -> None:
         """A job was started, for the first time or again."""
         status = self.of(name)
-        status.standing, status.started_at = "starting", time.time()
+        status.standing, status.started_at = "starting", _now()
         self.progress.pop(name, None)
         self.tell(name)
 
@@ -69,7 +69,7 @@ class Watch:
             status.failures, status.why = 0, ""
             status.progressed_at = max(status.progressed_at or 0.0, pulse.done_at)
         if idle:
-            status.progressed_at = time.time()
+            status.progressed_at = _now()
         if idle:
             status.standing = "waiting"
         elif pulse.done is not None or status.standing == "waiting":
@@ -84,9 +84,9 @@ class Watch:
         if time.monotonic() - self._measured >= MEMORY_SECONDS:
             self._memory, self._measured = memory(self.spark), time.monotonic()
         status = self.of(name)
-        status.at, status.memory = time.time(), self._memory
+        status.at, status.memory = _now(), self._memory
         with suppress(OSError):  # a full disk must not end the watch; readers see it grow old
-            write(self.settings, status)
+            write(self.settings, dated(status, clock.jumped))
         self._written[name] = time.monotonic()
 
     def _progress(self, job: Job, status: JobStatus) -> None:
@@ -107,6 +107,10 @@ class Watch:
         status.seconds = status.phases.get("triggerExecution")
         if (mark := watermark(known)) is not None:
             status.complete_to = mark.timestamp()
+
+
+def _now() -> float:
+    return clock.now().timestamp()
 
 
 def _idle(job: Job) -> bool:

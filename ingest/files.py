@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from infra.clock import clock
 from infra.driver import reason, say
 from infra.errors import Usage
 from infra.jobs import Batch, Job
@@ -35,6 +36,7 @@ from ingest.scan import Scanner, escaped, is_local
 from ingest.source import ParseSettings, lookup
 from ingest.strict import FILE_BYTES
 from ingest.tables import LANDED, RECORD
+from ingest.write import Reach
 
 OUT_BYTES = 4 * 1024 * 1024
 OUT_ROWS = 2_000
@@ -97,21 +99,17 @@ def flow(
         entries = [row.asDict() for row in arrived.collect()]
         if not entries:
             return
-        at = datetime.fromisoformat(run.decide("received_at", lambda: _now().isoformat()))
+        at = datetime.fromisoformat(run.decide("received_at", lambda: clock.now().isoformat()))
         live = any(entry["mode"] != "import" for entry in entries)
         with held(lake.spool / "open", job, at) if live else nullcontext():
             records = _records(lake, arrived, entries, _Reading(at, parsing), run)
-            through(lake, records, len(entries), parsing, None, steps, run)
+            through(lake, records, len(entries), parsing, Reach(), steps, run)
         run.counts["read"] = run.rows.get(RECORD.name, 0)
         done(run, entries)
 
     named = (F.col("job") == job) & F.col("state").isin("taken", "refused")
     rows = lake.stream(LANDED, files_per_batch=1).where(named)
     return lake.each_batch(job, rows, batch, trigger_seconds=trigger_seconds)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _records(

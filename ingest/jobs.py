@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -13,11 +14,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from infra.clock import TOLERANCE, clock, spoken
 from infra.errors import Fatal, Retryable
 from infra.files import write_whole
-from infra.jobs import Batch, Job
+from infra.jobs import Batch, Job, decided, numbers
 from infra.kafka import client_options, source_of, spark_options
 from infra.lake import Lake
+from infra.log import say
 from infra.offsets import Broker, checkpoint
 from infra.parquet import DataFile
 from infra.settings import KafkaSettings, Settings
@@ -26,7 +29,7 @@ from ingest.hold import below
 from ingest.redelivery import Redelivery, discard
 from ingest.source import ParseSettings
 from ingest.tables import EVENT, RECORD
-from ingest.write import Pass, Stage
+from ingest.write import Pass, Reach, Stage
 
 Step = Callable[[Batch], Stage]
 """What a caller of `ingest` does with each batch's events, decided anew for every batch."""
@@ -47,24 +50,43 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
     parsing = ParseSettings.of(settings)
     topics = Topics(settings.kafka, known(settings))
     cap = Cap(settings)
+    if told := ahead(settings.checkpoint_root / "ingest", clock.now()):
+        say(f"job ingest: {told}")
 
     def batch(arrived: DataFrame, run: Batch) -> None:
         taken = _taken(run)
         ids = run.decide("topic_ids", lambda: topics.ids(taken))
+        read_at = datetime.fromisoformat(run.decide("read_at", lambda: clock.now().isoformat()))
         finished = run.decide(
             "finished",
             lambda: below(
                 lake.spool / "open",
-                _finished(arrived, taken, topics, settings, cap(run.batch_id)),
+                _finished(arrived, taken, topics, settings, cap(run.batch_id), read_at),
             ),
         )
         rows = sum(count for (topic, _), (_, count) in taken.items() if topic in ids)
         logs = arrived.where(F.col("topic") != settings.kafka.tick_topic)
         records = to_records(logs.coalesce(tasks_for(lake.spark, rows)), ids, settings)
-        through(lake, records if rows else None, rows, parsing, finished, steps, run)
+        reach = Reach(finished, read_at)
+        through(lake, records if rows else None, rows, parsing, reach, steps, run)
 
     trigger = None if once else settings.jobs.ingest_trigger_seconds
     return lake.each_batch("ingest", messages(lake.spark, settings), batch, trigger_seconds=trigger)
+
+
+def ahead(checkpoint: Path, now: datetime) -> str:
+    """What there is to say where the last batch is from after `now`: a clock was wrong, or is."""
+    begun = numbers(checkpoint / "batches", ".json")
+    told = decided(checkpoint, max(begun)).get("finished") if begun else None
+    reached = datetime.fromisoformat(told) if told else now
+    by = (reached - now).total_seconds()
+    if by <= TOLERANCE:
+        return ""
+    return (
+        f"what it read last is dated {reached:%Y-%m-%d %H:%M} UTC, {spoken(by)} of the clock. If "
+        "the clock is wrong, set it right and start again. If it was wrong then, leases that come "
+        "before that time count as late, and job repair puts them in (jobs.repair_minutes)"
+    )
 
 
 def through(
@@ -72,7 +94,7 @@ def through(
     records: DataFrame | None,
     rows: int,
     parsing: ParseSettings,
-    finished: str | None,
+    reach: Reach,
     steps: Sequence[Step],
     run: Batch,
 ) -> None:
@@ -80,7 +102,7 @@ def through(
 
     Workers parse, run the steps and write all files; what they wrote is then
     committed table by table, in the order of the data. `records`: None where the
-    batch only says how far the input is `finished`, which needs no worker.
+    batch only says how far the input is finished, which needs no worker.
     """
     run.counts["read"] = rows
     stages = tuple(step(run) for step in steps)
@@ -90,14 +112,14 @@ def through(
     again = Redelivery(lake, run, committed=EVENT not in wanted)
     files: list[DataFile] = []
     if wanted and records is None:
-        files = Pass(parsing, targets, stages, finished).alone()
+        files = Pass(parsing, targets, stages, reach).alone()
     elif wanted and records is not None:
         targets |= {again.stage.table.name: again.target()}
         stages = (*stages, again.stage)
-        files = Pass(parsing, targets, stages, finished).over(records)
+        files = Pass(parsing, targets, stages, reach).over(records)
         if repeats := again.repeats(files):
             discard(lake, wanted, files)
-            files = Pass(parsing, targets, stages, finished, repeats).over(records)
+            files = Pass(parsing, targets, stages, reach, repeats).over(records)
             again.drop(files)
     more = {stage.table.name: stage.more for stage in stages if stage.more is not None}
     for table in wanted:
@@ -265,14 +287,20 @@ class Cap:
 
 
 def _finished(
-    arrived: DataFrame, taken: Taken, topics: Topics, settings: Settings, cap: int
+    arrived: DataFrame,
+    taken: Taken,
+    topics: Topics,
+    settings: Settings,
+    cap: int,
+    read_at: datetime,
 ) -> str | None:
     """Instant up to which all that was received is in, as ISO text; None when it cannot be told.
 
     A batch below the cap took all there was when it was planned, so its newest
     tick vouches for everything before. A capped batch vouches only for what
     each of its partitions has reached. The half second covers that Spark asks
-    for the ends of partitions one after the other.
+    for the ends of partitions one after the other. What a broker whose clock is
+    ahead says counts as read when it was (`ingest.write.Reach`).
     """
     tick = settings.kafka.tick_topic
     total = sum(count for _, count in taken.values())
@@ -285,7 +313,11 @@ def _finished(
         for (topic, partition), (end, count) in taken.items():
             if topic == tick and count:
                 newest = topics.time_of(topic, int(partition), end - 1)
-    return None if newest is None else (newest - timedelta(seconds=0.5)).isoformat()
+    if newest is None:
+        return None
+    if newest > read_at + timedelta(seconds=TOLERANCE):
+        newest = read_at
+    return (newest - timedelta(seconds=0.5)).isoformat()
 
 
 def _lookup(values: Mapping[str, Any], key: Column) -> Column:

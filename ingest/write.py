@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from infra.clock import TOLERANCE
 from infra.jobs import Batch
 from infra.parquet import DataFile, FileWriter, Target, collected, told, writing
 from infra.spark import at_once
@@ -47,12 +48,23 @@ class Stage:
     """Called in the driver once the events are committed: further files of the table."""
 
 
+@dataclass(frozen=True)
+class Reach:
+    """How far a batch reaches in time. Pickles."""
+
+    finished: str | None = None
+    """How far the input is in, as ISO text; None when that cannot be told."""
+    read_at: datetime | None = None
+    """When the batch was read. A record that the broker dates later, beyond what clocks differ by,
+    counts as arrived then: stream time never runs back, so it must not run ahead."""
+
+
 class Pass:
     """What `mapInArrow` takes: rows of bronze.record in, the files written out.
 
     A table that is missing in `targets` has the batch already and is not written.
-    `finished`: how far the input is in, as ISO text; the first task writes it as a
-    heartbeat row among the events. `repeats`: events that are second deliveries.
+    How far the input is in, the first task writes as a heartbeat row among the
+    events. `repeats`: events that are second deliveries.
     """
 
     def __init__(
@@ -60,14 +72,14 @@ class Pass:
         parsing: ParseSettings,
         targets: Mapping[str, Target],
         stages: Sequence[Stage],
-        finished: str | None,
+        reach: Reach,
         repeats: Mapping[str, str] | None = None,
     ) -> None:
         self._parsing = parsing
         self._targets = dict(targets)
         # Only names travel: a table's declaration holds what does not pickle.
         self._stages = tuple((stage.table.name, stage.begin) for stage in stages)
-        self._finished = finished
+        self._reach = reach
         self._repeats = dict(repeats or {})
 
     def __call__(self, batches: Batches) -> Batches:
@@ -93,15 +105,32 @@ class Pass:
         with writing(self._targets) as writers:
             found = [(name, begin()) for name, begin in self._stages if name in writers]
             parser = Parser(self._parsing)
-            for records in slices(map(_without_empty, batches)):
+            for records in slices(map(self._arrived, batches)):
                 if RECORD.name in writers:
                     writers[RECORD.name].write(records)
                 for events in parser(records):
                     _write(marked(events, self._repeats), writers, found)
-            if beat and self._finished is not None:
-                _write(heartbeat(self._finished), writers, found)
+            if beat and self._reach.finished is not None:
+                _write(heartbeat(self._reach.finished), writers, found)
             files = [writer.close() for writer in writers.values()]
         return [file for file in files if file is not None]
+
+    def _arrived(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return dated(_without_empty(batch), self._reach.read_at)
+
+
+def dated(records: pa.RecordBatch, read_at: datetime | None) -> pa.RecordBatch:
+    """The records, those from after `read_at` dated then. Clocks may differ by `TOLERANCE`."""
+    if read_at is None:
+        return records
+    place = records.schema.get_field_index("received_at")
+    arrived = records.column(place)
+    limit = pa.scalar(read_at + timedelta(seconds=TOLERANCE), arrived.type)
+    ahead = pc.fill_null(pc.greater(arrived, limit), False)
+    if not pc.any(ahead).as_py():
+        return records
+    right = pc.if_else(ahead, pa.scalar(read_at, arrived.type), arrived)
+    return records.set_column(place, records.schema.field(place), right)
 
 
 def marked(events: pa.RecordBatch, repeats: Mapping[str, str]) -> pa.RecordBatch:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
@@ -54,6 +56,27 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     yield running
     running.stop()
 
+
+# What one worker of the suite needs at most: a session, a broker, and a driver with its workers.
+WORKER_BYTES = 7 << 30
+LONGEST_FIRST = ("recovery", "faults", "e2e", "cluster")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Two workers where cores and memory allow; each has a session and a broker of its own."""
+    room = psutil.virtual_memory().available // WORKER_BYTES
+    return 2 if min(os.cpu_count() or 1, room) >= 2 else 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, so that no worker is left with one of them at the end."""
+    rank = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(item.path.parent.name, len(rank)))
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # PySpark takes a process without a main file for its own doctests, and ends it.
+    sys.modules["__main__"].__file__ = pytest.__file__
 
 Drain = Callable[..., None]
 os.environ.setdefault("HEADGATE_CONFIG", "")

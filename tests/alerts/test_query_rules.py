@@ -44,6 +44,7 @@ from infra.tables import Table
 from ingest.jobs import through
 from ingest.source import ParseSettings
 from ingest.tables import EVENT, RECORD
+from ingest.write import Reach
 from tests.alerts.history import IP, Row, at, login
 from tests.api.story import insert
 
@@ -547,7 +548,7 @@ def deliver(lake: Lake, store: PackStore, *uids: str) -> Job:
     parsing, steps = ParseSettings.of(lake.settings), [detect(lake, store)]
 
     def batch(arrived: DataFrame, run: Batch) -> None:
-        through(lake, arrived.coalesce(1), len(uids), parsing, None, steps, run)
+        through(lake, arrived.coalesce(1), len(uids), parsing, Reach(), steps, run)
 
     return lake.each_batch("ingest", lake.stream(INBOX), batch, trigger_seconds=None)
 

@@ -22,12 +22,15 @@ def test_a_finding_waits_until_it_is_told_of_or_judged(lake: Lake) -> None:
     assert untold.finished == at(60)
     assert not untold.before(at(5))
     assert untold.before(at(5.1))
+    assert untold.oldest == at(5)
 
     put(lake, ATTRIBUTION, [{"finding_id": "f5", "via": "join", "rev": 1, "event_time": at(5)}])
     untold.follow()
     assert not untold.before(at(26))
     assert untold.before(at(26.1))
+    assert untold.oldest == at(26)
     untold.judged(at(30))
+    assert untold.oldest is None
     assert not untold.before(at(1000))
 
 

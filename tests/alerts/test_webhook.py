@@ -254,6 +254,14 @@ def test_it_is_tried_for_a_day_then_kept_as_a_dead_letter_that_can_be_retried(
     assert key_of(queue.due("pager", now)) == "a:1"
 
 
+def test_what_a_clock_put_off_by_a_day_is_due_when_it_is_right_again(tmp_path: Path) -> None:
+    queue = put(tmp_path / "q", ("a", 1))
+    one = queue.due("pager", NOW)
+    assert one is not None
+    assert not queue.failed(one, "answered 500", NOW + DAY - 60)
+    assert key_of(queue.due("pager", NOW + 5)) == "a:1"
+
+
 @given(st.integers(0, 10_000), st.floats(0, 1))
 def test_pauses_grow_to_an_hour_and_no_further(attempts: int, chance: float) -> None:
     assert 4.5 <= pause(attempts, chance) <= LONGEST_PAUSE * 1.1

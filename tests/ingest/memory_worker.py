@@ -18,7 +18,7 @@ import pyarrow as pa
 from infra.parquet import Target, arrow_schema
 from ingest.source import ParseSettings
 from ingest.tables import EVENT, RECORD
-from ingest.write import Pass
+from ingest.write import Pass, Reach
 
 MB = 1024 * 1024
 AT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -100,7 +100,7 @@ def main(kind: str, folder: Path) -> None:
     source, raws = KINDS[kind]()
     before = resident()
     targets = {table.name: Target.of(table, folder, "m-") for table in (RECORD, EVENT)}
-    (told,) = Pass(ParseSettings(), targets, (), None)(batches(source, raws))
+    (told,) = Pass(ParseSettings(), targets, (), Reach())(batches(source, raws))
     written = {row["table"]: row["rows"] for row in told.to_pylist()}
     if written[RECORD.name] != len(raws) or written[EVENT.name] < len(raws):
         raise SystemExit(f"{len(raws)} records became {written}")

@@ -24,6 +24,7 @@ from ingest.jobs import through
 from ingest.redelivery import Redelivery
 from ingest.source import ParseSettings
 from ingest.tables import EVENT, RECORD
+from ingest.write import Reach
 
 NOW = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)
 INBOX = Table("bronze.inbox", "records that arrive", RECORD.columns)
@@ -71,7 +72,7 @@ def run_on(lake: Lake, job: str = "ingest") -> Job:
     steps = [detect(lake, rule_store(lake.settings))]
 
     def batch(arrived: DataFrame, run: Batch) -> None:
-        through(lake, arrived.coalesce(1), 1, parsing, None, steps, run)
+        through(lake, arrived.coalesce(1), 1, parsing, Reach(), steps, run)
 
     return lake.each_batch(job, lake.stream(INBOX), batch, trigger_seconds=None)
 

@@ -30,6 +30,7 @@ from ingest.reparse import JOB, Progress, reparse
 from ingest.rewrite import Slice, Span
 from ingest.source import ParseSettings
 from ingest.tables import EVENT, HEARTBEAT, RECORD
+from ingest.write import Reach
 from reporting.ledger import completeness, total
 
 BEGIN = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -76,7 +77,7 @@ class Line:
     def _job(self, trigger: float | None, finished: bool) -> Job:
         def batch(arrived: DataFrame, run: Batch) -> None:
             told = (BEGIN + timedelta(seconds=self._received)).isoformat() if finished else None
-            through(self.lake, arrived.coalesce(1), 1, self._parsing, told, (), run)
+            through(self.lake, arrived.coalesce(1), 1, self._parsing, Reach(told), (), run)
 
         stream = self.lake.stream(INBOX)
         return self.lake.each_batch("ingest", stream, batch, trigger_seconds=trigger)

@@ -16,7 +16,7 @@ from infra.parquet import Target, arrow_schema
 from ingest import write
 from ingest.source import ParseSettings
 from ingest.tables import EVENT, RECORD
-from ingest.write import Pass, slices
+from ingest.write import Pass, Reach, slices
 
 SENT = [{"key": "host", "value": b"gate-1"}]
 
@@ -55,7 +55,7 @@ def test_slices_hold_all_rows_in_order_and_no_more_than_they_may(
 def test_no_headers_are_null_in_bronze_and_others_as_they_were_sent(tmp_path: Path) -> None:
     targets = {table.name: Target.of(table, tmp_path, table.name) for table in (RECORD, EVENT)}
     batch = records([b"one", b"two", b"three"], [[], SENT, None])
-    (told,) = Pass(ParseSettings(), targets, (), None)(iter([batch]))
+    (told,) = Pass(ParseSettings(), targets, (), Reach())(iter([batch]))
     (name,) = [row["name"] for row in told.to_pylist() if row["table"] == RECORD.name]
     written = pq.read_table(tmp_path / name).column("headers")
     assert written.to_pylist() == [None, SENT, None]
