@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 TOLERANCE = 60.0
 """Seconds by which a clock may be put right at once. More is a jump."""
 
-BELIEVED_AFTER = 3600.0
-"""Seconds after which a jump is believed. That a right clock is believed late costs little; a wrong
-one costs as long as it is ahead."""
+BELIEVED_AFTER = 600.0
+"""Seconds after which a jump is believed. A machine that was stopped and goes on has a right clock
+that jumped: for so long its arrivals are dated too early. A wrong clock that was believed costs as
+long as it was ahead."""
 
 STALLED = 10.0
 """Seconds back that what waits for a time of day is not left to sit out."""

@@ -14,7 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from infra import driver
+from infra import driver, upkeep
+from infra.clock import Clock
 from infra.commits import newest_first
 from infra.driver import Driver, Round, Watched, resume
 from infra.errors import Retryable
@@ -22,6 +23,7 @@ from infra.governor import Governor
 from infra.jobs import Batch, Job
 from infra.kafka import Broker, Ticker, admin, producer, topic_of
 from infra.lake import Lake
+from infra.schedule import Every
 from infra.settings import Settings, load
 from infra.status import JobStatus, read
 from infra.supervise import PAUSES
@@ -106,6 +108,38 @@ def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
         until(lambda: status(lake.settings, "squares").batch == 1, said)
         assert status(lake.settings, "squares").why == ""
     assert sorted(row["n"] for row in lake.read(SQUARE).collect()) == [4, 169]
+
+
+def test_a_clock_set_back_starts_the_jobs_anew_and_holds_up_upkeep(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(driver.JOBS, "squares", "tests.infra.test_driver:squares")
+    moved = [0.0]
+    monkeypatch.setattr(driver, "clock", clock := Clock(lambda: time.time() + moved[0]))
+    monkeypatch.setattr(upkeep, "clock", clock)
+    lake.ensure(NUMBER, SQUARE)
+    lake.add(NUMBER, [{"n": 2}], "test")
+    with running(lake, "squares") as said:
+        until(lambda: status(lake.settings, "squares").batch == 0, said)
+        moved[0] = -10_800.0
+        until(lambda: said.count("job squares: running") == 2, said)
+        assert "job squares: started anew, since the clock was set back" in said
+        (jump,) = (line for line in said if "the clock jumped" in line)
+        assert "3.0 hours back" in jump
+        lake.add(NUMBER, [{"n": 3}], "test")
+        until(lambda: status(lake.settings, "squares").batch == 1, said)
+
+        every = Every("tables", ("tables",), 0.005, lake.settings, said.append, driver._doubted)
+        every.start()
+        until(lambda: "tables: not now, the clock jumped 3.0 hours back" in said, said)
+        every.stop()
+        assert not (lake.settings.home / "tables.log").exists()
+        upkeep.tend(lake, NUMBER, said.append)
+        assert said[-1] == "silver.number: left as it is, the clock jumped 3.0 hours back"
+        moved[0] = 0.0
+        until(lambda: "the clock is right again" in said, said)
+        assert said.count("job squares: running") == 2, "what goes ahead stops nothing"
+    assert sorted(row["n"] for row in lake.read(SQUARE).collect()) == [4, 9]
 
 
 def other(lake: Lake, *, once: bool) -> Job:

@@ -21,7 +21,7 @@ from infra.cli import main
 from infra.driver import wanted
 from infra.progress import Unread, durations, newest_from, state, unread, watermark
 from infra.settings import Settings, load
-from infra.status import JobStatus, Memory, judge, read, verdict, write
+from infra.status import JobStatus, Memory, dated, judge, read, verdict, write
 from infra.watch import resident
 
 KAFKA = {
@@ -96,6 +96,14 @@ def test_what_is_written_is_read_back_whole(home: Settings) -> None:
     )
     write(home, one)
     assert read(home) == {"ingest": one}
+
+
+def test_a_status_is_by_the_clock_of_those_who_read_it() -> None:
+    one = JobStatus("ingest", "running", at=1000.0, progressed_at=990.0, complete_to=None)
+    told = dated(one, 86_400.0)
+    assert (told.at, told.progressed_at, told.complete_to) == (87_400.0, 87_390.0, None)
+    assert verdict("ingest", told, 60.0, 87_401.0).missed is None
+    assert dated(one, 0.0) is one
 
 
 def test_a_status_of_another_version_is_read_as_far_as_it_is_known(home: Settings) -> None:
