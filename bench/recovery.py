@@ -35,6 +35,8 @@ ENVIRONMENT = {
 }
 AIM_SECONDS, AIM_SLOPE = 30.0, 0.1
 PER_SECOND = 20
+WAITING = 50_000
+"""Most lines that wait in a producer."""
 
 
 @dataclass(frozen=True)
@@ -183,8 +185,8 @@ def _grant(settings: Settings, leases: int) -> None:
     for number in range(leases):
         source, line = grant(_address(number), _mac(number), f"host-{number}", time.time())
         client.produce(topic_of(source, settings.kafka), line)
-        if number % 1_000 == 0:
-            client.poll(0)
+        while len(client) > WAITING:  # its queue has an end
+            client.poll(0.1)
     if client.flush(300):
         raise Fatal("the broker did not take all leases")
 

@@ -13,6 +13,10 @@ from typing import Literal
 
 Regime = Literal["steady", "behind"]
 
+SPREAD = 1e-3
+"""Variance of x, relative to its mean squared, below which the points lie too close for a line: a
+job that catches up has batches of one size, and what differs between them is chance."""
+
 FORGET = 0.97
 """What a batch's weight becomes with each later one: some thirty batches count."""
 
@@ -45,11 +49,15 @@ class Line:
 
     @property
     def slope(self) -> float:
-        """y for each x; never below a hundredth of the guess, so that it can be divided by."""
+        """y for each x; never below a hundredth of the guess, so that it can be divided by.
+
+        Nor above y / x, since then y would be negative where x is 0.
+        """
         spread = self.n * self.xx - self.x * self.x
-        if self.n < 2 or spread <= 1e-9 * max(1.0, self.n * self.xx):
+        if self.n < 2 or spread <= SPREAD * self.x * self.x:
             return self.guess
-        return max((self.n * self.xy - self.x * self.y) / spread, self.guess / 100)
+        fitted = (self.n * self.xy - self.x * self.y) / spread
+        return max(min(fitted, self.y / self.x), self.guess / 100)
 
     @property
     def fixed(self) -> float:

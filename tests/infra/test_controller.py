@@ -159,6 +159,37 @@ def test_a_line_through_points_on_a_line_is_that_line(xs) -> None:
     assert line.fixed == pytest.approx(0.7, abs=0.05)
 
 
+def test_batches_of_about_one_size_do_not_make_the_cap_small() -> None:
+    """As seen with a million leases waiting: each batch at the cap, and workers that grow."""
+    learned = Learned()
+    for messages, size, memory in (
+        (149_900, 18_835_000, 1_080_000_000),
+        (149_985, 18_845_000, 1_230_000_000),
+        (150_000, 18_856_000, 1_270_000_000),
+    ):
+        learned = learned.seen(Seen(messages, size, 24.0, memory, 400_000))
+    pace = follow(
+        Pace("behind", 150_000), Seen(150_000, 18_846_000, 24.0, 0, 400_000), learned, LIMITS
+    )
+    assert pace == Pace("behind", 150_000)
+    assert caps(learned, LIMITS)[1] > 100_000
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(1e6, 2e6), st.floats(1e8, 2e8)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_whatever_chance_does_a_cost_is_at_most_all_there_is(points) -> None:
+    line = Line(guess=1.0)
+    for x, y in points:
+        line = line.seen(x, y)
+    assert 0.01 <= line.slope <= 1.001 * line.y / line.x
+    assert line.fixed >= 0
+
+
 def test_a_line_that_saw_one_size_keeps_its_guess() -> None:
     line = Line(guess=2.0)
     for _ in range(5):
