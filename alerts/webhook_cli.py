@@ -123,10 +123,6 @@ def listen(settings: Settings, stop: threading.Event) -> None:
             stop.wait(REST)
 
 
-def _now() -> float:
-    return clock.now().timestamp()
-
-
 def _putter(settings: Settings) -> Any:
     from alerts.webhook_queue import enqueue
 
@@ -135,7 +131,7 @@ def _putter(settings: Settings) -> Any:
         level = (body.get("rule") or {}).get("level", "")
         hooks = [hook.name for hook in settings.webhooks if level in hook.levels]
         key = (revision.alert_id, revision.revision)
-        enqueue(db, hooks, key, str(body.get("title")), msgspec.json.encode(body), _now())
+        enqueue(db, hooks, key, str(body.get("title")), msgspec.json.encode(body), clock.time())
 
     return put
 
@@ -147,14 +143,14 @@ def work_off(settings: Settings, hook: WebhookSettings, stop: threading.Event) -
 
     queue = Queue(file_of(settings))
     while not stop.is_set():
-        one = queue.due(hook.name, _now())
+        one = queue.due(hook.name, clock.time())
         if one is None:
             stop.wait(IDLE)
             continue
         try:
-            post(hook, one.key, one.body, int(_now()))
+            post(hook, one.key, one.body, int(clock.time()))
         except Undelivered as error:
-            if queue.failed(one, str(error), _now()):
+            if queue.failed(one, str(error), clock.time()):
                 print(
                     f"webhook {hook.name}: gave up {one.key} after a day: {error}; "
                     "'headgate webhooks list --dead' shows it",

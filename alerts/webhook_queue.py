@@ -8,7 +8,6 @@ A hook may get a revision twice, after a crash between its answer and our note.
 
 from __future__ import annotations
 
-import math
 import random
 import sqlite3
 from collections.abc import Iterable
@@ -64,12 +63,12 @@ class Queue:
         """The revision that is to be tried next: of an alert always the oldest that waits."""
         row = self._db.execute(
             """SELECT hook, alert_id, revision, title, body, queued_at, attempts FROM delivery d
-            WHERE hook = ? AND gave_up_at IS NULL AND next_at NOT BETWEEN ? AND ? AND NOT EXISTS (
+            WHERE hook = ? AND gave_up_at IS NULL AND (next_at <= ? OR next_at > ?) AND NOT EXISTS (
               SELECT 1 FROM delivery o WHERE o.hook = d.hook AND o.alert_id = d.alert_id
               AND o.gave_up_at IS NULL AND o.revision < d.revision)
             ORDER BY next_at, alert_id LIMIT 1""",
             # Later than the longest pause was said by a clock that was ahead.
-            (hook, math.nextafter(now, math.inf), now + 2 * LONGEST_PAUSE),
+            (hook, now, now + 2 * LONGEST_PAUSE),
         ).fetchone()
         return Waiting(*row) if row else None
 

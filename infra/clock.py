@@ -51,9 +51,12 @@ class Clock:
 
     def now(self) -> datetime:
         """The time of day, UTC."""
+        return datetime.fromtimestamp(self.time(), UTC)
+
+    def time(self) -> float:
+        """The same in seconds since 1970."""
         with self._lock:
-            steady = self._look()
-            return datetime.fromtimestamp(steady + self._ahead, UTC)
+            return self._look() + self._ahead
 
     @property
     def jumped(self) -> float:
@@ -61,6 +64,11 @@ class Clock:
         with self._lock:
             self._look()
             return 0.0 if self._jump is None else self._jump[1] - self._ahead
+
+    def doubt(self) -> str:
+        """Why nothing that is old by the system's clock may go at the moment; empty if it may."""
+        jump = self.jumped
+        return f"the clock jumped {spoken(jump)}" if jump else ""
 
     def went_back(self) -> bool:
         """Whether the system's clock was set back since this was last asked, believed or not.

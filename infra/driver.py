@@ -19,7 +19,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 
 from infra.catalog import AUDIT, GAP, LEDGER
-from infra.clock import clock, spoken
+from infra.clock import clock
 from infra.errors import Fatal, Usage
 from infra.governor import GOVERNED, Governor
 from infra.heap import Heap
@@ -167,7 +167,7 @@ class Driver:
             Every("quality", ("quality", "run"), minutes, self.settings, self.tell),
             Every("blind", ("rules", "blind", "--tell"), minutes, self.settings, self.tell),
             Every("webhooks", ("webhooks", "deliver"), hooks, self.settings, self.tell),
-            Every("upkeep", ("compact",), upkeep, self.settings, self.tell, _doubted),
+            Every("upkeep", ("compact",), upkeep, self.settings, self.tell, clock.doubt),
             *(
                 Every(f"load-{name}", ("load", name), one.refresh_minutes, self.settings, self.tell)
                 for name, one in inventories.items()
@@ -194,12 +194,6 @@ class Driver:
             one.job.wait()
             self.tell(f"job {one.name}: all that was there is through")
         return 0
-
-
-def _doubted() -> str:
-    """Why nothing that is old by the clock may go at the moment, if so."""
-    jump = clock.jumped
-    return f"the clock jumped {spoken(jump)}" if jump else ""
 
 
 def begin(lake: Lake, name: str, *, once: bool = False) -> Job:

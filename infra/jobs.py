@@ -279,7 +279,7 @@ class _Runner:
 
     def _tell(self, run: Batch) -> None:
         """Let whoever watches know that a batch is in."""
-        pulse, now = self._pulse, clock.now().timestamp()
+        pulse, now = self._pulse, clock.time()
         pulse.rows, pulse.written = run.counts.get("read"), dict(run.rows)
         pulse.bytes = run.counts.get("bytes", 0)
         pulse.finished = run.decisions.get("finished") or pulse.finished

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from delta.tables import DeltaTable
 
 from infra.archive import LOG, single
-from infra.clock import clock, spoken
+from infra.clock import clock
 from infra.commits import newest_version, table_id
 from infra.compact import Piece, plan
 from infra.delta import ActiveFile, Moved, active_files
@@ -81,8 +81,8 @@ def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
     After a jump of the clock nothing is done: what was just written would look old.
     """
     done = Done(table.name, files=len(active_files(lake.spark, lake.path(table))))
-    if jump := clock.jumped:
-        say(f"{table.name}: left as it is, the clock jumped {spoken(jump)}")
+    if doubt := clock.doubt():
+        say(f"{table.name}: left as it is, {doubt}")
         return done
     done.expired = expire(lake, table, datetime.now(UTC), say)
     done.merged, done.made = merge(lake, table, say)

@@ -42,13 +42,13 @@ class Watch:
     def of(self, name: str) -> JobStatus:
         """The status of a job, made when it is first asked for."""
         if name not in self.statuses:
-            self.statuses[name] = JobStatus(name, pid=os.getpid(), started_at=_now())
+            self.statuses[name] = JobStatus(name, pid=os.getpid(), started_at=clock.time())
         return self.statuses[name]
 
     def began(self, name: str) -> None:
         """A job was started, for the first time or again."""
         status = self.of(name)
-        status.standing, status.started_at = "starting", _now()
+        status.standing, status.started_at = "starting", clock.time()
         self.progress.pop(name, None)
         self.tell(name)
 
@@ -69,7 +69,7 @@ class Watch:
             status.failures, status.why = 0, ""
             status.progressed_at = max(status.progressed_at or 0.0, pulse.done_at)
         if idle:
-            status.progressed_at = _now()
+            status.progressed_at = clock.time()
         if idle:
             status.standing = "waiting"
         elif pulse.done is not None or status.standing == "waiting":
@@ -84,7 +84,7 @@ class Watch:
         if time.monotonic() - self._measured >= MEMORY_SECONDS:
             self._memory, self._measured = memory(self.spark), time.monotonic()
         status = self.of(name)
-        status.at, status.memory = _now(), self._memory
+        status.at, status.memory = clock.time(), self._memory
         with suppress(OSError):  # a full disk must not end the watch; readers see it grow old
             write(self.settings, dated(status, clock.jumped))
         self._written[name] = time.monotonic()
@@ -107,10 +107,6 @@ class Watch:
         status.seconds = status.phases.get("triggerExecution")
         if (mark := watermark(known)) is not None:
             status.complete_to = mark.timestamp()
-
-
-def _now() -> float:
-    return clock.now().timestamp()
 
 
 def _idle(job: Job) -> bool:

@@ -29,7 +29,7 @@ from ingest.hold import below
 from ingest.redelivery import Redelivery, discard
 from ingest.source import ParseSettings
 from ingest.tables import EVENT, RECORD
-from ingest.write import Pass, Reach, Stage
+from ingest.write import Pass, Reach, Stage, latest
 
 Step = Callable[[Batch], Stage]
 """What a caller of `ingest` does with each batch's events, decided anew for every batch."""
@@ -315,7 +315,7 @@ def _finished(
                 newest = topics.time_of(topic, int(partition), end - 1)
     if newest is None:
         return None
-    if newest > read_at + timedelta(seconds=TOLERANCE):
+    if newest > latest(read_at):
         newest = read_at
     return (newest - timedelta(seconds=0.5)).isoformat()
 

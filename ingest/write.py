@@ -119,13 +119,18 @@ class Pass:
         return dated(_without_empty(batch), self._reach.read_at)
 
 
+def latest(read_at: datetime) -> datetime:
+    """What is dated later than this has a date that cannot be."""
+    return read_at + timedelta(seconds=TOLERANCE)
+
+
 def dated(records: pa.RecordBatch, read_at: datetime | None) -> pa.RecordBatch:
     """The records, those from after `read_at` dated then. Clocks may differ by `TOLERANCE`."""
     if read_at is None:
         return records
     place = records.schema.get_field_index("received_at")
     arrived = records.column(place)
-    limit = pa.scalar(read_at + timedelta(seconds=TOLERANCE), arrived.type)
+    limit = pa.scalar(latest(read_at), arrived.type)
     ahead = pc.fill_null(pc.greater(arrived, limit), False)
     if not pc.any(ahead).as_py():
         return records

@@ -129,7 +129,7 @@ def test_a_clock_set_back_starts_the_jobs_anew_and_holds_up_upkeep(
         lake.add(NUMBER, [{"n": 3}], "test")
         until(lambda: status(lake.settings, "squares").batch == 1, said)
 
-        every = Every("tables", ("tables",), 0.005, lake.settings, said.append, driver._doubted)
+        every = Every("tables", ("tables",), 0.005, lake.settings, said.append, clock.doubt)
         every.start()
         until(lambda: "tables: not now, the clock jumped 3.0 hours back" in said, said)
         every.stop()
