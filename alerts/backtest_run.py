@@ -288,7 +288,7 @@ def write_rows(rows: DataFrame, folder: Path, prefix: str, schema: pa.Schema) ->
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(f"{prefix}*"):
         leftover.unlink(missing_ok=True)
-    target = Target(folder.name, str(folder), prefix, schema, ())
+    target = Target(folder.name, folder, prefix, schema, ())
     return collected(rows.select(*schema.names), partial(written, target=target))
 
 

@@ -146,7 +146,7 @@ def decided_index(settings: Settings) -> AssetIndex | None:
         return None
     file = settings.checkpoint_root / "alert" / "batches" / f"{batch}.json"
     name = json.loads(file.read_text("utf-8")).get(INVENTORIES)
-    return None if name is None else index_of(str(index_path(settings.lake_root, name)))
+    return None if name is None else index_of(str(index_path(settings, name)))
 
 
 def inventories(settings: Settings) -> AssetIndex | None:

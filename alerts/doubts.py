@@ -25,6 +25,7 @@ from infra.commits import commit, versions
 from infra.errors import Fatal
 from infra.files import write_whole
 from infra.lake import Lake
+from infra.location import Location
 from ingest.tables import EVENT
 
 Address = tuple[str, str]
@@ -121,14 +122,14 @@ class Doubts:
     def _written_by_others(self, after: int) -> Iterator[DataFrame]:
         """Rows of silver.event in files that other than the live jobs added after a version."""
         folder = self._lake.folder(EVENT)
-        names: list[str] = []
+        names: list[Location] = []
         for version in versions(folder, after + 1):
             if version > self.mark.event:
                 break
             found = commit(folder, version)
             if found.changes_data and (found.marker or {}).get("job") not in LIVE_JOBS:
-                names += [str(folder / name) for name in found.adds]
-        here = [name for name in names if Path(name).exists()]
+                names += [folder / name for name in found.adds]
+        here = [str(name) for name in names if name.exists()]
         for at in range(0, len(here), FILES_AT_ONCE):
             files = here[at : at + FILES_AT_ONCE]
             yield self._lake.spark.read.schema(EVENT.schema).parquet(*files)

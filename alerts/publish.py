@@ -32,6 +32,7 @@ from infra.commits import commit, newest_version, table_id, versions
 from infra.errors import Fatal, Retryable
 from infra.kafka import client_options, producer
 from infra.kafka_auth import denied, lacking
+from infra.location import to_read
 from infra.settings import Settings
 
 CE_TYPE = "org.headgate.alert"
@@ -137,7 +138,7 @@ class Publisher:
         names = [*Revision.__dataclass_fields__, "suppressed_by"]
         rows: list[dict[str, Any]] = []
         for name in found.adds if found.changes_data else ():
-            rows += pq.read_table(self._table / name, columns=names).to_pylist()
+            rows += pq.read_table(to_read(self._table / name), columns=names).to_pylist()
         told = [row for row in rows if row.pop("suppressed_by", None) is None]
         told.sort(key=lambda row: (row["alert_id"], row["revision"]))
         return (Revision(**row) for row in told)

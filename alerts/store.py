@@ -20,7 +20,7 @@ BUNDLED = Path(__file__).with_name("rules")
 
 def store_folder(settings: Settings) -> Path:
     """Where packs and switches lie: beside the tables, so that workers reach them."""
-    return settings.lake_root / "_rules"
+    return settings.lake_side / "_rules"
 
 
 def rule_folders(settings: Settings) -> tuple[Path, ...]:

@@ -17,6 +17,7 @@ from alerts.tables import FINDING, HEARTBEAT
 from enrich.tables import ATTRIBUTION
 from infra.commits import newest_version, versions
 from infra.lake import Lake
+from infra.location import Location, to_read
 from infra.tables import Table
 
 _FINDING = ["finding_id", "rule_id", "mode", "event_time", "received_at"]
@@ -83,7 +84,7 @@ class Untold:
             self._next[table.name] = version + 1
             try:
                 for file in self._lake.files_of(table, version):
-                    yield _rows(str(file), columns)
+                    yield _rows(file, columns)
             except FileNotFoundError:
                 continue
 
@@ -93,6 +94,6 @@ def _instants(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.timestamp("us", "UTC"), safe=False)
 
 
-def _rows(file: str, columns: list[str]) -> pa.Table:
-    with pq.ParquetFile(file) as found:
+def _rows(file: Location, columns: list[str]) -> pa.Table:
+    with pq.ParquetFile(to_read(file)) as found:
         return found.read(columns=columns)

@@ -15,6 +15,7 @@ import duckdb
 
 from infra.duck import definitions, missing_sentence, open_engine, refresh
 from infra.errors import Retryable, Usage
+from infra.location import there
 from infra.settings import Settings
 
 SECONDS = 15.0
@@ -86,7 +87,7 @@ class Reader:
             return engine.cursor()
 
     def _open(self) -> duckdb.DuckDBPyConnection:
-        if not self._root.is_dir():
+        if not there(self._root):
             raise Retryable(f"{self._root}: there is no lake here; start the jobs or set 'lake'")
         if self._engine is None:
             self._engine = open_engine(memory=self._memory, threads=2)

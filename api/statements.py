@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import subprocess
@@ -24,6 +25,7 @@ from api.dialect import Scalar, parse
 from api.translate import to_duckdb
 from infra.duck import definitions
 from infra.errors import Fatal, Retryable, Usage
+from infra.location import bucketed, store
 from infra.settings import ApiSettings, Settings
 
 WORKERS = 2
@@ -31,6 +33,8 @@ WORKERS = 2
 
 _START_SECONDS = 30.0
 _QUEUE_SECONDS = 5.0
+_RENEWED_SECONDS = 1800.0
+"""After so long a worker that was given passing credentials makes room for one with newer ones."""
 
 
 class Refused(Usage):
@@ -175,6 +179,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._home: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
+        self._renew = math.inf
 
     @property
     def pid(self) -> int | None:
@@ -201,11 +206,16 @@ class Worker:
         self._kill()
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._process.poll() is None:
+        alive = self._process is not None and self._process.poll() is None
+        if self._process is not None and alive and time.monotonic() < self._renew:
             return self._process
         self._kill()
         self._home = tempfile.TemporaryDirectory(prefix="headgate-sql-")
         root = Path(__file__).resolve().parent.parent
+        far = store().environment() if bucketed(self._setup["lake_root"]) else {}
+        self._renew = (
+            time.monotonic() + _RENEWED_SECONDS if "AWS_SESSION_TOKEN" in far else math.inf
+        )
         process = subprocess.Popen(
             [sys.executable, "-m", "api.worker"],
             stdin=subprocess.PIPE,
@@ -213,7 +223,7 @@ class Worker:
             stderr=subprocess.DEVNULL,
             cwd=self._home.name,
             # No token, no password, no proxy: what is not there cannot leak.
-            env={"PYTHONPATH": str(root), "HOME": self._home.name, "LC_ALL": "C.UTF-8"},
+            env={"PYTHONPATH": str(root), "HOME": self._home.name, "LC_ALL": "C.UTF-8"} | far,
             start_new_session=True,
         )
         self._process = process

@@ -26,8 +26,9 @@ from typing import Any, TextIO
 import duckdb
 
 from api.macros import statements as macros
-from infra.duck import Definition, missing_sentence, needed, open_engine, refresh
+from infra.duck import Definition, missing_sentence, needed, open_engine, reach, refresh
 from infra.errors import Usage
+from infra.location import is_table, location
 
 _CHUNK = 256
 _LONG = 2**63
@@ -51,7 +52,7 @@ def engine(
     for macro in macros():
         connection.execute(macro)
     refresh(connection, known)
-    folders = [str(folder).replace("'", "''") for folder in (Path(lake_root), *also)]
+    folders = [str(folder).replace("'", "''") for folder in (location(lake_root), *also)]
     quoted = ", ".join(f"'{folder}/'" for folder in folders)
     connection.execute(f"SET allowed_directories = [{quoted}]")
     connection.execute("SET enable_external_access = false")
@@ -191,14 +192,14 @@ def _back_then(
 ) -> dict[str, Any]:
     """Answer over the tables as they were: in an engine of its own, with these views alone."""
     at = datetime.fromisoformat(asked["as_of"])
-    with TemporaryDirectory(prefix="headgate-as-of-") as place:
+    with TemporaryDirectory(prefix="headgate-as-of-") as beside:
         try:
-            then, versions = as_of(tuple(known), asked["tables"], at, Path(place))
+            then, versions = as_of(tuple(known), asked["tables"], at, Path(beside))
         except Usage as error:
             return {"refused": str(error)}
         except duckdb.Error as error:
             return _failure(str(error))
-        connection, made = engine(setup["lake_root"], then, setup["memory"], Path(place))
+        connection, made = engine(setup["lake_root"], then, setup["memory"], Path(beside))
         try:
             return {**_run(connection, asked, refresh(connection, made)), "versions": versions}
         finally:
@@ -206,11 +207,11 @@ def _back_then(
 
 
 def as_of(
-    known: Sequence[Definition], tables: Iterable[str], at: datetime, place: Path
+    known: Sequence[Definition], tables: Iterable[str], at: datetime, beside: Path
 ) -> tuple[tuple[Definition, ...], dict[str, int]]:
     """The definitions that `tables` need, each as it was at an instant, and the versions.
 
-    `place`: where versions that left their log are made readable, as long as they are used.
+    `beside`: where versions that left their log are made readable, as long as they are used.
     Raises `Usage` with a sentence for a table that was not there or is no longer kept so.
     """
     from infra.history import readable, require_files, version_at
@@ -218,10 +219,11 @@ def as_of(
     then: list[Definition] = []
     versions: dict[str, int] = {}
     with open_engine(memory="256MB", threads=1) as looking:
+        reach(looking, *(one.folder or "" for one in known))
         for one in needed(tables, known):
-            if one.folder is not None and Path(one.folder, "_delta_log").is_dir():
-                version = version_at(one.name, Path(one.folder), at)
-                folder = readable(looking, Path(one.folder), version, place / one.name)
+            if one.folder is not None and is_table(table := location(one.folder)):
+                version = version_at(one.name, table, at)
+                folder = readable(looking, table, version, beside / one.name)
                 require_files(looking, one.name, folder, version, at)
                 versions[one.name] = version
                 then.append(replace(one, version=version, folder=str(folder)))

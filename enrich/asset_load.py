@@ -19,6 +19,7 @@ from enrich.asset_store import newest_index
 from enrich.assets import Register
 from infra.duck import definitions, open_engine, refresh
 from infra.errors import Fatal
+from infra.location import is_table
 from infra.person import person
 from infra.settings import Settings
 from infra.spool import put
@@ -118,7 +119,7 @@ def _refuse_removals(
 def _known(settings: Settings, register: Register, inventory: str) -> History:
     """The versions of an inventory's entries, read without Spark; none without a table."""
     table = register.table
-    if not (settings.lake_root / table.path / "_delta_log").is_dir():
+    if not is_table(settings.lake_root / table.path):
         return {}
     columns = (*register.columns, "more")
     engine = open_engine(memory="1GB", threads=2)

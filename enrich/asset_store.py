@@ -16,6 +16,7 @@ from infra.commits import newest_version
 from infra.duck import definitions, open_engine, refresh
 from infra.errors import Retryable
 from infra.lake import Lake
+from infra.location import Location
 from infra.parquet import arrow_schema
 from infra.settings import Settings
 from infra.tables import Table
@@ -29,7 +30,7 @@ def newest(lake: Lake) -> str | None:
     return _newest(lake.settings.lake_root)
 
 
-def _newest(lake_root: Path) -> str | None:
+def _newest(lake_root: Location) -> str | None:
     versions = [
         max(0, newest_version(lake_root / table.path)) for table in (ASSET_VERSION, USER_VERSION)
     ]
@@ -40,7 +41,7 @@ def index_file(lake: Lake, name: str | None) -> str | None:
     """The index of the versions that `newest` named, made if it is not there; None for None."""
     if name is None:
         return None
-    file = index_path(lake.settings.lake_root, name)
+    file = index_path(lake.settings, name)
     if not file.exists():
         assets, users = (int(version) for version in name.split("-"))
         lake.ensure(ASSET_VERSION, USER_VERSION)
@@ -61,7 +62,7 @@ def newest_index(settings: Settings) -> str | None:
         name = _newest(settings.lake_root)
         if name is None:
             return None
-        file = index_path(settings.lake_root, name)
+        file = index_path(settings, name)
         if file.exists():
             return str(file)
         read = [_read(settings, table) for table in (ASSET_VERSION, USER_VERSION)]
@@ -84,9 +85,9 @@ def _read(settings: Settings, table: Table) -> pa.Table:
         engine.close()
 
 
-def index_path(lake_root: Path, name: str) -> Path:
+def index_path(settings: Settings, name: str) -> Path:
     """Where the index of the versions that `newest` named lies, once it is made."""
-    return lake_root / "_inventory" / f"{name}.sqlite"
+    return settings.lake_side / "_inventory" / f"{name}.sqlite"
 
 
 def _make(file: Path, assets: pa.Table, users: pa.Table) -> None:

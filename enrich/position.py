@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -107,7 +106,7 @@ def events_until(lake: Lake, position: Position) -> DataFrame:
             f"{lake.folder(DHCP_SEGMENT)}, and start the job from the beginning"
         )
     before = lake.read(EVENT, version - 1) if version else lake.read(EVENT).limit(0)
-    files: list[Path] = lake.files_of(EVENT, version)[: index + 1] if index >= 0 else []
+    files = lake.files_of(EVENT, version)[: index + 1] if index >= 0 else []
     if not files:
         return before
     part = lake.spark.read.schema(EVENT.schema).parquet(*map(str, files))

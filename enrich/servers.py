@@ -10,10 +10,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from enrich.evidence import Server
+from infra.location import Location
 
 LOOK_BACK = timedelta(days=7)
 """A server that said nothing for so long is no server of the site any more."""
@@ -75,7 +75,7 @@ class Heard:
         return cls.of((scope, server, datetime.fromisoformat(at)) for scope, server, at in rows)
 
 
-def heard(lake_root: Path, since: datetime, until: datetime, memory: str = "512MB") -> Heard:
+def heard(lake_root: Location, since: datetime, until: datetime, memory: str = "512MB") -> Heard:
     """When each server was heard in a span, to the minute, and up to `LOOK_BACK` before it."""
     from infra.duck import connect  # the workers, too, import this module; they need no engine
 

@@ -8,15 +8,16 @@ here to a pack, and is never missing in between for a reader that looks in this 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 
 from infra.damage import Damaged
+from infra.location import Location, listed
 
 LOG = "_delta_log"
 ARCHIVE = "_log_archive"
@@ -26,40 +27,37 @@ READ = "read"
 _PACK = re.compile(r"(\d{20})-(\d{20})\.commits\.gz")
 
 
-def single(folder: Path, version: int) -> Path:
+def single(folder: Location, version: int) -> Location:
     """Where a commit lies in a log, or here as long as it is in no pack."""
     return folder / f"{version:020d}.json"
 
 
-def checkpoint(folder: Path, version: int) -> Path:
+def checkpoint(folder: Location, version: int) -> Location:
     """A list of all that made the table at a version, in a log or here."""
     return folder / f"{version:020d}.checkpoint.parquet"
 
 
-def packs(table: Path) -> Iterator[tuple[int, int, Path]]:
+def packs(table: Location) -> Iterator[tuple[int, int, Location]]:
     """The first and the last version of each pack, and its file."""
-    archive = table / ARCHIVE
-    for file in archive.iterdir() if archive.is_dir() else ():
+    for file in listed(table / ARCHIVE):
         if named := _PACK.fullmatch(file.name):
             yield int(named.group(1)), int(named.group(2)), file
 
 
-def singles(folder: Path) -> list[int]:
+def singles(folder: Location) -> list[int]:
     """Versions of the commits that are files of their own in a folder, ascending."""
-    if not folder.is_dir():
-        return []
     return sorted(
-        int(one.stem) for one in folder.iterdir() if one.suffix == ".json" and one.stem.isdigit()
+        int(one.stem) for one in listed(folder) if one.suffix == ".json" and one.stem.isdigit()
     )
 
 
-def archived(table: Path) -> list[int]:
+def archived(table: Location) -> list[int]:
     """Versions whose commits are here, ascending."""
     packed = [version for first, last, _ in packs(table) for version in range(first, last + 1)]
     return sorted({*packed, *singles(table / ARCHIVE)})
 
 
-def text(table: Path, version: int) -> str:
+def text(table: Location, version: int) -> str:
     """A commit that left the log. Raises `FileNotFoundError` where there is none, `Damaged`."""
     try:
         return single(table / ARCHIVE, version).read_text("utf-8")
@@ -70,7 +68,7 @@ def text(table: Path, version: int) -> str:
         raise
 
 
-def modified(table: Path, version: int) -> float:
+def modified(table: Location, version: int) -> float:
     """When a commit was written, or its pack; seconds since 1970. Raises `FileNotFoundError`."""
     for folder in (table / LOG, table / ARCHIVE):
         with suppress(FileNotFoundError):
@@ -82,9 +80,9 @@ def modified(table: Path, version: int) -> float:
 
 
 @lru_cache(maxsize=4)
-def _unpacked(file: Path) -> dict[int, str]:
+def _unpacked(file: Location) -> dict[int, str]:
     try:
-        with gzip.open(file, "rt", encoding="utf-8") as lines:
+        with gzip.open(io.BytesIO(file.read_bytes()), "rt", encoding="utf-8") as lines:
             found = [json.loads(line) for line in lines]
         return {one["version"]: one["commit"] for one in found}
     except FileNotFoundError:

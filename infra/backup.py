@@ -22,6 +22,7 @@ from infra.archive import ARCHIVE, READ
 from infra.errors import Fatal, Usage
 from infra.files import write_whole
 from infra.jobs import Lock
+from infra.location import Location, below, make, there, tree
 from infra.offsets import checkpoint
 from infra.settings import Settings
 
@@ -39,14 +40,16 @@ class Part:
     """Something that is kept: its name in a backup and where it lies."""
 
     name: str
-    path: Path
+    path: Location
 
 
 def parts(settings: Settings) -> tuple[Part, ...]:
     """What a backup holds. Settings, rules of your own and the broker's log are yours to keep."""
     home = settings.home.absolute()
+    beside = () if settings.lake_side == settings.lake_root else (settings.lake_side,)
     return (
         Part("lake", settings.lake_root),
+        *(Part("beside", path) for path in beside),
         Part("checkpoints", settings.checkpoint_root),
         Part("spool", home / "spool"),
         Part("redelivery.sqlite", home / "redelivery.sqlite"),
@@ -58,9 +61,9 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
 
     Raises `Fatal` while a job runs, or when there is no lake.
     """
-    if not settings.lake_root.is_dir():
+    if not there(settings.lake_root):
         raise Fatal(f"{settings.lake_root}: there is no lake here to back up")
-    inside = [part for part in parts(settings) if folder.absolute().is_relative_to(part.path)]
+    inside = [part for part in parts(settings) if _inside(folder, part.path)]
     if inside:
         raise Usage(f"{folder}: lies inside {inside[0].path}, which is to be copied")
     with _quiet(settings):
@@ -102,7 +105,7 @@ def _copied(wanted: tuple[Part, ...], to: Path, show: Show) -> dict[str, dict[st
     pairs = [
         (
             source,
-            f"{part.name}/{source.relative_to(part.path)}" if part.path.is_dir() else part.name,
+            f"{part.name}/{below(part.path, source)}" if part.path.is_dir() else part.name,
         )
         for part in wanted
         for source in _files(part.path)
@@ -117,38 +120,44 @@ def _copied(wanted: tuple[Part, ...], to: Path, show: Show) -> dict[str, dict[st
     return found
 
 
-def _files(path: Path) -> list[Path]:
+def _inside(folder: Path, path: Location) -> bool:
+    return isinstance(path, Path) and folder.absolute().is_relative_to(path)
+
+
+def _files(path: Location) -> list[Location]:
     if path.is_file():
         return [path]
-    return sorted(
+    return [
         file
-        for file in path.rglob("*")
+        for file in tree(path)
         # Former versions that were made readable are links to files that are copied anyway.
-        if file.is_file() and file.name != "lock" and f"/{ARCHIVE}/{READ}/" not in str(file)
-    )
+        if file.name != "lock" and f"/{ARCHIVE}/{READ}/" not in str(file)
+    ]
 
 
-def _copy(source: Path, target: Path) -> tuple[str, int]:
-    """Copy a file; its SHA-256 and its bytes. Times stay: Delta's files are told apart by them."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+def _copy(source: Location, target: Location) -> tuple[str, int]:
+    """Copy a file; its SHA-256 and its bytes. Times stay where both are files of this machine."""
+    make(target.parent)
     digest, size = hashlib.sha256(), 0
     with source.open("rb") as read, target.open("wb") as write:
         while chunk := read.read(CHUNK):
             digest.update(chunk)
             size += len(chunk)
             write.write(chunk)
-        write.flush()
-        os.fsync(write.fileno())
-    shutil.copystat(source, target)
+        if isinstance(target, Path):
+            write.flush()
+            os.fsync(write.fileno())
+    if isinstance(source, Path) and isinstance(target, Path):
+        shutil.copystat(source, target)
     return digest.hexdigest(), size
 
 
 def restore(settings: Settings, made: Path, show: Show = lambda done, total: None) -> int:
     """Put a backup's files where the settings want them; how many.
 
-    Everything is copied beside its place and compared with the manifest first; raises
-    `Fatal`, and leaves nothing, when a file is missing or another one, `Usage` when something
-    lies where the backup belongs.
+    Everything is copied beside its place and compared with the manifest first, what goes into a
+    bucket in the last step of all; raises `Fatal`, and leaves nothing, when a file is missing or
+    another one, `Usage` when something lies where the backup belongs.
     """
     wanted = parts(settings)
     manifest = _manifest(made, wanted)
@@ -156,7 +165,7 @@ def restore(settings: Settings, made: Path, show: Show = lambda done, total: Non
         if part.path.exists() and (part.path.is_file() or any(_files(part.path))):
             raise Usage(f"{part.path}: something is there; restore onto an empty home")
     total, done = sum(one["bytes"] for one in manifest["files"].values()), 0
-    waiting = {part.name: part.path.with_name(f".{part.path.name}.restoring") for part in wanted}
+    waiting = {part.name: _beside(settings, part) for part in wanted}
     _clear(waiting.values())  # of a restore that was killed: none of it belongs to this one
     try:
         for name, told in manifest["files"].items():
@@ -208,7 +217,16 @@ def _check(file: Path, digest: str | None, told: dict[str, Any]) -> None:
         raise Fatal(f"{file}: is not what was backed up (its digest differs); nothing was restored")
 
 
-def _take(beside: Path, place: Path) -> None:
+def _beside(settings: Settings, part: Part) -> Path:
+    where = part.path if isinstance(part.path, Path) else settings.home.absolute() / part.name
+    return where.with_name(f".{where.name}.restoring")
+
+
+def _take(beside: Path, place: Location) -> None:
+    if not isinstance(place, Path):
+        for file in tree(beside):
+            _copy(file, place / below(beside, file))
+        return
     if place.is_dir():
         shutil.rmtree(place)  # empty folders only: `restore` has looked
     beside.rename(place)

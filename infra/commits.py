@@ -9,11 +9,11 @@ and "Commit Provenance Information".
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -24,6 +24,9 @@ from infra.archive import LOG
 from infra.damage import Damaged, objects, sound
 from infra.errors import Fatal
 from infra.files import write_whole
+from infra.location import Location, listed, to_read
+
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Commit:
         return found if isinstance(found, dict) and "job" in found else None
 
 
-def live(table: Path) -> list[int]:
+def live(table: Location) -> list[int]:
     """Versions whose commits are in the log, ascending and without a hole.
 
     What is before a hole was leaving for the archive while the folder was read.
@@ -66,7 +69,7 @@ def live(table: Path) -> list[int]:
     return found[next(begins, 0) :]
 
 
-def versions(table: Path, since: int = 0) -> list[int]:
+def versions(table: Location, since: int = 0) -> list[int]:
     """Versions from `since` on whose commits can still be read, ascending."""
     found = live(table)
     if found and found[0] > since:
@@ -75,13 +78,13 @@ def versions(table: Path, since: int = 0) -> list[int]:
     return found[bisect_left(found, since) :]
 
 
-def checkpoints(log: Path) -> list[int]:
+def checkpoints(log: Location) -> list[int]:
     """Versions of which a log, or the archive, lists all that makes the table, ascending."""
-    found = log.glob(f"{'[0-9]' * 20}.checkpoint.parquet")
-    return sorted(int(file.name.partition(".")[0]) for file in found)
+    found = (_CHECKPOINT.fullmatch(file.name) for file in listed(log))
+    return sorted(int(named[1]) for named in found if named)
 
 
-def text(table: Path, version: int) -> str:
+def text(table: Location, version: int) -> str:
     """A commit as it was written. Raises `FileNotFoundError` when it is gone, `Fatal` when it is
     damaged."""
     file = archive.single(table / LOG, version)
@@ -95,7 +98,7 @@ def text(table: Path, version: int) -> str:
         raise _damaged(file, error) from None
 
 
-def commit(table: Path, version: int) -> Commit:
+def commit(table: Location, version: int) -> Commit:
     """Read one commit; raises `FileNotFoundError` when it is gone, `Fatal` when it is damaged."""
     try:
         actions = objects(text(table, version))
@@ -126,11 +129,11 @@ def commit(table: Path, version: int) -> Commit:
     )
 
 
-def _damaged(file: Path, error: Damaged) -> Fatal:
+def _damaged(file: Location, error: Damaged) -> Fatal:
     return Fatal(f"{file} is damaged ({error}); restore lake and checkpoints of one backup")
 
 
-def newest_first(table: Path) -> Iterator[Commit]:
+def newest_first(table: Location) -> Iterator[Commit]:
     """Commits from the newest down, as far as they are kept."""
     there = live(table)
     for version in reversed(there):
@@ -143,17 +146,17 @@ def newest_first(table: Path) -> Iterator[Commit]:
                 yield commit(table, version)
 
 
-def oldest_version(table: Path) -> int:
+def oldest_version(table: Location) -> int:
     """The oldest version whose commit can be read, -1 when there is no table."""
     return min((*archive.archived(table)[:1], *live(table)[:1]), default=-1)
 
 
-def newest_version(table: Path) -> int:
+def newest_version(table: Location) -> int:
     """Newest version, -1 when there is no table."""
     return max(live(table), default=-1)
 
 
-def metadata(table: Path) -> dict[str, Any] | None:
+def metadata(table: Location) -> dict[str, Any] | None:
     """The newest `metaData` of a table: its schema, properties and id; None where none is found.
 
     From the commits since the newest checkpoint, else from that checkpoint.
@@ -169,11 +172,12 @@ def metadata(table: Path) -> dict[str, Any] | None:
                 return found
     if checkpoint < 0:
         return None
-    rows = pq.read_table(archive.checkpoint(log, checkpoint), columns=["metaData"])
+    file = to_read(archive.checkpoint(log, checkpoint))
+    rows = pq.read_table(file, columns=["metaData"])
     return next((row for row in rows["metaData"].to_pylist() if row is not None), None)
 
 
-def table_id(table: Path) -> str:
+def table_id(table: Location) -> str:
     """Identity of a Delta table, so that a lake made anew is not taken for the old one.
 
     Kept beside the data: looking for it in the log takes as long as the log is. Raises `Fatal`

@@ -12,6 +12,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from infra.location import Location
+
 _HEADER = b"crc\0"
 
 
@@ -19,11 +21,15 @@ class Damaged(ValueError):
     """A file is not what was written; the text says how that shows."""
 
 
-def sound(file: Path) -> str:
-    """Text of a file. Raises `Damaged` when its checksum, if it has one, says otherwise."""
+def sound(file: Location) -> str:
+    """Text of a file. Raises `Damaged` when its checksum, if it has one, says otherwise.
+
+    A bucket has none: the store compares what it keeps with sums of its own.
+    """
     content = file.read_bytes()
     try:
-        told = file.with_name(f".{file.name}.crc").read_bytes()
+        beside = file.with_name(f".{file.name}.crc")
+        told = beside.read_bytes() if isinstance(beside, Path) else b""
     except FileNotFoundError:
         told = b""
     if told.startswith(_HEADER) and told[8:] != _sums(content, int.from_bytes(told[4:8], "big")):
@@ -47,7 +53,7 @@ def objects(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def logged(file: Path, lines: int) -> list[str]:
+def logged(file: Location, lines: int) -> list[str]:
     """The lines of an entry of Spark's offset or commit log, at least so many, `v1` the first."""
     found = sound(file).splitlines()
     if len(found) < lines or found[0] != "v1":

@@ -65,7 +65,7 @@ def wanted(settings: Settings) -> tuple[str, ...]:
     counting = settings.jobs.rollup_trigger_seconds > 0
     unasked = {"files": not settings.folders, "rollup": not counting, "logins": not counting}
     # Nothing is to be judged before a first model was trained (`headgate models train`).
-    unasked["models"] = not (settings.lake_root / "_rules" / "models").is_dir()
+    unasked["models"] = not (settings.lake_side / "_rules" / "models").is_dir()
     return tuple(name for name in JOBS if not unasked.get(name))
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import duckdb
 
 from infra.errors import Fatal, Retryable
+from infra.location import Location, bucketed, is_table, location, store, there
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -56,7 +58,7 @@ class Definition:
         return f"SELECT {', '.join(picked)} FROM {self.scan}"
 
 
-def definitions(lake_root: Path) -> tuple[Definition, ...]:
+def definitions(lake_root: Location) -> tuple[Definition, ...]:
     """Every table and view of the catalogue, in an order in which they can be made."""
     # Imported late: a statement's worker process gets its definitions sent and
     # starts without the Spark library, which only declares the column types.
@@ -90,14 +92,14 @@ def needed(names: Iterable[str], known: Sequence[Definition]) -> tuple[Definitio
 
 
 def connect(
-    lake_root: Path, *, needs: Sequence[str] = (), memory: str = "1GB", threads: int = 2
+    lake_root: Location, *, needs: Sequence[str] = (), memory: str = "1GB", threads: int = 2
 ) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection with all tables and views of the lake that exist.
 
     Raises `Fatal` when there is no lake, `Retryable` when one of `needs` cannot
     be read yet.
     """
-    if not lake_root.is_dir():
+    if not there(lake_root):
         raise Fatal(f"{lake_root}: there is no lake here; start the jobs or set 'lake'")
     connection = open_engine(memory=memory, threads=threads)
     left = refresh(connection, definitions(lake_root))
@@ -118,22 +120,47 @@ def open_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def extension_file() -> Path:
-    """The Delta extension in the wheel `duckdb-extension-delta`; raises `Fatal` when missing."""
+def extension_file(name: str = "delta") -> Path:
+    """An extension in its wheel `duckdb-extension-NAME`; raises `Fatal` when missing."""
     try:
-        import duckdb_extension_delta
+        wheel = import_module(f"duckdb_extension_{name}")
     except ImportError as error:
         raise Fatal(
-            f"duckdb-extension-delta is not installed; install version {duckdb.__version__}"
+            f"duckdb-extension-{name} is not installed; install version {duckdb.__version__}"
         ) from error
-    folder = Path(duckdb_extension_delta.__file__).parent / "extensions" / f"v{duckdb.__version__}"
-    file = folder / "delta.duckdb_extension"
+    folder = Path(str(wheel.__file__)).parent / "extensions" / f"v{duckdb.__version__}"
+    file = folder / f"{name}.duckdb_extension"
     if not file.exists():
         raise Fatal(
             f"{file}: no such file; DuckDB {duckdb.__version__} needs "
-            f"duckdb-extension-delta {duckdb.__version__}"
+            f"duckdb-extension-{name} {duckdb.__version__}"
         )
     return file
+
+
+def reach(connection: duckdb.DuckDBPyConnection, *folders: Location | str) -> None:
+    """Let an engine read folders that lie in a bucket; where none does, nothing.
+
+    Once for each engine, since its settings may be locked later. Raises `Fatal` when the
+    environment has no credentials (`infra.location`).
+    """
+    if not any(bucketed(folder) for folder in folders):
+        return
+    known = connection.execute("SELECT count(*) FROM duckdb_secrets()").fetchone()
+    if known and known[0]:
+        return
+    connection.execute(f"LOAD {_text(str(extension_file('httpfs')))}")
+    found = store()
+    options = {
+        "KEY_ID": found.key,
+        "SECRET": found.secret,
+        "REGION": found.region,
+        "URL_STYLE": "path" if found.own else "vhost",
+    }
+    options |= {"SESSION_TOKEN": found.token} if found.token else {}
+    options |= {"ENDPOINT": found.endpoint} if found.own else {}
+    said = ", ".join(f"{name} {_text(value)}" for name, value in options.items())
+    connection.execute(f"CREATE SECRET lake (TYPE s3, {said}, USE_SSL {str(found.tls).lower()})")
 
 
 def refresh(connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition]) -> dict[str, str]:
@@ -143,8 +170,10 @@ def refresh(connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition])
     until nothing is left.
     """
     left: dict[str, str] = {}
+    wanted = list(wanted)
+    reach(connection, *(one.folder or "" for one in wanted))
     for definition in wanted:
-        if definition.folder is not None and not (Path(definition.folder) / "_delta_log").is_dir():
+        if definition.folder is not None and not is_table(location(definition.folder)):
             left[definition.name] = "it is made when its first job starts (headgate up)"
             continue
         layer, _, _ = definition.name.partition(".")

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from infra.location import Location
 
-def write_whole(path: Path, content: str | bytes) -> None:
+
+def write_whole(path: Location, content: str | bytes) -> None:
     """Write a small file so that a reader sees all of it or the old one, also after a power cut.
 
     Text as UTF-8.
     """
+    if not isinstance(path, Path):
+        path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("wb") as file:

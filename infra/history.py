@@ -16,12 +16,15 @@ from tempfile import mkdtemp
 
 import duckdb
 
-from infra.archive import ARCHIVE, LOG, checkpoint, modified, single
+from infra.archive import ARCHIVE, LOG, archived, checkpoint, modified, single
+from infra.archive import text as archived_text
 from infra.commits import checkpoints, live, text, versions
 from infra.errors import Usage
+from infra.files import write_whole
+from infra.location import Location, sizes
 
 
-def version_at(name: str, table: Path, at: datetime) -> int:
+def version_at(name: str, table: Location, at: datetime) -> int:
     """The newest version of a table that was committed up to `at`, an instant with a zone.
 
     By the times in the commits themselves, which a copy of the files keeps. Raises `Usage` with
@@ -46,11 +49,12 @@ def version_at(name: str, table: Path, at: datetime) -> int:
 
 
 def require_files(
-    engine: duckdb.DuckDBPyConnection, name: str, table: Path, version: int, at: datetime
+    engine: duckdb.DuckDBPyConnection, name: str, table: Location, version: int, at: datetime
 ) -> None:
     """Raises `Usage` when files of a version were deleted since."""
     listed = _names(engine, table, version)
-    gone = sum(not (table / name).exists() for name in listed)
+    kept = None if isinstance(table, Path) else sizes(table, ".parquet")
+    gone = sum(name not in kept if kept else not (table / name).exists() for name in listed)
     if gone:
         raise Usage(
             f"{name}: as it was at {_said(at)} (version {version}) it can no longer be read: "
@@ -59,19 +63,27 @@ def require_files(
         )
 
 
-def told(table: Path, version: int) -> bool:
+def told(table: Location, version: int) -> bool:
     """Whether the log alone tells a version, so that any reader of Delta can read it."""
     there = live(table)
     return there[:1] == [0] or any(one <= version for one in checkpoints(table / LOG))
 
 
-def readable(engine: duckdb.DuckDBPyConnection, table: Path, version: int, under: Path) -> Path:
+def readable(
+    engine: duckdb.DuckDBPyConnection, table: Location, version: int, under: Path
+) -> Location:
     """The folder in which a version of a table can be read: its own, or one made below `under`.
 
     That has a log made of the archive, and links to the files that were part of the table then, as
-    far as they are still there. Raises `FileNotFoundError` when the archive does not reach back.
+    far as they are still there. In a bucket, where there are no links, the log itself gets back
+    what left it; upkeep takes it out again. Raises `FileNotFoundError` when the archive does not
+    reach back.
     """
     if told(table, version):
+        return table
+    if not isinstance(table, Path):  # there are no links in a bucket
+        if not bring_back(table, version) or not told(table, version):
+            raise FileNotFoundError(str(table))
         return table
     into = under / str(version)
     if not into.is_dir():
@@ -90,10 +102,14 @@ def readable(engine: duckdb.DuckDBPyConnection, table: Path, version: int, under
 def _make(engine: duckdb.DuckDBPyConnection, table: Path, version: int, into: Path) -> None:
     log = into / LOG
     log.mkdir()
-    places = {one: at for at in (table / ARCHIVE, table / LOG) for one in checkpoints(at)}
+    places: dict[int, Path] = {
+        one: at for at in (table / ARCHIVE, table / LOG) for one in checkpoints(at)
+    }
     start = max((one for one in places if one <= version), default=-1)
     if start >= 0:
-        (log / checkpoint(log, start).name).symlink_to(checkpoint(places[start], start).absolute())
+        (log / checkpoint(log, start).name).symlink_to(
+            (places[start] / checkpoint(log, start).name).absolute()
+        )
     for one in range(max(start, 0), version + 1):
         single(log, one).write_text(text(table, one), "utf-8")
     vectors = [file.name for file in table.glob("deletion_vector_*.bin")]
@@ -102,19 +118,35 @@ def _make(engine: duckdb.DuckDBPyConnection, table: Path, version: int, into: Pa
             (into / name).symlink_to((table / name).absolute())
 
 
-def _names(engine: duckdb.DuckDBPyConnection, folder: Path, version: int) -> list[str]:
+def _names(engine: duckdb.DuckDBPyConnection, folder: Location, version: int) -> list[str]:
     """The files that make a version of the table in a folder."""
     listed = engine.execute(
         "SELECT data_file FROM delta_list_files($folder, version => $version)",
         {"folder": str(folder), "version": version},
     ).fetchall()
-    return [Path(file.removeprefix("file://")).name for (file,) in listed]
+    return [file.rpartition("/")[2] for (file,) in listed]
+
+
+def bring_back(table: Location, version: int) -> int:
+    """Put commits from a version on, and the checkpoint before it, back into the log; how many.
+
+    For a job that was away without a checkpoint that would have held them, as before
+    `headgate rebuild sessions`. The caller is alone with the table.
+    """
+    log, archive, there = table / LOG, table / ARCHIVE, live(table)
+    start = max((one for one in checkpoints(archive) if one <= version), default=version)
+    gone = [one for one in archived(table) if there and start <= one < there[0]]
+    for one in reversed(gone):  # what is there has no hole, whenever this ends
+        write_whole(single(log, one), archived_text(table, one))
+    if checkpoint(archive, start).exists():
+        write_whole(checkpoint(log, start), checkpoint(archive, start).read_bytes())
+    return len(gone)
 
 
 class Committed:
     """When the commits of a table were made, each read once."""
 
-    def __init__(self, table: Path) -> None:
+    def __init__(self, table: Location) -> None:
         self._table = table
         self._known: dict[int, datetime] = {}
 

@@ -19,6 +19,7 @@ from infra.commits import table_id
 from infra.errors import Fatal
 from infra.files import write_whole
 from infra.jobs import forget_digest, numbers
+from infra.location import location
 
 NO_PLACE = "-"
 """How Spark writes that a source was not read yet."""
@@ -107,7 +108,7 @@ def _read_by(leaf: Any) -> Input:
     if leaf.nodeName() != "StreamingRelation":
         return None
     path = leaf.dataSource().options().get("path")
-    return table_id(Path(path.get())) if path.isDefined() else None
+    return table_id(location(path.get())) if path.isDefined() else None
 
 
 def match(have: Sequence[str], want: Sequence[Input]) -> list[int | None] | None:

@@ -20,19 +20,20 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
-from infra.archive import ARCHIVE, LOG, READ, modified
+from infra.archive import ARCHIVE, READ, modified
 from infra.commits import commit, live, newest_first, newest_version, oldest_version, table_id
 from infra.delta import ActiveFile, AlreadyCommitted
 from infra.delta import commit as commit_files
 from infra.delta import replace as replace_files
-from infra.duck import open_engine
+from infra.duck import open_engine, reach
 from infra.errors import Fatal, Usage
-from infra.history import readable, told
+from infra.history import bring_back, readable, told
 from infra.inputs import adopt
 from infra.jobs import Batch, Job, Work, newest_written, start
+from infra.location import Location, beginning, delete, tables_below
 from infra.log import say
 from infra.parquet import DataFile, FileWriter, Target, arrow_schema, collected, written
-from infra.retire import asked_by, bring_back, retire
+from infra.retire import asked_by, retire
 from infra.schema import additions, schema_of, unknown
 from infra.settings import Settings
 from infra.spool import note
@@ -70,7 +71,7 @@ class Lake:
         """Where rows wait to be folded into tables (see `infra.spool`)."""
         return self.settings.home.absolute() / "spool"
 
-    def folder(self, table: Table) -> Path:
+    def folder(self, table: Table) -> Location:
         """The table's folder."""
         return self.settings.lake_root / table.path
 
@@ -142,8 +143,9 @@ class Lake:
         if told(folder, version):
             return str(folder)
         with open_engine(memory="256MB", threads=1) as engine:
+            reach(engine, folder)
             try:
-                return str(readable(engine, folder, version, folder / ARCHIVE / READ))
+                return str(readable(engine, folder, version, _made_readable(folder)))
             except FileNotFoundError:
                 raise Usage(f"{table.name}: its version {version} is no longer kept") from None
 
@@ -248,8 +250,8 @@ class Lake:
         if self._has(table, run):
             run.replayed = True
             return True
-        for leftover in self.folder(table).glob(f"{_prefix(run)}*"):
-            leftover.unlink(missing_ok=True)  # of an attempt that came to no commit
+        # Of an attempt that came to no commit.
+        delete(beginning(self.folder(table), _prefix(run)))
         return False
 
     def target(self, table: Table, run: Batch) -> Target:
@@ -327,7 +329,7 @@ class Lake:
 
     @contextmanager
     def _locked(self, name: str) -> Iterator[None]:
-        locks = self.settings.lake_root / "_locks"
+        locks = self.settings.lake_side / "_locks"
         locks.mkdir(parents=True, exist_ok=True)
         with (locks / name).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -355,13 +357,12 @@ class Lake:
 
     def _bring_back(self, job: str) -> None:
         """Put what the job has yet to read, and left the log while it was away, into it again."""
-        root = self.settings.lake_root
         try:
             asked = asked_by(self.settings.checkpoint_root / job)
         except (OSError, ValueError):
             return  # damaged: `start` names it
-        for log in sorted(root.glob(f"*/*/{LOG}")) if asked else ():
-            folder, name = log.parent, ".".join(log.parent.relative_to(root).parts)
+        for folder in tables_below(self.settings.lake_root) if asked else ():
+            name = f"{folder.parent.name}.{folder.name}"
             try:
                 version = asked.get(table_id(folder))
             except (OSError, ValueError, Fatal):
@@ -411,13 +412,18 @@ class Lake:
         """Newest version of a table, -1 when it does not exist."""
         return newest_version(self.folder(table))
 
-    def files_of(self, table: Table, version: int) -> list[Path]:
+    def files_of(self, table: Table, version: int) -> list[Location]:
         """Data files that one commit added (none for a rewrite without changed data)."""
         found = commit(self.folder(table), version)
         return [self.folder(table) / name for name in found.adds] if found.changes_data else []
 
 
-def _reaches(folder: Path, oldest: int, run: Batch) -> bool:
+def _made_readable(folder: Location) -> Path:
+    """Where former versions of a table lie that were made readable; of use in a folder only."""
+    return folder / ARCHIVE / READ if isinstance(folder, Path) else Path()
+
+
+def _reaches(folder: Location, oldest: int, run: Batch) -> bool:
     """Whether the log begins before a batch was planned, so that it would show its commit."""
     planned = run.folder / "spark" / "offsets" / str(run.batch_id)
     return planned.stat().st_mtime - modified(folder, oldest) > CLOCK_SECONDS

@@ -110,7 +110,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
 def open_paths(settings: Settings) -> Finding:
     """Whether others may look into what is kept, or change the settings."""
     # Below a folder that others may not enter nothing is open, whatever its own bits say.
-    kept = (settings.home.absolute(), settings.lake_root, settings.checkpoint_root)
+    kept = (settings.home.absolute(), settings.lake_side, settings.checkpoint_root)
     config = os.environ.get("HEADGATE_CONFIG")
     wide = [_wider(path, settings.mask, f"{0o777 & ~settings.mask:o}") for path in kept]
     wide += [_wider(Path(config), 0o022, "go-w")] if config else []

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +26,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from infra.location import Location, delete, to_write
 from infra.tables import Table
 
 Batches = Iterator[pa.RecordBatch]
@@ -86,15 +86,15 @@ class Target:
     """Where and how files of a table are written. Pickles, so it can go to workers."""
 
     table: str
-    folder: str
+    folder: Location
     prefix: str
     schema: pa.Schema
     stats: tuple[str, ...]
 
     @classmethod
-    def of(cls, table: Table, folder: Path, prefix: str) -> Target:
+    def of(cls, table: Table, folder: Location, prefix: str) -> Target:
         """Files of `table` in `folder`, whose names begin with `prefix`."""
-        return cls(table.name, str(folder), prefix, arrow_schema(table), table.stats)
+        return cls(table.name, folder, prefix, arrow_schema(table), table.stats)
 
 
 def arrow_schema(table: Table) -> pa.Schema:
@@ -137,7 +137,8 @@ class FileWriter:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._name = f"{target.prefix}{uuid.uuid4().hex}.parquet"
-        self._path = Path(target.folder) / self._name
+        self._path = target.folder / self._name
+        self._sink: str | IO[bytes] = ""
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
@@ -158,8 +159,9 @@ class FileWriter:
     def _flush(self) -> None:
         """Write what waits as one row group."""
         if self._writer is None:
+            self._sink = to_write(self._path)
             self._writer = pq.ParquetWriter(
-                self._path,
+                self._sink,
                 self._target.schema,
                 compression="snappy",
                 # Delta has statistics of its own; those inside the file cost a tenth of writing it.
@@ -178,7 +180,7 @@ class FileWriter:
             self._flush()
         if self._writer is None:
             return None
-        self._writer.close()
+        self._end()
         return DataFile(
             table=self._target.table,
             name=self._name,
@@ -191,8 +193,14 @@ class FileWriter:
     def discard(self) -> None:
         """Take away what was written."""
         if self._writer is not None:
+            self._end()
+            delete([self._path])
+
+    def _end(self) -> None:
+        if self._writer is not None:
             self._writer.close()
-            self._path.unlink(missing_ok=True)
+        if not isinstance(self._sink, str):
+            self._sink.close()
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from infra.archive import single
+from infra.location import Location, location
 
-_DELTA = re.compile(r"DeltaSource\[file:/*(/.+)\]")
+_DELTA = re.compile(r"DeltaSource\[(?:file:/*(?=/))?(.+)\]")
 
 
 @dataclass
@@ -123,7 +123,7 @@ def _commits(source: Mapping[str, Any]) -> tuple[int, float | None] | None:
     end = source.get("endOffset")
     if named is None or not isinstance(end, Mapping):
         return None
-    log = Path(named.group(1)) / "_delta_log"
+    log = location(named.group(1)) / "_delta_log"
     first = int(end["reservoirVersion"]) + (0 if int(end.get("index", -1)) < 0 else 1)
     try:
         at = single(log, first).stat().st_mtime
@@ -132,7 +132,7 @@ def _commits(source: Mapping[str, Any]) -> tuple[int, float | None] | None:
     return newest_from(log, first) - first + 1, at
 
 
-def newest_from(log: Path, version: int) -> int:
+def newest_from(log: Location, version: int) -> int:
     """The newest version of a log that has `version`, without listing its folder: logs are long."""
     step = 1
     while single(log, version + step).exists():

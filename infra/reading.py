@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +21,7 @@ from pyspark.sql import types as T
 
 from infra.delta import ActiveFile, active_files
 from infra.lake import Lake
+from infra.location import Location, to_read
 from infra.tables import Table
 
 Batches = Iterator[pa.RecordBatch]
@@ -68,7 +68,7 @@ class Reading:
     the list. What a file lacks is missing in its batches. Of `time` only [since, until).
     """
 
-    folder: Path
+    folder: Location
     leaves: tuple[str, ...]
     time: str
     since: datetime
@@ -77,7 +77,7 @@ class Reading:
     def batches(self, name: str) -> Batches:
         """The rows of a file of the table's folder."""
         low, high = (pa.scalar(at.astimezone(UTC), _MICROS) for at in (self.since, self.until))
-        with pq.ParquetFile(self.folder / name) as file:
+        with pq.ParquetFile(to_read(self.folder / name)) as file:
             for batch in file.iter_batches(BATCH_ROWS, columns=sorted({*self.leaves, self.time})):
                 times = batch.column(self.time).cast(_MICROS)
                 inside = pc.and_(pc.greater_equal(times, low), pc.less(times, high))

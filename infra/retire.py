@@ -17,11 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from infra.archive import ARCHIVE, LOG, READ, archived, checkpoint, packs, single, singles
-from infra.archive import text as archived_text
 from infra.commits import checkpoints, live, newest_version, table_id
 from infra.files import write_whole
 from infra.inputs import read_up_to
 from infra.jobs import numbers
+from infra.location import Location, delete, make, texts
+from infra.location import move as move_files
 from infra.settings import Settings
 
 PACK = 1000
@@ -37,7 +38,7 @@ KEPT_SECONDS = 30 * 86_400
 """How long commits stay in the archive, as long as Delta would have kept them in the log."""
 
 
-def retire(settings: Settings, table: Path) -> int:
+def retire(settings: Settings, table: Location) -> int:
     """Move what nobody has yet to read out of a table's log; how many commits.
 
     The caller is alone with the table.
@@ -48,7 +49,7 @@ def retire(settings: Settings, table: Path) -> int:
     return move(table, min(floors, default=newest_version(table)), before)
 
 
-def move(table: Path, asked: int, before: float) -> int:
+def move(table: Location, asked: int, before: float) -> int:
     """Move commits below version `asked` that were made before a time (seconds since 1970).
 
     The log goes on from a checkpoint that is itself old enough, so that all that may still be
@@ -64,36 +65,35 @@ def move(table: Path, asked: int, before: float) -> int:
     gone = [version for version in live(table) if version < cut][:MOST]
     if not gone:
         return 0
-    archive.mkdir(exist_ok=True)
+    make(archive)
     known = set(archived(table))
-    for version in gone:  # the oldest first: what is left has no hole, whenever this ends
-        if version in known:  # it was brought back
-            single(log, version).unlink()
-        else:
-            single(log, version).replace(single(archive, version))
-        name = f"{version:020d}"
-        for beside in (f".{name}.json.crc", f"{name}.crc", f".{name}.crc.crc"):
-            (log / beside).unlink(missing_ok=True)
+    # The oldest first: what is left has no hole, whenever this ends. Those that are in both were
+    # brought back, and come before the others.
+    delete(single(log, one) for one in gone if one in known)
+    move_files([(single(log, one), single(archive, one)) for one in gone if one not in known])
+    delete(
+        log / beside
+        for name in (f"{version:020d}" for version in gone)
+        for beside in (f".{name}.json.crc", f"{name}.crc", f".{name}.crc.crc")
+    )
     _move_checkpoints(log, archive, gone[-1] + 1)
     _pack(table)
     return len(gone)
 
 
-def _move_checkpoints(log: Path, archive: Path, cut: int) -> None:
+def _move_checkpoints(log: Location, archive: Location, cut: int) -> None:
     newest = max(checkpoints(archive), default=-PACK)
     for version in checkpoints(log):
         if version >= cut:
             return
         file = checkpoint(log, version)
         if version - newest >= PACK:
-            file.replace(checkpoint(archive, version))
+            move_files([(file, checkpoint(archive, version))])
             newest = version
-        else:
-            file.unlink()
-        (log / f".{file.name}.crc").unlink(missing_ok=True)
+        delete([file, log / f".{file.name}.crc"])
 
 
-def _pack(table: Path) -> None:
+def _pack(table: Location) -> None:
     """Make one file of each thousand that is whole."""
     archive = table / ARCHIVE
     waiting = singles(archive)
@@ -102,20 +102,20 @@ def _pack(table: Path) -> None:
         whole = part[-1] == start + PACK - 1 and part[-1] - part[0] == len(part) - 1
         if not whole:
             continue
+        singly = [single(archive, one) for one in part]
         lines = [
-            json.dumps({"version": one, "commit": single(archive, one).read_text("utf-8")})
-            for one in part
+            json.dumps({"version": one, "commit": text})
+            for one, text in zip(part, texts(singly), strict=True)
         ]
         file = archive / f"{part[0]:020d}-{part[-1]:020d}.commits.gz"
         write_whole(file, gzip.compress("\n".join(lines).encode("utf-8")))
-        for version in part:
-            single(archive, version).unlink()
+        delete(singly)
 
 
-def forget(table: Path, now: float, kept: float = KEPT_SECONDS) -> int:
+def forget(table: Location, now: float, kept: float = KEPT_SECONDS) -> int:
     """Delete what left the log too long ago; how many files. The rest begins with a checkpoint."""
     archive = table / ARCHIVE
-    for folder in (archive / READ).glob("*"):
+    for folder in (archive / READ).glob("*") if isinstance(archive, Path) else ():
         if _written(folder) < now - READ_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
     old = [one for one in checkpoints(archive) if _written(checkpoint(archive, one)) < now - kept]
@@ -123,12 +123,11 @@ def forget(table: Path, now: float, kept: float = KEPT_SECONDS) -> int:
     gone = [file for _, last, file in packs(table) if last < first]
     gone += [single(archive, one) for one in singles(archive) if one < first]
     gone += [checkpoint(archive, one) for one in old if one < first]
-    for file in gone:
-        file.unlink(missing_ok=True)
+    delete(gone)
     return len(gone)
 
 
-def _written(file: Path) -> float:
+def _written(file: Location) -> float:
     return file.stat().st_mtime
 
 
@@ -155,23 +154,6 @@ def asked_by(folder: Path) -> dict[str, int]:
     with suppress(FileNotFoundError):
         found += read_up_to(_offsets(folder, batch - 1))
     return {name: min(at for other, at in found if other == name) for name, _ in found}
-
-
-def bring_back(table: Path, version: int) -> int:
-    """Put commits from a version on, and the checkpoint before it, back into the log; how many.
-
-    For a job that was away without a checkpoint that would have held them, as before
-    `headgate rebuild sessions`. The caller is alone with the table.
-    """
-    log, archive, there = table / LOG, table / ARCHIVE, live(table)
-    start = max((one for one in checkpoints(archive) if one <= version), default=version)
-    gone = [one for one in archived(table) if there and start <= one < there[0]]
-    for one in reversed(gone):  # what is there has no hole, whenever this ends
-        write_whole(single(log, one), archived_text(table, one))
-    if checkpoint(archive, start).exists():
-        shutil.copy2(checkpoint(archive, start), log / ".checkpoint")
-        (log / ".checkpoint").replace(checkpoint(log, start))
-    return len(gone)
 
 
 def _done(folder: Path) -> int | None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import types as T
 
 from infra.commits import metadata
 from infra.errors import Fatal
+from infra.location import Location
 from infra.tables import Table
 
 
@@ -40,7 +40,7 @@ class Addition:
         return f"{path} {self.type.simpleString()}" + (f" COMMENT '{doc}'" if doc else "")
 
 
-def schema_of(folder: Path) -> T.StructType:
+def schema_of(folder: Location) -> T.StructType:
     """The schema of the table in `folder`, as its log has it now."""
     found = metadata(folder)
     if found is None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from infra.errors import Usage
+from infra.location import SCHEME, Location, bucketed, location
 from infra.secrets import is_secret
 from infra.sections import (
     AlertSettings,
@@ -54,6 +55,19 @@ __all__ = [
 ]
 
 
+def _lake(value: Any) -> Any:
+    """A folder, or the address of a prefix in a bucket."""
+    if not isinstance(value, str):
+        return value
+    if bucketed(value):
+        if not value.removeprefix(SCHEME).strip("/"):
+            raise ValueError(f"names no bucket; write {SCHEME}bucket/prefix")
+        return value.rstrip("/")
+    if "://" in value:
+        raise ValueError(f"is no folder and no bucket; write a path, or {SCHEME}bucket/prefix")
+    return Path(value)
+
+
 class Settings(BaseSettings):
     """Everything that can be set."""
 
@@ -62,7 +76,10 @@ class Settings(BaseSettings):
     )
 
     home: Path = Field(Path(".headgate"), description="folder for all that is kept")
-    lake: Path | None = Field(None, description="root of the tables; none: <home>/lake")
+    lake: Annotated[Path | str | None, BeforeValidator(_lake)] = Field(
+        None,
+        description="root of the tables, a folder or `s3://bucket/prefix`; none: <home>/lake",
+    )
     checkpoints: Path | None = Field(None, description="job state; none: <home>/checkpoints")
     sink: Literal["marker", "txn"] = Field(
         "marker",
@@ -116,9 +133,16 @@ class Settings(BaseSettings):
         return value
 
     @property
-    def lake_root(self) -> Path:
-        """Root folder of the tables."""
-        return (self.lake or self.home / "lake").absolute()
+    def lake_root(self) -> Location:
+        """Root of the tables."""
+        where = self.lake or self.home / "lake"
+        return location(where) if isinstance(where, str) else where.absolute()
+
+    @property
+    def lake_side(self) -> Path:
+        """Root folder of what lies beside the tables: rules, locks, the index of inventories."""
+        root = self.lake_root
+        return root if isinstance(root, Path) else self.home.absolute() / "lake"
 
     @property
     def checkpoint_root(self) -> Path:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from infra import jars, spark_guard, spark_secrets
 from infra.errors import Fatal
 from infra.kafka_auth import hand_to_jvm
+from infra.location import endpoint, region
 from infra.settings import Settings
 
 _SMALL_JVM = (
@@ -171,7 +172,7 @@ def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
     if settings.spark.small:
         options = f"{_SMALL_JVM} {options}"
     conf = {
-        "spark.jars": ",".join(str(path) for path in jars.paths("spark")),
+        "spark.jars": ",".join(str(path) for path in _jars(settings)),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -212,12 +213,43 @@ def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
         # Named parameters beside Delta's parser fail without it (UNBOUND_SQL_PARAMETER).
         "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     }
+    if not isinstance(settings.lake_root, Path):
+        conf |= _bucket(settings)
     if settings.spark.master.startswith("local"):
         conf |= _LOCAL_FILES | {"spark.driver.extraClassPath": str(jars.paths("local")[0])}
     if small_batches and settings.spark.small:
         conf |= _INTERPRETED
     conf |= spark_guard.conf(settings) | spark_guard.umask_conf(settings.mask)
     return conf | settings.spark.conf
+
+
+def _jars(settings: Settings) -> list[Path]:
+    bucket = [] if isinstance(settings.lake_root, Path) else jars.paths("bucket")
+    return [*jars.paths("spark"), *bucket]
+
+
+def _bucket(settings: Settings) -> dict[str, str]:
+    """How Spark reaches the object store. Its credentials it looks for itself, where we do."""
+    where = endpoint()
+    told = {"AWS_REGION": region()} | ({"AWS_ENDPOINT_URL_S3": where} if where else {})
+    return {
+        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
+        "spark.hadoop.fs.s3a.endpoint.region": region(),
+        "spark.hadoop.fs.s3a.path.style.access": str(bool(where)).lower(),
+        "spark.hadoop.fs.s3a.aws.credentials.provider": _CREDENTIALS,
+        **({"spark.hadoop.fs.s3a.endpoint": where} if where else {}),
+        **{f"spark.executorEnv.{name}": value for name, value in told.items()},
+    }
+
+
+_CREDENTIALS = (
+    ",".join(
+        f"software.amazon.awssdk.auth.credentials.{name}CredentialsProvider"
+        for name in ("EnvironmentVariable", "WebIdentityTokenFile", "Profile", "Container")
+    )
+    + ",org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider"
+)
 
 
 def java(spark: SparkSession, name: str) -> Any:

@@ -15,6 +15,7 @@ from infra.commits import newest_first, table_id
 from infra.duck import connect
 from infra.inputs import read_up_to
 from infra.jobs import numbers as batches
+from infra.location import Location
 from infra.settings import Settings
 from infra.topic import Heard
 
@@ -139,7 +140,7 @@ def loops(settings: Settings) -> list[str]:
     ]
 
 
-def _newest(table: Path, job: str) -> int:
+def _newest(table: Location, job: str) -> int:
     """Newest version of a table that a job wrote, -1 for none."""
     return next((c.version for c in newest_first(table) if (c.marker or {}).get("job") == job), -1)
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +28,7 @@ from infra.delta import ActiveFile, Moved, active_files
 from infra.errors import Fatal
 from infra.history import Committed
 from infra.lake import Lake
+from infra.location import Location, delete, sizes, to_read
 from infra.parquet import DataFile, FileWriter, Target, whole_schema
 from infra.retire import forget, retire, unread_by
 from infra.settings import RetentionSettings, Settings
@@ -161,7 +161,7 @@ def _rewritten(
 
 def _rows(lake: Lake, table: Table, files: Sequence[ActiveFile]) -> pa.Table:
     """All rows of some files, in the table's columns; one a file lacks is null."""
-    read = [pq.ParquetFile(lake.folder(table) / file.name).read() for file in files]
+    read = [pq.ParquetFile(to_read(lake.folder(table) / file.name)).read() for file in files]
     schema = whole_schema(table, [held.schema for held in read])
     parts = []
     for held in read:
@@ -175,9 +175,8 @@ def _rows(lake: Lake, table: Table, files: Sequence[ActiveFile]) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _unlink(folder: Path, files: Sequence[DataFile]) -> None:
-    for file in files:
-        (folder / file.name).unlink(missing_ok=True)
+def _unlink(folder: Location, files: Sequence[DataFile]) -> None:
+    delete(folder / file.name for file in files)
 
 
 # -- retention -------------------------------------------------------------------------------------
@@ -209,7 +208,7 @@ def expire(lake: Lake, table: Table, now: datetime, say: Say = lambda line: None
 
 
 def _without_old(lake: Lake, table: Table, file: ActiveFile, limits: Limits) -> bool:
-    held = pq.ParquetFile(lake.folder(table) / file.name).read(["source", RECEIVED])
+    held = pq.ParquetFile(to_read(lake.folder(table) / file.name)).read(["source", RECEIVED])
     if not pc.any(limits.old(held)).as_py():
         return False
     return _rewritten(
@@ -268,7 +267,7 @@ class Limits:
 # -- files of former versions ----------------------------------------------------------------------
 
 
-def keep(settings: Settings, table: Table, folder: Path) -> timedelta:
+def keep(settings: Settings, table: Table, folder: Location) -> timedelta:
     """How far back the files of former versions are needed.
 
     By readers, as long as the settings promise; by each stream, as far as it is behind: its
@@ -291,7 +290,7 @@ def keep(settings: Settings, table: Table, folder: Path) -> timedelta:
     return needed
 
 
-def _made(folder: Path, version: int) -> float:
+def _made(folder: Location, version: int) -> float:
     try:
         return single(folder / LOG, version).stat().st_mtime  # by the clock of the data files
     except FileNotFoundError:
@@ -301,19 +300,15 @@ def _made(folder: Path, version: int) -> float:
 def vacuum(lake: Lake, table: Table, kept: timedelta) -> tuple[int, int]:
     """Delete files that left the table longer ago than `kept`; how many, and their bytes."""
     folder = lake.folder(table)
-    before = _on_disk(folder)
+    before = sizes(folder, ".parquet")
     spark = lake.spark
     # Our own rule stands in for Delta's floor of a week; and its notes in the log would be
     # commits of a second writer, which a local file system does not keep apart from ours.
     with _conf(lake, "retentionDurationCheck.enabled"), _conf(lake, "vacuum.logging.enabled"):
         DeltaTable.forPath(spark, str(folder)).vacuum(kept.total_seconds() / 3600)
-    after = _on_disk(folder)
+    after = sizes(folder, ".parquet")
     gone = [size for name, size in before.items() if name not in after]
     return len(gone), sum(gone)
-
-
-def _on_disk(folder: Path) -> dict[str, int]:
-    return {file.name: file.stat().st_size for file in folder.glob("*.parquet")}
 
 
 @contextmanager

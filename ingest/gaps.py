@@ -19,6 +19,7 @@ from infra.commits import newest_first
 from infra.errors import Fatal, Usage
 from infra.files import write_whole
 from infra.jobs import Lock
+from infra.location import Location
 from infra.log import say
 from infra.offsets import Broker, Checkpoint, Held, Place, checkpoint, offsets_of
 from infra.settings import KafkaSettings, Settings
@@ -201,7 +202,7 @@ def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
     return checkpoint(at.folder)
 
 
-def _holds(folder: Path, batch: int) -> bool:
+def _holds(folder: Location, batch: int) -> bool:
     for commit in newest_first(folder):
         if commit.marker is not None and commit.marker["job"] == JOB:
             return bool(commit.marker["batch"] == batch)

@@ -20,6 +20,7 @@ from infra.files import write_whole
 from infra.jobs import Batch, Job, decided, numbers
 from infra.kafka import client_options, source_of, spark_options
 from infra.lake import Lake
+from infra.location import to_read
 from infra.log import say
 from infra.offsets import Broker, checkpoint
 from infra.parquet import DataFile
@@ -136,7 +137,7 @@ def raw_bytes(lake: Lake, files: Sequence[DataFile]) -> int:
     found = 0
     for file in files:
         if file.table == RECORD.name:
-            told = pq.read_metadata(lake.folder(RECORD) / file.name)
+            told = pq.read_metadata(to_read(lake.folder(RECORD) / file.name))
             for group in map(told.row_group, range(told.num_row_groups)):
                 columns = map(group.column, range(group.num_columns))
                 found += sum(

@@ -27,6 +27,7 @@ from pyspark.sql import types as T
 from infra.errors import Usage
 from infra.jobs import Batch
 from infra.lake import Lake
+from infra.location import delete
 from infra.parquet import DataFile, Target, arrow_schema
 from infra.tables import Column, Table
 from ingest.source import lookup
@@ -288,7 +289,5 @@ def _texts(events: pa.RecordBatch, path: str) -> pa.Array:
 
 def discard(lake: Lake, tables: Sequence[Table], files: Sequence[DataFile]) -> None:
     """Take away files of an attempt that will not be committed."""
-    folders: dict[str, Path] = {table.name: lake.folder(table) for table in tables}
-    for file in files:
-        if file.table in folders:
-            (folders[file.table] / file.name).unlink(missing_ok=True)
+    folders = {table.name: lake.folder(table) for table in tables}
+    delete(folders[file.table] / file.name for file in files if file.table in folders)

@@ -28,6 +28,7 @@ from infra.errors import Fatal, Retryable, Usage
 from infra.files import write_whole
 from infra.instants import instant
 from infra.jobs import Lock
+from infra.location import beginning, delete
 from infra.person import person
 from infra.spool import put
 from ingest.rewrite import Counts, Slice, Span
@@ -170,15 +171,14 @@ class _Run:
     def _clear(self, lake: Lake) -> None:
         """Take away files of this run that no commit named."""
         table = lake.folder(EVENT)
-        left = {path.name: path for path in table.glob(f"{self.prefix}*")}
+        left = {path.name: path for path in beginning(table, self.prefix)}
         if not left:
             return
         for commit in newest_first(table):
             if commit.user_metadata == self.note:
                 for name in commit.adds:
                     left.pop(name, None)
-        for path in left.values():
-            path.unlink(missing_ok=True)
+        delete(left.values())
 
     def done(self, span: Span, counts: Counts) -> None:
         """A slice is through."""

@@ -17,8 +17,9 @@ import duckdb
 import pyarrow as pa
 
 from infra.delta import ActiveFile, active_files
-from infra.duck import open_engine
+from infra.duck import open_engine, reach
 from infra.lake import Lake
+from infra.location import delete
 from infra.parquet import DataFile, FileWriter, Target, arrow_schema
 from infra.tables import Table
 from ingest.events import Parser, records_of
@@ -74,6 +75,7 @@ class Slice:
         self._folder = folder
         self._joins = isinstance(sources().get(span.source), JoiningSource)
         self._engine = open_engine(memory=lake.settings.api.statement_memory, threads=1)
+        reach(self._engine, lake.folder(EVENT))
         self._held: list[ActiveFile] = []
         self.counts = Counts()
 
@@ -313,8 +315,7 @@ class _Out:
         """Take away all that was written."""
         if self._writer is not None:
             self._writer.discard()
-        for file in self.files:
-            (Path(self._target.folder) / file.name).unlink(missing_ok=True)
+        delete(self._target.folder / file.name for file in self.files)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from infra.commits import commit, newest_version, text, versions
 from infra.delta import ActiveFile, Moved, active_files
 from infra.errors import Fatal, Retryable
 from infra.lake import Lake
+from infra.location import beginning, delete, to_read
 from infra.parquet import DataFile, FileWriter, Target, whole_schema
 from infra.tables import Table, catalog
 from reporting.erase_words import Search
@@ -177,7 +178,7 @@ class Eraser:
 
     def _batches(self, table: Table, file: ActiveFile) -> Iterator[pa.RecordBatch]:
         """A file's rows, in the columns that can name somebody."""
-        with pq.ParquetFile(self._lake.folder(table) / file.name) as held:
+        with pq.ParquetFile(to_read(self._lake.folder(table) / file.name)) as held:
             names = [one.name for one in held.schema_arrow if _can_name(one.type)]
             yield from held.iter_batches(ROWS, columns=names)
 
@@ -209,15 +210,14 @@ class Eraser:
                 self._lake.replace(table, files, added, json.dumps(note | told))
                 self._clean[table.name].update(one.name for one in added)
         except BaseException:
-            for path in folder.glob(f"{prefix}*"):
-                path.unlink(missing_ok=True)
+            delete(beginning(folder, prefix))
             raise
         return counts
 
     def _anew(self, table: Table, file: ActiveFile, prefix: str, counts: Counts) -> DataFile | None:
         folder = self._lake.folder(table)
         removes = self._erasure.removes and not keeps_rows(table)
-        with pq.ParquetFile(folder / file.name) as held:
+        with pq.ParquetFile(to_read(folder / file.name)) as held:
             target = replace(
                 Target.of(table, folder, prefix), schema=whole_schema(table, [held.schema_arrow])
             )

@@ -22,6 +22,7 @@ from infra.errors import Retryable
 from infra.files import write_whole
 from infra.kafka import admin, producer
 from infra.lake import Lake
+from infra.location import to_read
 from infra.settings import Settings
 from reporting.erase_words import Search
 
@@ -118,9 +119,8 @@ def _newest(lake: Lake, alerts: set[str]) -> Iterator[tuple[str, int, str]]:
     """The newest revision of some alerts in the table."""
     newest: dict[str, tuple[int, str]] = {}
     for file in active_files(lake.spark, lake.path(ALERT)):
-        rows = pq.read_table(
-            lake.folder(ALERT) / file.name, columns=["alert_id", "revision", "body"]
-        )
+        found = to_read(lake.folder(ALERT) / file.name)
+        rows = pq.read_table(found, columns=["alert_id", "revision", "body"])
         for row in rows.to_pylist():
             known = newest.get(row["alert_id"], (0, ""))
             if row["alert_id"] in alerts and row["revision"] > known[0]:

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from alerts.publish import read_all
@@ -15,6 +14,7 @@ from infra.errors import Fatal, HeadgateError, Retryable
 from infra.jobs import Lock
 from infra.kafka import require_broker
 from infra.lake import Lake
+from infra.location import Location, delete
 from infra.retire import unread_by
 from infra.settings import Settings
 from infra.tables import Table
@@ -134,7 +134,7 @@ def _behind(lake: Lake) -> dict[str, list[str]]:
     return found
 
 
-def _appended(folder: Path, version: int) -> bool:
+def _appended(folder: Location, version: int) -> bool:
     """Whether a stream gets rows from a commit."""
     return commit(folder, version).appends
 
@@ -186,8 +186,7 @@ def _delete(
             why = "jobs have yet to read them" if table.name in behind else "not published for sure"
             tell(f"{table.name}: former versions stay until upkeep takes them ({why})")
             continue
-        for name in _left_it(lake, table):
-            (lake.folder(table) / name).unlink(missing_ok=True)
+        delete(lake.folder(table) / name for name in _left_it(lake, table))
         told["former_versions_until"] = None
 
 

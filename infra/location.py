@@ -1,0 +1,226 @@
+"""Where tables lie: a folder of this machine, or a prefix in a bucket of an object store (S3 API).
+
+Both answer to the methods of `pathlib`; what a bucket does in another way, or slowly, is here. A
+store's address, region and credentials come from the environment, under the names that Amazon's
+own tools read (`AWS_ENDPOINT_URL_S3`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, ...), or from the
+machine's role: no setting of ours holds a secret.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from infra.errors import Fatal
+
+if TYPE_CHECKING:
+    from upath import UPath
+
+    Location = Path | UPath
+else:
+    Location = Path
+
+SCHEME = "s3://"
+
+
+def location(text: str | Path) -> Location:
+    """A folder by its path, or a prefix in a bucket by its `s3://` address."""
+    if isinstance(text, Path) or not text.startswith(SCHEME):
+        return Path(text)
+    # Imported late: it takes half a second, and most lakes are folders.
+    from upath import UPath
+
+    # Others write into the bucket too: a listing that was remembered would hide it.
+    return UPath(text, use_listings_cache=False, skip_instance_cache=False)
+
+
+def bucketed(where: Location | str) -> bool:
+    """Whether something lies in a bucket."""
+    return str(where).startswith(SCHEME)
+
+
+def to_read(file: Location) -> str | IO[bytes]:
+    """A file as pyarrow reads it; closing the reader closes it."""
+    return str(file) if isinstance(file, Path) else file.open("rb")
+
+
+def to_write(file: Location) -> str | IO[bytes]:
+    """A file as pyarrow writes it: in a bucket it is there, whole, once it is closed."""
+    return str(file) if isinstance(file, Path) else file.open("wb")
+
+
+def listed(folder: Location) -> list[Location]:
+    """What lies in a folder; nothing where there is none."""
+    if isinstance(folder, Path):
+        return list(folder.iterdir()) if folder.is_dir() else []
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def there(root: Location) -> bool:
+    """Whether there is a folder, or anything below a prefix."""
+    return root.is_dir()
+
+
+def is_table(folder: Location) -> bool:
+    """Whether a Delta table lies there."""
+    return (folder / "_delta_log").is_dir()
+
+
+def tables_below(root: Location) -> list[Location]:
+    """Every Delta table of a lake, also of one that this release does not know."""
+    layers = [one for one in listed(root) if not one.name.startswith("_")]
+    return [table for layer in layers for table in listed(layer) if is_table(table)]
+
+
+def make(folder: Location) -> None:
+    """Make a folder, and those above it; in a bucket there are none to make."""
+    if isinstance(folder, Path):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def beginning(folder: Location, prefix: str) -> list[Location]:
+    """The files of a folder whose names begin so."""
+    if isinstance(folder, Path):
+        return list(folder.glob(f"{prefix}*"))
+    found = folder.fs.find(folder.path, prefix=prefix)
+    return [folder / name.rpartition("/")[2] for name in found]
+
+
+def tree(root: Location) -> list[Location]:
+    """All files below a folder or prefix, in the order of their names."""
+    if isinstance(root, Path):
+        return sorted(file for file in root.rglob("*") if file.is_file())
+    found = root.fs.find(root.path)
+    return [root / name.removeprefix(root.path).strip("/") for name in sorted(found)]
+
+
+def below(root: Location, file: Location) -> str:
+    """The name of a file of `tree`, as it is told below its root."""
+    return str(file).removeprefix(str(root)).strip("/")
+
+
+def sizes(folder: Location, suffix: str) -> dict[str, int]:
+    """The files of a folder whose names end so, and their bytes."""
+    if isinstance(folder, Path):
+        return {file.name: file.stat().st_size for file in folder.glob(f"*{suffix}")}
+    found = folder.fs.ls(folder.path, detail=True)
+    return {
+        one["name"].rpartition("/")[2]: int(one["size"])
+        for one in found
+        if one["type"] == "file" and one["name"].endswith(suffix)
+    }
+
+
+def move(pairs: Sequence[tuple[Location, Location]]) -> None:
+    """Give files other names, in order; in a bucket all are copied before the first is deleted.
+
+    A reader that looks under the old name and then the new one finds each at every moment.
+    """
+    for old, new in pairs:
+        if isinstance(old, Path) and isinstance(new, Path):
+            old.replace(new)
+    far = [
+        (old, new) for old, new in pairs if not isinstance(old, Path) and not isinstance(new, Path)
+    ]
+    if far:
+        far[0][0].fs.copy([old.path for old, _ in far], [new.path for _, new in far])
+        delete(old for old, _ in far)
+
+
+def delete(files: Iterable[Location]) -> None:
+    """Delete files; one that is not there is passed over."""
+    far = []
+    for file in files:
+        if isinstance(file, Path):
+            file.unlink(missing_ok=True)
+        else:
+            far.append(file)
+    if far:
+        # Up to a thousand with one request, and S3 says nothing of those that are not there.
+        far[0].fs.rm([file.path for file in far])
+
+
+def texts(files: Sequence[Location]) -> Iterator[str]:
+    """The texts of files in order; in a bucket they are fetched side by side."""
+    far = [file for file in files if not isinstance(file, Path)]
+    if not far:
+        yield from (file.read_text("utf-8") for file in files)
+        return
+    found = far[0].fs.cat([file.path for file in far])
+    yield from (found[file.path].decode("utf-8") for file in far)
+
+
+@dataclass(frozen=True)
+class Store:
+    """An object store as the environment names it."""
+
+    endpoint: str
+    """Host and port; empty for Amazon's own."""
+    tls: bool
+    region: str
+    key: str
+    secret: str
+    token: str
+
+    @property
+    def own(self) -> bool:
+        """Whether it is not Amazon's: buckets are then named in the path."""
+        return bool(self.endpoint)
+
+    def environment(self) -> dict[str, str]:
+        """What a process of ours needs that gets no other environment."""
+        scheme = "https" if self.tls else "http"
+        told = {
+            "AWS_REGION": self.region,
+            "AWS_ACCESS_KEY_ID": self.key,
+            "AWS_SECRET_ACCESS_KEY": self.secret,
+        }
+        told |= {"AWS_SESSION_TOKEN": self.token} if self.token else {}
+        return told | ({"AWS_ENDPOINT_URL_S3": f"{scheme}://{self.endpoint}"} if self.own else {})
+
+
+def store() -> Store:
+    """The store that the environment names. Raises `Fatal`, saying what is missing."""
+    from botocore.exceptions import BotoCoreError
+    from botocore.session import get_session
+
+    session = get_session()
+    try:
+        found = session.get_credentials()
+        keys = found.get_frozen_credentials() if found is not None else None
+    except BotoCoreError as error:
+        raise Fatal(f"the lake lies in a bucket, and its credentials cannot be had: {error}") from (
+            None
+        )
+    if keys is None or keys.access_key is None or keys.secret_key is None:
+        raise Fatal(
+            "the lake lies in a bucket, and no credentials were found: set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or give the machine a role (docs/cluster.md)"
+        )
+    address = urlsplit(endpoint())
+    return Store(
+        address.netloc,
+        address.scheme != "http",
+        region(),
+        keys.access_key,
+        keys.secret_key,
+        keys.token or "",
+    )
+
+
+def endpoint() -> str:
+    """The store's URL; empty for Amazon's own."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+
+
+def region() -> str:
+    """The store's region."""
+    named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return named or "us-east-1"
