@@ -22,7 +22,7 @@ from infra.archive import ARCHIVE, READ
 from infra.errors import Fatal, Usage
 from infra.files import write_whole
 from infra.jobs import Lock
-from infra.location import Location, below, make, there, tree
+from infra.location import HOME, Location, below, make, there, tree
 from infra.offsets import checkpoint
 from infra.settings import Settings
 
@@ -46,10 +46,11 @@ class Part:
 def parts(settings: Settings) -> tuple[Part, ...]:
     """What a backup holds. Settings, rules of your own and the broker's log are yours to keep."""
     home = settings.home.absolute()
-    beside = () if settings.lake_side == settings.lake_root else (settings.lake_side,)
+    in_folder = settings.lake_side == settings.lake_root
     return (
         Part("lake", settings.lake_root),
-        *(Part("beside", path) for path in beside),
+        # Of one name: so a backup of a lake in a bucket becomes one in a folder, and back.
+        *(() if in_folder else (Part("lake", settings.lake_side),)),
         Part("checkpoints", settings.checkpoint_root),
         Part("spool", home / "spool"),
         Part("redelivery.sqlite", home / "redelivery.sqlite"),
@@ -131,7 +132,10 @@ def _files(path: Location) -> list[Location]:
         file
         for file in tree(path)
         # Former versions that were made readable are links to files that are copied anyway.
-        if file.name != "lock" and f"/{ARCHIVE}/{READ}/" not in str(file)
+        if file.name != "lock"
+        and f"/{ARCHIVE}/{READ}/" not in str(file)
+        # In a bucket it names the home, which has it too and may be another one later.
+        and (isinstance(file, Path) or file != path / HOME)
     ]
 
 
@@ -165,18 +169,18 @@ def restore(settings: Settings, made: Path, show: Show = lambda done, total: Non
         if part.path.exists() and (part.path.is_file() or any(_files(part.path))):
             raise Usage(f"{part.path}: something is there; restore onto an empty home")
     total, done = sum(one["bytes"] for one in manifest["files"].values()), 0
-    waiting = {part.name: _beside(settings, part) for part in wanted}
+    waiting = {part: _beside(settings, part) for part in wanted}
     _clear(waiting.values())  # of a restore that was killed: none of it belongs to this one
     try:
         for name, told in manifest["files"].items():
-            head, _, rest = name.partition("/")
-            beside = waiting[head] / rest if rest else waiting[head]
+            part, rest = _part_of(name, wanted)
+            beside = waiting[part] / rest if rest else waiting[part]
             _check(made / name, _copy_of(made / name, beside), told)
             done += told["bytes"]
             show(done, total)
         for part in wanted:
-            if waiting[part.name].exists():
-                _take(waiting[part.name], part.path)
+            if waiting[part].exists():
+                _take(waiting[part], part.path)
     except OSError as error:
         raise Fatal(f"{made}: cannot be restored: {error}") from None
     finally:
@@ -217,8 +221,18 @@ def _check(file: Path, digest: str | None, told: dict[str, Any]) -> None:
         raise Fatal(f"{file}: is not what was backed up (its digest differs); nothing was restored")
 
 
+def _part_of(name: str, wanted: Iterable[Part]) -> tuple[Part, str]:
+    """Which part a file of a backup belongs to, and its name below that part's path.
+
+    What lies beside the tables, in folders that begin with `_`, is no part of a bucket.
+    """
+    head, _, rest = name.partition("/")
+    found = [part for part in wanted if part.name == head]
+    return found[-1 if rest.startswith("_") else 0], rest
+
+
 def _beside(settings: Settings, part: Part) -> Path:
-    where = part.path if isinstance(part.path, Path) else settings.home.absolute() / part.name
+    where = part.path if isinstance(part.path, Path) else settings.home.absolute() / "bucket"
     return where.with_name(f".{where.name}.restoring")
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import fcntl
 import json
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from socket import gethostname
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -27,10 +29,11 @@ from infra.delta import commit as commit_files
 from infra.delta import replace as replace_files
 from infra.duck import open_engine, reach
 from infra.errors import Fatal, Usage
+from infra.files import write_whole
 from infra.history import bring_back, readable, told
 from infra.inputs import adopt
 from infra.jobs import Batch, Job, Work, newest_written, start
-from infra.location import Location, beginning, delete, tables_below
+from infra.location import HOME, Location, beginning, claim, delete, tables_below
 from infra.log import say
 from infra.parquet import DataFile, FileWriter, Target, arrow_schema, collected, written
 from infra.retire import asked_by, retire
@@ -65,6 +68,7 @@ class Lake:
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self.spark = spark
         self.settings = settings
+        self._ours = isinstance(settings.lake_root, Path)
 
     @property
     def spool(self) -> Path:
@@ -86,6 +90,7 @@ class Lake:
         noted in ops.audit, and done before any stream reads: Delta ends one that meets another
         schema than it began with. Raises `Fatal` for a column whose type is another one.
         """
+        self._claim()
         for table in tables or tuple(catalog().values()):
             if newest_version(self.folder(table)) < 0:
                 self._create(table)
@@ -331,9 +336,19 @@ class Lake:
     def _locked(self, name: str) -> Iterator[None]:
         locks = self.settings.lake_side / "_locks"
         locks.mkdir(parents=True, exist_ok=True)
+        self._claim()
         with (locks / name).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+    def _claim(self) -> None:
+        """Raises `Fatal` when another home's writers have the lake (`require_home`)."""
+        if not self._ours:
+            self.settings.lake_side.mkdir(parents=True, exist_ok=True)
+            with (self.settings.lake_side / ".home").open("w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                require_home(self.settings)
+            self._ours = True
 
     def _require_written(self, job: str) -> None:
         """Refuse tables older than the job's checkpoint: what they lack would never be read again.
@@ -416,6 +431,31 @@ class Lake:
         """Data files that one commit added (none for a rewrite without changed data)."""
         found = commit(self.folder(table), version)
         return [self.folder(table) / name for name in found.adds] if found.changes_data else []
+
+
+def require_home(settings: Settings) -> None:
+    """Refuse a lake in a bucket whose locks lie in another home.
+
+    A bucket has no locks, so those of its tables are files of the home. Its first writer leaves
+    there which home that is. The caller is alone in this home.
+    """
+    kept = settings.lake_side / HOME
+    if not kept.exists():
+        said = {
+            "id": uuid.uuid4().hex,
+            "host": gethostname(),
+            "home": str(settings.home.absolute()),
+        }
+        write_whole(kept, json.dumps(said))
+    ours = json.loads(kept.read_text("utf-8"))
+    mark = settings.lake_root / HOME
+    found = json.loads(claim(mark, json.dumps(ours)))
+    if found["id"] != ours["id"]:
+        raise Fatal(
+            f"{settings.lake_root}: its writers keep their locks in {found['home']} of host "
+            f"{found['host']}, and two homes would overwrite each other's commits: use that home, "
+            f"or, if it is gone for good, delete {mark} and start again"
+        )
 
 
 def _made_readable(folder: Location) -> Path:

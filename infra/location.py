@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -25,6 +26,9 @@ else:
     Location = Path
 
 SCHEME = "s3://"
+
+HOME = "_home"
+"""In a bucket and in its home: which home the lake's locks lie in."""
 
 
 def location(text: str | Path) -> Location:
@@ -57,15 +61,62 @@ def listed(folder: Location) -> list[Location]:
     """What lies in a folder; nothing where there is none."""
     if isinstance(folder, Path):
         return list(folder.iterdir()) if folder.is_dir() else []
-    try:
+    with _named(folder), suppress(FileNotFoundError, NotADirectoryError):
         return list(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    return []
 
 
 def there(root: Location) -> bool:
-    """Whether there is a folder, or anything below a prefix."""
-    return root.is_dir()
+    """Whether there is a folder, or anything below a prefix.
+
+    Raises `Fatal` where that cannot be told, as of a bucket that is not there.
+    """
+    if isinstance(root, Path):
+        return root.is_dir()
+    require(root)
+    return bool(listed(root))
+
+
+def require(root: Location) -> None:
+    """Raises `Fatal`, in a sentence, unless a bucket is there and lets us in."""
+    if isinstance(root, Path):
+        return
+    bucket = root.path.partition("/")[0]
+    with _named(root):
+        try:
+            root.fs.call_s3("head_bucket", Bucket=bucket)
+        except FileNotFoundError:
+            raise Fatal(
+                f"{root}: there is no bucket '{bucket}' at {endpoint() or 'Amazon S3'}; make it, "
+                "or set 'lake'"
+            ) from None
+
+
+@contextmanager
+def _named(where: Location) -> Iterator[None]:
+    """What a store refuses, or that it does not answer, as a sentence."""
+    if isinstance(where, Path):
+        yield
+        return
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+    try:
+        yield
+    except NoCredentialsError:
+        raise Fatal(f"{where}: {_NO_KEYS}") from None
+    except PermissionError as error:
+        raise Fatal(
+            f"{where}: the store refuses these credentials ({error}); see docs/cluster.md"
+        ) from None
+    except (BotoCoreError, ClientError, ConnectionError, TimeoutError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Fatal(f"{where}: the store at {endpoint() or 'Amazon S3'}: {said}") from None
+
+
+_NO_KEYS = (
+    "lies in a bucket, and no credentials were found: set AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, or give the machine a role (docs/cluster.md)"
+)
 
 
 def is_table(folder: Location) -> bool:
@@ -157,6 +208,18 @@ def texts(files: Sequence[Location]) -> Iterator[str]:
     yield from (found[file.path].decode("utf-8") for file in far)
 
 
+def claim(file: Location, text: str) -> str:
+    """Leave a text in a bucket where there is none yet; what lies there then, ours or another's.
+
+    Of two that do it at once one is first: the store is asked to write only what is not there.
+    """
+    if isinstance(file, Path):
+        raise TypeError(f"{file}: is a file of this machine")
+    with _named(file), suppress(FileExistsError):
+        file.fs.pipe_file(file.path, text.encode("utf-8"), mode="create")
+    return str(file.fs.cat_file(file.path).decode("utf-8"))
+
+
 @dataclass(frozen=True)
 class Store:
     """An object store as the environment names it."""
@@ -200,10 +263,7 @@ def store() -> Store:
             None
         )
     if keys is None or keys.access_key is None or keys.secret_key is None:
-        raise Fatal(
-            "the lake lies in a bucket, and no credentials were found: set AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, or give the machine a role (docs/cluster.md)"
-        )
+        raise Fatal(f"the lake {_NO_KEYS}")
     address = urlsplit(endpoint())
     return Store(
         address.netloc,

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from infra import jars, spark_guard, spark_secrets
 from infra.errors import Fatal
 from infra.kafka_auth import hand_to_jvm
-from infra.location import endpoint, region
+from infra.location import endpoint, region, require
 from infra.settings import Settings
 
 _SMALL_JVM = (
@@ -75,9 +75,10 @@ def session(
     """A session for `settings`, or the running one of this process.
 
     `small_batches`: it works on some hundred rows at a time, again and again, as jobs do.
-    Raises `Fatal` when Java or an archive is missing.
+    Raises `Fatal` when Java, an archive or the lake's bucket is missing.
     """
     require_java()
+    require(settings.lake_root)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app).master(settings.spark.master)
@@ -89,12 +90,28 @@ def session(
         conf, secret = conf | secret, {}
     for key, value in conf.items():
         builder = builder.config(key, value)
-    with spark_secrets.handed_over(secret, settings.home.absolute() / "spark"):
+    with _aside(), spark_secrets.handed_over(secret, settings.home.absolute() / "spark"):
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     if settings.spark.wheel is not None:
         _ship(spark, settings.spark.wheel, settings.home)
     return spark
+
+
+@contextmanager
+def _aside() -> Iterator[None]:
+    """A JVM begun inside says on stderr what it prints: Delta's VACUUM tells there what it deleted.
+
+    What a command prints on stdout is for programs.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def jvm_ended(settings: Settings, within: float = 0.0) -> str | None:

@@ -6,6 +6,7 @@ It knows the layout of the tables and the alert contract, and what was put into 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,9 @@ from typing import Any
 
 import duckdb
 import duckdb_extension_delta
+import duckdb_extension_httpfs
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from upath import UPath
 
 Place = tuple[str, int, int]
 
@@ -25,7 +28,21 @@ def open_lake() -> duckdb.DuckDBPyConnection:
     folder = Path(duckdb_extension_delta.__file__).parent / "extensions"
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     connection.execute(f"LOAD '{next(folder.glob('*/delta.duckdb_extension'))}'")
+    if "AWS_ENDPOINT_URL_S3" in os.environ:
+        _reach_store(connection)
     return connection
+
+
+def _reach_store(connection: duckdb.DuckDBPyConnection) -> None:
+    """For a lake in a bucket of a store on this machine."""
+    folder = Path(duckdb_extension_httpfs.__file__).parent / "extensions"
+    connection.execute(f"LOAD '{next(folder.glob('*/httpfs.duckdb_extension'))}'")
+    host = os.environ["AWS_ENDPOINT_URL_S3"].removeprefix("http://")
+    key, secret = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
+    connection.execute(
+        f"CREATE SECRET (TYPE s3, KEY_ID '{key}', SECRET '{secret}', ENDPOINT '{host}', "
+        "URL_STYLE 'path', USE_SSL false)"
+    )
 
 
 def place_of(message: Message) -> Place:
@@ -67,7 +84,7 @@ def topic(bootstrap: str, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def lost_or_doubled_records(lake: Path, accepted: dict[Place, bytes]) -> list[str]:
+def lost_or_doubled_records(lake: Path | UPath, accepted: dict[Place, bytes]) -> list[str]:
     """I1: each accepted message lies in bronze once, bytes unchanged."""
     rows = open_lake().execute(
         f"""SELECT topic, "partition", "offset", raw FROM delta_scan('{lake}/bronze/record')"""
@@ -86,7 +103,13 @@ def lost_or_doubled_records(lake: Path, accepted: dict[Place, bytes]) -> list[st
     return wrong
 
 
-def nameless_records(lake: Path) -> list[str]:
+def records(lake: Path | UPath) -> int:
+    """How many rows bronze has."""
+    rows = open_lake().execute(f"SELECT count(*) FROM delta_scan('{lake}/bronze/record')")
+    return int((rows.fetchone() or (0,))[0])
+
+
+def nameless_records(lake: Path | UPath) -> list[str]:
     """I2: each bronze record is named by a row of silver, and no event is there twice."""
     connection = open_lake()
     nameless = connection.execute(
@@ -102,7 +125,7 @@ def nameless_records(lake: Path) -> list[str]:
     ]
 
 
-def doubled_findings(lake: Path) -> list[str]:
+def doubled_findings(lake: Path | UPath) -> list[str]:
     """Each finding is there once."""
     rows = open_lake().execute(
         f"""SELECT finding_id, count(*) FROM delta_scan('{lake}/gold/finding')
@@ -111,7 +134,7 @@ def doubled_findings(lake: Path) -> list[str]:
     return [f"finding {name} is there {count} times" for name, count in rows.fetchall()]
 
 
-def unattributed_findings(lake: Path) -> list[str]:
+def unattributed_findings(lake: Path | UPath) -> list[str]:
     """Each finding about an event has a row in gold.attribution."""
     rows = open_lake().execute(
         f"""SELECT finding_id FROM delta_scan('{lake}/gold/finding')
@@ -121,7 +144,7 @@ def unattributed_findings(lake: Path) -> list[str]:
     return [name for (name,) in rows.fetchall()]
 
 
-def wrong_on_topic(lake: Path, messages: list[dict[str, Any]]) -> list[str]:
+def wrong_on_topic(lake: Path | UPath, messages: list[dict[str, Any]]) -> list[str]:
     """I3: each revision of gold.alert that is not silenced is on the topic once, in order."""
     table = {
         (alert, revision): json.loads(body)
@@ -237,7 +260,7 @@ def final_alerts(messages: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def wrong_holders(lake: Path, truth: Sequence[tuple[str, datetime, str]]) -> list[str]:
+def wrong_holders(lake: Path | UPath, truth: Sequence[tuple[str, datetime, str]]) -> list[str]:
     """I5: at each instant the newest word on an address names its holder."""
     connection, wrong = open_lake(), []
     for address, instant, holder in truth:

@@ -25,7 +25,8 @@ PACE = {
 @contextmanager
 def driver(settings: Settings, environment: Mapping[str, str] | None = None) -> Iterator[Part]:
     """`headgate up` over the settings' home, ended at the end if it was not killed before."""
-    part = Part("driver", ("up",), settings, environment={**PACE, **(environment or {})})
+    where = {} if settings.lake is None else {"HEADGATE_LAKE": str(settings.lake)}
+    part = Part("driver", ("up",), settings, environment={**PACE, **where, **(environment or {})})
     try:
         yield part
     finally:

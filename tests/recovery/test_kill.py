@@ -109,13 +109,14 @@ def killed(
     *,
     broker_too: float,
     jobs: Mapping[str, str],
+    lake: str | None = None,
 ) -> None:
     """A driver after the other, each killed in one of the phases, and then the judge.
 
     `broker_too`: how often the broker is killed with it. `jobs`: what they have to do, as their
-    environment.
+    environment. `lake`: where it lies, if not below the home.
     """
-    plant = load(home=home / "shaken", kafka={"bootstrap": broker.address})
+    plant = load(home=home / "shaken", lake=lake, kafka={"bootstrap": broker.address})
     ensure_topics(plant, SOURCES)
     chance = random.Random(seed)
     flow = Flow(plant, seed, per_second=40).start()

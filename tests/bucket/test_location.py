@@ -1,0 +1,183 @@
+"""Files and small tables in a bucket: as in a folder, or refused in a sentence."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from infra import location as place
+from infra.archive import ARCHIVE, LOG, archived, checkpoint, packs, single
+from infra.backup import backup, restore
+from infra.commits import commit, live, newest_version, table_id, text, versions
+from infra.duck import connect
+from infra.errors import Fatal, Usage
+from infra.history import bring_back
+from infra.lake import require_home
+from infra.location import Location, location
+from infra.parquet import FileWriter, Target
+from infra.retire import PACK, move
+from infra.settings import Settings, load
+from tests.bucket.conftest import SECRET, Store
+
+FUTURE = 4e9
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def root(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> Location:
+    """A place to keep something, of both kinds."""
+    name = request.node.name.replace("[", "-").replace("]", "")
+    return location(f"s3://plant/{name}") if request.param == "bucket" else tmp_path / "kept"
+
+
+def write(root: Location, **files: str) -> None:
+    place.make(root)
+    for name, said in files.items():
+        (root / name).write_text(said)
+
+
+def told(root: Location) -> dict[str, str]:
+    return {place.below(root, file): file.read_text() for file in place.tree(root)}
+
+
+def test_files_are_listed_moved_and_deleted_alike(root: Location) -> None:
+    assert place.listed(root) == []
+    assert not place.there(root)
+    write(root, a1="one", a2="two", b="three")
+    assert sorted(file.name for file in place.listed(root)) == ["a1", "a2", "b"]
+    assert sorted(file.name for file in place.beginning(root, "a")) == ["a1", "a2"]
+    assert place.sizes(root, "2") == {"a2": 3}
+    assert list(place.texts([root / "b", root / "a1"])) == ["three", "one"]
+    place.move([(root / "a1", root / "c1"), (root / "a2", root / "c2")])
+    place.delete([root / "b", root / "never"])
+    assert told(root) == {"c1": "one", "c2": "two"}
+    assert place.there(root)
+
+
+def test_what_another_process_writes_is_seen_at_once(store: Store) -> None:
+    root = location("s3://plant/fresh")
+    write(root, one="1")
+    assert [file.name for file in place.listed(root)] == ["one"]
+    write(pickle.loads(pickle.dumps(root)), two="2")
+    assert sorted(file.name for file in place.listed(root)) == ["one", "two"]
+
+
+def test_a_file_of_rows_is_there_once_it_is_closed_or_not_at_all(root: Location) -> None:
+    schema = pa.schema([pa.field("n", pa.int64())])
+    place.make(root)
+    target = Target("silver.number", root, "batch-", schema, ("n",))
+    writer = FileWriter(target)
+    writer.write(pa.RecordBatch.from_pydict({"n": [1, 2, 3]}, schema=schema))
+    made = writer.close()
+    assert made is not None
+    read = pq.ParquetFile(place.to_read(root / made.name)).read()
+    assert read["n"].to_pylist() == [1, 2, 3]
+    assert place.sizes(root, ".parquet") == {made.name: made.size}
+    unwanted = FileWriter(target)
+    unwanted.write(pa.RecordBatch.from_pydict({"n": [4]}, schema=schema))
+    unwanted._flush()
+    unwanted.discard()
+    assert list(place.sizes(root, ".parquet")) == [made.name]
+
+
+def log_of(table: Location, number: int) -> None:
+    """A table's log of so many commits."""
+    place.make(table / LOG)
+    for version in range(number):
+        actions = [
+            {"commitInfo": {"userMetadata": str(version)}},
+            {"add": {"path": f"{version}.parquet", "stats": "{}"}},
+        ]
+        single(table / LOG, version).write_text("\n".join(map(json.dumps, actions)))
+
+
+def test_a_log_is_shortened_archived_and_brought_back(root: Location) -> None:
+    table = root / "silver" / "number"
+    log_of(table, PACK + 20)
+    metadata = {"metaData": {"id": "t-1", "schemaString": "{}"}}
+    listed = pa.Table.from_pylist([metadata])
+    with pa.BufferOutputStream() as held:
+        pq.write_table(listed, held)
+    checkpoint(table / LOG, PACK + 10).write_bytes(held.getvalue().to_pybytes())
+    assert table_id(table) == "t-1"
+    written = [text(table, version) for version in (0, 7, PACK + 5)]
+    assert move(table, PACK + 15, FUTURE) == PACK + 10
+    assert live(table) == list(range(PACK + 10, PACK + 20))
+    assert [(first, last) for first, last, _ in packs(table)] == [(0, PACK - 1)]
+    assert archived(table) == list(range(PACK + 10))
+    assert versions(table, PACK - 2) == list(range(PACK - 2, PACK + 20))
+    assert [text(table, version) for version in (0, 7, PACK + 5)] == written
+    assert commit(table, 7).adds == ("7.parquet",)
+    assert newest_version(table) == PACK + 19
+    assert bring_back(table, PACK + 5) == 5
+    assert live(table)[0] == PACK + 5
+    assert move(table, PACK + 15, FUTURE) == 5
+    assert live(table)[0] == PACK + 10
+    assert len(place.listed(table / ARCHIVE)) == 11
+
+
+def bucket(home: Path, prefix: str) -> Settings:
+    return load(home=home, lake=f"s3://plant/{prefix}")
+
+
+def test_a_lake_has_one_home(store: Store, tmp_path: Path) -> None:
+    first, other = bucket(tmp_path / "one", "homes"), bucket(tmp_path / "two", "homes")
+    require_home(first)
+    require_home(first)
+    with pytest.raises(Fatal, match=r"keep their locks in .*/one of host"):
+        require_home(other)
+    place.delete([first.lake_root / "_home"])
+    require_home(other)
+    with pytest.raises(Fatal, match=r"keep their locks in .*/two of host"):
+        require_home(first)
+
+
+def test_a_backup_comes_back_into_another_bucket(store: Store, tmp_path: Path) -> None:
+    kept = bucket(tmp_path / "home", "kept")
+    write(kept.lake_root / "silver" / "event", **{"a.parquet": "rows"})
+    write(kept.lake_side / "_rules", pack="{}")
+    write(kept.checkpoint_root / "ingest" / "batches", **{"3.json": '{"topic_ids": {}}'})
+    made = backup(kept, tmp_path / "backups")
+    again = bucket(tmp_path / "other", "again")
+    assert restore(again, made) == 3
+    assert told(again.lake_root) == {"silver/event/a.parquet": "rows"}
+    assert told(again.home) == {
+        "lake/_rules/pack": "{}",
+        "checkpoints/ingest/batches/3.json": ('{"topic_ids": {}}'),
+    }
+    with pytest.raises(Usage, match="something is there; restore onto an empty home"):
+        restore(bucket(tmp_path / "third", "again"), made)
+    folder = load(home=tmp_path / "fourth")
+    assert restore(folder, made) == 3
+    assert told(folder.lake_root) == {"silver/event/a.parquet": "rows", "_rules/pack": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("lake", "said"),
+    [
+        ("s3://", "names no bucket; write s3://bucket/prefix"),
+        ("hdfs://host/lake", "write a path, or s3://bucket/prefix"),
+    ],
+)
+def test_an_address_that_is_none_is_refused(lake: str, said: str) -> None:
+    with pytest.raises(Usage, match=said):
+        load(lake=lake)
+
+
+def test_a_store_that_lets_nobody_in_is_named(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(Fatal, match=r"there is no bucket 'elsewhere' at http://127\.0"):
+        connect(location("s3://elsewhere/lake"))
+    with pytest.raises(Fatal, match="s3://plant/nothing: there is no lake here"):
+        connect(location("s3://plant/nothing"))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    with pytest.raises(Fatal, match="no credentials were found: set AWS_ACCESS_KEY_ID") as told_so:
+        place.store()
+    assert SECRET not in str(told_so.value)
