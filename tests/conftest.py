@@ -17,6 +17,7 @@ from infra.kafka import Broker, free_port
 from infra.lake import Lake
 from infra.settings import Settings, load
 from infra.spark import session
+from tests.bucket.store import Store, serve
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +56,21 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     running = Broker(tmp_path_factory.mktemp("kafka"), free_port()).start()
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """An object store with an empty bucket."""
+    with serve(tmp_path_factory.mktemp("store")) as running:
+        yield running
+
+
+@pytest.fixture
+def store(served: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The store, as this process's environment names it."""
+    for name, value in served.environment.items():
+        monkeypatch.setenv(name, value)
+    return served
 
 
 # What one worker of the suite needs at most: a session, a broker, and a driver with its workers.

@@ -14,7 +14,7 @@ import pytest
 
 from infra.kafka import Broker, ensure_topics, free_port
 from infra.settings import Settings, load
-from tests.bucket.conftest import SECRET, Store
+from tests.bucket.store import SECRET, Store
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
 from tests.recovery.plant import batches, complaints, driver, settle, until

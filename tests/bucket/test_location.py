@@ -22,7 +22,7 @@ from infra.location import Location, location
 from infra.parquet import FileWriter, Target
 from infra.retire import PACK, move
 from infra.settings import Settings, load
-from tests.bucket.conftest import SECRET, Store
+from tests.bucket.store import SECRET, Store
 
 FUTURE = 4e9
 

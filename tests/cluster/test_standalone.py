@@ -16,6 +16,7 @@ from bench.standalone import SMALL, Cluster
 from infra.duck import connect
 from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
 from infra.settings import Settings, load
+from tests.bucket.store import Store
 
 DEVICES = 30
 
@@ -45,7 +46,25 @@ def fed(tmp_path: Path) -> Iterator[Settings]:
 def test_ingest_and_sessions_run_on_two_workers(
     cluster: Cluster, secret_file: Path, wheel: Path, fed: Settings
 ) -> None:
+    run_on(cluster, secret_file, wheel, fed)
+
+
+@pytest.mark.cluster
+@pytest.mark.soak
+def test_two_workers_write_into_a_bucket(
+    store: Store, cluster: Cluster, secret_file: Path, wheel: Path, fed: Settings
+) -> None:
+    lake = "s3://plant/cluster"
+    run_on(cluster, secret_file, wheel, fed.model_copy(update={"lake": lake}))
+    written = [name for name in store.names("cluster/silver/event/") if name.endswith(".parquet")]
+    assert written
+
+
+def run_on(cluster: Cluster, secret_file: Path, wheel: Path, fed: Settings) -> None:
+    """Jobs `ingest` and `sessions` as applications of the cluster, and what they wrote."""
+    lake = {} if fed.lake is None else {"HEADGATE_LAKE": str(fed.lake)}
     environment = os.environ | {
+        **lake,
         "HEADGATE_SPARK__SECRET_FILE": str(secret_file),
         "HEADGATE_KAFKA__BOOTSTRAP": fed.kafka.bootstrap,
         "HEADGATE_SPARK__MASTER": cluster.master,

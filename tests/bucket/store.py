@@ -6,9 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-import pytest
 from botocore.session import get_session
 
 from infra.children import die_with_parent
@@ -40,10 +41,10 @@ class Store:
         return sorted(one["Key"] for page in found for one in page.get("Contents", ()))
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """The store's process, and its bucket."""
-    port, log = free_port(), tmp_path_factory.mktemp("store") / "log"
+@contextmanager
+def serve(folder: Path) -> Iterator[Store]:
+    """The store's process, and its bucket; what it says is kept in `folder`."""
+    port, log = free_port(), folder / "log"
     with log.open("wb") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
@@ -63,14 +64,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     yield Store(port)
     process.terminate()
     process.wait(20)
-
-
-@pytest.fixture
-def store(served: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """The store, as this process's environment names it."""
-    for name, value in served.environment.items():
-        monkeypatch.setenv(name, value)
-    return served
 
 
 def _client(port: int):  # type: ignore[no-untyped-def]  # botocore has no types
