@@ -144,6 +144,31 @@ def beginning(folder: Location, prefix: str) -> list[Location]:
     return [folder / name.rpartition("/")[2] for name in found]
 
 
+def since(folder: Location, name: str) -> list[tuple[str, float]]:
+    """The files of a prefix in a bucket from a name on, in order, and when each was written.
+
+    Names are as UTF-8 sorts them, times in seconds since 1970. What comes before costs nothing.
+    """
+    if isinstance(folder, Path):
+        raise TypeError(f"{folder}: is a folder of this machine")
+    bucket, _, prefix = folder.path.partition("/")
+    prefix += "/"
+    asked = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
+    # What is named comes with it: a list begins after the name that it is given.
+    asked["StartAfter"] = f"{prefix}{name[:-1]}"
+    found: list[tuple[str, float]] = []
+    with _named(folder):
+        while True:
+            told = folder.fs.call_s3("list_objects_v2", **asked)
+            found += [
+                (one["Key"].removeprefix(prefix), one["LastModified"].timestamp())
+                for one in told.get("Contents", ())
+            ]
+            if not told.get("IsTruncated"):
+                return [one for one in found if one[0] >= name]
+            asked["ContinuationToken"] = told["NextContinuationToken"]
+
+
 def tree(root: Location) -> list[Location]:
     """All files below a folder or prefix, in the order of their names."""
     if isinstance(root, Path):

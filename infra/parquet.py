@@ -180,11 +180,11 @@ class FileWriter:
             self._flush()
         if self._writer is None:
             return None
-        self._end()
+        size = self._end()
         return DataFile(
             table=self._target.table,
             name=self._name,
-            size=self._path.stat().st_size,
+            size=size,
             rows=self._stats.rows,
             written_at=int(time.time() * 1000),
             stats=self._stats.as_json(),
@@ -196,11 +196,15 @@ class FileWriter:
             self._end()
             delete([self._path])
 
-    def _end(self) -> None:
+    def _end(self) -> int:
+        """Finish the file; its bytes."""
         if self._writer is not None:
             self._writer.close()
-        if not isinstance(self._sink, str):
-            self._sink.close()
+        if isinstance(self._sink, str):
+            return self._path.stat().st_size
+        size = self._sink.tell()
+        self._sink.close()
+        return size
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

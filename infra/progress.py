@@ -11,10 +11,11 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from infra.archive import single
-from infra.location import Location, location
+from infra.location import location, since
 
 _DELTA = re.compile(r"DeltaSource\[(?:file:/*(?=/))?(.+)\]")
 
@@ -125,6 +126,9 @@ def _commits(source: Mapping[str, Any]) -> tuple[int, float | None] | None:
         return None
     log = location(named.group(1)) / "_delta_log"
     first = int(end["reservoirVersion"]) + (0 if int(end.get("index", -1)) < 0 else 1)
+    if not isinstance(log, Path):  # one request tells both
+        waiting = [at for name, at in since(log, single(log, first).name) if name.endswith(".json")]
+        return len(waiting), min(waiting, default=None)
     try:
         at = single(log, first).stat().st_mtime
     except FileNotFoundError:
@@ -132,7 +136,7 @@ def _commits(source: Mapping[str, Any]) -> tuple[int, float | None] | None:
     return newest_from(log, first) - first + 1, at
 
 
-def newest_from(log: Location, version: int) -> int:
+def newest_from(log: Path, version: int) -> int:
     """The newest version of a log that has `version`, without listing its folder: logs are long."""
     step = 1
     while single(log, version + step).exists():

@@ -255,6 +255,8 @@ def _bucket(settings: Settings) -> dict[str, str]:
         "spark.hadoop.fs.s3a.endpoint.region": region(),
         "spark.hadoop.fs.s3a.path.style.access": str(bool(where)).lower(),
         "spark.hadoop.fs.s3a.aws.credentials.provider": _CREDENTIALS,
+        # Else S3A looks before each file whether a folder of that name is there.
+        "spark.hadoop.fs.s3a.performance.flags": "create",
         **({"spark.hadoop.fs.s3a.endpoint": where} if where else {}),
         **{f"spark.executorEnv.{name}": value for name, value in told.items()},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,6 +65,18 @@ def test_what_another_process_writes_is_seen_at_once(store: Store) -> None:
     assert [file.name for file in place.listed(root)] == ["one"]
     write(pickle.loads(pickle.dumps(root)), two="2")
     assert sorted(file.name for file in place.listed(root)) == ["one", "two"]
+
+
+def test_what_comes_after_a_name_is_told_with_its_time(store: Store) -> None:
+    log = location("s3://plant/since") / LOG
+    for version in range(7):
+        single(log, version).write_text("{}")
+    (log / "5" / "below.json").write_text("{}")
+    found = place.since(log, single(log, 4).name)
+    assert [name for name, _ in found] == [single(log, version).name for version in (4, 5, 6)]
+    assert all(abs(at - time.time()) < 60 for _, at in found)
+    assert place.since(log, single(log, 7).name) == []
+    assert place.since(location("s3://plant/nowhere"), "0") == []
 
 
 def test_a_file_of_rows_is_there_once_it_is_closed_or_not_at_all(root: Location) -> None:
