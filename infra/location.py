@@ -39,7 +39,7 @@ def location(text: str | Path) -> Location:
     from upath import UPath
 
     # Others write into the bucket too: a listing that was remembered would hide it.
-    return UPath(text, use_listings_cache=False, skip_instance_cache=False)
+    return UPath(text, use_listings_cache=False, endpoint_url=endpoint() or None)
 
 
 def bucketed(where: Location | str) -> bool:

@@ -85,7 +85,7 @@ def file(tmp_path: Path) -> Path:
     for row in listed:
         row["valid_from"] = at(-3600)
     users = [user("1", -3600, name="root", department="IT") | {"valid_from": at(-3600)}]
-    made = index_path(tmp_path / "lake", "1-1")
+    made = index_path(load(home=tmp_path), "1-1")
     build(
         made,
         pa.Table.from_pylist(listed, arrow_schema(ASSET_VERSION)),

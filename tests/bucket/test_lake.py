@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,37 +50,37 @@ def answered(plant: Settings, *words: str) -> list[dict[str, object]]:
     return found
 
 
-@pytest.mark.timeout(1500)
-def test_a_lake_in_a_bucket_loses_and_doubles_nothing(
-    store: Store, broker: Broker, tmp_path: Path
-) -> None:
-    plant = load(
+@pytest.fixture
+def plant(store: Store, broker: Broker, tmp_path: Path) -> Settings:
+    """Settings for a lake in the bucket, with topics for a flow of logs."""
+    settings = load(
         home=tmp_path / "home", lake="s3://plant/lake", kafka={"bootstrap": broker.address}
     )
-    ensure_topics(plant, SOURCES)
-    flow = Flow(plant, SEED, per_second=30).start()
-    with driver(plant, ALERTING) as running:
-        until(running, lambda: batches(plant) > 4)
-        flow.stop()
-        settle(plant, running, len(flow.accepted))
-        early, counted = datetime.now(UTC), len(flow.accepted)
-        flow.send(("sshd", b"a last line"))
-        until(running, lambda: judge.records(plant.lake_root) > counted)
+    ensure_topics(settings, SOURCES)
+    return settings
 
-    (tended,) = answered(plant, "compact", "silver.event")
-    assert tended["made"], tended
-    accepted = {**flow.accepted}
-    assert len(accepted) == counted + 1 > 200
-    assert complaints(plant, accepted) == []
-    assert len(judge.topic(plant.kafka.bootstrap, "alerts")) > 0
-    assert all(row["unaccounted"] == 0 for row in answered(plant, "ledger"))
 
+@pytest.mark.timeout(900)
+def test_tables_in_a_bucket_are_written_asked_and_guarded(store: Store, plant: Settings) -> None:
+    flow = Flow(plant, SEED, per_second=200).start()
+    while len(flow.accepted) < 300:
+        time.sleep(0.1)
+    flow.stop()
+    counted = len(flow.accepted)
+    assert headgate(plant, "run", "ingest", "--once").returncode == 0
+    early = datetime.now(UTC).isoformat()
+    flow.send(("sshd", b"a last line"))
+    assert headgate(plant, "run", "ingest", "--once").returncode == 0
+
+    lake = plant.lake_root
+    assert judge.lost_or_doubled_records(lake, flow.accepted) == []
+    assert judge.nameless_records(lake) == []
+    assert judge.doubled_findings(lake) == []
     asked = ("sql", "SELECT count(*) AS n FROM bronze.record")
     assert answered(plant, *asked) == [{"n": counted + 1}]
-    then = early.isoformat(timespec="seconds")
-    assert answered(plant, *asked, "--as-of", then) == [{"n": counted}]
+    assert answered(plant, *asked, "--as-of", early) == [{"n": counted}]
 
-    other = plant.model_copy(update={"home": tmp_path / "other"})
+    other = plant.model_copy(update={"home": plant.home.with_name("other")})
     refused = headgate(other, "run", "ingest", "--once")
     assert refused.returncode == 1
     assert "its writers keep their locks in" in refused.stderr, refused.stderr
@@ -88,6 +89,21 @@ def test_a_lake_in_a_bucket_loses_and_doubles_nothing(
     kept = [file for file in plant.home.rglob("*") if file.is_file()]
     assert not any(SECRET.encode() in file.read_bytes() for file in kept)
     assert not [name for name in store.names("lake/") if "_rules" in name or "_locks" in name]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1500)
+def test_the_whole_line_runs_with_its_tables_in_a_bucket(plant: Settings) -> None:
+    flow = Flow(plant, SEED, per_second=30).start()
+    with driver(plant, ALERTING) as running:
+        until(running, lambda: batches(plant) > 4)
+        flow.stop()
+        settle(plant, running, len(flow.accepted))
+    (tended,) = answered(plant, "compact", "silver.event")
+    assert tended["made"], tended
+    assert complaints(plant, flow.accepted) == []
+    assert len(judge.topic(plant.kafka.bootstrap, "alerts")) > 0
+    assert all(row["unaccounted"] == 0 for row in answered(plant, "ledger"))
 
 
 @pytest.mark.soak

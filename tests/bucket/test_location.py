@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra import location as place
+from infra import retire
 from infra.archive import ARCHIVE, LOG, archived, checkpoint, packs, single
 from infra.backup import backup, restore
 from infra.commits import commit, live, newest_version, table_id, text, versions
@@ -21,11 +22,12 @@ from infra.history import bring_back
 from infra.lake import require_home
 from infra.location import Location, location
 from infra.parquet import FileWriter, Target
-from infra.retire import PACK, move
+from infra.retire import move
 from infra.settings import Settings, load
 from tests.bucket.store import SECRET, Store
 
 FUTURE = 4e9
+PACK = 50
 
 
 @pytest.fixture(params=["folder", "bucket"])
@@ -108,7 +110,10 @@ def log_of(table: Location, number: int) -> None:
         single(table / LOG, version).write_text("\n".join(map(json.dumps, actions)))
 
 
-def test_a_log_is_shortened_archived_and_brought_back(root: Location) -> None:
+def test_a_log_is_shortened_archived_and_brought_back(
+    root: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retire, "PACK", PACK)
     table = root / "silver" / "number"
     log_of(table, PACK + 20)
     metadata = {"metaData": {"id": "t-1", "schemaString": "{}"}}
