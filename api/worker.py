@@ -52,7 +52,7 @@ def engine(
     for macro in macros():
         connection.execute(macro)
     refresh(connection, known)
-    folders = [str(folder).replace("'", "''") for folder in (location(lake_root), *also)]
+    folders = [str(folder).replace("'", "''") for folder in (lake_root, *also)]
     quoted = ", ".join(f"'{folder}/'" for folder in folders)
     connection.execute(f"SET allowed_directories = [{quoted}]")
     connection.execute("SET enable_external_access = false")

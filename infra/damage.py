@@ -53,7 +53,7 @@ def objects(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def logged(file: Location, lines: int) -> list[str]:
+def logged(file: Path, lines: int) -> list[str]:
     """The lines of an entry of Spark's offset or commit log, at least so many, `v1` the first."""
     found = sound(file).splitlines()
     if len(found) < lines or found[0] != "v1":

@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 
 import duckdb
 
-from infra.archive import ARCHIVE, LOG, archived, checkpoint, modified, single
+from infra.archive import ARCHIVE, LOG, READ, archived, checkpoint, modified, single
 from infra.archive import text as archived_text
 from infra.commits import checkpoints, live, text, versions
 from infra.errors import Usage
@@ -53,8 +53,10 @@ def require_files(
 ) -> None:
     """Raises `Usage` when files of a version were deleted since."""
     listed = _names(engine, table, version)
-    kept = None if isinstance(table, Path) else sizes(table, ".parquet")
-    gone = sum(name not in kept if kept else not (table / name).exists() for name in listed)
+    if isinstance(table, Path):
+        gone = sum(not (table / file).exists() for file in listed)
+    else:
+        gone = len(set(listed) - sizes(table, ".parquet").keys())
     if gone:
         raise Usage(
             f"{name}: as it was at {_said(at)} (version {version}) it can no longer be read: "
@@ -70,9 +72,11 @@ def told(table: Location, version: int) -> bool:
 
 
 def readable(
-    engine: duckdb.DuckDBPyConnection, table: Location, version: int, under: Path
+    engine: duckdb.DuckDBPyConnection, table: Location, version: int, under: Path | None = None
 ) -> Location:
     """The folder in which a version of a table can be read: its own, or one made below `under`.
+
+    None: below the table's archive.
 
     That has a log made of the archive, and links to the files that were part of the table then, as
     far as they are still there. In a bucket, where there are no links, the log itself gets back
@@ -81,10 +85,11 @@ def readable(
     """
     if told(table, version):
         return table
-    if not isinstance(table, Path):  # there are no links in a bucket
+    if not isinstance(table, Path):
         if not bring_back(table, version) or not told(table, version):
             raise FileNotFoundError(str(table))
         return table
+    under = under or table / ARCHIVE / READ
     into = under / str(version)
     if not into.is_dir():
         under.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
-from infra.archive import ARCHIVE, READ, modified
+from infra.archive import modified
 from infra.commits import commit, live, newest_first, newest_version, oldest_version, table_id
 from infra.delta import ActiveFile, AlreadyCommitted
 from infra.delta import commit as commit_files
@@ -150,7 +150,7 @@ class Lake:
         with open_engine(memory="256MB", threads=1) as engine:
             reach(engine, folder)
             try:
-                return str(readable(engine, folder, version, _made_readable(folder)))
+                return str(readable(engine, folder, version))
             except FileNotFoundError:
                 raise Usage(f"{table.name}: its version {version} is no longer kept") from None
 
@@ -329,6 +329,7 @@ class Lake:
         A rename on a file system replaces what is there, so two commits of
         one version, made at the same instant by two processes, would leave one.
         """
+        self._claim()
         with self._locked(table.name):
             yield
 
@@ -336,7 +337,6 @@ class Lake:
     def _locked(self, name: str) -> Iterator[None]:
         locks = self.settings.lake_side / "_locks"
         locks.mkdir(parents=True, exist_ok=True)
-        self._claim()
         with (locks / name).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -344,9 +344,7 @@ class Lake:
     def _claim(self) -> None:
         """Raises `Fatal` when another home's writers have the lake (`require_home`)."""
         if not self._ours:
-            self.settings.lake_side.mkdir(parents=True, exist_ok=True)
-            with (self.settings.lake_side / ".home").open("w") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
+            with self._locked(HOME):
                 require_home(self.settings)
             self._ours = True
 
@@ -383,6 +381,7 @@ class Lake:
             except (OSError, ValueError, Fatal):
                 continue  # damaged: named as well, where the job reads it
             if version is not None and version < next(iter(live(folder)), 0):
+                self._claim()
                 with self._locked(name):
                     number = bring_back(folder, version)
                 say(f"job {job}: {number} commits of {name} are put back into its log")
@@ -456,11 +455,6 @@ def require_home(settings: Settings) -> None:
             f"{found['host']}, and two homes would overwrite each other's commits: use that home, "
             f"or, if it is gone for good, delete {mark} and start again"
         )
-
-
-def _made_readable(folder: Location) -> Path:
-    """Where former versions of a table lie that were made readable; of use in a folder only."""
-    return folder / ARCHIVE / READ if isinstance(folder, Path) else Path()
 
 
 def _reaches(folder: Location, oldest: int, run: Batch) -> bool:

@@ -180,7 +180,7 @@ class FileWriter:
             self._flush()
         if self._writer is None:
             return None
-        size = self._end()
+        size = self._end(self._writer)
         return DataFile(
             table=self._target.table,
             name=self._name,
@@ -193,13 +193,12 @@ class FileWriter:
     def discard(self) -> None:
         """Take away what was written."""
         if self._writer is not None:
-            self._end()
+            self._end(self._writer)
             delete([self._path])
 
-    def _end(self) -> int:
+    def _end(self, writer: pq.ParquetWriter) -> int:
         """Finish the file; its bytes."""
-        if self._writer is not None:
-            self._writer.close()
+        writer.close()
         if isinstance(self._sink, str):
             return self._path.stat().st_size
         size = self._sink.tell()

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from infra import jars, spark_guard, spark_secrets
 from infra.errors import Fatal
 from infra.kafka_auth import hand_to_jvm
-from infra.location import endpoint, region, require
+from infra.location import bucketed, endpoint, region, require
 from infra.settings import Settings
 
 _SMALL_JVM = (
@@ -188,8 +188,10 @@ def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
     )
     if settings.spark.small:
         options = f"{_SMALL_JVM} {options}"
+    in_bucket = bucketed(settings.lake_root)
+    archives = [*jars.paths("spark"), *(jars.paths("bucket") if in_bucket else ())]
     conf = {
-        "spark.jars": ",".join(str(path) for path in _jars(settings)),
+        "spark.jars": ",".join(str(path) for path in archives),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -230,8 +232,8 @@ def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
         # Named parameters beside Delta's parser fail without it (UNBOUND_SQL_PARAMETER).
         "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     }
-    if not isinstance(settings.lake_root, Path):
-        conf |= _bucket(settings)
+    if in_bucket:
+        conf |= _bucket()
     if settings.spark.master.startswith("local"):
         conf |= _LOCAL_FILES | {"spark.driver.extraClassPath": str(jars.paths("local")[0])}
     if small_batches and settings.spark.small:
@@ -240,12 +242,7 @@ def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
     return conf | settings.spark.conf
 
 
-def _jars(settings: Settings) -> list[Path]:
-    bucket = [] if isinstance(settings.lake_root, Path) else jars.paths("bucket")
-    return [*jars.paths("spark"), *bucket]
-
-
-def _bucket(settings: Settings) -> dict[str, str]:
+def _bucket() -> dict[str, str]:
     """How Spark reaches the object store. Its credentials it looks for itself, where we do."""
     where = endpoint()
     told = {"AWS_REGION": region()} | ({"AWS_ENDPOINT_URL_S3": where} if where else {})

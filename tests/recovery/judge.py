@@ -103,12 +103,6 @@ def lost_or_doubled_records(lake: Path | UPath, accepted: dict[Place, bytes]) ->
     return wrong
 
 
-def records(lake: Path | UPath) -> int:
-    """How many rows bronze has."""
-    rows = open_lake().execute(f"SELECT count(*) FROM delta_scan('{lake}/bronze/record')")
-    return int((rows.fetchone() or (0,))[0])
-
-
 def nameless_records(lake: Path | UPath) -> list[str]:
     """I2: each bronze record is named by a row of silver, and no event is there twice."""
     connection = open_lake()
