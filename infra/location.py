@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from infra.errors import Fatal
+from infra.errors import Fatal, Retryable
 
 if TYPE_CHECKING:
     from upath import UPath
@@ -94,7 +94,10 @@ def require(root: Location) -> None:
 
 @contextmanager
 def _named(where: Location) -> Iterator[None]:
-    """What a store refuses, or that it does not answer, as a sentence."""
+    """What a store refuses, or that it does not answer, as a sentence.
+
+    One that does not answer may do so later: a job that hears of it is started again.
+    """
     if isinstance(where, Path):
         yield
         return
@@ -110,7 +113,7 @@ def _named(where: Location) -> Iterator[None]:
         ) from None
     except (BotoCoreError, ClientError, ConnectionError, TimeoutError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Fatal(f"{where}: the store at {endpoint() or 'Amazon S3'}: {said}") from None
+        raise Retryable(f"{where}: the store at {endpoint() or 'Amazon S3'}: {said}") from None
 
 
 _NO_KEYS = (

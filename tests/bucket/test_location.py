@@ -17,8 +17,9 @@ from infra.archive import ARCHIVE, LOG, archived, checkpoint, packs, single
 from infra.backup import backup, restore
 from infra.commits import commit, live, newest_version, table_id, text, versions
 from infra.duck import connect
-from infra.errors import Fatal, Usage
+from infra.errors import Fatal, Retryable, Usage
 from infra.history import bring_back
+from infra.kafka import free_port
 from infra.lake import require_home
 from infra.location import Location, location
 from infra.parquet import FileWriter, Target
@@ -199,3 +200,12 @@ def test_a_store_that_lets_nobody_in_is_named(
     with pytest.raises(Fatal, match="no credentials were found: set AWS_ACCESS_KEY_ID") as told_so:
         place.store()
     assert SECRET not in str(told_so.value)
+
+
+def test_a_store_that_does_not_answer_may_do_so_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(Retryable, match=r"s3://plant/away: the store at http://127\.0"):
+        place.listed(location("s3://plant/away"))
