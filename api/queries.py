@@ -68,6 +68,8 @@ class Reader:
     def missing(self) -> dict[str, str]:
         """Tables and views that cannot be read yet, with the reason; empty when all can."""
         with self._lock:
+            if not self._left:  # else opening looks anyhow
+                self._require_lake()
             self._open()
             return dict(self._left)
 
@@ -87,15 +89,18 @@ class Reader:
             return engine.cursor()
 
     def _open(self) -> duckdb.DuckDBPyConnection:
-        if not there(self._root):
-            raise Retryable(f"{self._root}: there is no lake here; start the jobs or set 'lake'")
         if self._engine is None:
             self._engine = open_engine(memory=self._memory, threads=2)
         if self._left:
+            self._require_lake()  # not with each question: in a bucket it costs two requests
             self._left = refresh(
                 self._engine, [found for found in self._wanted if found.name in self._left]
             )
         return self._engine
+
+    def _require_lake(self) -> None:
+        if not there(self._root):
+            raise Retryable(f"{self._root}: there is no lake here; start the jobs or set 'lake'")
 
 
 def _aware(value: Any) -> Any:

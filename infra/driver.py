@@ -49,13 +49,10 @@ JOBS = {
 }
 """Jobs by name and where they start; imported only when they run."""
 
-LATER = ("rollup", "logins", "models")
-LATER_SECONDS = 45.0
-"""No alert waits for these. The first batch of a job costs ten times a later one, and those of the
-others come first."""
-
-HISTORY = ("repair", *LATER)
-"""What these write is read as history: they run where the jobs that alerts wait for leave room."""
+LATER = {"repair": 20.0, "rollup": 45.0, "logins": 45.0, "models": 45.0}
+"""Jobs that no alert waits for, and how many seconds after the others they start: the first batch
+of a job costs ten times a later one. What they write is read as history, or mends it; they run
+where the jobs that alerts wait for leave room."""
 
 Say = Callable[[str], None]
 
@@ -199,7 +196,7 @@ class Driver:
 def begin(lake: Lake, name: str, *, once: bool = False) -> Job:
     """Start a job. Its query's tasks run in the pool that this thread has when it starts."""
     module, function = JOBS[name].split(":")
-    lake.spark.sparkContext.setLocalProperty(POOL, LEISURE if name in HISTORY else ALERTING)
+    lake.spark.sparkContext.setLocalProperty(POOL, LEISURE if name in LATER else ALERTING)
     job: Job = getattr(import_module(module), function)(lake, once=once)
     return job
 
@@ -223,9 +220,10 @@ class Round:
 
     def run(self) -> int:
         """Until told to stop, or all jobs were given up; 1 when one was."""
+        alerting = any(one.name not in LATER for one in self.watched)
         for one in self.watched:
-            if one.name in LATER and len(self.watched) > len(LATER):
-                one.again_at = time.monotonic() + LATER_SECONDS
+            if alerting and one.name in LATER:
+                one.again_at = time.monotonic() + LATER[one.name]
             else:
                 self._try(one)
         heap = Heap(partial(collecting, self.lake.spark))

@@ -187,7 +187,8 @@ def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
         "-Djava.net.preferIPv4Stack=true -Xss4m"
     )
     if settings.spark.small:
-        options = f"{_SMALL_JVM} {options}"
+        room = _heap_at_first(settings.spark.driver_memory) if small_batches else ""
+        options = f"{_SMALL_JVM} {room}{options}"
     in_bucket = bucketed(settings.lake_root)
     archives = [*jars.paths("spark"), *(jars.paths("bucket") if in_bucket else ())]
     conf = {
@@ -220,6 +221,8 @@ def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
         "spark.sql.streaming.pollingDelay": "200ms",
         "spark.sql.streaming.stopTimeout": "30s",
         "spark.sql.streaming.minBatchesToRetain": "20",
+        # Also how long a snapshot of state waits to be kept: who is killed before starts slower.
+        "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
         "spark.sql.streaming.metricsEnabled": "false",
         # Without Hadoop's native library, its FileContext forks a `readlink` for every look at a
         # local path: some 30 processes a second with four idle jobs, 40 % of both cores.
@@ -240,6 +243,19 @@ def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
         conf |= _INTERPRETED
     conf |= spark_guard.conf(settings) | spark_guard.umask_conf(settings.mask)
     return conf | settings.spark.conf
+
+
+def _heap_at_first(memory: str) -> str:
+    """An option for a third of `memory`, as of a driver; none for a size that has no unit.
+
+    The JVM's own choice, a 64th of the machine's memory, is full within seconds of a start. Then
+    the serial collector looks through all of it again and again while states are loaded.
+    """
+    found = re.fullmatch(r"(\d+)([gm])b?", memory.strip().lower())
+    if not found:
+        return ""
+    megabytes = int(found[1]) * (1024 if found[2] == "g" else 1)
+    return f"-Xms{megabytes // 3}m "
 
 
 def _bucket() -> dict[str, str]:

@@ -13,6 +13,10 @@ _OURS = re.compile(r"infra\.errors\.(\w+): (.+)")
 _OUTSIDE = re.compile(
     r"infra\.errors\.Retryable|org\.apache\.kafka\.|java\.net\.|No space left on device"
     r"|the job is being stopped"
+    # An object store that does not answer, or not well: to Python's clients and to Hadoop's. An
+    # error's name, for the frames of these libraries stand in the trace of any error below them.
+    r"|botocore\.exceptions\.\w+|aiohttp\.client_exceptions\.\w+|fs\.s3a\.(?:\w+\.)*\w+Exception"
+    r"|software\.amazon\.awssdk\.(?:\w+\.)+\w+Exception"
 )
 """Faults of what a job rests on. The same batch may well succeed once they are over."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from infra.driver import HISTORY, JOBS
+from infra.driver import JOBS, LATER
 from infra.settings import load
 from infra.spark import ALERTING, LEISURE, conf_of, java
 
@@ -18,8 +18,8 @@ def test_the_pool_of_jobs_that_alerts_wait_for_is_ahead_of_all_others(spark: Spa
     assert first.minShare() > 1000 > rest.minShare() == 0
 
 
-def test_every_job_is_waited_for_or_is_history() -> None:
-    assert set(JOBS) - set(HISTORY) == {"ingest", "files", "sessions", "alert"}
+def test_every_job_is_waited_for_or_comes_later() -> None:
+    assert set(JOBS) - set(LATER) == {"ingest", "files", "sessions", "alert"}
 
 
 def test_a_class_is_found_by_its_whole_name(spark: SparkSession) -> None:
@@ -36,3 +36,17 @@ def test_jobs_interpret_small_batches_on_a_small_machine_unless_told_otherwise(
     assert wanted not in conf_of(large, small_batches=True)
     told = load(home=tmp_path, spark={"conf": {wanted: "true"}})
     assert conf_of(told, small_batches=True)[wanted] == "true"
+
+
+def test_a_driver_on_a_small_machine_begins_with_a_third_of_its_heap(tmp_path: Path) -> None:
+    options = "spark.driver.extraJavaOptions"
+
+    def given(small_batches: bool = True, **spark: object) -> str:
+        return conf_of(load(home=tmp_path, spark=spark), small_batches=small_batches)[options]
+
+    assert " -Xms1024m " in given()
+    assert " -Xms170m " in given(driver_memory="512M")
+    assert " -Xms682m " in given(driver_memory="2gb")
+    assert "-Xms" not in given(driver_memory="3221225472")
+    assert "-Xms" not in given(small=False)
+    assert "-Xms" not in given(small_batches=False)

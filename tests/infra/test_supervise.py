@@ -43,6 +43,32 @@ def test_faults_outside_and_of_changing_batches_are_no_poison(faults) -> None:
         assert isinstance(record.failed(why, batch, 1.0, 2), Again)
 
 
+STORE = (
+    "org.apache.hadoop.fs.s3a.AWSClientIOException: open x: Unable to execute HTTP request",
+    "org.apache.hadoop.fs.s3a.impl.AWSUnsupportedFeatureException: 503",
+    "Caused by: software.amazon.awssdk.core.exception.SdkClientException: Connect timed out",
+    'botocore.exceptions.EndpointConnectionError: Could not connect to "http://127.0.0.1:1"',
+    "aiohttp.client_exceptions.ServerDisconnectedError: Server disconnected",
+)
+
+
+@given(st.lists(st.sampled_from(STORE), max_size=12))
+def test_a_store_that_does_not_answer_makes_no_batch_poison(said) -> None:
+    record = Record()
+    assert all(isinstance(record.failed(why, 41, 1.0, 2), Again) for why in said)
+
+
+def test_an_error_that_a_store_s_client_only_passed_on_is_the_batch_s_own() -> None:
+    record = Record()
+    frames = (
+        "\n  at org.apache.hadoop.fs.s3a.S3AInputStream.read(S3AInputStream.java:1)"
+        '\n  File "botocore/client.py", line 1, in _api_call'
+        "\n  at software.amazon.awssdk.core.internal.Call.execute(Call.java:1)"
+    )
+    record.failed(OWN + frames, 41, 1.0, 2)
+    assert isinstance(record.failed(OWN + frames, 41, 1.0, 2), GiveUp)
+
+
 def test_what_no_retry_can_help_is_given_up_at_once() -> None:
     text = "PythonException: infra.errors.Fatal: topic x is gone; make it\n  at java.lang.Thread"
     assert Record().failed(text, 3, 1.0, 6) == GiveUp("topic x is gone; make it")
