@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
 
 from infra.catalog import AUDIT, GAP, LEDGER
 from infra.clock import clock
@@ -31,7 +32,7 @@ from infra.schedule import Every
 from infra.settings import Settings
 from infra.spark import ALERTING, LEISURE, POOL, collecting, end_jvm, jvm_ended, session
 from infra.spool import Folder
-from infra.supervise import Again, Record, reason
+from infra.supervise import Again, Record, ours, reason
 from infra.tables import Table, table
 from infra.watch import Watch
 
@@ -49,10 +50,26 @@ JOBS = {
 }
 """Jobs by name and where they start; imported only when they run."""
 
-LATER = {"repair": 20.0, "rollup": 45.0, "logins": 45.0, "models": 45.0}
-"""Jobs that no alert waits for, and how many seconds after the others they start: the first batch
-of a job costs ten times a later one. What they write is read as history, or mends it; they run
-where the jobs that alerts wait for leave room."""
+HISTORY = ("repair", "rollup", "logins", "models")
+"""What these write is read as history, or mends it: they run where the jobs that alerts wait for
+leave room."""
+
+
+@dataclass(frozen=True)
+class Later:
+    """A job begins so many seconds after the others, or once `job` has had a batch."""
+
+    seconds: float
+    job: str | None = None
+
+
+LATER = {
+    "alert": Later(20.0, "sessions"),
+    "repair": Later(60.0, "alert"),
+    **dict.fromkeys(("rollup", "logins", "models"), Later(45.0)),
+}
+"""The first batch of a job costs ten times a later one. Started together, jobs take the cores from
+each other while all load their state; so those come first that others and alerts wait for."""
 
 Say = Callable[[str], None]
 
@@ -82,6 +99,8 @@ class Watched:
     record: Record = field(default_factory=Record)
     started: float = 0.0
     again_at: float | None = None
+    after: Watched | None = None
+    """The job whose first batch it waits for, if it has not been started yet."""
     given_up: str | None = None
     stopping: threading.Thread | None = None
     """Ends the query, which is then started at another pace."""
@@ -188,7 +207,12 @@ class Driver:
     def _through(self, lake: Lake, watched: Sequence[Watched]) -> int:
         for one in watched:
             one.job = begin(_lake_for(one.name, lake, Governor(self.settings)), one.name, once=True)
-            one.job.wait()
+            try:
+                one.job.wait()
+            except StreamingQueryException as error:  # it has the plan and all that Spark did
+                if (said := ours(str(error))) is None:
+                    raise
+                raise Fatal(f"job {one.name}: {said}") from None
             self.tell(f"job {one.name}: all that was there is through")
         return 0
 
@@ -196,7 +220,7 @@ class Driver:
 def begin(lake: Lake, name: str, *, once: bool = False) -> Job:
     """Start a job. Its query's tasks run in the pool that this thread has when it starts."""
     module, function = JOBS[name].split(":")
-    lake.spark.sparkContext.setLocalProperty(POOL, LEISURE if name in LATER else ALERTING)
+    lake.spark.sparkContext.setLocalProperty(POOL, LEISURE if name in HISTORY else ALERTING)
     job: Job = getattr(import_module(module), function)(lake, once=once)
     return job
 
@@ -204,6 +228,11 @@ def begin(lake: Lake, name: str, *, once: bool = False) -> Job:
 def _lake_for(name: str, lake: Lake, governor: Governor) -> Lake:
     """The lake as a job is to see it: for a governed one, with the pace in its settings."""
     return Lake(lake.spark, governor.start()) if name == GOVERNED else lake
+
+
+def _had_a_batch(one: Watched | None) -> bool:
+    """Whether a job is through with a batch since it was started."""
+    return one is not None and one.job is not None and one.job.pulse.done is not None
 
 
 @dataclass
@@ -220,12 +249,8 @@ class Round:
 
     def run(self) -> int:
         """Until told to stop, or all jobs were given up; 1 when one was."""
-        alerting = any(one.name not in LATER for one in self.watched)
         for one in self.watched:
-            if alerting and one.name in LATER:
-                one.again_at = time.monotonic() + LATER[one.name]
-            else:
-                self._try(one)
+            self._begin(one)
         heap = Heap(partial(collecting, self.lake.spark))
         while not self.driver.pause(0.5):
             self._look_at_jvm(heap)
@@ -240,6 +265,20 @@ class Round:
                 one.stopping.join(60)
         self.governor.stop()
         return 1 if any(one.given_up for one in self.watched) else 0
+
+    def _begin(self, one: Watched) -> None:
+        """Start a job with the driver, or say when it is to start."""
+        later = LATER.get(one.name)
+        if later is None or not self._others(later):
+            self._try(one)
+            return
+        one.after = next((other for other in self.watched if other.name == later.job), None)
+        one.again_at = time.monotonic() + later.seconds
+
+    def _others(self, later: Later) -> bool:
+        """Whether those that a job lets go ahead run in this driver."""
+        names = {one.name for one in self.watched}
+        return later.job in names if later.job else not names <= set(HISTORY)
 
     def _look_at_jvm(self, heap: Heap) -> None:
         """Raise `Fatal` when the JVM is gone, or as good as gone."""
@@ -276,7 +315,7 @@ class Round:
                 one.given_up, one.record = None, Record()
                 self._try(one)
         elif one.again_at is not None:
-            if time.monotonic() >= one.again_at:
+            if time.monotonic() >= one.again_at or _had_a_batch(one.after):
                 self._try(one)
         elif one.job is not None and not one.job.query.isActive:
             self._failed(one, one.job.failure() or "it ended")
@@ -317,7 +356,7 @@ class Round:
         return True
 
     def _try(self, one: Watched) -> None:
-        one.again_at = None
+        one.again_at = one.after = None
         one.started = time.monotonic()
         self.watch.began(one.name)
         try:

@@ -92,6 +92,12 @@ def fatal_reason(why: str) -> str | None:
     return found.group(2) if found and found.group(1) in ("Fatal", "Usage") else None
 
 
+def ours(why: str) -> str | None:
+    """The sentence of an error of ours, raised anywhere in a batch; None for any other."""
+    found = _OURS.search(why)
+    return fatal_reason(why) or (found.group(2) if found else None)
+
+
 def reason(text: str) -> str:
     """The line of a Spark or Python error that says what happened."""
     ours = _OURS.search(text)

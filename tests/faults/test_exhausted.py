@@ -1,7 +1,7 @@
-"""A broker whose disk is full, a driver whose memory runs out: then there is more, and all is kept.
+"""A broker whose disk is full, a driver or workers without memory: then there is more, all is kept.
 
 The kernel's own way, killing a process that takes too much, is the kill -9 of other tests. Here
-a write fails, or the JVM itself has no memory left.
+a write fails, the JVM itself has no memory left, or a worker asks for memory and gets none.
 """
 
 from __future__ import annotations
@@ -9,16 +9,22 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import resource
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Message
 
+from infra.children import Part
 from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
 from infra.settings import Settings, load
 from tests.faults.test_disk import fill, small_disk
+from tests.faults.test_processes import on, workers
 from tests.recovery.flow import SOURCES, Flow
 from tests.recovery.judge import Place, messages, place_of
 from tests.recovery.plant import batches, complaints, driver, settle, until
@@ -62,6 +68,50 @@ def test_a_driver_out_of_memory_ends_by_name_and_the_next_one_goes_on(
         settle(settings, running, len(flow.accepted))
     assert len(flow.accepted) > LINES
     assert complaints(settings, flow.accepted) == []
+
+
+ROUNDS = 3
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_workers_out_of_memory_cost_a_batch_s_time_and_nothing_else(
+    broker: Broker, tmp_path: Path
+) -> None:
+    settings = load(home=tmp_path / "home", kafka={"bootstrap": broker.address})
+    ensure_topics(settings, (*SOURCES, "json"))
+    flow = Flow(settings, SEED, per_second=30).start()
+    chance = random.Random(SEED)
+    with driver(settings) as running:
+        on(settings, running)
+        for _ in range(ROUNDS):
+            before = failures(running)
+            until(running, lambda: deprived(running) > 0)
+            flow.send(*(("json", large(chance, number)) for number in range(LINES)))
+            until(running, lambda before=before: failures(running) > before)
+            on(settings, running)
+        flow.stop()
+        settle(settings, running, len(flow.accepted))
+        said = running.log.read_text("utf-8", "replace")
+    assert "stopped for good" not in said
+    assert complaints(settings, flow.accepted) == []
+
+
+def deprived(running: Part) -> int:
+    """How many workers get no memory beyond what they have from now on."""
+    found = 0
+    for one in workers(running):
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):  # it ended by itself in between
+            has = one.memory_info().vms
+            resource.prlimit(one.pid, resource.RLIMIT_AS, (has, has))
+            found += 1
+    return found
+
+
+def failures(running: Part) -> int:
+    """How often job ingest has failed."""
+    said = running.log.read_text("utf-8", "replace")
+    return len(re.findall(r"^job ingest: failed, again in", said, re.MULTILINE))
 
 
 def large(chance: random.Random, number: int) -> bytes:

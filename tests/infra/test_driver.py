@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from infra import driver, upkeep
 from infra.clock import Clock
 from infra.commits import newest_first
-from infra.driver import Driver, Round, Watched, resume
-from infra.errors import Retryable
+from infra.driver import Driver, Later, Round, Watched, resume
+from infra.errors import Fatal, Retryable
 from infra.governor import Governor
 from infra.jobs import Batch, Job
 from infra.kafka import Broker, Ticker, admin, producer, topic_of
@@ -142,11 +143,65 @@ def test_a_clock_set_back_starts_the_jobs_anew_and_holds_up_upkeep(
     assert sorted(row["n"] for row in lake.read(SQUARE).collect()) == [4, 9]
 
 
+@pytest.mark.parametrize("patience", [600.0, 1.0])
+def test_a_job_starts_once_the_one_before_it_has_had_a_batch_or_after_a_while(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    monkeypatch.setitem(driver.JOBS, "squares", "tests.infra.test_driver:squares")
+    monkeypatch.setitem(driver.JOBS, "other", "tests.infra.test_driver:other")
+    monkeypatch.setitem(driver.LATER, "other", Later(patience, "squares"))
+    lake.ensure(NUMBER, SQUARE)
+    with running(lake, "squares", "other") as said:
+        until(lambda: "job squares: running" in said, said)
+        if patience > 60:
+            time.sleep(3)
+            assert "job other: running" not in said
+            lake.add(NUMBER, [{"n": 2}], "test")
+        until(lambda: "job other: running" in said, said)
+    assert len(lake.read(SQUARE).collect()) == (1 if patience > 60 else 0)
+
+
+def test_a_job_alone_waits_for_none(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(driver.JOBS, "other", "tests.infra.test_driver:other")
+    monkeypatch.setitem(driver.LATER, "other", Later(600.0, "squares"))
+    lake.ensure(NUMBER)
+    with running(lake, "other") as said:
+        until(lambda: "job other: running" in said, said)
+
+
 def other(lake: Lake, *, once: bool) -> Job:
     """A job that is always well."""
     return lake.each_batch(
         "other", lake.stream(NUMBER), lambda rows, run: None, trigger_seconds=0.5
     )
+
+
+def refused(lake: Lake, *, once: bool) -> Job:
+    """A job that refuses its batches: the sixes by name."""
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        if rows.where("n = 6").count():
+            raise Fatal("a 6 is there; take it away")
+        raise ValueError("a bug")
+
+    return lake.each_batch("refused", lake.stream(NUMBER), batch, trigger_seconds=None)
+
+
+@pytest.mark.parametrize("number", [6, 7])
+def test_a_run_of_one_job_ends_with_our_sentence_and_a_bug_with_all_there_is(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setitem(driver.JOBS, "refused", "tests.infra.test_driver:refused")
+    lake.ensure(NUMBER)
+    lake.add(NUMBER, [{"n": number}], "test")
+    ours = Driver(lake.settings, ("refused",), once=True)
+    if number == 6:
+        with pytest.raises(Fatal) as told:
+            ours._through(lake, [Watched("refused")])
+        assert str(told.value) == "job refused: a 6 is there; take it away"
+    else:
+        with pytest.raises(StreamingQueryException, match="ValueError: a bug"):
+            ours._through(lake, [Watched("refused")])
 
 
 def away(lake: Lake, *, once: bool) -> Job:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from infra.driver import JOBS, LATER
+from infra.driver import HISTORY, JOBS
 from infra.settings import load
 from infra.spark import ALERTING, LEISURE, conf_of, java
 
@@ -18,8 +18,8 @@ def test_the_pool_of_jobs_that_alerts_wait_for_is_ahead_of_all_others(spark: Spa
     assert first.minShare() > 1000 > rest.minShare() == 0
 
 
-def test_every_job_is_waited_for_or_comes_later() -> None:
-    assert set(JOBS) - set(LATER) == {"ingest", "files", "sessions", "alert"}
+def test_every_job_is_waited_for_or_is_history() -> None:
+    assert set(JOBS) - set(HISTORY) == {"ingest", "files", "sessions", "alert"}
 
 
 def test_a_class_is_found_by_its_whole_name(spark: SparkSession) -> None:
