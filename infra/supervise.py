@@ -106,6 +106,8 @@ def reason(text: str) -> str:
     if damage := _DAMAGE.search(text):
         return damage.group(0)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if "MemoryError" in lines:  # Python says no more than its name
+        return "MemoryError: a Python worker got no memory"
     python = [line for line in lines if re.match(r"\w+(?:Error|Exception): ", line)]
     caused = [line for line in lines if line.startswith(("Caused by", "pyspark.", "java."))]
     return (python or caused or lines or ["unknown"])[-1][:300]
