@@ -81,7 +81,9 @@ def test_the_reason_is_the_line_that_says_it() -> None:
     )
     python = "[STREAM_FAILED] x\nTraceback:\nValueError: 13 is bad\n\nCaused by: java.x\n+- plan"
     assert reason(python) == "ValueError: 13 is bad"
-    starved = "PythonException: An exception was thrown:\nTraceback (most recent call):\nMemoryError\n"
+    starved = (
+        "PythonException: An exception was thrown:\nTraceback (most recent call):\nMemoryError\n"
+    )
     assert reason(starved) == "MemoryError: a Python worker got no memory"
     assert reason("") == "unknown"
 
