@@ -269,16 +269,16 @@ class Round:
     def _begin(self, one: Watched) -> None:
         """Start a job with the driver, or say when it is to start."""
         later = LATER.get(one.name)
-        if later is None or not self._others(later):
+        if later is None:
             self._try(one)
             return
-        one.after = next((other for other in self.watched if other.name == later.job), None)
-        one.again_at = time.monotonic() + later.seconds
-
-    def _others(self, later: Later) -> bool:
-        """Whether those that a job lets go ahead run in this driver."""
-        names = {one.name for one in self.watched}
-        return later.job in names if later.job else not names <= set(HISTORY)
+        known = {other.name: other for other in self.watched}
+        one.after = known.get(later.job) if later.job else None
+        others = one.after is not None if later.job else not known.keys() <= set(HISTORY)
+        if others:
+            one.again_at = time.monotonic() + later.seconds
+        else:
+            self._try(one)
 
     def _look_at_jvm(self, heap: Heap) -> None:
         """Raise `Fatal` when the JVM is gone, or as good as gone."""

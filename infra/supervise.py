@@ -94,15 +94,18 @@ def fatal_reason(why: str) -> str | None:
 
 def ours(why: str) -> str | None:
     """The sentence of an error of ours, raised anywhere in a batch; None for any other."""
+    return fatal_reason(why) or _sentence(why)
+
+
+def _sentence(why: str) -> str | None:
     found = _OURS.search(why)
-    return fatal_reason(why) or (found.group(2) if found else None)
+    return found.group(2) if found else None
 
 
 def reason(text: str) -> str:
     """The line of a Spark or Python error that says what happened."""
-    ours = _OURS.search(text)
-    if ours:
-        return ours.group(2)
+    if said := _sentence(text):
+        return said
     if damage := _DAMAGE.search(text):
         return damage.group(0)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
