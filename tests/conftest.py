@@ -1,4 +1,4 @@
-"""Fixtures: one Spark session, a fresh lake a test, one broker."""
+"""Fixtures: one Spark session, a fresh lake a test, brokers."""
 
 from __future__ import annotations
 
@@ -54,6 +54,14 @@ def lake(spark: SparkSession, settings: Settings) -> Lake:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     running = Broker(tmp_path_factory.mktemp("kafka"), free_port()).start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker to which a test may do what it likes."""
+    running = Broker(tmp_path / "kafka", free_port()).start()
     yield running
     running.stop()
 

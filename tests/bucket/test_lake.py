@@ -7,13 +7,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from infra.kafka import Broker, ensure_topics, free_port
+from infra.kafka import Broker, ensure_topics
 from infra.settings import Settings, load
 from tests.bucket.store import SECRET, Store
 from tests.recovery import judge
@@ -22,13 +21,6 @@ from tests.recovery.plant import batches, complaints, driver, settle, until
 from tests.recovery.test_kill import ALERTING, ALL, EVERY, Phase, killed
 
 SEED = 20261122
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    running = Broker(tmp_path / "kafka", free_port()).start()
-    yield running
-    running.stop()
 
 
 def headgate(plant: Settings, *words: str) -> subprocess.CompletedProcess[str]:
@@ -51,10 +43,10 @@ def answered(plant: Settings, *words: str) -> list[dict[str, object]]:
 
 
 @pytest.fixture
-def plant(store: Store, broker: Broker, tmp_path: Path) -> Settings:
+def plant(store: Store, own_broker: Broker, tmp_path: Path) -> Settings:
     """Settings for a lake in the bucket, with topics for a flow of logs."""
     settings = load(
-        home=tmp_path / "home", lake="s3://plant/lake", kafka={"bootstrap": broker.address}
+        home=tmp_path / "home", lake="s3://plant/lake", kafka={"bootstrap": own_broker.address}
     )
     ensure_topics(settings, SOURCES)
     return settings
@@ -108,8 +100,10 @@ def test_the_whole_line_runs_with_its_tables_in_a_bucket(plant: Settings) -> Non
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_a_lake_in_a_bucket_survives_kill_9(store: Store, broker: Broker, tmp_path: Path) -> None:
+def test_a_lake_in_a_bucket_survives_kill_9(
+    store: Store, own_broker: Broker, tmp_path: Path
+) -> None:
     """Phases that a folder of this machine shows, and moments at which the store is written to."""
     phases = [phase for phase in ALL if not phase.folder.startswith("lake/")]
     phases += [Phase(f"at a random moment, {number}") for number in range(8)]
-    killed(broker, tmp_path, phases, SEED, broker_too=0.2, jobs=EVERY, lake="s3://plant/shaken")
+    killed(own_broker, tmp_path, phases, SEED, broker_too=0.2, jobs=EVERY, lake="s3://plant/shaken")

@@ -41,13 +41,18 @@ SPARE = 2 * 2**20
 """Bytes that are left to the broker when its disk gets full."""
 
 
+@pytest.fixture
+def settings(own_broker: Broker, tmp_path: Path) -> Settings:
+    made = load(home=tmp_path / "home", kafka={"bootstrap": own_broker.address})
+    ensure_topics(made, (*SOURCES, "json"))
+    return made
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_a_driver_out_of_memory_ends_by_name_and_the_next_one_goes_on(
-    broker: Broker, tmp_path: Path
+    settings: Settings,
 ) -> None:
-    settings = load(home=tmp_path / "home", kafka={"bootstrap": broker.address})
-    ensure_topics(settings, (*SOURCES, "json"))
     flow = Flow(settings, SEED, per_second=30).start()
     chance = random.Random(SEED)
     flow.send(*(("json", large(chance, number)) for number in range(LINES)))
@@ -76,10 +81,8 @@ ROUNDS = 3
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_workers_out_of_memory_cost_a_batch_s_time_and_nothing_else(
-    broker: Broker, tmp_path: Path
+    settings: Settings,
 ) -> None:
-    settings = load(home=tmp_path / "home", kafka={"bootstrap": broker.address})
-    ensure_topics(settings, (*SOURCES, "json"))
     flow = Flow(settings, SEED, per_second=30).start()
     chance = random.Random(SEED)
     with driver(settings) as running:

@@ -33,8 +33,8 @@ WORKER_KILLS = 3
 
 
 @pytest.fixture
-def settings(broker: Broker, tmp_path: Path) -> Settings:
-    made = load(home=tmp_path / "home", kafka={"bootstrap": broker.address})
+def settings(own_broker: Broker, tmp_path: Path) -> Settings:
+    made = load(home=tmp_path / "home", kafka={"bootstrap": own_broker.address})
     ensure_topics(made, (*SOURCES, *POISONED))
     return made
 
@@ -43,9 +43,9 @@ def settings(broker: Broker, tmp_path: Path) -> Settings:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(SEED, SEED + 5))
 def test_a_platform_lives_through_what_happens_to_it(
-    settings: Settings, broker: Broker, seed: int
+    settings: Settings, own_broker: Broker, seed: int
 ) -> None:
-    live(settings, broker, seed, PAUSE_SECONDS)
+    live(settings, own_broker, seed, PAUSE_SECONDS)
 
 
 def live(settings: Settings, broker: Broker, seed: int, pause: float) -> None:

@@ -136,16 +136,16 @@ class Watch:
 
 
 def test_each_revision_is_told_once_though_all_that_tell_it_are_killed(
-    broker: Broker, tmp_path: Path
+    own_broker: Broker, tmp_path: Path
 ) -> None:
-    killed_again_and_again(broker, tmp_path, SEED, QUICK_KILLS)
+    killed_again_and_again(own_broker, tmp_path, SEED, QUICK_KILLS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", [SEED + 1])
-def test_a_hundred_kills(broker: Broker, tmp_path: Path, seed: int) -> None:
-    killed_again_and_again(broker, tmp_path, seed, SOAK_KILLS)
+def test_a_hundred_kills(own_broker: Broker, tmp_path: Path, seed: int) -> None:
+    killed_again_and_again(own_broker, tmp_path, seed, SOAK_KILLS)
 
 
 def killed_again_and_again(broker: Broker, home: Path, seed: int, kills: int) -> None:

@@ -13,7 +13,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from infra.children import Part
-from infra.kafka import Broker, ensure_topics, free_port
+from infra.kafka import Broker, ensure_topics
 from infra.settings import Settings, load
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
@@ -79,26 +79,19 @@ SOAK_SEEDS = int(os.environ.get("HEADGATE_SOAK_SEEDS", "6"))
 """Each is a run of its own, with a kill in every phase: six are more than a hundred kills."""
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    running = Broker(tmp_path / "kafka", free_port()).start()
-    yield running
-    running.stop()
-
-
 @pytest.mark.timeout(3000)
-def test_alerts_survive_kill_9_in_every_phase(broker: Broker, tmp_path: Path) -> None:
+def test_alerts_survive_kill_9_in_every_phase(own_broker: Broker, tmp_path: Path) -> None:
     # The counting jobs cost a third of each start; `make soak` kills in theirs as well.
-    killed(broker, tmp_path, QUICK, SEED, broker_too=0.0, jobs=ALERTING)
+    killed(own_broker, tmp_path, QUICK, SEED, broker_too=0.0, jobs=ALERTING)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", range(SEED + 1, SEED + 1 + SOAK_SEEDS))
 def test_alerts_survive_kill_9_of_driver_and_broker(
-    broker: Broker, tmp_path: Path, seed: int
+    own_broker: Broker, tmp_path: Path, seed: int
 ) -> None:
-    killed(broker, tmp_path, ALL, seed, broker_too=0.2, jobs=EVERY)
+    killed(own_broker, tmp_path, ALL, seed, broker_too=0.2, jobs=EVERY)
 
 
 def killed(
