@@ -20,6 +20,8 @@ _OUTSIDE = re.compile(
 )
 """Faults of what a job rests on. The same batch may well succeed once they are over."""
 
+_CRASHED = "Python worker exited unexpectedly"
+"""Spark's word for a worker that is gone; the causes below it are about a pipe."""
 
 _DAMAGE = re.compile(r"(?:Checksum error: file:|Failed to read log file |Error reading ).{0,250}")
 """What names a damaged file, somewhere in the text of an error."""
@@ -111,6 +113,8 @@ def reason(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if "MemoryError" in lines:  # Python says no more than its name
         return "MemoryError: a Python worker got no memory"
+    if _CRASHED in text:
+        return "a Python worker ended: it was killed, or the machine had no memory left for it"
     python = [line for line in lines if re.match(r"\w+(?:Error|Exception): ", line)]
     caused = [line for line in lines if line.startswith(("Caused by", "pyspark.", "java."))]
     return (python or caused or lines or ["unknown"])[-1][:300]

@@ -85,6 +85,11 @@ def test_the_reason_is_the_line_that_says_it() -> None:
         "PythonException: An exception was thrown:\nTraceback (most recent call):\nMemoryError\n"
     )
     assert reason(starved) == "MemoryError: a Python worker got no memory"
+    killed = (
+        "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).\n"
+        "\tat x\nCaused by: java.io.EOFException\n\tat y"
+    )
+    assert reason(killed).startswith("a Python worker ended: it was killed")
     assert reason("") == "unknown"
 
 
