@@ -225,11 +225,14 @@ class Day:
 
 
 def _message(number: int) -> Sent:
-    device, now = number * 7919 % DEVICES, time.time()
+    renews, attacks = number % 50 == 0, number % 500 == 1
+    # Counted by kind, so that each kind comes from all devices.
+    turn = number // 50 if renews else number // 500 if attacks else number // 2
+    device, now = turn * 7919 % DEVICES, time.time()
     address = f"10.9.{device // 250}.{device % 250}"
-    if number % 50 == 0:
+    if renews:
         return grant(address, f"02:00:00:00:{device // 256:02x}:{device % 256:02x}", "host", now)
-    if number % 500 == 1:
+    if attacks:
         return traversal(address, number, now)
     return lookup(address, number, now) if number % 2 else connection(address, number, now)
 

@@ -246,13 +246,29 @@ class BucketState:
             old = address.timeline()
             if address.insert(found):
                 self.addresses[key] = address
-                new = self._paint(address)
+                new = address.timeline()
+                address.painted_us = self._reach(old, new)
+                new = msgspec.structs.replace(new, painted_us=address.painted_us)
                 said += self._say(old, new, max(line.received_us for line in found))
                 self.enter(address, new)
         return said
 
+    def _reach(self, old: Timeline, new: Timeline) -> int:
+        """How far an address is painted once new lines are in.
+
+        A lease that only goes on, and is painted for long enough, is painted on when it is due.
+        Else a device that renews every half hour, in a log that names no duration, would have a
+        row each time for half an hour of tomorrow, and job `alert` would hold them all until then.
+        """
+        if old.sessions and new.sessions:
+            was, now = old.sessions[-1], new.sessions[-1]
+            said_us = min(was.end_us, old.painted_us)
+            if was.session_id == now.session_id and said_us - self.limits.paint_us > self._known:
+                return said_us
+        return max(old.painted_us, self._known + self.limits.ahead_us)
+
     def _paint(self, address: AddressState) -> Timeline:
-        """The address as its lines have it now, painted as far as it may be."""
+        """The address painted as far as it may be."""
         address.painted_us = max(address.painted_us, self._known + self.limits.ahead_us)
         return address.timeline()
 

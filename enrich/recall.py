@@ -29,6 +29,16 @@ class Cut(msgspec.Struct, frozen=True):
     cut_us: int
     ahead_us: int
 
+    @property
+    def said_us(self) -> int:
+        """When a row that reaches `since_us` was said at the earliest."""
+        return self.since_us - self.ahead_us
+
+    def wants(self, row: Segment) -> bool:
+        """Whether a row tells of a lease that runs, or that one which was said to run does not."""
+        runs = row.seg_end is not None and row.seg_end >= self.since_us
+        return runs or (row.kind == FREE and row.known_at >= self.said_us)
+
 
 class Recalled(msgspec.Struct, frozen=True):
     """An address as it is to be remembered; `played`: it gives the sessions that were said.
@@ -44,7 +54,7 @@ class Recalled(msgspec.Struct, frozen=True):
 def recall(
     scope: str, ip: str, said: Iterable[Segment], lines: Iterable[LeaseEvent], cut: Cut
 ) -> Recalled:
-    """One address. `said`: its rows that reach beyond `cut.since_us`; `lines`: those since then,
+    """One address. `said`: its rows that `cut` wants; `lines`: those since `cut.since_us`,
     without the ones that came too late. Neither needs an order."""
     rows = sorted((row for row in said if row.kind != TOO_LATE), key=lambda row: row.rev)
     stated = list(_sessions(rows))

@@ -15,7 +15,7 @@ from enrich.bucket import BucketState, Key, Limits, encode
 from enrich.leases import EXCHANGE_US, SECOND_US, LeaseEvent
 from enrich.operator import LINE, MICROS
 from enrich.recall import Cut, recall
-from enrich.segments import TOO_LATE, Segment
+from enrich.segments import FREE, TOO_LATE, Segment
 from enrich.tables import DHCP_SEGMENT
 from enrich.tracker import FUTURE_SECONDS, bucket_of, limits, line_rows
 from infra.lake import Lake
@@ -63,11 +63,11 @@ def write(lake: Lake, events: DataFrame, seeds: Path) -> Sown:
     jobs = lake.settings.jobs
     bounds, now = limits(jobs), known(lake)
     cut = cut_of(now.at_us or 0, bounds)
-    # What reaches into the time that is looked at, and what bears the newest revisions.
-    recent = F.col("seg_end") >= F.timestamp_micros(F.lit(cut.since_us))
-    said = lake.read(DHCP_SEGMENT).where(
-        (recent | (F.col("rev") >= (now.at_us or 0))) & F.col("ip").isNotNull()
-    )
+    # What bears the newest revisions, and `Cut.wants`.
+    newest = F.col("rev") >= (now.at_us or 0)
+    runs = F.col("seg_end") >= F.timestamp_micros(F.lit(cut.since_us))
+    over = (F.col("kind") == FREE) & (F.col("known_at") >= F.timestamp_micros(F.lit(cut.said_us)))
+    said = lake.read(DHCP_SEGMENT).where((newest | runs | over) & F.col("ip").isNotNull())
     rows = said.select(bucket_of(jobs.session_buckets, "ip").alias("bucket"), *_row_columns())
     lines = line_rows(events, jobs, cut.since_us)
     (

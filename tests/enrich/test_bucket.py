@@ -206,6 +206,24 @@ def test_a_lease_longer_than_a_segment_comes_in_pieces_as_time_goes_on() -> None
     assert all(a[1] == b[0] for a, b in pairwise(spans))
 
 
+def test_a_device_that_renews_often_has_few_rows_with_a_span() -> None:
+    state = BucketState(LIMITS)
+    said: list[Segment] = []
+    renewals = range(0, 5 * 3600, 100)
+    for second in renewals:
+        said += state.advance([line(second, lease=3600)], [us(second)])
+        assert max(s.seg_end for s in said) >= us(second) + LIMITS.max_lease_us // 2
+        assert said[-1].session_end == us(second + 3600)
+        state = decode(encode(state), LIMITS)
+    said += state.advance([], [us(7 * 3600)])
+    assert len({s.session_id for s in said}) == 1
+    spans = sorted((s.seg_start, s.seg_end) for s in said if s.seg_start != s.seg_end)
+    assert len(spans) < len(renewals) // 8
+    assert all(a[1] == b[0] for a, b in pairwise(spans))
+    assert (spans[0][0], spans[-1][1]) == (us(0), us(renewals[-1] + 3600))
+    assert state.addresses == {}
+
+
 def test_a_long_lease_released_between_pieces_is_freed_as_far_as_it_was_said() -> None:
     state = BucketState(LIMITS)
     said = state.advance([line(0, lease=86400)], [us(1)])

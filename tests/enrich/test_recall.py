@@ -51,7 +51,7 @@ def recalled(said: list[Segment], lines: list[LeaseEvent], known_us: int) -> Buc
     cut = cut_of(known_us, LIMITS)
     late = {uid for row in said if row.kind == "too_late" for uid in row.event_uids or ()}
     for ip in IPS:
-        rows = [row for row in said if row.ip == ip and row.seg_end >= cut.since_us]
+        rows = [row for row in said if row.ip == ip and cut.wants(row)]
         mine = [e for e in lines if e.ip == ip and e.event_uid not in late]
         found = recall("site", ip, rows, [e for e in mine if e.time_us >= cut.since_us], cut)
         assert found.played
@@ -72,6 +72,16 @@ def test_a_state_made_of_what_was_said_goes_on_as_the_lost_one_would(lines, cuts
     again = recalled(said, seen, state.finished_us or 0)
     for found, finished in steps[cuts:]:
         assert again.advance(found, [finished]) == state.advance(found, [finished])
+
+
+def test_a_lease_that_another_device_took_over_long_ago_does_not_run() -> None:
+    # That A's lease ended at 10 is said by a row that reaches no farther than 10.
+    lines = [line(0, lease=20_000), line(10, MACS[1], lease=20_000)]
+    state = BucketState(LIMITS)
+    said = state.advance(lines, [us(END)])
+    again = recalled(said, lines, us(END))
+    assert list(again.addresses) == [("site", IPS[0])]
+    assert again.advance([], [us(END + 3600)]) == state.advance([], [us(END + 3600)])
 
 
 def test_lines_that_are_gone_leave_the_session_as_it_was_said() -> None:
