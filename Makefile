@@ -11,8 +11,8 @@ OSV ?=
 help:
 	@echo "make demo    everything on this machine, with a story in the logs (ARGS=--once to end by itself)"
 	@echo "make test    set up and run all checks and tests"
-	@echo "make bench   all benchmarks, or one: ONLY=sink_cost"
-	@echo "make soak    the long fault runs"
+	@echo "make bench   all benchmarks, or one: ONLY=sink_cost (QUICK=1: smaller, not kept)"
+	@echo "make soak    the long fault runs and the benchmarks that take hours (ARGS=PATH: only these tests)"
 	@echo "make audit   bill of materials and known vulnerabilities (offline: OSV='PyPI.zip Maven.zip')"
 
 demo: setup
@@ -28,10 +28,12 @@ lint: setup-dev
 	$(BIN)/lint-imports
 
 bench: setup-dev
-	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
+# With ARGS only the tests that they name; without, also what is measured over hours.
 soak: setup-dev
 	$(BIN)/python -m pytest -m soak $(ARGS)
+	$(if $(ARGS),,set -e; for name in catch_up recovery day files scale_out; do $(BIN)/python -m bench --only $$name; done)
 
 audit: setup
 	@$(BIN)/python -m infra.audit --sbom build/headgate.cdx.json $(if $(OSV),--osv $(OSV))

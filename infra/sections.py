@@ -302,7 +302,10 @@ class JobSettings(_Section):
         10, gt=0, description="a source is not called silent before so long, whatever its habit"
     )
     max_lease_seconds: int = Field(
-        86400, gt=0, description="longest span one segment covers; longer leases come in pieces"
+        86400,
+        gt=0,
+        description="longest span one segment covers, so how long job alert holds one; longer "
+        "leases come in pieces",
     )
 
 
