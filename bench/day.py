@@ -225,16 +225,25 @@ class Day:
 
 
 def _message(number: int) -> Sent:
-    renews, attacks = number % 50 == 0, number % 500 == 1
+    now = time.time()
     # Counted by kind, so that each kind comes from all devices.
-    turn = number // 50 if renews else number // 500 if attacks else number // 2
-    device, now = turn * 7919 % DEVICES, time.time()
-    address = f"10.9.{device // 250}.{device % 250}"
-    if renews:
-        return grant(address, f"02:00:00:00:{device // 256:02x}:{device % 256:02x}", "host", now)
-    if attacks:
-        return traversal(address, number, now)
+    if number % 50 == 0:
+        device = _device(number // 50)
+        mac = f"02:00:00:00:{device // 256:02x}:{device % 256:02x}"
+        return grant(_address(device), mac, "host", now)
+    if number % 500 == 1:
+        return traversal(_address(_device(number // 500)), number, now)
+    address = _address(_device(number // 2))
     return lookup(address, number, now) if number % 2 else connection(address, number, now)
+
+
+def _device(turn: int) -> int:
+    """Whose turn it is: all have had one before a device has its second."""
+    return turn * 7919 % DEVICES
+
+
+def _address(device: int) -> str:
+    return f"10.9.{device // 250}.{device % 250}"
 
 
 def _bytes(folder: Path) -> int:

@@ -221,7 +221,7 @@ class BucketState:
             old = new = address.timeline()
             if self._unpainted(address, old) and self._paint_slot(address) <= now:
                 # First what is still to be said: after an outage the lease may be over by now.
-                new = self._paint(address)
+                new = self._painted(address, old, self._farthest(old))
                 said += self._say(old, new, learned_us=self._known)
             address.settle(self.horizon_us)
             if address.empty:
@@ -247,8 +247,7 @@ class BucketState:
             if address.insert(found):
                 self.addresses[key] = address
                 new = address.timeline()
-                address.painted_us = self._reach(old, new)
-                new = msgspec.structs.replace(new, painted_us=address.painted_us)
+                new = self._painted(address, new, self._reach(old, new))
                 said += self._say(old, new, max(line.received_us for line in found))
                 self.enter(address, new)
         return said
@@ -265,12 +264,16 @@ class BucketState:
             said_us = min(was.end_us, old.painted_us)
             if was.session_id == now.session_id and said_us - self.limits.paint_us > self._known:
                 return said_us
+        return self._farthest(old)
+
+    def _farthest(self, old: Timeline) -> int:
+        """How far an address may be painted."""
         return max(old.painted_us, self._known + self.limits.ahead_us)
 
-    def _paint(self, address: AddressState) -> Timeline:
-        """The address painted as far as it may be."""
-        address.painted_us = max(address.painted_us, self._known + self.limits.ahead_us)
-        return address.timeline()
+    def _painted(self, address: AddressState, timeline: Timeline, reach_us: int) -> Timeline:
+        """The timeline of an address, painted so far."""
+        address.painted_us = reach_us
+        return msgspec.structs.replace(timeline, painted_us=reach_us)
 
     def _say(self, old: Timeline, new: Timeline, learned_us: int) -> list[Segment]:
         said = diff(

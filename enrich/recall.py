@@ -54,9 +54,10 @@ class Recalled(msgspec.Struct, frozen=True):
 def recall(
     scope: str, ip: str, said: Iterable[Segment], lines: Iterable[LeaseEvent], cut: Cut
 ) -> Recalled:
-    """One address. `said`: its rows that `cut` wants; `lines`: those since `cut.since_us`,
-    without the ones that came too late. Neither needs an order."""
-    rows = sorted((row for row in said if row.kind != TOO_LATE), key=lambda row: row.rev)
+    """One address. `said`: its rows, at least those that `cut` wants; `lines`: those since
+    `cut.since_us`, without the ones that came too late. Neither needs an order."""
+    wanted = (row for row in said if row.kind != TOO_LATE and cut.wants(row))
+    rows = sorted(wanted, key=lambda row: row.rev)
     stated = list(_sessions(rows))
     kept = sorted(lines, key=order)
     truth = {s.session_id: s for s in stated}

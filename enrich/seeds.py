@@ -63,7 +63,7 @@ def write(lake: Lake, events: DataFrame, seeds: Path) -> Sown:
     jobs = lake.settings.jobs
     bounds, now = limits(jobs), known(lake)
     cut = cut_of(now.at_us or 0, bounds)
-    # What bears the newest revisions, and `Cut.wants`.
+    # What bears the newest revisions, and what `Cut.wants`: no more need leave the table.
     newest = F.col("rev") >= (now.at_us or 0)
     runs = F.col("seg_end") >= F.timestamp_micros(F.lit(cut.since_us))
     over = (F.col("kind") == FREE) & (F.col("known_at") >= F.timestamp_micros(F.lit(cut.said_us)))

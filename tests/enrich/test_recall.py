@@ -51,7 +51,7 @@ def recalled(said: list[Segment], lines: list[LeaseEvent], known_us: int) -> Buc
     cut = cut_of(known_us, LIMITS)
     late = {uid for row in said if row.kind == "too_late" for uid in row.event_uids or ()}
     for ip in IPS:
-        rows = [row for row in said if row.ip == ip and cut.wants(row)]
+        rows = [row for row in said if row.ip == ip]
         mine = [e for e in lines if e.ip == ip and e.event_uid not in late]
         found = recall("site", ip, rows, [e for e in mine if e.time_us >= cut.since_us], cut)
         assert found.played
