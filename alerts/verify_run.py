@@ -44,6 +44,7 @@ from infra.duck import connect
 from infra.errors import Fatal
 from infra.lake import Lake
 from infra.reading import files_between
+from infra.scratch import scratch
 from ingest.tables import EVENT
 
 NEEDS = ("gold.finding", "gold.alert", "gold.alert_action", "gold.attribution", "ops.ledger")
@@ -87,7 +88,8 @@ REPAIRED = """
 SELECT f.event_uid FROM gold.attribution a JOIN gold.finding f USING (finding_id)
 WHERE a.event_time >= $begin AND a.event_time < $end
 GROUP BY f.event_uid, a.finding_id, a.role
-HAVING bool_or(a.via IN ('correction', 'late', 'repair')) OR count(DISTINCT a.holder.mac) > 1
+HAVING bool_or(a.via IN ('correction', 'late', 'repair', 'disproved'))
+    OR count(DISTINCT a.holder.mac) > 1
 """
 _ACTIONS = """
 SELECT * FROM gold.alert_action
@@ -121,8 +123,8 @@ class Verification:
                 complete.isoformat(),
                 [*sorted(pack.hash for pack in packs), *sorted(lost)],
             )
-            home = self._settings.home.absolute()
-            with tempfile.TemporaryDirectory(dir=home, prefix="verify-") as folder:
+            own = scratch(self._settings.scratch_root)
+            with tempfile.TemporaryDirectory(dir=own, prefix="verify-") as folder:
                 self._findings(told, Path(folder), packs, lost, complete)
                 self._hours(told, packs)
                 self._alerts(told, Path(folder), packs, complete)
@@ -342,7 +344,9 @@ class Verification:
 
     def _correlations(self, begin: datetime, end: datetime) -> list[dict[str, Any]]:
         answer = self._duck.execute(
-            "SELECT * FROM gold.finding WHERE kind NOT IN ('event', 'model') AND rule_id <> $beat "
+            "SELECT *, finding_id IN (SELECT finding_id FROM gold.attribution "
+            "WHERE via IN ('correction', 'disproved')) AS moved "
+            "FROM gold.finding WHERE kind NOT IN ('event', 'model') AND rule_id <> $beat "
             "AND event_time >= $begin AND event_time < $end",
             {"beat": HEARTBEAT, "begin": begin, "end": end},
         )
@@ -395,6 +399,7 @@ def _correlated(row: Mapping[str, Any]) -> Told:
         received=micros(row["received_at"]),
         count=int(row.get("evidence_total") or 0) if row["rule_id"] != INCIDENT else 0,
         late=fields.get("late") == "true",
+        moved=bool(row.get("moved")),
         evidence=tuple(one["event_uid"] for one in row.get("evidence") or ()),
     )
 

@@ -28,11 +28,12 @@ from infra.status import read
 
 SOURCES = ("isc_dhcpd", "zeek:dns", "zeek:conn", "zeek:http")
 DEVICES = 2_000
+ATTACKERS = 50
+"""Devices that some rule alerts on: half of what a rule's budget lets out in an hour."""
 SEED = 20261122
 FLAT = 1.2
 """What a figure of the last third may be of that of the middle third; the first one warms up."""
 ENVIRONMENT = {
-    "HEADGATE_ALERTS__HOURLY_BUDGET": "1000000",
     "HEADGATE_UPKEEP__MINUTES": "5",
     "HEADGATE_JOBS__QUALITY_MINUTES": "15",
 }
@@ -66,6 +67,7 @@ class Look:
     threads: float
     handles: float
     checkpoints: float
+    scratch: float
     planning: float
 
 
@@ -152,6 +154,7 @@ class Day:
                 threads=threads,
                 handles=handles,
                 checkpoints=_bytes(self._settings.checkpoint_root),
+                scratch=_bytes(self._settings.scratch_root),
                 planning=sum(planning),
             )
         )
@@ -232,7 +235,7 @@ def _message(number: int) -> Sent:
         mac = f"02:00:00:00:{device // 256:02x}:{device % 256:02x}"
         return grant(_address(device), mac, "host", now)
     if number % 500 == 1:
-        return traversal(_address(_device(number // 500)), number, now)
+        return traversal(_address(number // 500 % ATTACKERS), number, now)
     address = _address(_device(number // 2))
     return lookup(address, number, now) if number % 2 else connection(address, number, now)
 
@@ -272,6 +275,7 @@ def _tell(report: Report, plan: Plan, day: Day) -> None:
         "heap": ("MB", lambda found: found / 2**20),
         "workers": ("MB", lambda found: found / 2**20),
         "checkpoints": ("MB", lambda found: found / 2**20),
+        "scratch": ("MB", lambda found: found / 2**20),
         "planning": ("s", lambda found: found),
     }
     for one in fields(Look):

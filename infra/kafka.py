@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -213,6 +214,10 @@ class Broker:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def _scratch(self) -> Path:
+        return self.folder / "scratch"
+
+    @property
     def pid(self) -> int | None:
         """Process id while it runs."""
         return self._process.pid if self._process else None
@@ -231,6 +236,9 @@ class Broker:
         if not properties.exists():
             properties.write_text(self._properties(free_port()))
             self._format(properties)
+        # A JVM that was killed leaves the libraries that it unpacked.
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.mkdir(exist_ok=True)
         with (self.folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command("kafka.Kafka", properties),
@@ -283,7 +291,8 @@ class Broker:
         classpath = ":".join(str(path) for path in jars.paths("broker"))
         java = ["java", f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         quiet = ["-Dlog4j2.level=WARN", "-Djava.net.preferIPv4Stack=true"]
-        return [*java, *quiet, "-cp", classpath, main, *map(str, arguments)]
+        own = f"-Djava.io.tmpdir={self._scratch}"
+        return [*java, *quiet, own, "-cp", classpath, main, *map(str, arguments)]
 
     def _format(self, properties: Path) -> None:
         arguments = [f"-t={_cluster_id()}", "-c", str(properties)]

@@ -81,6 +81,11 @@ class Settings(BaseSettings):
         description="root of the tables, a folder or `s3://bucket/prefix`; none: <home>/lake",
     )
     checkpoints: Path | None = Field(None, description="job state; none: <home>/checkpoints")
+    scratch: Path | None = Field(
+        None,
+        description="what a process needs only while it lives, on a disk of its own machine; "
+        "none: <home>/scratch",
+    )
     sink: Literal["marker", "txn"] = Field(
         "marker",
         description="how a batch is written once: by our marker, or by Delta's own besides (txn)",
@@ -148,6 +153,11 @@ class Settings(BaseSettings):
     def checkpoint_root(self) -> Path:
         """Root folder of the jobs' checkpoints."""
         return (self.checkpoints or self.home / "checkpoints").absolute()
+
+    @property
+    def scratch_root(self) -> Path:
+        """Root folder of what processes need only while they live."""
+        return (self.scratch or self.home / "scratch").absolute()
 
     @property
     def mask(self) -> int:

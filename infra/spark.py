@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from infra import jars, spark_guard, spark_secrets
 from infra.errors import Fatal
 from infra.kafka_auth import hand_to_jvm
 from infra.location import bucketed, endpoint, region, require
+from infra.scratch import scratch
 from infra.settings import Settings
 
 _SMALL_JVM = (
@@ -83,14 +85,16 @@ def session(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app).master(settings.spark.master)
     hand_to_jvm(settings.kafka)
-    conf, secret = spark_secrets.split(conf_of(settings, small_batches=small_batches))
+    running = SparkContext._active_spark_context is not None
+    own = None if running else scratch(settings.scratch_root)
+    conf, secret = spark_secrets.split(conf_of(settings, own, small_batches=small_batches))
     if settings.spark.ui:
         spark_guard.listen_on(conf["spark.driver.bindAddress"])
     if SparkContext._gateway is not None:  # its JVM runs: nothing goes over a command line
         conf, secret = conf | secret, {}
     for key, value in conf.items():
         builder = builder.config(key, value)
-    with _aside(), spark_secrets.handed_over(secret, settings.home.absolute() / "spark"):
+    with _aside(), spark_secrets.handed_over(secret, own or settings.scratch_root):
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     if settings.spark.wheel is not None:
@@ -176,13 +180,15 @@ def _ship(spark: SparkSession, wheel: Path, home: Path) -> None:
     spark.sparkContext.addPyFile(str(packed))
 
 
-def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
-    """Spark's settings for a session; those of `settings.spark.conf` stand above all others."""
-    work = settings.home.absolute() / "spark"
+def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dict[str, str]:
+    """Spark's settings for a session; those of `settings.spark.conf` stand above all others.
+
+    `own`: the folder for what a JVM that begins needs only while it lives.
+    """
     log = Path(__file__).with_name("log4j2.properties")
     # Without memory some threads die and others wait for them: rather all at once, and by name.
     options = (
-        f"-XX:+ExitOnOutOfMemoryError -Dlog4j2.configurationFile={log} "
+        f"-XX:+ExitOnOutOfMemoryError {shlex.quote(f'-Dlog4j2.configurationFile={log}')} "
         # Spark takes the error of a batch that is stopped apart with a pattern that needs much.
         "-Djava.net.preferIPv4Stack=true -Xss4m"
     )
@@ -197,8 +203,7 @@ def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
-        "spark.sql.warehouse.dir": str(work / "warehouse"),
-        "spark.local.dir": str(work / "local"),
+        "spark.sql.warehouse.dir": str(settings.home.absolute() / "spark" / "warehouse"),
         "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraJavaOptions": options,
         "spark.driver.bindAddress": "127.0.0.1",
@@ -237,10 +242,16 @@ def conf_of(settings: Settings, *, small_batches: bool) -> dict[str, str]:
     }
     if in_bucket:
         conf |= _bucket()
-    if settings.spark.master.startswith("local"):
+    local = settings.spark.master.startswith("local")
+    if local:
         conf |= _LOCAL_FILES | {"spark.driver.extraClassPath": str(jars.paths("local")[0])}
     if small_batches and settings.spark.small:
         conf |= _INTERPRETED
+    if own is not None:
+        conf["spark.local.dir"] = str(own)
+        conf["spark.driver.extraJavaOptions"] += " " + shlex.quote(f"-Djava.io.tmpdir={own}")
+        if local:  # S3A keeps there what it has yet to send
+            conf["spark.hadoop.hadoop.tmp.dir"] = str(own)
     conf |= spark_guard.conf(settings) | spark_guard.umask_conf(settings.mask)
     return conf | settings.spark.conf
 

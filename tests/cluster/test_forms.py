@@ -171,8 +171,7 @@ def test_units_may_write_where_the_settings_say(unit: str, cluster: str) -> None
     may = re.findall(r"^ReadWritePaths=(.+)$", text, re.M)
     may += [f"/var/lib/{name}" for name in re.findall(r"^StateDirectory=(.+)$", text, re.M)]
     settings = load(FORMS / cluster / "headgate.toml")
-    wanted = [settings.home, settings.lake_root, settings.checkpoint_root]
-    wanted.append(Path(settings.spark.conf["spark.local.dir"]))
+    wanted = [settings.home, settings.lake_root, settings.checkpoint_root, settings.scratch_root]
     assert all(any(path.is_relative_to(one) for one in may) for path in wanted)
 
 

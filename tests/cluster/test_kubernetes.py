@@ -50,11 +50,10 @@ def settings_of(job: str, folder: Path) -> tuple[dict[str, str], dict[str, str]]
     return told, files
 
 
-def this_machine(conf: dict[str, Any], files: dict[str, str], folder: Path) -> dict[str, Any]:
+def this_machine(conf: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
     """The driver's settings with what a single small machine needs otherwise."""
     return conf | {
         "spark.kubernetes.executor.podTemplateFile": files["executor.yaml"],
-        "spark.local.dir": str(folder / "scratch"),
         "spark.executor.instances": "1",
         "spark.executor.cores": "1",
         "spark.executor.memory": "512m",
@@ -68,7 +67,7 @@ def this_machine(conf: dict[str, Any], files: dict[str, str], folder: Path) -> d
 @pytest.mark.cluster
 def test_executors_run_from_our_template_and_entrypoint(tmp_path: Path) -> None:
     told, files = settings_of("ingest", tmp_path)
-    conf = this_machine(json.loads(told["HEADGATE_SPARK__CONF"]), files, tmp_path)
+    conf = this_machine(json.loads(told["HEADGATE_SPARK__CONF"]), files)
     image = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "PYTHONPATH": str(project_root())}
     plant = Plant(FORM / "image" / "entrypoint.sh", image, tmp_path)
     # The pod that the driver runs in: executors are made its own, so that they end with it.
@@ -86,6 +85,7 @@ def test_executors_run_from_our_template_and_entrypoint(tmp_path: Path) -> None:
                 "HEADGATE_HOME": str(tmp_path / "home"),
                 "HEADGATE_LAKE": str(tmp_path / "lake"),
                 "HEADGATE_CHECKPOINTS": str(tmp_path / "checkpoints"),
+                "HEADGATE_SCRATCH": str(tmp_path / "scratch"),
                 "HEADGATE_KAFKA__BOOTSTRAP": broker.address,
                 "HEADGATE_SPARK__MASTER": f"k8s://{address}",
                 "HEADGATE_SPARK__SMALL": "true",

@@ -30,19 +30,20 @@ def test_jobs_interpret_small_batches_on_a_small_machine_unless_told_otherwise(
     tmp_path: Path,
 ) -> None:
     wanted = "spark.sql.codegen.wholeStage"
-    assert conf_of(load(home=tmp_path), small_batches=True)[wanted] == "false"
-    assert wanted not in conf_of(load(home=tmp_path), small_batches=False)
+    assert conf_of(load(home=tmp_path), tmp_path, small_batches=True)[wanted] == "false"
+    assert wanted not in conf_of(load(home=tmp_path), tmp_path, small_batches=False)
     large = load(home=tmp_path, spark={"small": False})
-    assert wanted not in conf_of(large, small_batches=True)
+    assert wanted not in conf_of(large, tmp_path, small_batches=True)
     told = load(home=tmp_path, spark={"conf": {wanted: "true"}})
-    assert conf_of(told, small_batches=True)[wanted] == "true"
+    assert conf_of(told, tmp_path, small_batches=True)[wanted] == "true"
 
 
 def test_a_driver_on_a_small_machine_begins_with_a_third_of_its_heap(tmp_path: Path) -> None:
     options = "spark.driver.extraJavaOptions"
 
     def given(small_batches: bool = True, **spark: object) -> str:
-        return conf_of(load(home=tmp_path, spark=spark), small_batches=small_batches)[options]
+        settings = load(home=tmp_path, spark=spark)
+        return conf_of(settings, tmp_path, small_batches=small_batches)[options]
 
     assert " -Xms1024m " in given()
     assert " -Xms170m " in given(driver_memory="512M")

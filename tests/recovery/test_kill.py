@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Consumer
 
@@ -125,11 +126,18 @@ def killed(
         until(running, lambda: batches(plant) > before + 1)
         flow.stop()
         settle(plant, running, len(flow.accepted))
+        assert left_behind(plant) == []
 
     assert len(flow.accepted) > 100 * len(phases)
     assert complaints(plant, flow.accepted) == []
     shaken = judge.topic(plant.kafka.bootstrap, "alerts")
     assert judge.final_alerts(shaken) == undisturbed(plant, home, len(flow.accepted), jobs)
+
+
+def left_behind(settings: Settings) -> list[str]:
+    """Folders of processes that are gone: unpacked libraries, working copies of states."""
+    folders = settings.scratch_root.glob("*-*")
+    return [one.name for one in folders if not psutil.pid_exists(int(one.name.split("-")[-2]))]
 
 
 def undisturbed(
