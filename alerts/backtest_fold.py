@@ -171,7 +171,8 @@ class Refold:
             if not target.waiting:
                 target.since = micros(row["available_at"])
             self._busy.add(name)
-            target.waiting.append({**row, "row_kind": kind, "target": name})
+            # What job `alert` had forgotten is no alert that this run has raised.
+            target.waiting.append({**row, "row_kind": kind, "target": name, "alert": None})
 
     def _targets_of(self, row: Row, kind: str) -> Iterator[str]:
         """The rule, the correlations that count it and the risk of its entity: as in `to_state`."""

@@ -130,6 +130,46 @@ def _body(
     }
 
 
+def about_in(body: Mapping[str, Any]) -> About:
+    """What the newest finding said of itself, as far as the body of a revision has it.
+
+    Its own words are not in there: see `words_in`.
+    """
+    named: dict[str, list[str]] = {"ip": [], "host": [], "user": []}
+    for entity in body["entities"]:
+        named.setdefault(entity["type"], []).append(entity["value"])
+    rule, ip = body["rule"], body["attribution"]["ip"]
+    return About(
+        rule_version=rule["version"],
+        rule_title=rule["name"],
+        level=rule["level"],
+        pack=body["lineage"]["pack"],
+        kind=rule["kind"],
+        mode="import" if body["mode"] == "backfill" else "live",
+        source="",
+        role="",
+        scope=body["attribution"]["scope"],
+        ip=ip,
+        host_name=named["host"][-1] if named["host"] else None,
+        user_name=named["user"][0] if named["user"] else None,
+        dst_ip=next((other for other in named["ip"] if other != ip), None),
+        snippet="",
+        fields=body["fields"],
+    )
+
+
+def words_in(summary: str, alert: Alert) -> str:
+    """What the newest finding said, out of the summary of a revision of this alert.
+
+    Empty where the summary does not read as one of ours.
+    """
+    mark = "\0"
+    about = msgspec.structs.replace(alert.about, snippet=mark)
+    before, _, after = _summary(msgspec.structs.replace(alert, about=about)).partition(mark)
+    ours = summary.startswith(before) and summary.endswith(after)
+    return summary[len(before) : len(summary) - len(after)] if ours else ""
+
+
 def stamp(us: int | datetime) -> str:
     """RFC 3339 in UTC with microseconds and a Z."""
     time = moment(us) if isinstance(us, int) else us.astimezone(UTC)
@@ -241,7 +281,9 @@ def _summary(alert: Alert) -> str:
     if alert.about.snippet:
         parts.append(f"Last: {alert.about.snippet}.")
     parts.append(_basis(alert.holder, alert.about.ip))
-    if alert.superseded_by:
+    if alert.disproved:
+        parts.append("What it counted turned out to be of several devices: none of them did it.")
+    elif alert.superseded_by:
         parts.append(f"Its findings belong to alert {alert.superseded_by} now.")
     elif alert.previous_entity is not None:
         parts.append(f"It named {alert.previous_entity} before.")

@@ -122,8 +122,7 @@ def remove(args: argparse.Namespace, settings: Settings) -> int:
 
 def triage_alert(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate triage ID`."""
-    from alerts.read import detail
-    from alerts.request import ask
+    from alerts.read import ask_about, detail
 
     found = detail(settings, args.id)
     state, superseded = found.body.get("state"), found.body.get("superseded_by")
@@ -136,7 +135,7 @@ def triage_alert(args: argparse.Namespace, settings: Settings) -> int:
         action, value = "reopen", None
     elif args.verdict:
         action, value = "verdict", args.verdict
-    ask(settings, action, found.alert_id, found.rule_id, value=value, comment=args.comment)
+    ask_about(settings, action, found, value=value, comment=args.comment)
     print(f"asked to {action} alert {found.alert_id}; {SOON}", file=sys.stderr)
     return 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import duckdb
@@ -33,6 +33,8 @@ Row = dict[str, Any]
 Begin = Literal["beginning", "now"]
 
 SHORTEST_PREFIX = 4
+REMEMBERED = timedelta(hours=1)
+"""Job `alert` knows an alert for longer than that after its newest revision."""
 POLL_SECONDS = 0.2
 
 _LISTED = """
@@ -122,7 +124,19 @@ def close(settings: Settings, alert_id: str, verdict: str | None, comment: str |
     found = detail(settings, alert_id)
     if found.body.get("state") == "closed":
         raise Usage(f"alert {found.alert_id} is closed already ({_why_closed(found.body)})")
-    return ask(settings, "close", found.alert_id, found.rule_id, value=verdict, comment=comment)
+    return ask_about(settings, "close", found, value=verdict, comment=comment)
+
+
+def ask_about(
+    settings: Settings, action: str, found: Detail, *, value: str | None, comment: str | None
+) -> Row:
+    """Ask something of an alert, also of one that job `alert` may have forgotten."""
+    told = datetime.fromisoformat(found.body["detected_at"])
+    old = datetime.now(UTC) - told > REMEMBERED
+    alert = {"alert": msgspec.json.encode(found.body).decode()} if old else {}
+    return ask(
+        settings, action, found.alert_id, found.rule_id, value=value, comment=comment, **alert
+    )
 
 
 def tail(
@@ -209,4 +223,6 @@ def _plain(row: Row) -> Row:
 def _why_closed(body: Row) -> str:
     if body.get("superseded_by"):
         return f"superseded by {body['superseded_by']}"
+    if body["reason"] == "attribution":
+        return "its findings turned out to be of several devices"
     return f"verdict: {body.get('verdict') or 'none given'}"

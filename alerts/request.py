@@ -23,9 +23,9 @@ Row = dict[str, Any]
 def ask(settings: Settings, action: str, alert_id: str, rule_id: str, **more: Any) -> Row:
     """Leave a request; returns it, a row of gold.alert_action.
 
-    `more`: value, comment, and of a suppression entity, fields and expires_at (a
-    datetime). Who asks and what goes to ops.audit. Raises `Retryable` when the
-    spool cannot be written.
+    `more`: value, comment, of an old alert the body of its newest revision as JSON (`alert`), and
+    of a suppression entity, fields and expires_at (a datetime). Who asks and what goes to
+    ops.audit. Raises `Retryable` when the spool cannot be written.
     """
     given = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in more.items()}
     who, at = person(), datetime.now(UTC).isoformat()
@@ -40,7 +40,7 @@ def ask(settings: Settings, action: str, alert_id: str, rule_id: str, **more: An
         "at": at,
         **given,
     }
-    told = msgspec.json.encode(given).decode()
+    told = msgspec.json.encode({k: v for k, v in given.items() if k != "alert"}).decode()
     audited = {"at": at, "who": who, "act": f"alert.{action}", "target": alert_id, "outcome": "ok"}
     _leave(settings, request, audited | {"detail": told})
     return request

@@ -7,13 +7,14 @@ was published, and the alert goes on where it ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from alerts.alert_model import Alert, Evidence, FoldState, Ref, about_of
+from alerts.body import about_in, words_in
 from alerts.entity import Holder, micros
 
 REST = "rest"
@@ -37,6 +38,16 @@ def revive(findings: Sequence[Mapping[str, Any]], state: FoldState) -> None:
             state.alerts[alert_id] = _alert(body, rows)
 
 
+def revive_asked(actions: Iterable[Mapping[str, Any]], state: FoldState) -> None:
+    """Take back into the state the alerts that people ask something of and that it has forgotten.
+
+    An action may have `alert` as a finding does.
+    """
+    for action in actions:
+        if action.get("alert") and action["alert_id"] not in state.alerts:
+            state.alerts[action["alert_id"]] = _alert(msgspec.json.decode(action["alert"]), [])
+
+
 def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
     key = body["dedup_key"].removeprefix(f"{body['rule']['id']}|")
     last = _micros(body["event_time"])
@@ -49,7 +60,7 @@ def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
         refs[REST] = Ref(REST, NEVER, key, last, rest)
     named = {row["event_uid"]: row["finding_id"] for row in rows}
     holder = {k: v for k, v in body["attribution"].items() if k != "previous"}
-    return Alert(
+    alert = Alert(
         alert_id=body["alert_id"],
         rule_id=body["rule"]["id"],
         entity_type=body["entity"]["type"],
@@ -59,7 +70,7 @@ def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
         last=last,
         window_start=_micros(body["window_start"]),
         received=_micros(body["received_at"]),
-        about=about_of(rows[-1]),
+        about=about_of(rows[-1]) if rows else about_in(body),
         holder=msgspec.convert(holder, Holder),
         revision=body["revision"],
         count=body["count"],
@@ -82,7 +93,18 @@ def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
         superseded_by=body["superseded_by"],
         suppressed_by=body.get("suppressed_by"),
         incident_id=body.get("incident_id"),
+        previous=_previous(body),
+        previous_entity=body.get("previous_entity"),
+        disproved=body["activity"] == "close" and body["reason"] == "attribution",
     )
+    if not rows:
+        alert.about.snippet = words_in(body["summary"], alert)
+    return alert
+
+
+def _previous(body: Mapping[str, Any]) -> Holder | None:
+    told = body["attribution"].get("previous")
+    return None if told is None else msgspec.convert(told, Holder)
 
 
 def _micros(text: str) -> int:

@@ -120,6 +120,12 @@ ALERT_ACTION = Table(
         Column("entity", S, "suppression: pattern of the entity, or network", False),
         Column("fields", T.MapType(S, S), "suppression: pattern by field", False),
         Column("expires_at", TS, "suppression: findings that arrive from then on are told", False),
+        Column(
+            "alert",
+            S,
+            "body of the alert's newest revision, where the job may have forgotten it",
+            False,
+        ),
     ),
     event_time="at",
     key=("action_id",),

@@ -37,7 +37,11 @@ A, B = "02:00:00:00:00:0a", "02:00:00:00:00:0b"
 
 def revision(alert_id: str, number: int, minutes: int, **more: Any) -> dict[str, Any]:
     at = NOON + timedelta(minutes=minutes)
-    body = {"alert_id": alert_id, "revision": number, "state": "open", "verdict": None}
+    body = {
+        "alert_id": alert_id, "revision": number, "state": "open", "verdict": None,
+        "activity": more.get("activity"), "reason": more.get("reason", "first"),
+        "detected_at": at.isoformat(),
+    }  # fmt: skip
     row = {
         "alert_id": alert_id, "revision": number, "activity": "create" if number == 1 else "update",
         "reason": "first" if number == 1 else "attribution", "tenant": "default", "mode": "live",

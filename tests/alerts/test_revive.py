@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from alerts.finding import identity
-from tests.alerts.test_alert import Bucket, body, finding, leased, tick
+from tests.alerts.test_alert import Bucket, action, body, counted, finding, leased, retold, tick
 
 LATER = 400_000
 """Seconds after which the state remembers no alert of the first minutes."""
@@ -55,3 +57,65 @@ def test_an_alert_that_is_remembered_knows_better_than_what_comes_along() -> Non
     bucket.alerts(finding(10), tick(30))
     rows = {row["entity_value"]: row for row in bucket.alerts(repaired(0, first))}
     assert (rows["aa"]["revision"], rows["aa"]["count"]) == (3, 1)
+
+
+def asked(
+    what: str, alert: dict[str, Any], second: float = LATER + 5, **keys: Any
+) -> dict[str, Any]:
+    """What a person asks of an alert, with its body as the table has it."""
+    row = action(alert["alert_id"], what, second, **keys)
+    return row | {"rule_id": alert["rule_id"], "target": alert["rule_id"], "alert": alert["body"]}
+
+
+#   Friday: an alert.    Monday: the job has forgotten it, and somebody looks at it.
+def test_a_person_may_judge_and_close_an_alert_that_was_forgotten() -> None:
+    bucket = Bucket()
+    (first,) = bucket.alerts(finding(0))
+    bucket.step(tick(LATER))
+    (out,) = bucket.step(action(first["alert_id"], "close", LATER + 1))
+    assert out["out"] == "refused", "without the body nobody knows it any more"
+    (second,) = bucket.alerts(asked("close", first, value="true_positive", comment="seen"))
+    assert (second["revision"], second["activity"], second["reason"]) == (2, "close", "closed")
+    (third,) = bucket.alerts(asked("assign", first, LATER + 6, value="ann"))
+    assert third["revision"] == 3, "it is remembered again, and knows better than what comes along"
+    told = body(third)
+    assert (told["state"], told["verdict"], told["assignee"]) == ("closed", "true_positive", "ann")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [finding(0)],
+        [finding(0), finding(10), finding(70, user_name="eve", dst_ip="192.0.2.1")],
+        [finding(0, {"ip": "10.0.0.5", "status": "none", "evidence": []}, host_name=None)],
+        [finding(0, {"status": "unknown"}, ip=None, user_name=None)],
+        [finding(0, {"status": "unknown"}, ip=None, host_name=None, user_name="eve")],
+        [counted(0), counted(1), counted(2)],
+    ],
+)
+def test_what_is_asked_changes_nothing_else_of_a_forgotten_alert(
+    rows: list[dict[str, Any]],
+) -> None:
+    bucket = Bucket(count_every_seconds=1)
+    *_, newest = bucket.alerts(*rows) + bucket.alerts(tick(300))
+    bucket.step(tick(LATER))
+    (again,) = bucket.alerts(asked("verdict", newest, value="benign"))
+    before, now = body(newest), body(again)
+    changed = {name for name in before if before[name] != now[name]}
+    assert changed <= {"activity", "type_uid", "reason", "revision", "verdict", "lifecycle"}
+    assert now["verdict"] == "benign"
+    same = ("src_ip", "entity_value", "title", "count", "event_time", "pack", "status")
+    assert [newest[name] for name in same] == [again[name] for name in same]
+
+
+def test_an_alert_that_was_disproved_is_opened_again_after_it_was_forgotten() -> None:
+    bucket = Bucket()
+    bucket.step(*[counted(s) for s in (0, 1, 2)])
+    (out,) = bucket.step(counted(2, "bb", rev=4))
+    (closed,) = bucket.alerts(retold(out))
+    bucket.step(tick(LATER))
+    (judged,) = bucket.alerts(asked("verdict", closed, value="benign"))
+    assert body(judged)["summary"] == body(closed)["summary"]
+    assert (judged["activity"], body(judged)["state"]) == ("update", "closed")
+    (opened,) = bucket.alerts(asked("reopen", judged, LATER + 9))
+    assert body(opened)["state"] == "open"

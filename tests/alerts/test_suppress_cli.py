@@ -106,6 +106,28 @@ def test_a_reason_and_an_end_are_demanded(tmp_path: Path, words: tuple[str, ...]
         run(load(home=tmp_path), "suppress", "add", *words)
 
 
+def test_a_request_brings_an_old_alert_along_and_not_a_new_one(
+    spark: SparkSession, empty_tables: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(empty_tables, tmp_path / "lake")
+    made = Lake(spark, load(home=tmp_path))
+    rows = [alert("aaaa1", "12:00"), alert("bbbb1", "12:01")]
+    now = datetime.now(UTC).isoformat()
+    rows[1]["body"] = json.dumps(json.loads(rows[1]["body"]) | {"detected_at": now})
+    insert(made, ALERT, rows)
+    for name in ("aaaa1", "bbbb1"):
+        assert run(made.settings, "triage", name, "--assign", "bob") == 0
+    spool = tmp_path / "spool"
+    asked = [json.loads(file.read_text()) for file in (spool / "alert_action").glob("*.json")]
+    brought = {request["alert_id"]: request.get("alert") for request in asked}
+    assert brought["bbbb1"] is None
+    assert json.loads(brought["aaaa1"]) == json.loads(rows[0]["body"])
+    assert fold(made, ALERT_ACTION, spool / "alert_action") == 2
+    told = {row.alert_id: row.alert for row in made.read(ALERT_ACTION).collect()}
+    assert told == brought
+    assert not any("detected_at" in file.read_text() for file in (spool / "audit").glob("*.json"))
+
+
 def test_triage_leaves_the_request_it_was_asked_for(lake: Lake) -> None:
     settings = lake.settings
     spool = settings.home / "spool" / "alert_action"
