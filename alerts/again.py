@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from alerts.correlate import over_history
+from alerts.correlation_finding import DISPROVED
 from alerts.entity import Holder, holder_of, micros
 from alerts.match import Matcher, event_batch
 from alerts.pack import Correlation, Rule, RulePack
@@ -55,6 +56,7 @@ def counted_by(ask: Ask, rule: Correlation, pack: str, since: Any, until: Any) -
     rows = [
         row | {"holder": row["told_holder"] or row["holder"], "pack": pack}
         for row in ask(FINDINGS_SQL, asked, needs=FINDINGS_NEED)
+        if row["via"] != DISPROVED
     ]
     return {str(row["finding_id"]) for row in over_history(rule, rows)}
 

@@ -26,6 +26,7 @@ from alerts.alert_model import (
     sampled,
 )
 from alerts.budget import HELD_BACK, limit_of
+from alerts.correlation_finding import DISPROVED
 from alerts.entity import Entity, Holder, entity_of, holder_of, micros
 from alerts.finding import identity
 from alerts.risk import INCIDENT
@@ -84,10 +85,13 @@ class Fold:
         fresh = []
         for row in findings:
             known = self._of.get(row["finding_id"])
-            if known is None:
+            if row.get("via") == DISPROVED:
+                if known is not None:
+                    self._disprove(known, row["finding_id"], batch)
+            elif known is None:
                 fresh.append(row)
             elif rev_of(row) > known.refs[row["finding_id"]].rev:
-                self._again(known, row, moves)
+                self._again(known, row, moves, batch)
         # Corrections first: what is new then counts on the alert of the right device.
         for (alert_id, _), rows in sorted(moves.items()):
             self._move(self.state.alerts[alert_id], rows, batch)
@@ -102,6 +106,7 @@ class Fold:
         alert: Alert,
         row: Mapping[str, Any],
         moves: dict[tuple[str, str], list[Mapping[str, Any]]],
+        batch: _Batch,
     ) -> None:
         """A known finding with a newer attribution."""
         ref = alert.refs[row["finding_id"]]
@@ -113,6 +118,16 @@ class Fold:
         ref.rev = rev_of(row)
         if ref.time == alert.last:
             alert.holder = holder
+        if _show(alert, row):
+            batch.note(alert, "attribution")
+
+    def _disprove(self, alert: Alert, finding_id: str, batch: _Batch) -> None:
+        """A correlation's finding was not there; an alert of which nothing is left ends."""
+        del self._of[finding_id]
+        self._take_out(alert, {finding_id})
+        if not alert.refs:
+            alert.state, alert.closed_at, alert.disproved = "closed", alert.last, True
+        batch.note(alert, "attribution")
 
     def _silencer(
         self, row: Mapping[str, Any], entity: Entity, holder: Holder | None
@@ -183,7 +198,7 @@ class Fold:
             for a in self._by_key.get(key, ())
             if a.alert_id != but
             and a.silenced == silenced
-            and (a.closed_at is None or (time <= a.closed_at and a.superseded_by is None))
+            and (a.closed_at is None or (time <= a.closed_at and a.holds_findings))
             and max(a.last, time) - min(a.first, time) <= span
         ]
         return min(fitting, key=lambda a: (a.first, a.alert_id), default=None)
@@ -278,6 +293,7 @@ class Fold:
         for row in rows:
             ref = alert.refs[row["finding_id"]]
             ref.rev, ref.entity_key = rev_of(row), entity.key
+            _show(alert, row)
 
     def _take_out(self, alert: Alert, moved: set[str]) -> None:
         """Findings leave; an alert that none is left of keeps its figures for its last word."""
@@ -307,7 +323,7 @@ class Fold:
             alert.state, alert.closed_at = "closed", micros(action["at"])
             alert.verdict = value or alert.verdict
         elif kind == "reopen":
-            alert.state, alert.closed_at = "open", None
+            alert.state, alert.closed_at, alert.disproved = "open", None, False
         elif kind == "assign":
             alert.assignee = value
         elif kind == "verdict":
@@ -336,7 +352,8 @@ class Fold:
             if alert.rule_id != INCIDENT:
                 alert.incident_id = self._incidents.get(alert.entity_key, alert.incident_id)
             alert.pending, alert.told_at = False, batch.clock
-            closes = reason in ("closed", "superseded")
+            ends = alert.disproved and reason == "attribution"
+            closes = ends or reason in ("closed", "superseded")
             activity = "create" if alert.revision == 1 else "close" if closes else "update"
             out.append(Revised(alert, activity, str(reason)))
         return out
@@ -360,6 +377,24 @@ def summarise(summary: Alert, held: Alert, count: int, limit: int) -> None:
         dst_ip=None,
         fields={"held_back": str(count), "hourly_budget": str(limit)},
     )
+
+
+def _show(alert: Alert, row: Mapping[str, Any]) -> bool:
+    """Let an alert show a correlation's finding as it is now; whether that differs.
+
+    A correction may have taken some of what it counted to another device.
+    """
+    ref, told = alert.refs[row["finding_id"]], evidence_of(row)
+    shown = {e.event_uid for e in alert.evidence if e.finding_id == ref.finding_id}
+    if row.get("kind") != "correlation" or shown <= {e.event_uid for e in told}:
+        return False
+    total = int(row.get("evidence_total") or 1)
+    alert.total, ref.total = alert.total - ref.total + total, total
+    others = [e for e in alert.evidence if e.finding_id != ref.finding_id]
+    alert.evidence = sampled([*others, *told])
+    if ref.time == alert.last:
+        alert.about = about_of(row)
+    return True
 
 
 def _hand_over(alert: Alert, target: Alert) -> None:

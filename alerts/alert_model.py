@@ -65,7 +65,10 @@ class About(msgspec.Struct):
 
 
 class Alert(msgspec.Struct, kw_only=True):
-    """An alert as the state keeps it; times are microseconds."""
+    """An alert as the state keeps it; times are microseconds.
+
+    `disproved`: what a correlation had found was not there, and nothing else is left of it.
+    """
 
     alert_id: str
     rule_id: str
@@ -96,11 +99,17 @@ class Alert(msgspec.Struct, kw_only=True):
     touched: int = 0
     suppressed_by: str | None = None
     incident_id: str | None = None
+    disproved: bool = False
 
     @property
     def silenced(self) -> bool:
         """Whether a suppression silenced it; a budget only holds back."""
         return self.suppressed_by not in (None, HELD_BACK)
+
+    @property
+    def holds_findings(self) -> bool:
+        """False for one whose findings went to another alert, or were not there."""
+        return self.superseded_by is None and not self.disproved
 
     @property
     def lifecycle(self) -> str:

@@ -11,19 +11,33 @@ arrival. The others (`lt`, `lte`, `eq`, `neq`, averages, percentiles) are looked
 at when their window closes, in the order of event time. A finding that comes
 after that is put in its place, the windows it lies in are looked at again, and
 what fires then is marked late.
+
+A correction may give a finding of a window that fired to another group. What fired
+stays with its group while that fulfils the condition without it; else it goes to the
+group that does with what it got; and where none does, it is disproved.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from alerts.correlation_cold import ENOUGH, Cold, packed, unpacked
 from alerts.correlation_entry import Entry, by_order, by_time, entry_of
-from alerts.correlation_finding import Fired, corrected, fired, told
+from alerts.correlation_finding import (
+    DISPROVED,
+    Fired,
+    corrected,
+    fired,
+    rename,
+    renew,
+    told,
+    told_again,
+)
 from alerts.correlation_first_seen import Seen, forget_values, sight
 from alerts.correlation_measure import Measured, least, measured, told_at_once
 from alerts.entity import micros
@@ -86,23 +100,42 @@ class CorrelationState(msgspec.Struct):
     forgotten: int = 0
 
 
+@dataclass(frozen=True)
+class _Shaken:
+    """What fired in a group and lost findings: `lost`, as they are now."""
+
+    key: str
+    fired: Fired
+    lost: list[Entry]
+
+
 class Correlator:
-    """One correlation over its state; `feed` takes findings in any order."""
+    """One correlation over its state; `feed` takes findings in any order.
+
+    Of a batch's corrections it knows what fired and lost findings (`_shaken`), and the groups in
+    which windows that end in a span are to be looked at again (`_stirred`, microseconds).
+    """
 
     def __init__(self, state: CorrelationState) -> None:
         self.state = state
         self._where: dict[str, str] = {}
+        self._shaken: dict[str, _Shaken] = {}
+        self._stirred: list[tuple[str, int, int]] = []
+        self._homes: dict[str, Group] = {}
+        for key, group in state.groups.items():
+            for one in group.fired:
+                self._where.update(dict.fromkeys(one.members, key))
+                self._homes[one.finding["finding_id"]] = group
         for key, group in state.groups.items():
             for entry in group.entries:
                 self._where[entry.finding_id] = key
-            for one in group.fired:
-                self._where.update(dict.fromkeys(one.members, key))
 
     def feed(self, definition: Correlation, row: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Take one attributed finding, or the same again with a newer attribution.
 
         Returns `{"out": "finding", "row": ...}` for a window that fires and
         `{"out": "attribution", "row": ...}` when what fired belongs to another device now.
+        What corrections that go from group to group come to is told by `judge`.
         """
         state = self.state
         state.span = definition.timespan_seconds * 1_000_000
@@ -112,12 +145,28 @@ class Correlator:
         if entry is not None:
             self._thaw(entry.time)
             known = self._where.get(entry.finding_id)
-            if known is None:
+            if row.get("via") == DISPROVED:
+                self._leave(entry, known)
+            elif known is None:
                 outputs = self._insert(definition, entry)
             else:
-                outputs = self._again(definition, entry, known)
+                outputs = self._again(entry, known)
         time = min(micros(row["event_time"]), micros(row["received_at"]) + SKEW)
         state.clock = max(state.clock, time)
+        return outputs
+
+    def judge(self, definition: Correlation) -> list[dict[str, Any]]:
+        """What the corrections come to that were fed since: call it when a batch is through.
+
+        Not with each: a lease that was another device's brings one for each of its findings,
+        and only all of them say where the window is now.
+        """
+        outputs = [self._judged(definition, shaken) for shaken in self._shaken.values()]
+        for key, since, until in self._stirred:
+            group = self.state.groups[key]
+            self._bound(definition, group)
+            outputs += self._fire(definition, group, since, until, again=True)
+        self._shaken, self._stirred = {}, []
         return outputs
 
     def settle(self, definition: Correlation, arrivals: int | None = None) -> list[dict[str, Any]]:
@@ -178,28 +227,41 @@ class Correlator:
 
     def _look_again(self, definition: Correlation, group: Group, time: int) -> list[dict[str, Any]]:
         """Look at the windows that a finding at `time` lies in, if they are not to wait."""
-        until = time + self.state.span
-        if not told_at_once(definition):
-            until = min(until, group.closed)
-        return self._fire(definition, group, time, until, again=True)
+        return self._fire(definition, group, time, time + self.state.span, again=True)
 
     def _fire(
         self, definition: Correlation, group: Group, since: int, until: int, *, again: bool = False
     ) -> list[dict[str, Any]]:
         """Fire the windows that end in [since, until] and fulfil the condition, resting between."""
         outputs = []
-        window = _first_window(definition, group, since, until)
+        window = self._window(definition, group, since, until)
         while window is not None:
             within, what = window
             end = within[-1].time
             late = end < self.state.clock - SETTLE if again else within[-1].late
             cut = group.dropped if group.dropped_at >= end - self.state.span else 0
-            group.fired.append(
-                fired(definition, within, what, pack=self.state.pack, late=late, dropped=cut)
-            )
-            outputs.append({"out": "finding", "row": told(group.fired[-1].finding)})
-            window = _first_window(definition, group, end + self.state.span + 1, until)
+            now = fired(definition, within, what, pack=self.state.pack, late=late, dropped=cut)
+            outputs.append(self._told(group, now, what.chosen[-1]))
+            window = self._window(definition, group, end + self.state.span + 1, until)
         return outputs
+
+    def _told(self, group: Group, now: Fired, newest: Entry) -> dict[str, Any]:
+        """A window that fires; one that was disproved under its id takes its place again."""
+        home = self._homes.get(now.finding["finding_id"])
+        while home is not None:
+            (one,) = (f for f in home.fired if f.finding["finding_id"] == now.finding["finding_id"])
+            if one.disproved:
+                _move(one, home, group)
+                self._homes[one.finding["finding_id"]] = group
+                renew(one, now)
+                one.rev = max(one.rev + 1, now.rev)
+                return told_again(one, newest.holder, newest.holder)
+            # It went to another group with the id that it got here.
+            rename(now)
+            home = self._homes.get(now.finding["finding_id"])
+        group.fired.append(now)
+        self._homes[now.finding["finding_id"]] = group
+        return {"out": "finding", "row": told(now.finding)}
 
     def _sighted(
         self, definition: Correlation, group: Group, entry: Entry, key: str
@@ -222,23 +284,79 @@ class Correlator:
         self._where[entry.finding_id] = key
         return [{"out": "finding", "row": told(told_now.finding)}]
 
-    def _again(self, definition: Correlation, entry: Entry, key: str) -> list[dict[str, Any]]:
+    def _again(self, entry: Entry, key: str) -> list[dict[str, Any]]:
         """The same finding once more: a newer attribution may move it to another group."""
         group = self.state.groups[key]
-        at = bisect_left(group.entries, by_order(entry), key=by_order)
-        old = group.entries[at] if at < len(group.entries) else None
-        if old is not None and old.finding_id == entry.finding_id:
+        at = _place(group, entry)
+        if at is not None:
+            old = group.entries[at]
             if entry.rev <= old.rev:
                 return []
-            if not old.used and entry.group != old.group:
-                group.entries.pop(at)
-                left = self._look_again(definition, group, entry.time)
-                return left + self._insert(definition, entry)
-            entry.used, entry.late = old.used, old.late
+            entry.late = old.late
             if entry.group != old.group:
-                entry.group, entry.shown = old.group, old.shown
+                self._leave(entry, key)
+                self._enter(entry)
+                return []
             group.entries[at] = entry
+        # Of a window whose findings are forgotten, the newest one says whose it is.
         return [out for one in group.fired for out in corrected(one, entry)]
+
+    def _leave(self, entry: Entry, key: str | None) -> None:
+        """A finding is not its group's any more; what fired with it is to be judged."""
+        group = self.state.groups.get(key or "")
+        at = _place(group, entry) if group else None
+        if group is None or key is None or at is None:
+            return
+        group.entries.pop(at)
+        self._where.pop(entry.finding_id)
+        self._stirred.append((key, entry.time, entry.time + self.state.span))
+        for one in group.fired:
+            if entry.finding_id in one.members:
+                told_as = one.finding["finding_id"]
+                self._shaken.setdefault(told_as, _Shaken(key, one, [])).lost.append(entry)
+
+    def _enter(self, entry: Entry) -> None:
+        key = msgspec.json.encode(entry.group).decode()
+        insort(self.state.groups.setdefault(key, Group()).entries, entry, key=by_order)
+        self._where[entry.finding_id] = key
+        self._stirred.append((key, entry.time, entry.time + self.state.span))
+
+    def _judged(self, definition: Correlation, shaken: _Shaken) -> dict[str, Any]:
+        """What fired, now that it is clear which of its findings are whose."""
+        one, group = shaken.fired, self.state.groups[shaken.key]
+        newest = max(shaken.lost, key=lambda entry: entry.rev)
+        one.rev = max(one.rev + 1, newest.rev)
+        since, until = one.start, one.end + self.state.span
+        # What it kept quiet, before it and after it, may speak.
+        self._stirred.append((shaken.key, since - self.state.span, until))
+        group.fired = [each for each in group.fired if each is not one]
+        for home in self._candidates(shaken):
+            window = self._window(definition, home, since, until)
+            if window is not None:
+                within, what = window
+                marks, pack = one.finding["fields"], one.finding["pack"]
+                late, dropped = "late" in marks, int(marks.get("incomplete", 0))
+                renew(one, fired(definition, within, what, pack=pack, late=late, dropped=dropped))
+                home.fired.append(one)
+                self._homes[one.finding["finding_id"]] = home
+                return told_again(one, what.chosen[-1].holder, newest.holder)
+        one.disproved, one.members = True, []
+        group.fired.append(one)
+        return told_again(one, None, newest.holder)
+
+    def _candidates(self, shaken: _Shaken) -> list[Group]:
+        """Groups that what fired may be of: its own, then those of its findings, newest first."""
+        now = [self._where.get(finding_id) for finding_id in reversed(shaken.fired.members)]
+        keys = dict.fromkeys([shaken.key, *now])
+        return [self.state.groups[key] for key in keys if key in self.state.groups]
+
+    def _window(
+        self, definition: Correlation, group: Group, since: int, until: int
+    ) -> tuple[Sequence[Entry], Measured] | None:
+        """The first window that may be told by now, of those that end in [since, until]."""
+        if not told_at_once(definition):
+            until = min(until, group.closed)
+        return _first_window(definition, group, since, until)
 
 
 def over_history(
@@ -295,6 +413,23 @@ def pack_away(state: CorrelationState, clock: int, enough: int = ENOUGH) -> None
     state.cold.append(packed(taken))
 
 
+def _move(one: Fired, old: Group, new: Group) -> None:
+    old.fired = [each for each in old.fired if each is not one]
+    new.fired.append(one)
+
+
+def _place(group: Group, entry: Entry) -> int | None:
+    """Where the group has this finding."""
+    at = bisect_left(group.entries, by_order(entry), key=by_order)
+    found = at < len(group.entries) and group.entries[at].finding_id == entry.finding_id
+    return at if found else None
+
+
+def _rests(group: Group, end: int, span: int) -> bool:
+    """Whether a window that ends then would only repeat what fired."""
+    return any(f.start - span <= end <= f.end + span for f in group.fired if not f.disproved)
+
+
 def _first_window(
     definition: Correlation, group: Group, since: int, until: int
 ) -> tuple[Sequence[Entry], Measured] | None:
@@ -309,7 +444,7 @@ def _first_window(
     while at < len(entries) and entries[at].time <= until:
         end = entries[at].time
         at = bisect_right(entries, end, lo=at, key=by_time)
-        if any(f.start - span <= end <= f.end + span for f in group.fired):
+        if _rests(group, end, span):
             continue
         within = entries[bisect_left(entries, end - span, key=by_time) : at]
         what = measured(definition, within)

@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 class Entry(msgspec.Struct, omit_defaults=True, gc=False):
-    """A finding that a correlation remembers. `used`: it counted in a window that fired.
+    """A finding that a correlation remembers.
 
     `group` is compared, `shown` is how the finding spelled it. `carried` are the
     finding's fields, kept only when another correlation counts what this one finds.
@@ -49,7 +49,6 @@ class Entry(msgspec.Struct, omit_defaults=True, gc=False):
     entity: str
     value: str | None = None
     holder: Holder | None = None
-    used: bool = False
     late: bool = False
     shown: list[str] = []
     carried: dict[str, str] = {}

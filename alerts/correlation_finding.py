@@ -9,7 +9,7 @@ import msgspec
 
 from alerts.correlation_entry import COPIED, Entry
 from alerts.correlation_measure import NUMERIC, Measured, Number
-from alerts.entity import moment
+from alerts.entity import Holder, moment
 from alerts.finding import identity, one_line
 from alerts.pack import Correlation
 from alerts.predicate import fold
@@ -17,8 +17,16 @@ from alerts.predicate import fold
 EVIDENCE = 10
 
 
+DISPROVED = "disproved"
+"""`via` of a correlation's finding whose window turned out not to be there."""
+
+
 class Fired(msgspec.Struct, gc=False):
-    """A window that fired, kept to stay quiet afterwards and to correct its holder."""
+    """A window that fired, kept to stay quiet afterwards and to be corrected.
+
+    `disproved`: its findings turned out to be of several groups, of which none fulfils the
+    condition; it keeps nobody quiet then, and has no members.
+    """
 
     start: int
     end: int
@@ -27,6 +35,7 @@ class Fired(msgspec.Struct, gc=False):
     rev: int
     entity: str
     finding: dict[str, Any]
+    disproved: bool = False
 
 
 def fired(
@@ -38,7 +47,7 @@ def fired(
     late: bool = False,
     dropped: int = 0,
 ) -> Fired:
-    """The window `within` as something told; its findings are marked as used.
+    """The window `within` as something told.
 
     `late`: it closed before what completed it came. `dropped`: findings of the
     window that were no longer remembered, so that its number is only a part.
@@ -50,8 +59,6 @@ def fired(
     marks = {"late": "true"} if late else {}
     if dropped:
         marks["incomplete"] = str(dropped)
-    for entry in within:
-        entry.used = True
     finding = {
         **{name: newest.copied.get(name) for name in COPIED},
         "finding_id": identity(definition.id, anchor),
@@ -105,20 +112,44 @@ def corrected(fired: Fired, entry: Entry) -> Iterator[dict[str, Any]]:
         return
     moved = entry.entity != fired.entity
     fired.rev, fired.entity = entry.rev, entry.entity
-    if not moved:
-        return
-    holder = entry.holder and msgspec.structs.asdict(entry.holder)
+    if moved:
+        yield told_again(fired, entry.holder, entry.holder)
+
+
+def renew(fired: Fired, now: Fired) -> None:
+    """Let what fired say what `now` does, under the id that it has."""
+    # Its row of gold.finding is found by these.
+    same = ("finding_id", "event_uid", "role", "event_time", "received_at")
+    kept = {name: fired.finding.get(name) for name in same}
+    fired.start, fired.end, fired.newest = now.start, now.end, now.newest
+    fired.members, fired.entity = now.members, now.entity
+    fired.finding = now.finding | kept
+    fired.disproved = False
+
+
+def rename(fired: Fired) -> None:
+    """Give what fires another id: its own is borne by what fired there and went elsewhere."""
+    finding = fired.finding
+    finding["event_uid"] = identity(finding["event_uid"], "again")
+    finding["finding_id"] = identity(finding["rule_id"], finding["event_uid"])
+
+
+def told_again(fired: Fired, holder: Holder | None, because: Holder | None) -> dict[str, Any]:
+    """What fired, as it is now: another device's, with other findings, or disproved.
+
+    `because`: the lease that shows it.
+    """
     finding = told(fired.finding)
-    known_at = entry.holder.known_at if entry.holder else None
-    yield {
+    known_at = because.known_at if because else None
+    return {
         "out": "attribution",
         "row": {
             "finding_id": finding["finding_id"],
             "role": finding["role"],
-            "rev": entry.rev,
+            "rev": fired.rev,
             "event_time": finding["event_time"],
-            "holder": holder,
-            "via": "correction",
+            "holder": holder and msgspec.structs.asdict(holder),
+            "via": DISPROVED if fired.disproved else "correction",
             "attributed_at": known_at or finding["received_at"],
             "finding": msgspec.json.encode(
                 {name: value for name, value in finding.items() if name != "holder"}

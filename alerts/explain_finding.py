@@ -9,6 +9,7 @@ import msgspec
 
 from alerts.again import Ask, Row
 from alerts.confirm import Confirming, inventories, who
+from alerts.correlation_finding import DISPROVED
 from alerts.pack import PackStore
 from alerts.predicate import holds
 from alerts.reasons import reasons, text
@@ -26,8 +27,9 @@ _NEEDS = ("gold.finding", "gold.attribution", "gold.attribution_current")
 def explain_finding(ask: Ask, settings: Settings, finding_id: str) -> Row | None:
     """Why a finding counts or does not, ready for JSON; None when there is no such finding.
 
-    `state`: confirmed, not confirmed, or "counts" for a rule that wants nothing confirmed. By its
-    newest attribution and the inventories as they are now, of the time of its event.
+    `state`: confirmed, not confirmed, "counts" for a rule that wants nothing confirmed, or, of a
+    correlation's finding, disproved. By its newest attribution and the inventories as they are
+    now, of the time of its event.
     """
     found = ask(_FINDING, {"id": finding_id}, needs=_NEEDS)
     if not found:
@@ -43,7 +45,9 @@ def explain_finding(ask: Ask, settings: Settings, finding_id: str) -> Row | None
         "because": [],
         "about": about,
     }
-    if asked is not None:
+    if row["via"] == DISPROVED:
+        told["state"] = "disproved: what it counted was of several devices"
+    elif asked is not None:
         confirmed = holds(asked, about)
         told["state"] = "confirmed" if confirmed else "not confirmed"
         told["asked"] = text(asked)

@@ -19,6 +19,7 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from alerts.confirm import Confirming, decided_index
+from alerts.correlation_finding import DISPROVED
 from alerts.holders import decided, judge_holders
 from alerts.pack import PackStore
 from alerts.rows import ATTRIBUTED as EVENT
@@ -44,7 +45,7 @@ PASSING = "passing"
 """Kind of a row that has done its work before the state, such as a heartbeat of the events."""
 
 NO_BUCKET = -1
-SAID_ELSEWHERE = ("correction", "late", "repair")
+SAID_ELSEWHERE = ("correction", "late", "repair", DISPROVED)
 """Attributions that reach the state from gold.attribution and must not be written there again."""
 
 

@@ -11,11 +11,12 @@ from alerts.alert import Fold
 from alerts.alert_model import FoldState, forget_alerts, rev_of
 from alerts.body import alert_row
 from alerts.correlate import SKEW, CorrelationState, Correlator, forget_findings, pack_away
+from alerts.correlation_finding import DISPROVED
 from alerts.correlation_measure import told_at_once
 from alerts.entity import entity_of, holder_of, micros
 from alerts.finding import identity
 from alerts.pack import Correlation, RulePack
-from alerts.revive import revive
+from alerts.revive import revive, revive_asked
 from alerts.risk import (
     INCIDENT,
     INCIDENT_REST,
@@ -186,13 +187,14 @@ class BucketState:
     ) -> list[dict[str, Any]]:
         """Take findings into the risk of their entities; incidents are findings to tell."""
         moved = _newest(r for r in findings if r["target"] is None and r["rule_id"] != INCIDENT)
-        new = [row for row in findings if (row["target"] or "").startswith(RISK)]
+        new = [
+            row
+            for row in findings
+            if (row["target"] or "").startswith(RISK) and row.get("via") != DISPROVED
+        ]
         if not moved and not new:
             return []
-        owners = {
-            finding_id: (entity_of(row, holder_of(row)).key, rev_of(row))
-            for finding_id, row in moved.items()
-        }
+        owners = {finding_id: (_owner(row), rev_of(row)) for finding_id, row in moved.items()}
         sights = [
             self._sight(row, packs)
             for _, rows in _by_target(new, lambda _: True)
@@ -249,10 +251,14 @@ class BucketState:
         for target, rows in _by_target(findings, lambda r: r["target"] != r["rule_id"]):
             state = self._kept.correlations.setdefault(target, CorrelationState())
             correlator = Correlator(state)
+            used = None
             for row in rows:
                 definition = packs.described(row["pack"], target)
                 if isinstance(definition, Correlation):
                     outputs += correlator.feed(definition, row)
+                    used = definition
+            if used is not None:
+                outputs += correlator.judge(used)
         return outputs
 
     def _settle(self, packs: _Packs) -> list[dict[str, Any]]:
@@ -314,6 +320,7 @@ class BucketState:
         for target in sorted({*self._kept.folds, *own, *asked}):
             state = self._kept.folds.setdefault(target, FoldState())
             revive(own.get(target, []), state)
+            revive_asked(asked.get(target, []), state)
             fold = Fold(state, settings, silences, incidents)
             actions = sorted(asked.get(target, []), key=lambda a: (micros(a["at"]), a["action_id"]))
             revised, unknown = fold.apply(own.get(target, []), actions, self._kept.clock)
@@ -396,6 +403,11 @@ def _newness(row: Row) -> tuple[int, str]:
     """Higher wins; the holder only decides between equals, so that a retry decides alike."""
     rev = row.get("attr_rev")
     return (-1 if rev is None else int(rev)), repr(row.get("holder"))
+
+
+def _owner(row: Row) -> str:
+    """Key of the entity that a finding is about; of one that is disproved, nobody's."""
+    return "" if row.get("via") == DISPROVED else entity_of(row, holder_of(row)).key
 
 
 def _refused(action: Row) -> dict[str, Any]:

@@ -93,7 +93,12 @@ ATTRIBUTION = Table(
         Column("rev", L, "rev of the segment it rests on; -1 when no lease covered the address"),
         Column("event_time", TS, "when the finding's event happened, UTC"),
         Column("holder", HOLDER, "who had the address, with the lease that proves it"),
-        Column("via", S, "join, correction, late, repair, outside or heartbeat"),
+        Column(
+            "via",
+            S,
+            "join, correction, late, repair, outside or heartbeat; disproved: what a correlation "
+            "had found was not there",
+        ),
         Column("attributed_at", TS, "stream time at which it was said, UTC"),
         Column(
             "finding",

@@ -14,6 +14,12 @@ from confluent_kafka import Consumer
 from infra.kafka import client_options
 from infra.settings import Settings
 
+_CLOSED = {
+    "attribution": "its findings were of several devices",
+    "closed": "by a person",
+    "superseded": "another alert has its findings",
+}
+
 
 @dataclass(frozen=True)
 class Heard:
@@ -35,6 +41,8 @@ class Heard:
         previous = attribution.get("previous") or {}
         was = previous.get("hostname") or previous.get("mac") or previous.get("ip")
         changed = f", was {was or 'unknown'}" if previous else ""
+        if body["activity"] == "close":
+            changed += f", closed: {_CLOSED.get(body['reason'], body['reason'])}"
         text = (
             f"ALERT {body['alert_id'][:8]} r{body['revision']} "
             f"{(body.get('rule') or {}).get('level', ''):<8} {body['title']}{changed} "

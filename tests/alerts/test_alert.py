@@ -396,22 +396,91 @@ def test_a_correlation_in_the_same_bucket_gives_a_finding_that_makes_its_own_ale
     assert alert["entity_value"] == "aa"
     assert alert["window_start"] == NOON
     assert body(alert)["evidence_total"] == 3
-    (out,) = bucket.step(finding(2, leased("bb"), rev=4, target="c", via="correction"))
-    told = json.loads(out["row"]["finding"])
-    times = ("event_time", "received_at", "window_start")
-    told |= {name: datetime.fromisoformat(told[name]) for name in times}
-    told["evidence"] = [e | {"time": datetime.fromisoformat(e["time"])} for e in told["evidence"]]
-    corrected = told | {
-        "row_kind": "finding",
-        "target": "c",
-        "holder": out["row"]["holder"],
-        "attr_rev": out["row"]["rev"],
-        "via": "correction",
-    }
-    (second,) = bucket.alerts(corrected)
+    (out,) = bucket.step(*[counted(s, "bb", rev=4) for s in (0, 1, 2)])
+    (second,) = bucket.alerts(retold(out))
     assert second["alert_id"] == alert["alert_id"]
     assert second["revision"] == 2
     assert (second["previous_entity"], second["entity_value"]) == ("aa", "bb")
+
+
+def counted(second: float, mac: str = "aa", rev: int = 1) -> dict[str, Any]:
+    """A finding as the correlation gets it."""
+    return finding(
+        second, leased(mac), rev=rev, target="c", via="join" if rev == 1 else "correction"
+    )
+
+
+def retold(output: dict[str, Any]) -> dict[str, Any]:
+    """A row of gold.attribution about a correlation's finding, as it comes back."""
+    assert output["out"] == "attribution"
+    row = output["row"]
+    told = json.loads(row["finding"])
+    for name in ("event_time", "received_at", "window_start"):
+        told[name] = datetime.fromisoformat(told[name])
+    told["evidence"] = [e | {"time": datetime.fromisoformat(e["time"])} for e in told["evidence"]]
+    state = {"row_kind": "finding", "target": "c", "attr_rev": row["rev"]}
+    return told | state | {"holder": row["holder"], "via": row["via"]}
+
+
+#   aa  0  1  2        three times: an alert
+#   aa  0  1     bb 2  neither did it three times
+def test_an_alert_about_what_nobody_did_alone_closes_and_says_so() -> None:
+    bucket = Bucket()
+    (alert,) = bucket.alerts(*[counted(s) for s in (0, 1, 2)])
+    (out,) = bucket.step(counted(2, "bb", rev=4))
+    (closed,) = bucket.alerts(retold(out))
+    told = body(closed)
+    assert closed["alert_id"] == alert["alert_id"]
+    assert (closed["activity"], closed["reason"], told["state"]) == (
+        "close",
+        "attribution",
+        "closed",
+    )
+    assert "of several devices: none of them did it" in told["summary"]
+    assert bucket.alerts(retold(out)) == []
+    (opened,) = bucket.alerts(action(alert["alert_id"], "reopen") | {"target": "c"})
+    assert body(opened)["state"] == "open"
+    assert "none of them" not in body(opened)["summary"]
+
+
+def test_what_happens_after_it_was_disproved_is_a_new_alert() -> None:
+    bucket = Bucket()
+    (first,) = bucket.alerts(*[counted(s) for s in (0, 1, 2)])
+    (out,) = bucket.step(counted(1, "bb", rev=4))
+    bucket.step(retold(out))
+    (again,) = bucket.step(counted(1.5))
+    (second,) = bucket.alerts(retold(again))
+    assert second["alert_id"] != first["alert_id"]
+    assert (second["revision"], second["activity"], second["entity_value"]) == (1, "create", "aa")
+    assert body(second)["evidence_total"] == 3
+
+
+def test_an_alert_that_lost_evidence_to_another_device_shows_what_is_left() -> None:
+    bucket = Bucket()
+    (alert,) = bucket.alerts(*[counted(s) for s in (0, 1, 2, 3)])
+    (out,) = bucket.step(counted(1, "bb", rev=4))
+    (second,) = bucket.alerts(retold(out))
+    told = body(second)
+    assert second["alert_id"] == alert["alert_id"]
+    assert (second["activity"], second["reason"], told["state"]) == (
+        "update",
+        "attribution",
+        "open",
+    )
+    assert [event["event_uid"] for event in told["evidence"]] == ["e0", "e2", "e3"]
+    assert (told["evidence_total"], told["entity"]["value"]) == (3, "aa")
+
+
+def test_an_alert_keeps_what_stands_when_another_finding_of_it_is_disproved() -> None:
+    bucket = Bucket()
+    (alert,) = bucket.alerts(*[counted(s) for s in (0, 1, 2)])
+    bucket.step(*[counted(s) for s in (100, 101, 102)])
+    (out,) = bucket.step(counted(101, "bb", rev=4))
+    (second,) = bucket.alerts(retold(out))
+    told = body(second)
+    assert second["alert_id"] == alert["alert_id"]
+    assert (second["activity"], told["state"], second["count"]) == ("update", "open", 1)
+    assert [event["event_uid"] for event in told["evidence"]] == ["e0", "e1", "e2"]
 
 
 def test_a_failing_rule_makes_one_alert_about_itself() -> None:

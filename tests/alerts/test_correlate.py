@@ -67,18 +67,18 @@ def finding(second: float, rule: str = "r", rev: int = 1, **keys: Any) -> dict[s
 
 
 class Run:
-    """A correlation fed row by row, its state through bytes after each."""
+    """A correlation fed batch by batch, its state through bytes after each."""
 
     def __init__(self, definition: Correlation) -> None:
         self.definition = definition
         self.state = CorrelationState()
 
     def __call__(self, *rows: dict[str, Any]) -> list[dict[str, Any]]:
-        out: list[dict[str, Any]] = []
-        for row in rows:
-            out += Correlator(self.state).feed(self.definition, row)
-            blob = msgspec.msgpack.encode(self.state)
-            self.state = msgspec.msgpack.decode(blob, type=CorrelationState)
+        run = Correlator(self.state)
+        out = [told for row in rows for told in run.feed(self.definition, row)]
+        out += run.judge(self.definition)
+        blob = msgspec.msgpack.encode(self.state)
+        self.state = msgspec.msgpack.decode(blob, type=CorrelationState)
         return out
 
     def findings(self, *rows: dict[str, Any]) -> list[dict[str, Any]]:
@@ -331,6 +331,138 @@ def test_what_fired_is_corrected_with_its_newest_finding() -> None:
     assert told["rule_id"] == "c"
     assert told["event_uid"] == fired["event_uid"]
     assert run(*corrections) == [], "the same once more says nothing"
+
+
+#   aa  0 ..10..20            three: told
+#   aa  0 ..10        bb 20   two and one: nobody did it three times
+def test_what_fired_is_disproved_when_its_findings_are_of_several_devices() -> None:
+    run = Run(correlation())
+    (fired,) = run.findings(finding(0), finding(10), finding(20))
+    (out,) = run(finding(20, rev=5, holder=leased("bb", known_at=NOON)))
+    assert out["out"] == "attribution"
+    row = out["row"]
+    assert row["finding_id"] == fired["finding_id"]
+    assert (row["via"], row["holder"], row["rev"]) == ("disproved", None, 5)
+    assert row["attributed_at"] == NOON
+    assert run.findings(finding(25, holder=leased("bb"))) == []
+    (other,) = run.findings(finding(30, holder=leased("bb")))
+    assert other["holder"]["mac"] == "bb", "it keeps nobody quiet"
+
+
+#   aa  0 ..10..20..30        told with the third
+#   aa  0 ......20..30  bb 10 still three
+def test_what_fired_stays_where_the_condition_holds_without_what_was_anothers() -> None:
+    run = Run(correlation())
+    (fired,) = run.findings(finding(0), finding(10), finding(20), finding(30))
+    (out,) = run(finding(10, rev=5, holder=leased("bb")))
+    row = out["row"]
+    assert row["finding_id"] == fired["finding_id"]
+    assert (row["via"], row["holder"]["mac"]) == ("correction", "aa")
+    told = msgspec.json.decode(row["finding"])
+    assert [event["event_uid"] for event in told["evidence"]] == ["r@0", "r@20", "r@30"]
+    assert told["event_time"] == fired["event_time"].isoformat().replace("+00:00", "Z")
+    assert run(finding(10, rev=6, holder=leased("cc"))) == [], "it is none of its findings"
+
+
+def test_what_was_disproved_is_told_again_under_its_id() -> None:
+    run = Run(correlation())
+    (fired,) = run.findings(finding(0), finding(10), finding(20))
+    (out,) = run(finding(20, rev=5, holder=leased("bb")))
+    assert out["row"]["via"] == "disproved"
+    (out,) = run(finding(25, rev=2))
+    assert out["out"] == "attribution"
+    assert out["row"]["finding_id"] == fired["finding_id"]
+    assert (out["row"]["via"], out["row"]["holder"]["mac"]) == ("correction", "aa")
+    assert out["row"]["rev"] > 5
+
+
+def test_a_device_that_was_told_already_is_not_told_twice_by_what_moves_to_it() -> None:
+    run = Run(correlation())
+    ours = [finding(s) for s in (0, 10, 20)]
+    theirs = [finding(s, holder=leased("bb"), uid=f"b{s}") for s in (5, 15, 25)]
+    assert len(run.findings(*ours, *theirs)) == 2
+    (out,) = run(*[finding(s, rev=5, holder=leased("bb")) for s in (0, 10, 20)])
+    assert out["row"]["via"] == "disproved"
+    assert (
+        out["row"]["finding_id"] == run.state.groups['["device|aa"]'].fired[0].finding["finding_id"]
+    )
+
+
+def test_what_counted_something_disproved_is_judged_again() -> None:
+    upper = correlation(id="d", type="temporal", rules=("c", "r"), count=2, feeds=())
+    run = Run(upper)
+    below = finding(20, "c") | {"kind": "correlation"}
+    (fired,) = run.findings(below, finding(30))
+    (out,) = run(below | {"attr_rev": 5, "via": "disproved", "holder": None})
+    assert out["row"]["finding_id"] == fired["finding_id"]
+    assert out["row"]["via"] == "disproved"
+    assert run(below | {"attr_rev": 5, "via": "disproved", "holder": None}) == []
+    assert Run(upper)(below | {"attr_rev": 5, "via": "disproved", "holder": None}) == []
+
+
+MACS = ("aa", "bb", "cc")
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    said=st.lists(
+        st.tuples(st.integers(0, 150), st.sampled_from(MACS)), max_size=14, unique_by=lambda r: r[0]
+    ),
+    corrected=st.lists(
+        st.tuples(st.integers(0, 13), st.sampled_from(MACS), st.booleans()), max_size=10
+    ),
+)
+def test_after_any_corrections_what_stands_is_what_a_plain_scan_finds(
+    said: list[tuple[int, str]], corrected: list[tuple[int, str, bool]]
+) -> None:
+    run = Run(correlation())
+    outputs = run(*[finding(second, holder=leased(mac)) for second, mac in said])
+    owner = dict(said)
+    batch = []
+    for rev, (number, mac, ends) in enumerate(corrected, 2):
+        if number < len(said):
+            second = said[number][0]
+            owner[second] = mac
+            batch.append(finding(second, rev=rev, holder=leased(mac)))
+        if ends:
+            outputs += run(*batch)
+            batch = []
+    outputs += run(*batch)
+
+    newest: dict[str, dict[str, Any]] = {}
+    for out in outputs:
+        row = out["row"]
+        before = newest.get(row["finding_id"])
+        if before is None:
+            assert out["out"] == "finding"
+        else:
+            assert out["out"] == "attribution"
+            assert row["rev"] > before.get("rev", -1)
+        newest[row["finding_id"]] = row
+    standing = [row for row in newest.values() if row.get("via") != "disproved"]
+    kept = {
+        one.finding["finding_id"]: (key, one)
+        for key, group in run.state.groups.items()
+        for one in group.fired
+        if not one.disproved
+    }
+    assert {row["finding_id"] for row in standing} == set(kept)
+    for row in standing:
+        key, one = kept[row["finding_id"]]
+        mac = row["holder"]["mac"]
+        assert key == f'["device|{mac}"]'
+        ends = (one.end - micros(NOON)) // 1_000_000
+        seconds = {s for s, whose in owner.items() if whose == mac and ends - 60 <= s <= ends}
+        assert len(one.members) >= 3
+        assert set(one.members) <= {identity("r", f"r@{s}") for s in seconds}
+    for mac in MACS:
+        mine = sorted(s for s, whose in owner.items() if whose == mac)
+        told = [one for key, one in kept.values() if key == f'["device|{mac}"]']
+        for end in mine:
+            if len([s for s in mine if end - 60 <= s <= end]) >= 3:
+                at = micros(NOON + timedelta(seconds=end))
+                minute = 60_000_000
+                assert any(one.start - minute <= at <= one.end + minute for one in told)
 
 
 def test_the_correction_reaches_what_fired_even_after_its_findings_are_forgotten() -> None:

@@ -7,13 +7,16 @@ from datetime import UTC
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from alerts import mend as mending
 from alerts.entity import micros
 from alerts.jobs import alert
 from alerts.mend import mend
+from alerts.pack import PackStore
 from alerts.repair import mend_now, repair
 from alerts.repair_cli import show
+from alerts.store import store_folder
 from alerts.tables import ALERT, FINDING
 from enrich.jobs import sessions
 from enrich.repair import Stamp
@@ -25,6 +28,7 @@ from infra.kafka import Broker, ensure_topics
 from infra.lake import Lake
 from infra.settings import RetentionSettings, ScopeSettings, load
 from ingest.tables import EVENT
+from tests.alerts.test_alert import PACK
 from tests.enrich.rows import (
     IP,
     SCOPE,
@@ -143,6 +147,37 @@ def test_a_finding_too_late_for_the_join_is_attributed_marked_and_counted(live: 
     assert (row.holder.status, row.holder.certainty) == ("leased", "certain")
     ledger = (live.spool / "ledger").glob("repair-*.json")
     assert sum(json.loads(row.read_text("utf-8"))["rows_late"] for row in ledger) == 1
+
+
+# leases     A0.......................600
+#            A0...........B101.5......600      known at 150
+# findings            x100 x101 x102           three of A within a minute; then only two
+def test_an_alert_of_a_correlation_that_a_late_lease_disproves_is_closed(live: Lake) -> None:
+    pack = PackStore(store_folder(live.settings)).put(PACK)
+    three = [seen(n, pack=pack, feeds=["c"]) for n in (100, 101, 102)]
+    put(live, DHCP_SEGMENT, [segment(0, 600, A, 0, 1), known(120)])
+    put(live, FINDING, [*three, beat(120)])
+    put(live, EVENT, [finished(120)])
+    alert(live, once=True).wait()
+    (found,) = live.read(FINDING).where("rule_id = 'c'").collect()
+
+    put(live, DHCP_SEGMENT, [segment(101.5, 600, B, 150, 2), known(200)])
+    put(live, FINDING, [beat(200)])
+    put(live, EVENT, [finished(200)])
+    repair(live, once=True).wait()
+    assert ("f102", B, "correction") in holders(live)
+    alert(live, once=True).wait()
+    (told,) = live.read(ATTRIBUTION).where(F.col("finding_id") == found.finding_id).collect()
+    assert (told.via, told.holder, told.event_time) == ("disproved", None, found.event_time)
+    alert(live, once=True).wait()
+
+    revisions = live.read(ALERT).where("rule_id = 'c'").orderBy("revision").collect()
+    assert [(r.revision, r.activity, r.reason, r.entity_value) for r in revisions] == [
+        (1, "create", "first", A),
+        (2, "close", "attribution", A),
+    ]
+    assert "none of them did it" in json.loads(revisions[1].body)["summary"]
+    assert live.read(FINDING).where("rule_id = 'c'").count() == 1
 
 
 def test_the_job_repairs_imported_history_and_leaves_a_note(

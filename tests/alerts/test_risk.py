@@ -64,6 +64,17 @@ def corrected(row: dict[str, Any], mac: str) -> list[dict[str, Any]]:
     return [new | {"target": None}, new | {"target": f"{RISK}|device|{mac}"}]
 
 
+def test_what_was_disproved_is_nobodys_risk() -> None:
+    risks = Risks()
+    rows = [seen(name, n) for n, name in enumerate("def")]
+    assert risks.incidents(*rows) == []
+    gone = rows[0] | {"holder": None, "attr_rev": 2, "via": "disproved"}
+    assert risks.incidents(gone | {"target": None}, gone | {"target": f"{RISK}|ip|x"}) == []
+    assert risks.incidents(seen("g", 4)) == [], "three are left"
+    (row,) = risks.incidents(seen("h", 5))
+    assert row["fields"]["rules"] == "4"
+
+
 def test_four_rules_above_informational_are_an_incident_and_three_are_not() -> None:
     risks = Risks()
     assert risks.incidents(*[seen(name, n) for n, name in enumerate("def")]) == []
