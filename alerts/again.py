@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from alerts.correlate import over_history
-from alerts.correlation_finding import DISPROVED
 from alerts.entity import Holder, holder_of, micros
+from alerts.finding import DISPROVED
 from alerts.match import Matcher, event_batch
 from alerts.pack import Correlation, Rule, RulePack
 from enrich.lease_at import LEASE_AT_DUCKDB

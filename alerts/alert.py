@@ -26,9 +26,8 @@ from alerts.alert_model import (
     sampled,
 )
 from alerts.budget import HELD_BACK, limit_of
-from alerts.correlation_finding import DISPROVED
 from alerts.entity import Entity, Holder, entity_of, holder_of, micros
-from alerts.finding import identity
+from alerts.finding import DISPROVED, counts, identity
 from alerts.risk import INCIDENT
 from alerts.suppress import Suppression, covering
 from infra.settings import AlertSettings
@@ -85,18 +84,19 @@ class Fold:
         fresh = []
         for row in findings:
             known = self._of.get(row["finding_id"])
-            if row.get("via") == DISPROVED:
-                if known is not None:
-                    self._disprove(known, row["finding_id"], batch)
-            elif known is None:
+            if known is None:
                 fresh.append(row)
-            elif rev_of(row) > known.refs[row["finding_id"]].rev:
+            elif rev_of(row) <= known.refs[row["finding_id"]].rev:
+                continue
+            elif counts(row):
                 self._again(known, row, moves, batch)
+            else:
+                self._disprove(known, row, batch)
         # Corrections first: what is new then counts on the alert of the right device.
         for (alert_id, _), rows in sorted(moves.items()):
             self._move(self.state.alerts[alert_id], rows, batch)
         for row in fresh:
-            if row["alerting"]:
+            if row["alerting"] and counts(row):
                 self._fold(row, batch)
         unknown = [action for action in actions if not self._act(action, batch)]
         return self._revisions(batch), unknown
@@ -121,12 +121,15 @@ class Fold:
         if _show(alert, row):
             batch.note(alert, "attribution")
 
-    def _disprove(self, alert: Alert, finding_id: str, batch: _Batch) -> None:
-        """A correlation's finding was not there; an alert of which nothing is left ends."""
-        del self._of[finding_id]
-        self._take_out(alert, {finding_id})
+    def _disprove(self, alert: Alert, row: Mapping[str, Any], batch: _Batch) -> None:
+        """A finding counts no more; an alert of which nothing is left ends."""
+        del self._of[row["finding_id"]]
+        self._take_out(alert, {row["finding_id"]})
         if not alert.refs:
             alert.state, alert.closed_at, alert.disproved = "closed", alert.last, True
+            if row.get("via") != DISPROVED:
+                alert.previous, alert.previous_entity = alert.holder, alert.entity_value
+                alert.holder = holder_of(row)
         batch.note(alert, "attribution")
 
     def _silencer(
@@ -324,6 +327,8 @@ class Fold:
             alert.verdict = value or alert.verdict
         elif kind == "reopen":
             alert.state, alert.closed_at, alert.disproved = "open", None, False
+            if alert.previous_entity == alert.entity_value:
+                alert.previous = alert.previous_entity = None
         elif kind == "assign":
             alert.assignee = value
         elif kind == "verdict":

@@ -67,7 +67,8 @@ class About(msgspec.Struct):
 class Alert(msgspec.Struct, kw_only=True):
     """An alert as the state keeps it; times are microseconds.
 
-    `disproved`: what a correlation had found was not there, and nothing else is left of it.
+    `disproved`: its findings count no more: what a correlation had counted was of several
+    devices, or whom it is about is not what the rule asks.
     """
 
     alert_id: str
@@ -108,7 +109,7 @@ class Alert(msgspec.Struct, kw_only=True):
 
     @property
     def holds_findings(self) -> bool:
-        """False for one whose findings went to another alert, or were not there."""
+        """False for one whose findings went to another alert, or count no more."""
         return self.superseded_by is None and not self.disproved
 
     @property
@@ -135,15 +136,16 @@ class Revised:
     reason: str
 
 
-def forget_alerts(state: FoldState, clock: int) -> None:
+def forget_alerts(state: FoldState, clock: int, folding: int) -> None:
     """Drop alerts without activity for a day, unless they have a count still to tell.
 
-    Of alerts that are kept from the topic only the newest thousand stay: a storm of
-    them must not make every later batch slow.
+    `folding`: for how long repeats count on an alert, microseconds; for so long each is
+    remembered at least. Of alerts that are kept from the topic only the newest
+    thousand stay: a storm of them must not make every later batch slow.
     """
     for alert in list(state.alerts.values()):
         lasts = EXPIRES_HELD if alert.suppressed_by == HELD_BACK else EXPIRES
-        if clock - alert.touched > lasts and not alert.pending:
+        if clock - alert.touched > max(lasts, folding) and not alert.pending:
             del state.alerts[alert.alert_id]
     muted = [alert for alert in state.alerts.values() if alert.suppressed_by is not None]
     muted.sort(key=lambda alert: (alert.touched, alert.last, alert.alert_id))

@@ -281,8 +281,10 @@ def _summary(alert: Alert) -> str:
     if alert.about.snippet:
         parts.append(f"Last: {alert.about.snippet}.")
     parts.append(_basis(alert.holder, alert.about.ip))
-    if alert.disproved:
+    if alert.disproved and alert.about.kind == "correlation":
         parts.append("What it counted turned out to be of several devices: none of them did it.")
+    elif alert.disproved:
+        parts.append("By that its rule does not hold.")
     elif alert.superseded_by:
         parts.append(f"Its findings belong to alert {alert.superseded_by} now.")
     elif alert.previous_entity is not None:

@@ -16,6 +16,7 @@ from pyspark import TaskContext
 
 from alerts.entity import holder_of, micros
 from alerts.fields import is_enriched
+from alerts.finding import CONFIRMED
 from alerts.pack import Query, Rule, RulePack
 from alerts.predicate import All, Node, holds, tests_of
 from alerts.translate import Untranslatable, all_of
@@ -94,7 +95,7 @@ def who(row: Mapping[str, Any], index: AssetIndex | None) -> Row:
 
 
 class Confirming:
-    """Leaves out the findings that their rules' packs do not confirm. Pickles."""
+    """Says of findings whether their rules' packs confirm them. Pickles."""
 
     def __init__(self, packs: Packs) -> None:
         self._packs = packs
@@ -116,18 +117,15 @@ class Confirming:
         return asked is None or holds(asked, who(row, index))
 
     def counting(self, rows: Iterable[Row], index: Callable[[], AssetIndex | None]) -> list[Row]:
-        """Rows of the alert state without what does not count.
+        """Rows of the alert state, of findings with whether they are `CONFIRMED`.
 
-        Of a finding that is not confirmed the row of its own rule stays, so that whose address
-        it was is kept; it may make no alert. `index` is asked when a row needs it.
+        One that is not stays among them: it is kept whose address it was, and an earlier
+        attribution may have been confirmed. `index` is asked when a row needs it.
         """
         kept = []
         for row in rows:
             free = row["row_kind"] != "finding" or self.asked(row) is None
-            if free or self.holds(row, index()):
-                kept.append(row)
-            elif row["target"] == row["rule_id"]:
-                kept.append(row | {"alerting": False})
+            kept.append(row if free else row | {CONFIRMED: self.holds(row, index())})
         return kept
 
 

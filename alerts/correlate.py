@@ -29,7 +29,6 @@ import msgspec
 from alerts.correlation_cold import ENOUGH, Cold, packed, unpacked
 from alerts.correlation_entry import Entry, by_order, by_time, entry_of
 from alerts.correlation_finding import (
-    DISPROVED,
     Fired,
     corrected,
     fired,
@@ -41,6 +40,7 @@ from alerts.correlation_finding import (
 from alerts.correlation_first_seen import Seen, forget_values, sight
 from alerts.correlation_measure import Measured, least, measured, told_at_once
 from alerts.entity import micros
+from alerts.finding import counts
 from alerts.pack import Correlation
 from alerts.predicate import fold
 
@@ -145,9 +145,10 @@ class Correlator:
         if entry is not None:
             self._thaw(entry.time)
             known = self._where.get(entry.finding_id)
-            if row.get("via") == DISPROVED:
-                self._leave(entry, known)
-            elif known is None:
+            if not counts(row):
+                self._let_go(entry, known)
+                return []
+            if known is None:
                 outputs = self._insert(definition, entry)
             else:
                 outputs = self._again(entry, known)
@@ -294,19 +295,25 @@ class Correlator:
                 return []
             entry.late = old.late
             if entry.group != old.group:
-                self._leave(entry, key)
+                self._leave(entry, key, at)
                 self._enter(entry)
                 return []
             group.entries[at] = entry
         # Of a window whose findings are forgotten, the newest one says whose it is.
         return [out for one in group.fired for out in corrected(one, entry)]
 
-    def _leave(self, entry: Entry, key: str | None) -> None:
-        """A finding is not its group's any more; what fired with it is to be judged."""
+    def _let_go(self, entry: Entry, key: str | None) -> None:
+        """A finding that counts no more, by a newer attribution."""
         group = self.state.groups.get(key or "")
         at = _place(group, entry) if group else None
         if group is None or key is None or at is None:
             return
+        if entry.rev > group.entries[at].rev:
+            self._leave(entry, key, at)
+
+    def _leave(self, entry: Entry, key: str, at: int) -> None:
+        """A finding is not its group's any more; what fired with it is to be judged."""
+        group = self.state.groups[key]
         group.entries.pop(at)
         self._where.pop(entry.finding_id)
         self._stirred.append((key, entry.time, entry.time + self.state.span))

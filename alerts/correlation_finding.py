@@ -10,15 +10,11 @@ import msgspec
 from alerts.correlation_entry import COPIED, Entry
 from alerts.correlation_measure import NUMERIC, Measured, Number
 from alerts.entity import Holder, moment
-from alerts.finding import identity, one_line
+from alerts.finding import DISPROVED, identity, one_line
 from alerts.pack import Correlation
 from alerts.predicate import fold
 
 EVIDENCE = 10
-
-
-DISPROVED = "disproved"
-"""`via` of a correlation's finding whose window turned out not to be there."""
 
 
 class Fired(msgspec.Struct, gc=False):

@@ -9,7 +9,7 @@ import msgspec
 
 from alerts.again import Ask, Row
 from alerts.confirm import Confirming, inventories, who
-from alerts.correlation_finding import DISPROVED
+from alerts.finding import DISPROVED
 from alerts.pack import PackStore
 from alerts.predicate import holds
 from alerts.reasons import reasons, text

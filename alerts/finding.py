@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,6 +18,12 @@ FIELD_CHARS = 256
 
 RULE_FAILED = "headgate-rule-failed"
 """Rule id of the finding that says a rule threw; it is in no pack."""
+
+DISPROVED = "disproved"
+"""`via` of a correlation's finding whose window turned out not to be there."""
+
+CONFIRMED = "confirmed"
+"""Key of a finding in job `alert`: whether its rule holds for whom it is about."""
 
 
 def identity(*parts: str) -> str:
@@ -34,6 +42,11 @@ def one_line(text: str, limit: int = SNIPPET_CHARS) -> str:
     if not text.isprintable():
         clean = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def counts(row: Mapping[str, Any]) -> bool:
+    """Whether a finding, as it is attributed now, counts; one that did may do so no more."""
+    return row.get("via") != DISPROVED and row.get(CONFIRMED) is not False
 
 
 @lru_cache(maxsize=1)

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from alerts.confirm import Confirming, decided_index
-from alerts.correlation_finding import DISPROVED
+from alerts.finding import DISPROVED
 from alerts.holders import decided, judge_holders
 from alerts.pack import PackStore
 from alerts.rows import ATTRIBUTED as EVENT

@@ -11,10 +11,9 @@ from alerts.alert import Fold
 from alerts.alert_model import FoldState, forget_alerts, rev_of
 from alerts.body import alert_row
 from alerts.correlate import SKEW, CorrelationState, Correlator, forget_findings, pack_away
-from alerts.correlation_finding import DISPROVED
 from alerts.correlation_measure import told_at_once
 from alerts.entity import entity_of, holder_of, micros
-from alerts.finding import identity
+from alerts.finding import counts, identity
 from alerts.pack import Correlation, RulePack
 from alerts.revive import revive, revive_asked
 from alerts.risk import (
@@ -137,7 +136,7 @@ class BucketState:
         outputs += correlated
         own = [*self._unfolded(aimed), *self._at_once(correlated)]
         outputs += self._fold(own, rows, known, settings, detected_at, lineage or {})
-        self._forget()
+        self._forget(settings.dedup_seconds * 1_000_000)
         return outputs
 
     def dhcp_known(self, rows: Iterable[Row], wait_us: int) -> int:
@@ -187,11 +186,7 @@ class BucketState:
     ) -> list[dict[str, Any]]:
         """Take findings into the risk of their entities; incidents are findings to tell."""
         moved = _newest(r for r in findings if r["target"] is None and r["rule_id"] != INCIDENT)
-        new = [
-            row
-            for row in findings
-            if (row["target"] or "").startswith(RISK) and row.get("via") != DISPROVED
-        ]
+        new = [row for row in findings if (row["target"] or "").startswith(RISK) and counts(row)]
         if not moved and not new:
             return []
         owners = {finding_id: (_owner(row), rev_of(row)) for finding_id, row in moved.items()}
@@ -331,10 +326,10 @@ class BucketState:
             outputs += [_refused(action) for action in unknown]
         return outputs
 
-    def _forget(self) -> None:
+    def _forget(self, folding: int) -> None:
         kept = self._kept
         for target, fold in list(kept.folds.items()):
-            forget_alerts(fold, kept.clock)
+            forget_alerts(fold, kept.clock, folding)
             if not fold.alerts:
                 del kept.folds[target]
         hour = 3600 * 1_000_000
@@ -406,8 +401,8 @@ def _newness(row: Row) -> tuple[int, str]:
 
 
 def _owner(row: Row) -> str:
-    """Key of the entity that a finding is about; of one that is disproved, nobody's."""
-    return "" if row.get("via") == DISPROVED else entity_of(row, holder_of(row)).key
+    """Key of the entity that a finding counts for; of one that does not, nobody's."""
+    return entity_of(row, holder_of(row)).key if counts(row) else ""
 
 
 def _refused(action: Row) -> dict[str, Any]:

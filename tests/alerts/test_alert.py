@@ -422,6 +422,17 @@ def retold(output: dict[str, Any]) -> dict[str, Any]:
     return told | state | {"holder": row["holder"], "via": row["via"]}
 
 
+@pytest.mark.parametrize(("dedup_hours", "count"), [(48, 2), (12, 1)])
+def test_an_alert_is_remembered_as_long_as_repeats_count_on_it(
+    dedup_hours: int, count: int
+) -> None:
+    bucket = Bucket(dedup_seconds=dedup_hours * 3600, count_every_seconds=1)
+    (first,) = bucket.alerts(finding(0, leased("aa")))
+    assert bucket.alerts(tick(30 * 3600)) == []
+    (again,) = bucket.alerts(finding(30 * 3600, leased("aa")))
+    assert (again["alert_id"] == first["alert_id"], again["count"]) == (count == 2, count)
+
+
 #   aa  0  1  2        three times: an alert
 #   aa  0  1     bb 2  neither did it three times
 def test_an_alert_about_what_nobody_did_alone_closes_and_says_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from alerts.backtest_fold import Refold
 from alerts.check import check
 from alerts.compile import Compiled, compile_rules
 from alerts.confirm import Confirming, decided_index, split, who
+from alerts.entity import micros
+from alerts.finding import counts
 from alerts.fold import stepper
 from alerts.pack import PackStore, RulePack
 from alerts.predicate import All, Either, Test
 from alerts.rows import encode
+from alerts.state import BucketState
 from alerts.store import store_folder
 from alerts.tables import FINDING
 from alerts.translate import Untranslatable
@@ -30,6 +34,7 @@ from enrich.asset_tables import ASSET_VERSION, USER_VERSION
 from infra.parquet import arrow_schema
 from infra.settings import load
 from tests.alerts.history import A, B, Row, at, login
+from tests.alerts.test_alert import action
 from tests.enrich.test_assets import asset, user
 
 CROWN = "33333333-0000-4000-8000-000000000001"
@@ -177,7 +182,7 @@ def test_nested_conjunctions_are_split_too() -> None:
         split(All((raw, Either((own, raw)))))
 
 
-def test_only_what_is_confirmed_counts(tmp_path: Path, file: Path) -> None:
+def test_of_each_finding_it_is_said_whether_it_counts(tmp_path: Path, file: Path) -> None:
     store = PackStore(tmp_path / "rules")
     pack = store.put(compiled(tmp_path, SIGMA).pack)
     confirming = cloudpickle.loads(cloudpickle.dumps(Confirming(store.get)))
@@ -185,15 +190,84 @@ def test_only_what_is_confirmed_counts(tmp_path: Path, file: Path) -> None:
     low, high = attributed(pack, "x", 0, A), attributed(pack, "y", 1, B)
     rows = [low, low | {"target": "a correlation"}, high, high | {"target": "a correlation"}]
     kept = confirming.counting(rows, lambda: index)
-    assert [(r["finding_id"], r["target"] == CROWN, r["alerting"]) for r in kept] == [
-        ("finding-x", True, False),
-        ("finding-y", True, True),
-        ("finding-y", False, True),
+    assert [(row["finding_id"], counts(row)) for row in kept] == [
+        ("finding-x", False),
+        ("finding-x", False),
+        ("finding-y", True),
+        ("finding-y", True),
     ]
     # No lease yet: not confirmed. It comes again when the lease is known.
     nobody = high | {"holder": {"status": "none"}}
-    assert [row["alerting"] for row in confirming.counting([nobody], lambda: index)] == [False]
-    assert confirming.counting([low | {"row_kind": "tick"}], lambda: index)[0]["alerting"]
+    assert [counts(row) for row in confirming.counting([nobody], lambda: index)] == [False]
+    assert counts(confirming.counting([low | {"row_kind": "tick"}], lambda: index)[0])
+
+
+class Bucket:
+    """The state of a bucket behind `Confirming`; a step gives alerts as (row, body)."""
+
+    def __init__(self, folder: Path, index: AssetIndex) -> None:
+        self._store = PackStore(folder / "rules")
+        self.pack = self._store.put(compiled(folder, SIGMA).pack)
+        self._counting = partial(Confirming(self._store.get).counting, index=lambda: index)
+        self._blob = BucketState().encode()
+
+    def step(self, *rows: Row) -> list[tuple[Row, Row]]:
+        state = BucketState.decode(self._blob)
+        out = state.step(self._counting(rows), self._store.get, load().alerts, micros(at(60)))
+        self._blob = state.encode()
+        told = [one["row"] for one in out if one["out"] == "alert"]
+        return [(row, json.loads(row["body"])) for row in told]
+
+
+def corrected(row: Row, holder: str | None, rev: int) -> Row:
+    """The same finding, now another device's, or nobody's."""
+    leased = {**row["holder"], "status": "leased", "mac": holder}
+    nobody = {"ip": "10.0.0.1", "scope": "default", "status": "none"}
+    return row | {"holder": leased if holder else nobody, "attr_rev": rev, "via": "correction"}
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [(A, f"10.0.0.1 was leased to {A}. By that"), (None, "No lease covered 10.0.0.1. By that")],
+)
+def test_what_is_confirmed_no_more_closes_its_alert(
+    tmp_path: Path, file: Path, device: str | None, said: str
+) -> None:
+    bucket = Bucket(tmp_path, AssetIndex(file))
+    row = attributed(bucket.pack, "y", 1, B)
+    ((told, _),) = bucket.step(row)
+    ((closed, body),) = bucket.step(corrected(row, device, 2))
+    assert closed["alert_id"] == told["alert_id"]
+    assert (closed["activity"], closed["reason"]) == ("close", "attribution")
+    assert (body["state"], body["entity"]["value"], body["previous_entity"]) == ("closed", B, B)
+    assert f"{said} its rule does not hold." in body["summary"]
+    assert bucket.step(corrected(row, device, 2)) == []
+    ((again, body),) = bucket.step(corrected(row, B, 3))
+    assert (again["activity"], body["state"], body["entity"]["value"]) == ("create", "open", B)
+    ((_, body),) = bucket.step(action(closed["alert_id"], "reopen") | {"target": CROWN})
+    assert (body["state"], body["previous_entity"]) == ("open", None)
+    assert "does not hold" not in body["summary"]
+
+
+def test_an_alert_keeps_its_other_findings_when_one_is_confirmed_no_more(
+    tmp_path: Path, file: Path
+) -> None:
+    bucket = Bucket(tmp_path, AssetIndex(file))
+    rows = [attributed(bucket.pack, name, n, B) for n, name in enumerate("xyz")]
+    ((told, _),) = bucket.step(*rows)
+    assert told["count"] == 3
+    assert bucket.step(corrected(rows[1], A, 0)) == [], "an older word"
+    ((left, body),) = bucket.step(corrected(rows[1], A, 2))
+    assert (left["activity"], left["count"], body["entity"]["value"]) == ("update", 2, B)
+    assert [event["event_uid"] for event in body["evidence"]] == ["x", "z"]
+
+
+def test_what_was_not_confirmed_counts_once_it_is(tmp_path: Path, file: Path) -> None:
+    bucket = Bucket(tmp_path, AssetIndex(file))
+    row = attributed(bucket.pack, "y", 1, A)
+    assert bucket.step(row) == []
+    ((told, body),) = bucket.step(corrected(row, B, 2))
+    assert (told["revision"], told["activity"], body["entity"]["value"]) == (1, "create", B)
 
 
 class Empty:

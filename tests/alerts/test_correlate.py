@@ -364,6 +364,17 @@ def test_what_fired_stays_where_the_condition_holds_without_what_was_anothers() 
     assert run(finding(10, rev=6, holder=leased("cc"))) == [], "it is none of its findings"
 
 
+def test_what_is_confirmed_no_more_is_not_counted() -> None:
+    run = Run(correlation())
+    (fired,) = run.findings(finding(0), finding(10), finding(20))
+    gone = finding(20, rev=5, holder=leased("bb")) | {"confirmed": False}
+    assert run(gone | {"attr_rev": 0}) == [], "an older word"
+    (out,) = run(gone)
+    assert (out["row"]["finding_id"], out["row"]["via"]) == (fired["finding_id"], "disproved")
+    assert run(gone) == []
+    assert run.findings(*[finding(s, holder=leased("bb")) for s in (21, 22)]) == []
+
+
 def test_what_was_disproved_is_told_again_under_its_id() -> None:
     run = Run(correlation())
     (fired,) = run.findings(finding(0), finding(10), finding(20))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from alerts.finding import identity
 from alerts.levels import score
 from alerts.pack import Rule, RulePack
@@ -64,11 +66,18 @@ def corrected(row: dict[str, Any], mac: str) -> list[dict[str, Any]]:
     return [new | {"target": None}, new | {"target": f"{RISK}|device|{mac}"}]
 
 
-def test_what_was_disproved_is_nobodys_risk() -> None:
+@pytest.mark.parametrize(
+    "now",
+    [
+        {"holder": None, "via": "disproved"},
+        {"holder": leased("bb"), "via": "correction", "confirmed": False},
+    ],
+)
+def test_what_counts_no_more_is_nobodys_risk(now: dict[str, Any]) -> None:
     risks = Risks()
     rows = [seen(name, n) for n, name in enumerate("def")]
     assert risks.incidents(*rows) == []
-    gone = rows[0] | {"holder": None, "attr_rev": 2, "via": "disproved"}
+    gone = rows[0] | {"attr_rev": 2} | now
     assert risks.incidents(gone | {"target": None}, gone | {"target": f"{RISK}|ip|x"}) == []
     assert risks.incidents(seen("g", 4)) == [], "three are left"
     (row,) = risks.incidents(seen("h", 5))
