@@ -7,6 +7,7 @@ driver of its own; the load goes on while the driver catches up.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import tempfile
 import threading
@@ -39,18 +40,22 @@ NORMAL = 1.5
 
 @dataclass(frozen=True)
 class Plan:
-    """Seconds of each phase, messages that calibrate, and the fixed caps beside ours."""
+    """Seconds of each phase, messages that calibrate, and the fixed caps beside ours.
+
+    `patience`: seconds in which what waits must become less, else it does not catch up. The
+    largest batch must fit into it.
+    """
 
     steady: int
     outage: int
     calibrate: int
     caps: tuple[int, ...]
-    longest: int = 3600
+    patience: float = 300.0
 
 
 FULL = Plan(steady=120, outage=600, calibrate=200_000, caps=(2_000, 10_000, 50_000, 200_000))
 QUICK = Plan(steady=40, outage=120, calibrate=60_000, caps=(10_000, 100_000))
-TINY = Plan(steady=8, outage=8, calibrate=5_000, caps=(2_000,), longest=120)
+TINY = Plan(steady=8, outage=8, calibrate=5_000, caps=(2_000,), patience=120.0)
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class Outcome:
     peak_memory: int = 0
     normal_after: int | None = None
     """Batches after catching up until the latency was normal again."""
+    carries: bool = False
+    """Whether it kept up with the load before the outage."""
     caught_up: bool = False
     looks: list[Look] = field(default_factory=list)
 
@@ -142,7 +149,11 @@ def _variant(name: str, plan: Plan, rate: float) -> Outcome:
     outcome = Outcome(name)
     with _plant(name) as (settings, environment), _load(settings, rate):
         with _driver(settings, environment) as driver:
-            _until(driver, settings, plan, lambda left: left < 2 * rate)
+            try:
+                _until(driver, settings, plan, lambda left: _begun(settings) and left < 2 * rate)
+            except Fatal:
+                return outcome
+            outcome.carries = True
             _watch(outcome, driver, settings, -float(plan.steady), plan.steady)
         steady = [look for look in outcome.looks if look.memory]
         outcome.steady_memory = int(median(look.memory for look in steady)) if steady else 0
@@ -161,11 +172,10 @@ def _catch_up(outcome: Outcome, driver: Part, settings: Settings, plan: Plan, ra
     except Fatal:
         return  # a batch larger than the machine: that is a result too, of this variant
     began, outcome.waited = time.monotonic(), _left(settings)
-    end = start + plan.longest
-    while _left(settings) > 2 * rate and time.monotonic() < end and driver.ended is None:
+    waits = _Waits(plan.patience)
+    while (left := _left(settings)) > 2 * rate and waits.less(left) and driver.ended is None:
         _watch(outcome, driver, settings, time.monotonic() - start, 1)
     took = time.monotonic() - began
-    left = _left(settings)
     outcome.caught_up = left <= 2 * rate
     outcome.drained = (outcome.waited - left + took * rate) / max(took, 0.001)
     caught_up = len(outcome.looks)
@@ -236,14 +246,36 @@ def _left(settings: Settings, patience: float = 20.0) -> int:
 
 def _until(driver: Part, settings: Settings, plan: Plan, true: Callable[[int], bool]) -> int:
     """Wait until it holds of the messages that wait; how many do then."""
-    end = time.monotonic() + plan.longest
+    waits = _Waits(plan.patience)
     while True:
         left = _left(settings)
         if true(left):
             return left
-        if driver.ended is not None or time.monotonic() > end:
+        if driver.ended is not None or not waits.less(left):
             raise Fatal(f"ingest did not get on: {driver.last_words()}")
         time.sleep(0.2)
+
+
+def _begun(settings: Settings) -> bool:
+    """Whether a batch is in; before, little waits only because the load has just begun."""
+    status = read(settings).get("ingest")
+    return status is not None and status.batch is not None
+
+
+class _Waits:
+    """Whether what waits still becomes less."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._least: float = math.inf
+        self._at = time.monotonic()
+
+    def less(self, left: int) -> bool:
+        """False once it has not been less than ever before for so many seconds."""
+        now = time.monotonic()
+        if left < self._least:
+            self._least, self._at = left, now
+        return now - self._at < self._patience
 
 
 @contextmanager
@@ -300,10 +332,13 @@ def _tell(report: Report, plan: Plan, done: Sequence[Outcome]) -> None:
     fixed = [one for one in others if one.name != NO_CAP and one.caught_up]
     best = max(fixed, key=lambda one: one.drained, default=None)
     for one in done:
+        if not one.carries:
+            report.notes.append(f"{one.name}: does not keep up with the load, without any outage")
+            continue
         report.add(f"drain, {one.name}", [one.drained], "messages/s")
         report.add(f"peak memory, {one.name}", [one.peak_memory / 2**20], "MB")
         if not one.caught_up:
-            report.notes.append(f"{one.name}: had not caught up within {plan.longest} s")
+            report.notes.append(f"{one.name}: did not catch up")
     if best is not None and best.drained:
         ratio = ours.drained / best.drained
         report.add(
