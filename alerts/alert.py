@@ -204,14 +204,15 @@ class Fold:
             and (a.closed_at is None or (time <= a.closed_at and a.holds_findings))
             and max(a.last, time) - min(a.first, time) <= span
         ]
-        return min(fitting, key=lambda a: (a.first, a.alert_id), default=None)
+        return min(fitting, key=_told_first, default=None)
 
     def _create(self, row: Mapping[str, Any], entity: Entity, holder: Holder | None) -> Alert:
         time = micros(row["event_time"])
         alert_id = identity(self.settings.tenant, row["rule_id"], row["event_uid"])
         if alert_id in self.state.alerts:
-            # The finding moved here from the alert that it once made and that others still hold.
-            alert_id = identity(self.settings.tenant, row["rule_id"], row["event_uid"], entity.key)
+            # The finding made that one, and was moved since. It may come here more than once.
+            again = (entity.key, str(rev_of(row)))
+            alert_id = identity(self.settings.tenant, row["rule_id"], row["event_uid"], *again)
         alert = Alert(
             alert_id=alert_id,
             rule_id=row["rule_id"],
@@ -257,6 +258,8 @@ class Fold:
         entity = entity_of(rows[-1], holder)
         silenced = self._silencer(rows[-1], entity, holder) is not None
         other = self._open(entity.key, alert.first, alert.alert_id, silenced=silenced)
+        if other is not None and other.suppressed_by == HELD_BACK and alert.suppressed_by is None:
+            other = None  # nobody was told of that one, and this one's readers are to be told more
         # One that was silenced in another's name is told under an id of its own.
         renamed = silenced or not alert.silenced
         if moved >= set(alert.refs) and other is None and renamed:
@@ -362,6 +365,11 @@ class Fold:
             activity = "create" if alert.revision == 1 else "close" if closes else "update"
             out.append(Revised(alert, activity, str(reason)))
         return out
+
+
+def _told_first(alert: Alert) -> tuple[bool, int, str]:
+    """Ranks one that is out before one that a budget holds back, of which nobody would hear."""
+    return alert.suppressed_by is not None, alert.first, alert.alert_id
 
 
 def summarise(summary: Alert, held: Alert, count: int, limit: int) -> None:

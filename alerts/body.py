@@ -22,6 +22,9 @@ SCHEMA = "urn:headgate:alert:1"
 
 ACTIVITY = {"create": 1, "update": 2, "close": 3}
 DETECTION_FINDING = 2004
+
+NOBODY_DID = "What it counted turned out to be of several devices: none of them did it."
+NOT_MEANT = "By that its rule does not hold."
 """OCSF class_uid of an alert."""
 
 
@@ -158,6 +161,11 @@ def about_in(body: Mapping[str, Any]) -> About:
     )
 
 
+def is_disproved(body: Mapping[str, Any]) -> bool:
+    """Whether the alert of a body has no findings left that count; its last words say so."""
+    return bool(body["state"] == "closed" and body["summary"].endswith((NOBODY_DID, NOT_MEANT)))
+
+
 def words_in(summary: str, alert: Alert) -> str:
     """What the newest finding said, out of the summary of a revision of this alert.
 
@@ -282,9 +290,9 @@ def _summary(alert: Alert) -> str:
         parts.append(f"Last: {alert.about.snippet}.")
     parts.append(_basis(alert.holder, alert.about.ip))
     if alert.disproved and alert.about.kind == "correlation":
-        parts.append("What it counted turned out to be of several devices: none of them did it.")
+        parts.append(NOBODY_DID)
     elif alert.disproved:
-        parts.append("By that its rule does not hold.")
+        parts.append(NOT_MEANT)
     elif alert.superseded_by:
         parts.append(f"Its findings belong to alert {alert.superseded_by} now.")
     elif alert.previous_entity is not None:

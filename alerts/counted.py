@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from alerts.entity import micros
 from alerts.finding import identity
+from alerts.revive import holds_findings
 from alerts.tables import ALERT
 from infra.lake import Lake
 from infra.settings import Settings
@@ -27,9 +28,9 @@ def with_alerts(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> list[dict[str,
     alerts = _alerts(lake, pairs)
     out = []
     for row, finding in pairs:
-        counts = [alert for alert in alerts if _counts(alert, finding, row, lake.settings)]
-        if counts:
-            finding["alert"] = counts[0]
+        alert = counting(alerts, finding, row, lake.settings)
+        if alert is not None:
+            finding["alert"] = alert
         plain = {name: value for name, value in row.items() if name != "was"}
         out.append(plain | {"finding": msgspec.json.encode(finding).decode()})
     return out
@@ -61,18 +62,31 @@ def _alerts(lake: Lake, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     return [msgspec.json.decode(row.body) for row in bodies.collect()]
 
 
-def _counts(
-    alert: Mapping[str, Any], finding: Mapping[str, Any], row: Mapping[str, Any], settings: Settings
-) -> bool:
-    """Whether an alert is the one a finding counts on: it made it, or it is about the same entity
-    and spans the finding's instant."""
-    if alert["rule"]["id"] != finding["rule_id"] or alert["superseded_by"]:
-        return False
-    if alert["alert_id"] == _made(finding, settings):
-        return True
-    spanned = _instant(alert["window_start"]) <= micros(row["event_time"])
-    spanned = spanned and micros(row["event_time"]) <= _instant(alert["window_end"])
-    return alert["entity"]["value"] == _named(row, finding) and spanned
+def counting(
+    alerts: Sequence[Mapping[str, Any]],
+    finding: Mapping[str, Any],
+    row: Mapping[str, Any],
+    settings: Settings,
+) -> dict[str, Any] | None:
+    """The body of the alert that a finding counts on, None without one.
+
+    That is the one about whom the finding was about, around its instant. The alert that it made
+    comes along as `made`, since it may have left that one and its id must not be given again;
+    it stands alone where no other is known.
+    """
+    mine = [alert for alert in alerts if alert["rule"]["id"] == finding["rule_id"]]
+    made = next((a for a in mine if a["alert_id"] == _made(finding, settings)), None)
+    held = next((a for a in mine if holds_findings(a) and _spans(a, finding, row)), None)
+    if held is None or held is made:
+        return None if made is None else dict(made)
+    return dict(held) | ({} if made is None else {"made": made})
+
+
+def _spans(alert: Mapping[str, Any], finding: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether an alert is about the entity that a finding was about, around its instant."""
+    since, until = _instant(alert["window_start"]), _instant(alert["window_end"])
+    within = since <= micros(row["event_time"]) <= until
+    return within and alert["entity"]["value"] == _named(row, finding)
 
 
 def _made(finding: Mapping[str, Any], settings: Settings) -> str:

@@ -137,7 +137,8 @@ class Publisher:
         found = commit(self._table, version)
         names = [*Revision.__dataclass_fields__, "suppressed_by"]
         rows: list[dict[str, Any]] = []
-        for name in found.adds if found.changes_data else ():
+        # What puts files in others' place, as an erasure does, tells nothing new.
+        for name in found.adds if found.appends else ():
             rows += pq.read_table(to_read(self._table / name), columns=names).to_pylist()
         told = [row for row in rows if row.pop("suppressed_by", None) is None]
         told.sort(key=lambda row: (row["alert_id"], row["revision"]))

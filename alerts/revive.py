@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from alerts.alert_model import Alert, Evidence, FoldState, Ref, about_of
-from alerts.body import about_in, words_in
+from alerts.body import about_in, is_disproved, words_in
 from alerts.entity import Holder, micros
 
 REST = "rest"
@@ -26,16 +26,27 @@ NEVER = 2**63 - 1
 def revive(findings: Sequence[Mapping[str, Any]], state: FoldState) -> None:
     """Take back into the state the alerts that findings bring along and that it has forgotten.
 
-    A finding may have `alert`, the body of the newest revision of the alert it counts on, as JSON.
+    A finding may have `alert`, the body of the newest revision of the alert it counts on, as JSON;
+    in it as `made` that of the alert which the finding made and has left.
     """
     lost: dict[str, tuple[dict[str, Any], list[Mapping[str, Any]]]] = {}
     for row in findings:
         if row.get("alert"):
             body = msgspec.json.decode(row["alert"])
-            lost.setdefault(body["alert_id"], (body, []))[1].append(row)
+            left = body.pop("made", None)
+            if left is not None:
+                lost.setdefault(left["alert_id"], (left, []))
+            of = lost.setdefault(body["alert_id"], (body, []))[1]
+            if holds_findings(body):
+                of.append(row)
     for alert_id, (body, rows) in lost.items():
         if alert_id not in state.alerts:
             state.alerts[alert_id] = _alert(body, rows)
+
+
+def holds_findings(body: Mapping[str, Any]) -> bool:
+    """As `Alert.holds_findings`, of a body."""
+    return body["superseded_by"] is None and not is_disproved(body)
 
 
 def revive_asked(actions: Iterable[Mapping[str, Any]], state: FoldState) -> None:
@@ -95,7 +106,7 @@ def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
         incident_id=body.get("incident_id"),
         previous=_previous(body),
         previous_entity=body.get("previous_entity"),
-        disproved=body["activity"] == "close" and body["reason"] == "attribution",
+        disproved=is_disproved(body),
     )
     if not rows:
         alert.about.snippet = words_in(body["summary"], alert)

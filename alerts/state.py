@@ -10,7 +10,15 @@ import msgspec
 from alerts.alert import Fold
 from alerts.alert_model import FoldState, forget_alerts, rev_of
 from alerts.body import alert_row
-from alerts.correlate import SKEW, CorrelationState, Correlator, forget_findings, pack_away
+from alerts.correlate import (
+    CORRECTABLE,
+    LATENESS,
+    SKEW,
+    CorrelationState,
+    Correlator,
+    forget_findings,
+    pack_away,
+)
 from alerts.correlation_measure import told_at_once
 from alerts.entity import entity_of, holder_of, micros
 from alerts.finding import counts, identity
@@ -126,10 +134,11 @@ class BucketState:
         attribution (gold.attribution, of a correlation's finding), refused (an
         action on an alert that is no longer remembered, with a `reason`).
         """
+        before = self._kept.clock
         self._advance(rows)
         known = _Packs(packs)
         findings = [row for row in rows if row["row_kind"] in ("finding", "correction")]
-        self._heed(rows, findings, settings)
+        self._heed(rows, findings, settings, before)
         outputs = self._weigh(findings, known, settings)
         aimed = [r for r in findings if r["target"] and not r["target"].startswith(RISK)]
         correlated = self._correlate(aimed, known) + self._settle(known)
@@ -157,20 +166,25 @@ class BucketState:
     def _advance(self, rows: Iterable[Row]) -> None:
         """Move the clock to the newest arrival or tick: progress, never the wall clock."""
         for row in rows:
+            if row["row_kind"] == "action":
+                continue  # what people ask is of now, however far behind the findings are
             if row["row_kind"] == "tick":
                 time = row.get("tick") or row.get("event_time")
-            elif row["row_kind"] == "action":
-                time = row.get("at")
             else:
                 time = row["received_at"]
             if time is not None:
                 self._kept.clock = max(self._kept.clock, micros(time))
 
-    def _heed(self, rows: Iterable[Row], findings: Iterable[Row], settings: AlertSettings) -> None:
-        """Learn what concerns every bucket: suppressions, and incidents that are open."""
+    def _heed(
+        self, rows: Iterable[Row], findings: Iterable[Row], settings: AlertSettings, before: int
+    ) -> None:
+        """Learn what concerns every bucket: suppressions, and incidents that are open.
+
+        `before`: the clock as it was, since the batch may hold findings far older than its newest.
+        """
         kept = self._kept
         asked = [row for row in rows if row.get("action") in (SUPPRESS, UNSUPPRESS)]
-        take(kept.suppressions, asked, kept.clock)
+        take(kept.suppressions, asked, before)
         for key, one in list(kept.incidents.items()):
             if kept.clock > one.until:
                 del kept.incidents[key]
@@ -326,10 +340,15 @@ class BucketState:
             outputs += [_refused(action) for action in unknown]
         return outputs
 
+    def _correctable(self, target: str) -> int:
+        """How long what a correlation told may be corrected by its findings, microseconds."""
+        state = self._kept.correlations.get(target)
+        return 0 if state is None else state.span + LATENESS + CORRECTABLE
+
     def _forget(self, folding: int) -> None:
         kept = self._kept
         for target, fold in list(kept.folds.items()):
-            forget_alerts(fold, kept.clock, folding)
+            forget_alerts(fold, kept.clock, max(folding, self._correctable(target)))
             if not fold.alerts:
                 del kept.folds[target]
         hour = 3600 * 1_000_000

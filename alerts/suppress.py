@@ -22,8 +22,8 @@ SUPPRESS, UNSUPPRESS = "suppress", "unsuppress"
 """Actions of gold.alert_action that begin and end a suppression."""
 
 ANY = "*"
-SLACK = 3600 * 1_000_000
-"""How long an expired one is kept, microseconds, for findings that came before and are late."""
+SLACK = 24 * 3600 * 1_000_000
+"""How long an expired one is kept, microseconds: so far may partitions of a backlog be apart."""
 
 
 class Suppression(msgspec.Struct, frozen=True):

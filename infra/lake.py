@@ -427,9 +427,9 @@ class Lake:
         return newest_version(self.folder(table))
 
     def files_of(self, table: Table, version: int) -> list[Location]:
-        """Data files that one commit added (none for a rewrite without changed data)."""
+        """Data files that one commit added (none for one that puts files in others' place)."""
         found = commit(self.folder(table), version)
-        return [self.folder(table) / name for name in found.adds] if found.changes_data else []
+        return [self.folder(table) / name for name in found.adds] if found.appends else []
 
 
 def require_home(settings: Settings) -> None:

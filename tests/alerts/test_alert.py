@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
@@ -51,6 +52,8 @@ COUNT = Correlation(
     alerting=True,
 )
 PACK = RulePack(rules=(RULE,), correlations=(COUNT,))
+TWO_DAYS = msgspec.structs.replace(COUNT, timespan_seconds=2 * 86_400)
+LONG = RulePack(rules=(RULE,), correlations=(TWO_DAYS,))
 
 
 def leased(mac: str, ip: str = "10.0.0.5", **keys: Any) -> dict[str, Any]:
@@ -126,9 +129,10 @@ def action(alert_id: str, what: str, second: float = 100, **keys: Any) -> dict[s
 
 
 def load(pack_hash: str) -> RulePack:
-    if pack_hash != PACK.hash:
+    packs = {pack.hash: pack for pack in (PACK, LONG)}
+    if pack_hash not in packs:
         raise Fatal(f"no pack {pack_hash}")
-    return PACK
+    return packs[pack_hash]
 
 
 class Bucket:
@@ -403,11 +407,10 @@ def test_a_correlation_in_the_same_bucket_gives_a_finding_that_makes_its_own_ale
     assert (second["previous_entity"], second["entity_value"]) == ("aa", "bb")
 
 
-def counted(second: float, mac: str = "aa", rev: int = 1) -> dict[str, Any]:
+def counted(second: float, mac: str = "aa", rev: int = 1, **keys: Any) -> dict[str, Any]:
     """A finding as the correlation gets it."""
-    return finding(
-        second, leased(mac), rev=rev, target="c", via="join" if rev == 1 else "correction"
-    )
+    via = "join" if rev == 1 else "correction"
+    return finding(second, leased(mac), rev=rev, target="c", via=via, **keys)
 
 
 def retold(output: dict[str, Any]) -> dict[str, Any]:
@@ -420,6 +423,35 @@ def retold(output: dict[str, Any]) -> dict[str, Any]:
     told["evidence"] = [e | {"time": datetime.fromisoformat(e["time"])} for e in told["evidence"]]
     state = {"row_kind": "finding", "target": "c", "attr_rev": row["rev"]}
     return told | state | {"holder": row["holder"], "via": row["via"]}
+
+
+def test_what_people_ask_makes_no_finding_of_a_backlog_too_late() -> None:
+    bucket = Bucket()
+    bucket.step(action("another", "close", 4 * 3600))
+    rows = [row for s in (0, 1, 2) for row in bucket.alerts(counted(s))]
+    assert [row["rule_id"] for row in rows] == ["c"]
+
+
+#   aa  0  1  2           told, and for two days each of them may turn out to be another's
+#   ... a day and two hours ...
+#   aa  0  1     bb 2
+def test_an_alert_is_remembered_as_long_as_its_correlation_may_be_corrected() -> None:
+    bucket = Bucket()
+    (alert,) = bucket.alerts(*[counted(s, pack=LONG.hash) for s in (0, 1, 2)])
+    bucket.step(tick(26 * 3600))
+    (out,) = bucket.step(counted(2, "bb", rev=4, pack=LONG.hash))
+    (closed,) = bucket.alerts(retold(out))
+    assert (closed["alert_id"], closed["activity"]) == (alert["alert_id"], "close")
+
+
+def test_an_alert_of_a_finding_that_goes_to_and_fro_has_an_id_of_its_own_each_time() -> None:
+    bucket = Bucket(count_every_seconds=1)
+    bucket.step(finding(0), finding(10))
+    told = []
+    for rev, mac in enumerate(["bb", "aa", "bb", "aa", "bb"], 2):
+        told += bucket.alerts(finding(0, leased(mac), rev))
+    made = [row["alert_id"] for row in told if row["entity_value"] == "bb" and row["revision"] == 1]
+    assert len(made) == len(set(made)) == 3
 
 
 @pytest.mark.parametrize(("dedup_hours", "count"), [(48, 2), (12, 1)])

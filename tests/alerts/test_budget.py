@@ -45,6 +45,21 @@ def test_the_summary_is_updated_while_the_storm_lasts_and_there_is_only_one() ->
     assert (more[0]["count"], more[0]["reason"], more[0]["revision"]) == (190, "count", 2)
 
 
+#   aa  e0   out, and ann has taken it
+#   bb  e1   held back
+#   bb  e0   by a correction
+def test_an_alert_that_is_out_does_not_end_in_one_that_is_held_back() -> None:
+    bucket = Bucket(hourly_budget=1)
+    rows = bucket.alerts(finding(0), finding(1, leased("bb")))
+    first = next(row for row in rows if row["entity_value"] == "aa")
+    bucket.alerts(action(first["alert_id"], "assign", 5, value="ann"))
+    (moved,) = told(bucket.alerts(finding(0, leased("bb"), rev=2)))
+    assert (moved["alert_id"], moved["entity_value"]) == (first["alert_id"], "bb")
+    assert (moved["activity"], body(moved)["assignee"]) == ("update", "ann")
+    (more,) = bucket.alerts(finding(2, leased("bb")), tick(400))
+    assert (more["alert_id"], more["count"]) == (first["alert_id"], 2)
+
+
 def test_the_hour_slides_and_a_later_storm_has_a_summary_of_its_own() -> None:
     bucket = Bucket(hourly_budget=2)
     early = told(bucket.alerts(*storm(0, 5)))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from alerts.body import is_disproved
+from alerts.counted import counting
 from alerts.finding import identity
+from infra.settings import load
 from tests.alerts.test_alert import Bucket, action, body, counted, finding, leased, retold, tick
 
+SETTINGS = load()
 LATER = 400_000
 """Seconds after which the state remembers no alert of the first minutes."""
 
@@ -119,3 +124,73 @@ def test_an_alert_that_was_disproved_is_opened_again_after_it_was_forgotten() ->
     assert (judged["activity"], body(judged)["state"]) == ("update", "closed")
     (opened,) = bucket.alerts(asked("reopen", judged, LATER + 9))
     assert body(opened)["state"] == "open"
+
+
+def test_an_alert_that_was_judged_after_it_was_disproved_still_is() -> None:
+    bucket = Bucket()
+    bucket.step(*[counted(s) for s in (0, 1, 2)])
+    (out,) = bucket.step(counted(2, "bb", rev=4))
+    (closed,) = bucket.alerts(retold(out))
+    (judged,) = bucket.alerts(action(closed["alert_id"], "verdict", value="benign", target="c"))
+    assert judged["activity"] == "update"
+    assert [is_disproved(body(row)) for row in (closed, judged)] == [True, True]
+    (opened,) = bucket.alerts(action(closed["alert_id"], "reopen", target="c"))
+    assert not is_disproved(body(opened))
+
+
+def known(finding: dict[str, Any], was: dict[str, Any], *alerts: dict[str, Any]) -> Any:
+    """The body that comes along with a finding which was about `was`."""
+    row = {"event_time": finding["event_time"], "was": {"holder": was}}
+    return counting([body(alert) for alert in alerts], finding, row, SETTINGS)
+
+
+#   aa  e0, e10         both on one alert, which e0 made
+#   bb  e0              by a correction within the hour: an alert of its own
+#   ... days ...
+#   cc  e0              by a repair of history
+@pytest.mark.parametrize(("now", "of_aa"), [("cc", None), ("aa", 2)])
+def test_a_repair_revises_the_alert_that_a_finding_counts_on_and_not_the_one_it_left(
+    now: str, of_aa: int | None
+) -> None:
+    bucket = Bucket()
+    bucket.step(finding(0), finding(10))
+    rows = {row["entity_value"]: row for row in bucket.alerts(finding(0, leased("bb"), rev=2))}
+    bucket.step(tick(LATER))
+    for order in (("aa", "bb"), ("bb", "aa")):
+        brought = known(finding(0), leased("bb"), *[rows[mac] for mac in order])
+        assert brought["alert_id"] == rows["bb"]["alert_id"]
+        assert brought["made"]["alert_id"] == rows["aa"]["alert_id"]
+    moved = repaired(0, rows["bb"], now) | {"alert": json.dumps(brought)}
+    told = {row["alert_id"]: row for row in bucket.alerts(moved, tick(LATER + 300))}
+    after = told[rows["bb"]["alert_id"]]
+    if of_aa is None:
+        assert told.keys() == {rows["bb"]["alert_id"]}
+        assert (after["entity_value"], after["previous_entity"]) == ("cc", "bb")
+    else:
+        assert (after["activity"], after["reason"]) == ("close", "superseded")
+        assert told[rows["aa"]["alert_id"]]["count"] == of_aa
+
+
+#   bb has an alert, to which e0 goes: that of aa, which e0 made, is closed.  Days later e0 is aa's.
+def test_an_id_is_not_given_again_after_its_alert_was_forgotten() -> None:
+    bucket = Bucket()
+    bucket.step(finding(0), finding(10, leased("bb")))
+    rows = {row["entity_value"]: row for row in bucket.alerts(finding(0, leased("bb"), rev=2))}
+    assert (rows["aa"]["activity"], rows["bb"]["count"]) == ("close", 2)
+    bucket.step(tick(LATER))
+    brought = known(finding(0), leased("bb"), *rows.values())
+    told = bucket.alerts(repaired(0, rows["bb"], "aa") | {"alert": json.dumps(brought)})
+    assert {row["entity_value"]: row["revision"] for row in told} == {"aa": 1, "bb": 3}
+    assert rows["aa"]["alert_id"] not in {row["alert_id"] for row in told}
+
+
+def test_an_alert_whose_findings_count_no_more_takes_none_back() -> None:
+    bucket = Bucket()
+    bucket.step(finding(0))
+    gone = finding(0, leased("bb"), rev=2) | {"confirmed": False}
+    (closed,) = bucket.alerts(gone)
+    bucket.step(tick(LATER))
+    brought = known(finding(0), leased("bb"), closed)
+    (told,) = bucket.alerts(repaired(0, closed, "cc") | {"alert": json.dumps(brought)})
+    assert told["alert_id"] != closed["alert_id"]
+    assert (told["revision"], told["activity"], told["entity_value"]) == (1, "create", "cc")

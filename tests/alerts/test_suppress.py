@@ -141,5 +141,19 @@ def test_expired_suppressions_leave_the_state() -> None:
     empty = len(bucket.blob)
     bucket.step(suppress())
     assert len(bucket.blob) > empty + 50
-    bucket.step(tick(3 * 3600))
+    for hours in (26, 27):
+        bucket.step(tick(hours * 3600))
     assert len(bucket.blob) < empty + 20
+
+
+def test_what_arrived_before_it_ended_stays_silenced_however_late_it_is_worked_off() -> None:
+    """An outage: the findings of four hours come in one batch, and a person asks meanwhile."""
+    hours = 3600
+    bucket = Bucket()
+    bucket.step(suppress())
+    bucket.step(action("of another alert", "close", 4 * hours))
+    rows = bucket.alerts(finding(1800), finding(3 * hours, leased("bb")))
+    assert {row["entity_value"]: row["suppressed_by"] for row in rows} == {"aa": "s1", "bb": None}
+    # Another partition of the topic is not so far yet.
+    (row,) = bucket.alerts(finding(1900, leased("cc")))
+    assert row["suppressed_by"] == "s1"

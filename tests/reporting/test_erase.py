@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from alerts.publish import read_all
+from alerts.publish import Publisher, read_all
 from alerts.webhook_cli import file_of
 from alerts.webhook_queue import Queue, enqueue
 from api.statements import Refused, Statements
@@ -196,6 +196,17 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(told: Lake) -> None:
     assert seen == ["r1:0", "r2:0", "r3:0", "r4:0"]
     again = erase(told, ANNA, quiet, wait_seconds=0)
     assert again["tables"] == {}
+
+
+def test_alerts_that_an_erasure_put_in_place_are_not_published_again(told: Lake) -> None:
+    alerts, publisher = table("gold.alert"), Publisher(told.settings)
+    before = told.version(alerts)
+    assert [one.alert_id for one in publisher._revisions(before)] == ["a2"]
+    erase(told, ANNA, quiet, wait_seconds=0)
+    after = range(before + 1, told.version(alerts) + 1)
+    assert len(after) > 0
+    assert [one for version in after for one in publisher._revisions(version)] == []
+    assert [file for version in after for file in told.files_of(alerts, version)] == []
 
 
 def test_the_compacted_topic_says_alerts_anew(told: Lake, broker: Broker) -> None:
