@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
+import os
 import sys
 import threading
 import time
@@ -10,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
 from alerts.shown import FORMATS, print_rows
 from infra.clock import clock
-from infra.errors import Retryable, Usage
+from infra.errors import Fatal, Retryable, Usage
 from infra.settings import Settings, WebhookSettings
 
 IDLE = 0.5
@@ -81,6 +83,7 @@ def deliver(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage("there are no webhooks; write [[webhooks]] into the settings")
     for hook in settings.webhooks:
         target_of(hook), secret_of(hook)
+    alone = _alone(settings)
     stop = threading.Event()
     for hook in settings.webhooks:
         threading.Thread(target=_hold, args=(settings, hook, stop), daemon=True).start()
@@ -88,7 +91,28 @@ def deliver(args: argparse.Namespace, settings: Settings) -> int:
         listen(settings, stop)
     finally:
         stop.set()
+        alone.close()
     return 1
+
+
+def _alone(settings: Settings) -> IO[str]:
+    """The right to deliver, lost with the process: two would post each revision twice."""
+    file = file_of(settings).with_suffix(".lock")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = file.open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        holder = lock.read().strip() or "unknown"
+        lock.close()
+        raise Fatal(
+            f"webhooks are delivered already, by process {holder}: the driver of job ingest does it"
+        ) from None
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
 
 
 def _hold(settings: Settings, hook: WebhookSettings, stop: threading.Event) -> None:
@@ -106,6 +130,7 @@ def listen(settings: Settings, stop: threading.Event) -> None:
     from alerts.kit import AlertConsumer
     from alerts.webhook_queue import Queue
     from infra.kafka import client_options
+    from infra.kafka_auth import denied, lacking
 
     Queue(file_of(settings)).close()
     while not stop.is_set():
@@ -119,6 +144,9 @@ def listen(settings: Settings, stop: threading.Event) -> None:
             ) as alerts:
                 alerts.run(_putter(settings), stop)
         except (KafkaException, Retryable, OSError) as error:
+            if isinstance(error, KafkaException) and denied(error.args[0]):
+                read = f"read the topic {settings.kafka.alerts_topic}"
+                raise lacking(settings.kafka, read) from None
             print(f"webhooks: {error}; again in {REST:.0f} s", file=sys.stderr, flush=True)
             stop.wait(REST)
 

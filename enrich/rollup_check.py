@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from enrich.rollup import AHEAD, happened, rolled
 from enrich.rollup_tables import ARRIVAL, HOUR, MINUTE, ROLLUP, ROLLUP_CHECK
+from enrich.rollup_untold import Hour, Untold
 from infra.errors import Usage
 from infra.lake import Lake
 from infra.settings import RetentionSettings
@@ -66,18 +67,18 @@ class Checked:
 
     hours: int = 0
     missing: int = 0
-    recounted: list[tuple[str, datetime]] = field(default_factory=list)
+    recounted: list[Hour] = field(default_factory=list)
     unmended: int = 0
     more: bool = False
 
-    def recounted_rows(self, lake: Lake) -> DataFrame:
-        """The rows of gold.rollup that were counted anew."""
-        rows = lake.read(ROLLUP)
-        found = F.lit(False)
-        for part in (ARRIVED, HAPPENED):
-            runs = _runs(at for name, at in self.recounted if name == part.name)
-            found = found | (_in_part(part) & _within("window_start", runs))
-        return rows.where(found)
+
+def counted_in(lake: Lake, hours: Collection[Hour]) -> DataFrame:
+    """The rows of gold.rollup of some hours."""
+    found = F.lit(False)
+    for part in (ARRIVED, HAPPENED):
+        runs = _runs(at for name, at in hours if name == part.name)
+        found = found | (_in_part(part) & _within("window_start", runs))
+    return lake.read(ROLLUP).where(found)
 
 
 def check(lake: Lake, closed: datetime, most: int = MOST) -> Checked:
@@ -135,9 +136,12 @@ def compare(
     for part, each in differing.items():
         wrong = {*each, *(mine if part is HAPPENED else hours)} if all_of_them else set(each)
         runs = _runs(at for at in wrong if at >= kept)[-MOST_RUNS:]
-        for at in range(0, len(runs), RUNS):
-            recount(lake, part, runs[at : at + RUNS])
         mended = [at for run in runs for at in _hours(*run)]
+        untold = Untold(lake.settings, [(part.name, at) for at in mended])
+        for at in range(0, len(runs), RUNS):
+            untold.note()
+            recount(lake, part, runs[at : at + RUNS])
+            untold.note()
         found.recounted += [(part.name, at) for at in mended]
         found.unmended += len(wrong) - len(mended)
     _note(lake, hours, by_arrival, differing, found)

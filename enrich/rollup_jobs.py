@@ -16,9 +16,10 @@ from pyspark.sql import functions as F
 from enrich.asof import newest_cover, statements
 from enrich.operator import VERSIONS, with_store
 from enrich.rollup import login_sessions, rolled
-from enrich.rollup_check import Checked, check
+from enrich.rollup_check import Checked, check, counted_in
 from enrich.rollup_tables import LOGIN_SESSION, ROLLUP
 from enrich.rollup_topic import Topic
+from enrich.rollup_untold import waiting
 from enrich.tables import DHCP_SEGMENT
 from infra.jobs import Batch, Job
 from infra.lake import Lake
@@ -52,10 +53,10 @@ def rollup(lake: Lake, *, once: bool = False) -> Job:
         if pause and time.monotonic() - checked >= (0 if once else pause):
             found = check_now(lake, watermark(run))
             run.counts["late"] = found.missing
-            if topic:
-                topic.send(found.recounted_rows(lake))
             if not found.more:
                 checked = time.monotonic()
+        if topic:
+            tell_again(lake, topic)
 
     counts = rolled(lake.stream(EVENT), settings.scopes, jobs.rollup_late_seconds)
     return lake.each_batch(
@@ -65,6 +66,13 @@ def rollup(lake: Lake, *, once: bool = False) -> Job:
         trigger_seconds=None if once else jobs.rollup_trigger_seconds or 60.0,
         output_mode="update",
     )
+
+
+def tell_again(lake: Lake, topic: Topic) -> None:
+    """Send what was counted anew, by this job or by the command; a failure repeats the batch."""
+    for file, hours in waiting(lake.settings):
+        topic.send(counted_in(lake, hours))
+        file.unlink()
 
 
 def check_now(lake: Lake, closed: datetime) -> Checked:

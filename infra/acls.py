@@ -68,6 +68,8 @@ def _ingest(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     yield Grant("topic", kafka.tick_topic, "Write")
     yield Grant("topic", kafka.tick_topic, "DescribeConfigs")
     yield Grant("topic", topic_of(QUALITY, kafka), "Write")
+    if settings.webhooks:  # its driver runs `headgate webhooks deliver`
+        yield from _consumer(settings, sources)
 
 
 def _alert(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
@@ -93,7 +95,7 @@ def _rollup(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
 
 
 def _driver(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
-    parts = (_ingest, _alert, _rollup, *((_consumer,) if settings.webhooks else ()))
+    parts = (_ingest, _alert, _rollup)
     yield from dict.fromkeys(grant for part in parts for grant in part(settings, sources))
 
 
@@ -103,7 +105,7 @@ SERVICES: Mapping[str, tuple[str, Callable[[Settings, Sequence[str]], Iterator[G
     "ingest": ("`headgate run ingest` alone", _ingest),
     "alert": ("`headgate run alert` alone", _alert),
     "rollup": ("`headgate run rollup` alone, with `kafka.rollups_topic`", _rollup),
-    "consumer": ("reads alerts: `headgate alerts tail`, `webhooks deliver`, your own", _consumer),
+    "consumer": ("reads alerts: `headgate alerts tail`, your own programs", _consumer),
 }
 
 

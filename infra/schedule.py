@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from infra.children import Part
 from infra.settings import Settings
+
+SAME_AGAIN = 600.0
+"""Seconds until what was said last is said again."""
 
 
 class Every:
@@ -31,6 +35,7 @@ class Every:
         self._settings = settings
         self._tell = tell
         self._wait = wait
+        self._said, self._said_at = "", 0.0
         self._stop = threading.Event()
         # The child dies with the thread that starts it, so that one lives as long as we do.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -65,6 +70,13 @@ class Every:
                 part.stop(5)
                 return
         if part.ended not in (0, 1):
-            self._tell(f"{self._name}: ended with {part.ended}: {part.last_words()}")
+            self._say(f"{self._name}: ended with {part.ended}: {part.last_words()}")
         elif part.last_words(1).startswith("headgate:"):
-            self._tell(f"{self._name}: {part.last_words(1)}")
+            self._say(f"{self._name}: {part.last_words(1)}")
+
+    def _say(self, sentence: str) -> None:
+        """What is begun every few seconds says the same for hours."""
+        now = time.monotonic()
+        if sentence != self._said or now - self._said_at >= SAME_AGAIN:
+            self._said, self._said_at = sentence, now
+            self._tell(sentence)

@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import hmac
 import json
+import os
 import socket
 import sqlite3
 import threading
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 from alerts import webhook, webhook_cli
 from alerts.webhook import Undelivered, is_public, post, secret_of, signature, target_of
 from alerts.webhook_queue import DAY, LONGEST_PAUSE, Queue, Waiting, enqueue, pause
-from infra.errors import Usage
+from infra.errors import Fatal, Usage
 from infra.kafka import Broker, ensure_topics, producer
 from infra.settings import Settings, WebhookSettings, load
 
@@ -310,6 +311,15 @@ def test_a_hook_whose_thread_dies_ends_the_process_rather_than_fall_silent(
     with pytest.raises(TypeError):
         webhook_cli._hold(settings, settings.webhooks[0], stop)
     assert stop.is_set()
+
+
+def test_two_processes_do_not_deliver_the_same(receiver: Receiver, tmp_path: Path) -> None:
+    settings = load(home=tmp_path, webhooks=[receiver.hook()])
+    first = webhook_cli._alone(settings)
+    with pytest.raises(Fatal, match=f"webhooks are delivered already, by process {os.getpid()}"):
+        webhook_cli.deliver(argparse.Namespace(), settings)
+    first.close()
+    webhook_cli._alone(settings).close()
 
 
 def test_from_the_topic_to_the_hook_with_the_levels_it_wants(

@@ -13,10 +13,12 @@ import pytest
 from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
-from enrich.rollup_check import again
-from enrich.rollup_jobs import logins, rollup
+from alerts.publish import read_all
+from enrich.rollup_check import again, counted_in
+from enrich.rollup_jobs import logins, rollup, tell_again
 from enrich.rollup_tables import LOGIN_SESSION, ROLLUP
 from enrich.rollup_topic import Topic
+from enrich.rollup_untold import waiting
 from enrich.tables import DHCP_SEGMENT
 from infra.cli import main
 from infra.commits import commit, newest_version
@@ -207,6 +209,22 @@ def test_counting_anew_changes_nothing_that_was_right(story: Story) -> None:
     assert found.recounted
     after = ask(story.lake, "SELECT * EXCLUDE (destination_sketch) FROM gold.rollup ORDER BY ALL")
     assert after == before
+
+
+def test_what_is_counted_anew_goes_out_as_well(story: Story, broker: Broker) -> None:
+    kafka = {"bootstrap": broker.address, "rollups_topic": "counted-anew"}
+    lake = Lake(story.lake.spark, load(home=story.lake.settings.home, kafka=kafka))
+    ensure_topics(lake.settings, jobs=("rollup",))
+    found = again(lake, at(0), at(HOUR))  # as the command does it, beside the job
+    noted = [hour for _, hours in waiting(lake.settings) for hour in hours]
+    assert sorted(noted) == sorted(found.recounted)
+    tell_again(lake, Topic(lake.settings))
+    assert list(waiting(lake.settings)) == []
+    kept = counted_in(lake, found.recounted).where("source <> '_heartbeat'").collect()
+    told = list(read_all(lake.settings, "counted-anew"))
+    assert len({message.key() for message in told}) == len(kept) > 0
+    said = sum(json.loads(message.value() or b"")["events"] for message in told)
+    assert said == sum(row["events"] for row in kept)
 
 
 def test_hours_that_retention_has_emptied_keep_their_counts(story: Story) -> None:

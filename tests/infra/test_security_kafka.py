@@ -8,6 +8,7 @@ import re
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,16 +22,18 @@ from confluent_kafka import KafkaError, Producer
 from pydantic import SecretStr
 
 from alerts.publish import Publisher, read_all
+from alerts.webhook_cli import listen
 from infra.acls import apply, grants
 from infra.children import Part
 from infra.duck import connect
 from infra.errors import Fatal, Retryable
 from infra.kafka import Broker, client_options, ensure_topics, free_port, require_broker, topic_of
 from infra.kafka_guard import Guard
-from infra.settings import KafkaSettings, Settings, load
+from infra.settings import KafkaSettings, Settings, WebhookSettings, load
 from tests.faults.outbox import Outbox
 from tests.infra.authority import Authority
 
+HOOKS = [WebhookSettings(name="pager", url="https://pager.example/in", secret=SecretStr("s"))]
 PASSWORD = 'canary "quoted\\ password'
 """What JAAS would take for the end of the password, or for an escape, is part of it."""
 CANARIES = ("canary", "q7Zr-not-to-be-seen")
@@ -261,9 +264,20 @@ def test_a_certificate_of_ours_opens_where_the_broker_wants_one(plant: Plant) ->
         require_broker(kafka.model_copy(update={"certificate_file": None}), 2.0)
 
 
+def test_who_delivers_to_webhooks_may_read_what_it_delivers() -> None:
+    bare, hooked = load(), load(webhooks=HOOKS)
+    wanted = set(grants("consumer", hooked))
+    for service in ("ingest", "driver"):
+        assert wanted <= set(grants(service, hooked))
+        assert not wanted <= set(grants(service, bare))
+
+
 def test_a_missing_right_is_named(plant: Plant) -> None:
     with pytest.raises(Fatal, match="does not allow user 'stranger' to see or make topic logs"):
         ensure_topics(plant.settings("stranger"))
+    hooked = plant.settings("stranger").model_copy(update={"webhooks": HOOKS})
+    with pytest.raises(Fatal, match="does not allow user 'stranger' to read the topic alerts"):
+        listen(hooked, threading.Event())
     with pytest.raises(Fatal, match="does not allow user 'driver' to change ACLs"):
         apply(plant.settings("driver"), {"driver": grants("driver", plant.settings("driver"))})
 
