@@ -32,6 +32,7 @@ from infra.schedule import Every
 from infra.settings import Settings
 from infra.spark import ALERTING, LEISURE, POOL, collecting, end_jvm, jvm_ended, session
 from infra.spool import Folder
+from infra.status import end_unwanted
 from infra.supervise import Again, Record, ours, reason
 from infra.tables import Table, table
 from infra.watch import Watch
@@ -104,6 +105,8 @@ class Watched:
     given_up: str | None = None
     stopping: threading.Thread | None = None
     """Ends the query, which is then started at another pace."""
+    unheard: str = ""
+    """Why no request to go on can be heard."""
 
 
 @dataclass
@@ -140,6 +143,7 @@ class Driver:
         scheduled = [one.start() for one in self._scheduled()]
         watched = [Watched(name) for name in self.names]
         watch = Watch(self.settings, spark)
+        end_unwanted(self.settings, {*wanted(self.settings), *self.names})
         try:
             if self.once:
                 return self._through(lake, watched)
@@ -349,10 +353,21 @@ class Round:
 
     def _asked(self, one: Watched) -> bool:
         """Whether a person wants the job to go on; the request is taken."""
+        return self._taken(one)
+
+    def _taken(self, one: Watched) -> bool:
+        """Take a request away, if there is one. A folder of another account ends no driver."""
         request = self._request(one)
-        if not request.exists():
+        try:
+            request.unlink()
+        except FileNotFoundError:
             return False
-        request.unlink()
+        except OSError as error:
+            said = f"job {one.name}: {request} cannot be read ({error.strerror}): whose is it?"
+            if said != one.unheard:
+                self.driver.tell(said)
+            one.unheard = said
+            return False
         return True
 
     def _try(self, one: Watched) -> None:
@@ -389,6 +404,6 @@ class Round:
 
     def _give_up(self, one: Watched, why: str) -> None:
         one.given_up = why
-        self._request(one).unlink(missing_ok=True)  # asked before it was stopped: not about this
+        self._taken(one)  # asked before it was stopped: not about this
         self.watch.ended(one.name, "given up", why, one.record.failures)
         self.driver.tell(f"job {one.name}: stopped for good: {why}")

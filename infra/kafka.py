@@ -25,6 +25,7 @@ from infra.children import die_with_parent
 from infra.errors import Fatal, Retryable
 from infra.kafka_auth import denied, java, lacking, librdkafka, unreachable
 from infra.kafka_guard import Guard
+from infra.log import say
 from infra.settings import KafkaSettings, Settings
 from infra.spark import require_java
 
@@ -178,12 +179,23 @@ class Ticker:
         self._thread.join(self._kafka.tick_seconds + 5)
 
     def _run(self) -> None:
-        # Old ticks say nothing new: what could not be delivered within seconds is dropped.
-        client = producer(self._kafka, **{"delivery.timeout.ms": 5000, "linger.ms": 0})
+        client, said = self._producer(), ""
         while not self._stop.wait(self._kafka.tick_seconds):
-            client.produce(self._kafka.tick_topic, value=b"tick")
-            client.poll(0)
+            try:
+                client.produce(self._kafka.tick_topic, value=b"tick")
+                client.poll(0)
+                said = ""
+            except (KafkaException, BufferError) as error:
+                # A right that is missing, or a topic that is made anew, for a while. Without
+                # ticks no time is ever complete, so this must outlive it.
+                if str(error) != said:
+                    say(f"ticks: {self._kafka.tick_topic} takes none ({error}); trying on")
+                client, said = self._producer(), str(error)
         client.flush(2)
+
+    def _producer(self) -> Producer:
+        """Old ticks say nothing new: what could not be delivered within seconds is dropped."""
+        return producer(self._kafka, **{"delivery.timeout.ms": 5000, "linger.ms": 0})
 
 
 class Broker:

@@ -46,6 +46,8 @@ class Checkpoint:
     """The next message of each partition after `done`."""
     ids: Mapping[str, str] = field(default_factory=dict)
     """The topics' own ids, as the newest batch that knew them decided."""
+    planned_ms: int = 0
+    """When `done` was planned, milliseconds since 1970, by the driver's clock."""
 
 
 def checkpoint(folder: Path) -> Checkpoint:
@@ -56,7 +58,8 @@ def checkpoint(folder: Path) -> Checkpoint:
     if done is None:
         return Checkpoint(folder, None, planned)
     text = (spark / "offsets" / str(done)).read_text("utf-8")
-    return Checkpoint(folder, done, planned, offsets_of(text), _ids(folder, done))
+    at = int(json.loads(text.splitlines()[1])["batchTimestampMs"])
+    return Checkpoint(folder, done, planned, offsets_of(text), _ids(folder, done), at)
 
 
 def offsets_of(text: str) -> dict[Place, int]:
@@ -107,6 +110,12 @@ class Broker:
         first = self._ends(partitions, _SPEC.earliest())
         end = self._ends(partitions, _SPEC.latest())
         return {place: Held(first[place], end[place]) for place in first if place in end}
+
+    def since(self, place: Place, ms: int) -> int | None:
+        """The first message of a partition with that time or a later one; None: there is none."""
+        found = self._ends([TopicPartition(*place)], _SPEC.for_timestamp(ms))
+        at = found.get(place, -1)
+        return at if at >= 0 else None
 
     def partitions(self, prefix: str) -> list[Place]:
         """All partitions of the topics whose names begin with `prefix`."""

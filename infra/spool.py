@@ -90,24 +90,31 @@ def _write(lake: Lake, table: Table, folder: Path, *, look_back: bool) -> int:
     known = look_back and any(
         commit.user_metadata == folder.name for commit in newest_first(lake.folder(table))
     )
-    rows = [] if known else _sound(files)
+    rows = [] if known else _sound(files, arrow_schema(table))
     if rows:
-        lake.add(table, [_typed(row, arrow_schema(table)) for row in rows], folder.name)
+        lake.add(table, rows, folder.name)
     shutil.rmtree(folder)
     return len(rows)
 
 
-def _sound(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """The rows of a round. One that a power cut left empty must not hold up all that follow."""
+_UNSOUND = (Damaged, PermissionError, ValueError, TypeError, AttributeError, pa.ArrowException)
+
+
+def _sound(files: Sequence[Path], schema: pa.Schema) -> list[dict[str, Any]]:
+    """The rows of a round, typed. One that a power cut left empty, that is another account's or
+    that fits no table must not hold up all that follow."""
     rows = []
     for file in files:
         try:
-            rows.append(parsed(file.read_text("utf-8", "replace")))
-        except Damaged as error:
+            row = _typed(parsed(file.read_text("utf-8", "replace")), schema)
+            pa.RecordBatch.from_pylist([row], schema)
+            rows.append(row)
+        except _UNSOUND as error:
             aside = file.parent.parent / "damaged" / file.name
             aside.parent.mkdir(exist_ok=True)
             file.replace(aside)
-            say(f"spool: {aside} is damaged ({error}) and was set aside; its row is in no table")
+            why = str(error).partition("\n")[0][:200]
+            say(f"spool: {aside} is damaged ({why}) and was set aside; its row is in no table")
     return rows
 
 
@@ -122,7 +129,14 @@ def _value(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_timestamp(kind):
         return datetime.fromisoformat(value)
     if pa.types.is_map(kind):
-        return list(value.items())
+        return [(_plain(key), _plain(item)) for key, item in value.items()]
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """A text that tables can hold: half a surrogate, which JSON may name, as its escape."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "backslashreplace").decode()
     return value
 
 
@@ -153,12 +167,13 @@ class Folder:
         self._fold()
 
     def _fold(self) -> None:
-        try:
-            for name, table in self._tables.items():
+        failures = []
+        for name, table in self._tables.items():
+            try:
                 fold(self._lake, table, self._lake.spool / name)
-            self.failure = None
-        except Exception as error:  # the files stay; the next round tries again
-            failure = f"{type(error).__name__}: {error}"[:300]
-            if failure != self.failure:
-                say(f"spool: rows wait, as they cannot be written: {failure}")
-            self.failure = failure
+            except Exception as error:  # the files stay; the next round tries again
+                failures.append(f"{table.name}: {type(error).__name__}: {error}"[:300])
+        failure = "; ".join(failures) or None
+        if failure and failure != self.failure:
+            say(f"spool: rows wait, as they cannot be written: {failure}")
+        self.failure = failure

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
+
+import psutil
 
 from infra.settings import Settings
 from infra.spool import put
@@ -104,6 +106,13 @@ def folder(settings: Settings) -> Path:
 def write(settings: Settings, status: JobStatus) -> None:
     """Leave a job's standing for readers; whole or not at all."""
     put(folder(settings), status.job, asdict(status))
+
+
+def end_unwanted(settings: Settings, jobs: Collection[str]) -> None:
+    """Note as stopped what a process that is gone left of jobs that nobody runs any more."""
+    for name, one in read(settings).items():
+        if name not in jobs and one.standing != "stopped" and not psutil.pid_exists(one.pid):
+            write(settings, replace(one, standing="stopped", why=""))
 
 
 def dated(status: JobStatus, ahead: float) -> JobStatus:

@@ -28,6 +28,9 @@ from infra.tables import table
 
 JOB = "ingest"
 LOOK = "see 'headgate gaps'; 'headgate accept-gap' goes on without what is missing"
+AFTER_MS = 1_000
+"""So far the clocks of broker and driver may be apart; to start, a broker takes longer."""
+
 WRITES = ("bronze.record", "silver.event", "gold.finding")
 """Tables of the job in the order in which a batch commits them; not all batches write the first."""
 
@@ -59,8 +62,10 @@ class Gap:
 
     @property
     def gap_id(self) -> str:
-        """Identity of what is stated here."""
-        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:12]
+        """Identity of what is missing. Where a log ends too early, messages come while one looks
+        at it, and may move where the job would go on."""
+        told = asdict(self) | ({"goes_on_at": None} if self.kind == "reset" else {})
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
 
     def sentence(self) -> str:
         """The gap in words."""
@@ -99,11 +104,52 @@ def _gap(place: Place, at: Checkpoint, held: Held | None, ids: Mapping[str, str]
 
 def find(settings: Settings) -> tuple[Gap, ...]:
     """What is missing now. Raises `Retryable` when the broker does not say."""
-    at, broker = checkpoint(settings.checkpoint_root / JOB), Broker(settings.kafka)
+    return _missing(settings, _in_tables(settings))
+
+
+def _missing(settings: Settings, at: Checkpoint) -> tuple[Gap, ...]:
+    broker = Broker(settings.kafka)
     if at.done is None:
         return ()
     wanted = {*at.offsets, *broker.partitions(settings.kafka.topic_prefix)}
-    return compare(at, broker.held(wanted), broker.ids(topic for topic, _ in wanted))
+    gaps = compare(at, broker.held(wanted), broker.ids(topic for topic, _ in wanted))
+    return tuple(_behind_what_was_read(gap, at, broker) for gap in gaps)
+
+
+def _behind_what_was_read(gap: Gap, at: Checkpoint, broker: Broker) -> Gap:
+    """Where a log that ends too early has messages again, the job goes on with the first of them.
+
+    By the broker's time: what had been read was there before the newest batch was planned.
+    """
+    if gap.kind != "reset":
+        return gap
+    found = broker.since((gap.topic, gap.partition), at.planned_ms + AFTER_MS)
+    return gap if found is None else replace(gap, goes_on_at=min(found, gap.goes_on_at or found))
+
+
+def _in_tables(settings: Settings) -> Checkpoint:
+    """The checkpoint, with a batch that all tables have as done: what it read is not missing."""
+    at = checkpoint(settings.checkpoint_root / JOB)
+    if at.planned is None or at.planned == at.done:
+        return at
+    if not _holds(settings.lake_root / table(WRITES[-1]).path, at.planned):
+        return at
+    text = (at.folder / "spark" / "offsets" / str(at.planned)).read_text("utf-8")
+    return replace(at, done=at.planned, offsets=offsets_of(text))
+
+
+def _note_done(settings: Settings) -> None:
+    """Note a batch as done that was killed just before: Spark would read it again to pass it over,
+    and the broker does not have it any more."""
+    if _in_tables(settings).done == checkpoint(settings.checkpoint_root / JOB).done:
+        return
+    lock = Lock(settings.checkpoint_root / JOB, JOB)
+    try:
+        at = _in_tables(settings)
+        if at.planned is not None and at.done == at.planned:
+            _settle(settings, checkpoint(at.folder), at.planned)
+    finally:
+        lock.release()
 
 
 def known(settings: Settings) -> Mapping[str, str]:
@@ -118,6 +164,8 @@ def statement(gaps: Iterable[Gap]) -> str:
 
 def require_none(settings: Settings) -> None:
     """Raises `Fatal` that names what is missing. Lost ticks hold nothing and are passed over."""
+    if _missing(settings, checkpoint(settings.checkpoint_root / JOB)):
+        _note_done(settings)
     gaps = find(settings)
     if not gaps:
         return
@@ -197,6 +245,9 @@ def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
         )
     else:
         (at.folder / "batches" / f"{planned}.json").unlink(missing_ok=True)
+        # Its number is given again: what it had seen must not count as seen by that batch.
+        for keys in (at.folder / "keys").glob(f"{planned}-*"):
+            keys.unlink()
         _forget_checksum(spark / "offsets" / str(planned))
         (spark / "offsets" / str(planned)).unlink()
     return checkpoint(at.folder)

@@ -17,11 +17,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from infra.catalog import LEDGER
+from infra.catalog import AUDIT, LEDGER
 from infra.jobs import Batch
 from infra.lake import Lake
 from infra.settings import Settings, load
-from infra.spool import fold, put
+from infra.spool import Folder, fold, put
 from infra.supervise import reason
 from infra.tables import Column, Table
 from tests.recovery import judge
@@ -180,3 +180,28 @@ def test_a_row_that_a_power_cut_emptied_is_set_aside_by_name(
     assert judge.column(lake.folder(LEDGER), "batch_id") == [0, 2]
     assert f"{spool / 'damaged' / 'row-1.json'} is damaged" in capsys.readouterr().err
     assert fold(lake, LEDGER, spool) == 0
+
+
+def test_a_row_that_fits_no_table_holds_up_no_other(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spool = lake.spool / "audit"
+    asked = {"at": "2026-11-20T12:00:00Z", "who": "api", "act": "sql"}
+    put(spool, "half", asked | {"detail": '{"x": "\ud800"}'})
+    put(spool, "later", asked | {"at": "next week"})
+    put(spool, "list", ["no row"])  # type: ignore[arg-type]
+    put(spool, "whole", asked | {"detail": "{}"})
+    assert fold(lake, AUDIT, spool) == 2
+    assert judge.column(lake.folder(AUDIT), "detail") == ['{"x": "\\ud800"}', "{}"]
+    said = capsys.readouterr().err
+    assert all(f"{spool / 'damaged' / name}.json is damaged" in said for name in ("later", "list"))
+
+
+def test_a_table_that_takes_no_rows_holds_up_no_other(lake: Lake) -> None:
+    (lake.spool / "audit" / "no-file.json").mkdir(parents=True)
+    put(lake.spool / "ledger", "row", {"job": "a", "query_id": "q", "batch_id": 7})
+    folder = Folder(lake, {"audit": AUDIT, "ledger": LEDGER})
+    folder._fold()
+    assert folder.failure is not None
+    assert folder.failure.startswith("ops.audit: IsADirectoryError")
+    assert judge.column(lake.folder(LEDGER), "batch_id") == [7]

@@ -23,12 +23,21 @@ from pydantic import SecretStr
 
 from alerts.publish import Publisher, read_all
 from alerts.webhook_cli import listen
-from infra.acls import apply, grants
+from infra.acls import Grant, apply, grants
 from infra.children import Part
 from infra.duck import connect
 from infra.errors import Fatal, Retryable
-from infra.kafka import Broker, client_options, ensure_topics, free_port, require_broker, topic_of
+from infra.kafka import (
+    Broker,
+    Ticker,
+    client_options,
+    ensure_topics,
+    free_port,
+    require_broker,
+    topic_of,
+)
 from infra.kafka_guard import Guard
+from infra.offsets import Broker as Offsets
 from infra.settings import KafkaSettings, Settings, WebhookSettings, load
 from tests.faults.outbox import Outbox
 from tests.infra.authority import Authority
@@ -280,6 +289,27 @@ def test_a_missing_right_is_named(plant: Plant) -> None:
         listen(hooked, threading.Event())
     with pytest.raises(Fatal, match="does not allow user 'driver' to change ACLs"):
         apply(plant.settings("driver"), {"driver": grants("driver", plant.settings("driver"))})
+
+
+def test_ticks_outlive_a_right_that_is_missing_for_a_while(
+    plant: Plant, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, end = "late-ticks", time.monotonic() + 60
+    own = {"tick_topic": topic, "tick_seconds": 0.1}
+    admin = plant.settings("admin")
+    admin = admin.model_copy(update={"kafka": admin.kafka.model_copy(update=own)})
+    ensure_topics(admin)
+    ticker = Ticker(plant.kafka("stranger").model_copy(update=own)).start()
+    try:
+        while "late-ticks takes none" not in capsys.readouterr().err:
+            assert time.monotonic() < end
+            time.sleep(0.3)
+        apply(admin, {"stranger": [Grant("topic", topic, "Write")]})
+        while Offsets(admin.kafka).held([(topic, 0)])[topic, 0].end < 3:
+            assert time.monotonic() < end
+            time.sleep(0.3)
+    finally:
+        ticker.stop()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from infra.cli import main
 from infra.driver import wanted
 from infra.progress import Unread, durations, newest_from, state, unread, watermark
 from infra.settings import Settings, load
-from infra.status import JobStatus, Memory, dated, judge, read, verdict, write
+from infra.status import JobStatus, Memory, dated, end_unwanted, judge, read, verdict, write
 from infra.watch import resident
 
 KAFKA = {
@@ -158,6 +158,19 @@ def test_a_job_that_nobody_wants_is_judged_only_while_it_runs(home: Settings) ->
     told = {"ingest": FINE, "files": once, "extra": replace(FINE, job="extra")}
     found = judge(home, ("ingest",), told, 1000.0)
     assert [(one.job, one.missed) for one in found] == [("ingest", None), ("extra", None)]
+
+
+def test_what_a_kill_left_of_a_job_that_nobody_wants_is_ended(home: Settings) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    pids = {"ingest": gone.pid, "files": gone.pid, "rollup": os.getpid()}
+    for job, pid in pids.items():
+        write(home, replace(FINE, job=job, pid=pid))
+    end_unwanted(home, {"ingest"})
+    standing = {name: one.standing for name, one in read(home).items()}
+    assert standing == {"ingest": "running", "files": "stopped", "rollup": "running"}
+    judged = judge(home, ("ingest",), read(home), 10_000.0)
+    assert [one.job for one in judged] == ["ingest", "rollup"]
 
 
 def test_memory_is_that_of_the_jvm_and_the_workers_below_it(tmp_path: Path) -> None:

@@ -194,6 +194,60 @@ def test_a_batch_that_was_planned_and_lost_its_messages_is_planned_anew(
     assert drain() == ["m0", "m2", "m3"]
 
 
+def test_what_all_tables_have_is_not_missing(
+    source: Settings, drain: Callable[[], list[str]]
+) -> None:
+    """Killed just before Spark noted the batch as done; then its messages expired."""
+    send(source, "m0")
+    drain()
+    send(source, "m1", "m2")
+    drain()
+    folder = source.checkpoint_root / "ingest"
+    done = checkpoint(folder).done
+    commits = folder / "spark" / "commits"
+    for name in (f"{done}", f".{done}.crc"):
+        (commits / name).unlink()
+    expire(source, 2)
+    assert find(source) == ()
+    send(source, "m3")
+    assert drain() == ["m0", "m1", "m2", "m3"]
+
+
+#   0  1 | 2  3 ... 9      read; what the broker had not on disk when its machine lost power: from 2
+#   0  1 | 2' 3' 4'        what came since
+def test_a_log_that_ends_too_early_is_gone_on_with_where_it_is_new(source: Settings) -> None:
+    sent = topic_of("sshd", source.kafka)
+    send(source, "m0", "m1")
+    time.sleep(0.2)
+    plant(source, {sent: 10}, time.time())
+    assert find(source)[0].goes_on_at == 2
+    time.sleep(1.2)
+    send(source, "new2", "new3")
+    (gap,) = find(source)
+    assert (gap.kind, gap.from_offset, gap.goes_on_at) == ("reset", 10, 2)
+    stated = statement([gap])
+    send(source, "new4")
+    assert statement(find(source)) == stated, "what comes while one reads it changes nothing"
+    accept(source, stated, "me", "the power was cut")
+    assert checkpoint(source.checkpoint_root / "ingest").offsets[sent, 0] == 2
+
+
+def test_keys_of_a_batch_that_is_dropped_are_dropped(source: Settings) -> None:
+    sent = topic_of("sshd", source.kafka)
+    send(source, "m0", "m1", "m2")
+    plant(source, {sent: 1})
+    folder = source.checkpoint_root / "ingest"
+    offsets = folder / "spark" / "offsets"
+    text = (offsets / "0").read_text().replace('{"0": 1}', '{"0": 3}')
+    (offsets / "1").write_text(text)
+    (folder / "keys").mkdir()
+    for name in ("1-a.parquet", "10-a.parquet"):
+        (folder / "keys" / name).touch()
+    expire(source, 2)
+    accept(source, statement(find(source)), "me", "a test")
+    assert [file.name for file in (folder / "keys").iterdir()] == ["10-a.parquet"]
+
+
 def test_ticks_that_expired_hold_nothing_up(source: Settings, capsys) -> None:
     sent, tick = topic_of("sshd", source.kafka), source.kafka.tick_topic
     send(source, "m0", "m1")
@@ -207,11 +261,11 @@ def test_ticks_that_expired_hold_nothing_up(source: Settings, capsys) -> None:
     assert not (source.home / "spool").exists()
 
 
-def plant(settings: Settings, offsets: dict[str, int]) -> None:
+def plant(settings: Settings, offsets: dict[str, int], planned: float = 0.001) -> None:
     """A checkpoint whose first batch is done and ends there, as Spark writes it."""
     folder = settings.checkpoint_root / "ingest" / "spark"
     ends = {topic: {"0": end} for topic, end in offsets.items()}
-    facts = {"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}}
+    facts = {"batchWatermarkMs": 0, "batchTimestampMs": round(planned * 1000), "conf": {}}
     for name, lines in {"offsets": [facts, ends], "commits": [{"nextBatchWatermarkMs": 0}]}.items():
         (folder / name).mkdir(parents=True)
         (folder / name / "0").write_text("\n".join(["v1", *map(json.dumps, lines)]))
