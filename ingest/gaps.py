@@ -18,7 +18,7 @@ from typing import Literal
 from infra.commits import newest_first
 from infra.errors import Fatal, Usage
 from infra.files import write_whole
-from infra.jobs import Lock
+from infra.jobs import Lock, forget_digest
 from infra.location import Location
 from infra.log import say
 from infra.offsets import Broker, Checkpoint, Held, Place, checkpoint, offsets_of
@@ -173,8 +173,32 @@ def require_none(settings: Settings) -> None:
     if lost:
         more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
         raise Fatal(f"{lost[0].sentence()}{more}; {LOOK}")
-    go_on(settings, gaps)
+    if not _without_ticks(settings):
+        go_on(settings, gaps)
     say(f"job {JOB}: ticks of the time it did not run are gone; it goes on with new ones")
+
+
+def _without_ticks(settings: Settings) -> bool:
+    """Let a batch that is in a part of its tables be read again without its ticks; False: there is
+    none. Its places stay, so it is the same batch; only the ticks before it are passed over."""
+    lock = Lock(settings.checkpoint_root / JOB, JOB)
+    try:
+        at = checkpoint(settings.checkpoint_root / JOB)
+        if at.done is None or at.planned is None or at.planned == at.done:
+            return False
+        if not any(_holds(settings.lake_root / table(name).path, at.planned) for name in WRITES):
+            return False
+        offsets = at.folder / "spark" / "offsets"
+        ends = json.loads((offsets / str(at.planned)).read_text("utf-8").splitlines()[2])
+        lines = (offsets / str(at.done)).read_text("utf-8").splitlines()
+        starts = json.loads(lines[2])
+        ticks = settings.kafka.tick_topic
+        starts[ticks] = ends.get(ticks, {})
+        forget_digest(at.folder, at.done)
+        _write(offsets / str(at.done), "\n".join([*lines[:2], json.dumps(starts)]))
+        return True
+    finally:
+        lock.release()
 
 
 def _tick(gap: Gap, kafka: KafkaSettings) -> bool:

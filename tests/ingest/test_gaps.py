@@ -261,6 +261,30 @@ def test_ticks_that_expired_hold_nothing_up(source: Settings, capsys) -> None:
     assert not (source.home / "spool").exists()
 
 
+def test_ticks_that_expired_stop_no_batch_that_is_partly_in(
+    source: Settings, drain: Callable[[], list[str]]
+) -> None:
+    """Killed between two tables on a Friday, started again on Monday."""
+    tick = source.kafka.tick_topic
+    for line in ("m0", "m1"):
+        send(source, line)
+        send(source, "tick", "tick", topic=tick)
+        drain()
+    folder = source.checkpoint_root / "ingest" / "spark" / "commits"
+    done = max(int(file.name) for file in folder.glob("[0-9]*"))
+    for name in (f"{done}", f".{done}.crc"):
+        (folder / name).unlink()
+    log = source.lake_root / "gold" / "finding" / "_delta_log"
+    newest = max(log.glob("*.json"))
+    for file in log.glob(f"*{newest.stem}*"):
+        file.unlink()
+    expire(source, 4, tick)
+    assert drain() == ["m0", "m1"]
+    assert max(log.glob("*.json")) == newest, "the batch was ended"
+    send(source, "m2")
+    assert drain() == ["m0", "m1", "m2"]
+
+
 def plant(settings: Settings, offsets: dict[str, int], planned: float = 0.001) -> None:
     """A checkpoint whose first batch is done and ends there, as Spark writes it."""
     folder = settings.checkpoint_root / "ingest" / "spark"
