@@ -46,8 +46,8 @@ class Checkpoint:
     """The next message of each partition after `done`."""
     ids: Mapping[str, str] = field(default_factory=dict)
     """The topics' own ids, as the newest batch that knew them decided."""
-    planned_ms: int = 0
-    """When `done` was planned, milliseconds since 1970, by the driver's clock."""
+    planned_ms: int | None = None
+    """When `done` was planned, milliseconds since 1970, by the driver's clock; None: not said."""
 
 
 def checkpoint(folder: Path) -> Checkpoint:
@@ -58,7 +58,7 @@ def checkpoint(folder: Path) -> Checkpoint:
     if done is None:
         return Checkpoint(folder, None, planned)
     text = (spark / "offsets" / str(done)).read_text("utf-8")
-    at = int(json.loads(text.splitlines()[1])["batchTimestampMs"])
+    at = json.loads(text.splitlines()[1]).get("batchTimestampMs")
     return Checkpoint(folder, done, planned, offsets_of(text), _ids(folder, done), at)
 
 

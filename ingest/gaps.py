@@ -121,7 +121,7 @@ def _behind_what_was_read(gap: Gap, at: Checkpoint, broker: Broker) -> Gap:
 
     By the broker's time: what had been read was there before the newest batch was planned.
     """
-    if gap.kind != "reset":
+    if gap.kind != "reset" or at.planned_ms is None:
         return gap
     found = broker.since((gap.topic, gap.partition), at.planned_ms + AFTER_MS)
     return gap if found is None else replace(gap, goes_on_at=min(found, gap.goes_on_at or found))
