@@ -22,10 +22,11 @@ SCHEMA = "urn:headgate:alert:1"
 
 ACTIVITY = {"create": 1, "update": 2, "close": 3}
 DETECTION_FINDING = 2004
+"""OCSF class_uid of an alert."""
 
 NOBODY_DID = "What it counted turned out to be of several devices: none of them did it."
 NOT_MEANT = "By that its rule does not hold."
-"""OCSF class_uid of an alert."""
+"""Last words of an alert whose findings count no more: of a correlation, and of any other rule."""
 
 
 def alert_row(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
-import os
 import sys
 import threading
 import time
@@ -12,13 +10,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
 from alerts.shown import FORMATS, print_rows
+from infra.alone import Alone
 from infra.clock import clock
-from infra.errors import Fatal, Retryable, Usage
+from infra.errors import Retryable, Usage
 from infra.settings import Settings, WebhookSettings
 
 IDLE = 0.5
@@ -91,28 +90,18 @@ def deliver(args: argparse.Namespace, settings: Settings) -> int:
         listen(settings, stop)
     finally:
         stop.set()
-        alone.close()
+        alone.release()
     return 1
 
 
-def _alone(settings: Settings) -> IO[str]:
-    """The right to deliver, lost with the process: two would post each revision twice."""
-    file = file_of(settings).with_suffix(".lock")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lock = file.open("a+")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        holder = lock.read().strip() or "unknown"
-        lock.close()
-        raise Fatal(
+def _alone(settings: Settings) -> Alone:
+    """The right to deliver: two processes would post each revision twice."""
+    return Alone(
+        file_of(settings).with_suffix(".lock"),
+        lambda holder: (
             f"webhooks are delivered already, by process {holder}: the driver of job ingest does it"
-        ) from None
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
-    return lock
+        ),
+    )
 
 
 def _hold(settings: Settings, hook: WebhookSettings, stop: threading.Event) -> None:

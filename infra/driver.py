@@ -352,11 +352,10 @@ class Round:
         return self.lake.spool / "resume" / one.name
 
     def _asked(self, one: Watched) -> bool:
-        """Whether a person wants the job to go on; the request is taken."""
-        return self._taken(one)
+        """Whether a person wants the job to go on; the request is taken.
 
-    def _taken(self, one: Watched) -> bool:
-        """Take a request away, if there is one. A folder of another account ends no driver."""
+        A folder of another account ends no driver.
+        """
         request = self._request(one)
         try:
             request.unlink()
@@ -404,6 +403,6 @@ class Round:
 
     def _give_up(self, one: Watched, why: str) -> None:
         one.given_up = why
-        self._taken(one)  # asked before it was stopped: not about this
+        self._asked(one)  # asked before it was stopped: not about this
         self.watch.ended(one.name, "given up", why, one.record.failures)
         self.driver.tell(f"job {one.name}: stopped for good: {why}")

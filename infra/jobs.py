@@ -6,10 +6,8 @@ holds what each batch decided before it ran, `lock` belongs to the living driver
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +20,7 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from infra.alone import Alone
 from infra.clock import clock
 from infra.damage import Damaged, emptied, logged, parsed, sound
 from infra.errors import Fatal, Retryable
@@ -170,29 +169,17 @@ class Gate:
             yield
 
 
-class Lock:
-    """The right to run a job, held by the living process and lost with it."""
+class Lock(Alone):
+    """The right to run a job."""
 
     def __init__(self, folder: Path, job: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = (folder / "lock").open("a+")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.seek(0)
-            holder = self._file.read().strip() or "another process"
-            self._file.close()
-            raise Fatal(
+        super().__init__(
+            folder / "lock",
+            lambda holder: (
                 f"job {job} already runs (process {holder}); stop that one first: two drivers "
                 f"on one checkpoint ({folder}) would write every batch twice"
-            ) from None
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
-
-    def release(self) -> None:
-        """Give it back; a second call does nothing."""
-        self._file.close()
+            ),
+        )
 
 
 def start(

@@ -49,6 +49,11 @@ class Checkpoint:
     planned_ms: int | None = None
     """When `done` was planned, milliseconds since 1970, by the driver's clock; None: not said."""
 
+    @property
+    def under_way(self) -> int | None:
+        """The batch that was planned and is not noted as done, if there is one."""
+        return None if self.planned == self.done else self.planned
+
 
 def checkpoint(folder: Path) -> Checkpoint:
     """Read a job's checkpoint folder; one that is not there yet is empty."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -130,26 +131,18 @@ def _behind_what_was_read(gap: Gap, at: Checkpoint, broker: Broker) -> Gap:
 def _in_tables(settings: Settings) -> Checkpoint:
     """The checkpoint, with a batch that all tables have as done: what it read is not missing."""
     at = checkpoint(settings.checkpoint_root / JOB)
-    if at.planned is None or at.planned == at.done:
+    if at.under_way is None or not _have(settings, at.under_way)[-1]:
         return at
-    if not _holds(settings.lake_root / table(WRITES[-1]).path, at.planned):
-        return at
-    text = (at.folder / "spark" / "offsets" / str(at.planned)).read_text("utf-8")
-    return replace(at, done=at.planned, offsets=offsets_of(text))
+    text = (at.folder / "spark" / "offsets" / str(at.under_way)).read_text("utf-8")
+    return replace(at, done=at.under_way, offsets=offsets_of(text))
 
 
 def _note_done(settings: Settings) -> None:
     """Note a batch as done that was killed just before: Spark would read it again to pass it over,
     and the broker does not have it any more."""
-    if _in_tables(settings).done == checkpoint(settings.checkpoint_root / JOB).done:
-        return
-    lock = Lock(settings.checkpoint_root / JOB, JOB)
-    try:
-        at = _in_tables(settings)
-        if at.planned is not None and at.done == at.planned:
-            _settle(settings, checkpoint(at.folder), at.planned)
-    finally:
-        lock.release()
+    with _held(settings) as at:
+        if at.under_way is not None and _have(settings, at.under_way)[-1]:
+            _settle(settings, at, at.under_way)
 
 
 def known(settings: Settings) -> Mapping[str, str]:
@@ -164,9 +157,10 @@ def statement(gaps: Iterable[Gap]) -> str:
 
 def require_none(settings: Settings) -> None:
     """Raises `Fatal` that names what is missing. Lost ticks hold nothing and are passed over."""
-    if _missing(settings, checkpoint(settings.checkpoint_root / JOB)):
+    noted, at = checkpoint(settings.checkpoint_root / JOB), _in_tables(settings)
+    if noted.done != at.done and _missing(settings, noted):
         _note_done(settings)
-    gaps = find(settings)
+    gaps = _missing(settings, at)
     if not gaps:
         return
     lost = [gap for gap in gaps if not _tick(gap, settings.kafka)]
@@ -181,15 +175,11 @@ def require_none(settings: Settings) -> None:
 def _without_ticks(settings: Settings) -> bool:
     """Let a batch that is in a part of its tables be read again without its ticks; False: there is
     none. Its places stay, so it is the same batch; only the ticks before it are passed over."""
-    lock = Lock(settings.checkpoint_root / JOB, JOB)
-    try:
-        at = checkpoint(settings.checkpoint_root / JOB)
-        if at.done is None or at.planned is None or at.planned == at.done:
-            return False
-        if not any(_holds(settings.lake_root / table(name).path, at.planned) for name in WRITES):
+    with _held(settings) as at:
+        if at.done is None or at.under_way is None or not any(_have(settings, at.under_way)):
             return False
         offsets = at.folder / "spark" / "offsets"
-        ends = json.loads((offsets / str(at.planned)).read_text("utf-8").splitlines()[2])
+        ends = json.loads((offsets / str(at.under_way)).read_text("utf-8").splitlines()[2])
         lines = (offsets / str(at.done)).read_text("utf-8").splitlines()
         starts = json.loads(lines[2])
         ticks = settings.kafka.tick_topic
@@ -197,8 +187,6 @@ def _without_ticks(settings: Settings) -> bool:
         forget_digest(at.folder, at.done)
         _write(offsets / str(at.done), "\n".join([*lines[:2], json.dumps(starts)]))
         return True
-    finally:
-        lock.release()
 
 
 def _tick(gap: Gap, kafka: KafkaSettings) -> bool:
@@ -241,24 +229,30 @@ def go_on(
 
     `first`: what is done before, once nothing stands in the way.
     """
-    folder = settings.checkpoint_root / JOB
-    lock = Lock(folder, JOB)
-    try:
-        at = checkpoint(folder)
-        if at.planned is not None and at.planned != at.done:
-            at = _settle(settings, at, at.planned)
+    with _held(settings) as at:
+        if at.under_way is not None:
+            at = _settle(settings, at, at.under_way)
         if at.done is None:
-            raise Fatal(f"checkpoint of job {JOB}: {folder} has no batch to go on from")
+            raise Fatal(f"checkpoint of job {JOB}: {at.folder} has no batch to go on from")
         ids = Broker(settings.kafka).ids(topic for topic, _ in at.offsets)
         first()
         _add(at, at.done, gaps, ids)
+
+
+@contextmanager
+def _held(settings: Settings) -> Iterator[Checkpoint]:
+    """The job's checkpoint, which nobody else changes meanwhile."""
+    folder = settings.checkpoint_root / JOB
+    lock = Lock(folder, JOB)
+    try:
+        yield checkpoint(folder)
     finally:
         lock.release()
 
 
 def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
     """Bring a batch that was planned and not noted as done to one or the other."""
-    has = [_holds(settings.lake_root / table(name).path, planned) for name in WRITES]
+    has = _have(settings, planned)
     spark = at.folder / "spark"
     if has[-1]:
         _copy(spark / "commits", at.done, planned)
@@ -275,6 +269,11 @@ def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
         _forget_checksum(spark / "offsets" / str(planned))
         (spark / "offsets" / str(planned)).unlink()
     return checkpoint(at.folder)
+
+
+def _have(settings: Settings, batch: int) -> list[bool]:
+    """Which of the job's tables have a batch."""
+    return [_holds(settings.lake_root / table(name).path, batch) for name in WRITES]
 
 
 def _holds(folder: Location, batch: int) -> bool:

@@ -318,8 +318,8 @@ def test_two_processes_do_not_deliver_the_same(receiver: Receiver, tmp_path: Pat
     first = webhook_cli._alone(settings)
     with pytest.raises(Fatal, match=f"webhooks are delivered already, by process {os.getpid()}"):
         webhook_cli.deliver(argparse.Namespace(), settings)
-    first.close()
-    webhook_cli._alone(settings).close()
+    first.release()
+    webhook_cli._alone(settings).release()
 
 
 def test_from_the_topic_to_the_hook_with_the_levels_it_wants(
