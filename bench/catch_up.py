@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import median
 
 import psutil
+from confluent_kafka import Producer
 
 from bench.lines import connection
 from bench.measure import RESULTS, Report
@@ -102,11 +103,13 @@ def measured(plan: Plan) -> Report:
     capacity = _capacity(plan)
     report.add("capacity, adaptive", [capacity], "messages/s")
     variants = [ADAPTIVE, NO_CAP, *(f"cap {cap}" for cap in plan.caps)]
-    done = [_variant(name, plan, capacity / 2) for name in variants]
-    _tell(report, plan, done)
+    done: list[Outcome] = []
     RESULTS.mkdir(exist_ok=True)
-    curves = {one.name: [asdict(look) for look in one.looks] for one in done}
-    (RESULTS / "catch_up_curves.json").write_text(json.dumps(curves) + "\n")
+    for name in variants:
+        done.append(_variant(name, plan, capacity / 2))
+        curves = {one.name: [asdict(look) for look in one.looks] for one in done}
+        (RESULTS / "catch_up_curves.json").write_text(json.dumps(curves) + "\n")
+    _tell(report, plan, done)
     _draw(done, RESULTS / "catch_up.png")
     return report
 
@@ -291,10 +294,19 @@ def _send(settings: Settings, count: int) -> None:
     client = producer(settings.kafka)
     topic = topic_of(SOURCE, settings.kafka)
     for number in range(count):
-        client.produce(topic, _line(number))
+        _put(client, topic, number)
         if number % 1_000 == 0:
             client.poll(0)
     client.flush(120)
+
+
+def _put(client: Producer, topic: str, number: int) -> None:
+    """Hand over a message as soon as the client has room for it."""
+    while True:
+        try:
+            return client.produce(topic, _line(number))
+        except BufferError:
+            client.poll(0.1)
 
 
 def _line(number: int) -> bytes:
@@ -313,7 +325,7 @@ def _load(settings: Settings, rate: float) -> Iterator[None]:
         while not stop.wait(0.1):
             due = int((time.monotonic() - began) * rate)
             for number in range(sent, due):
-                client.produce(topic, _line(number))
+                _put(client, topic, number)
             client.poll(0)
             sent = due
         client.flush(30)

@@ -51,7 +51,9 @@ GAP = Table(
     columns=(
         Column("gap_id", S, "identity of what was stated; rows with the same one say the same"),
         Column("job", S, "the job that missed them"),
-        Column("kind", S, "expired (retention), reset (offsets ran back), recreated or removed"),
+        Column(
+            "kind", S, "expired (retention), reset (the log lost its end), recreated or removed"
+        ),
         Column("topic", S, "their topic"),
         Column("partition", N, "its partition"),
         Column("from_offset", L, "the first message missed"),

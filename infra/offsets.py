@@ -7,6 +7,7 @@ its Kafka source's offsets, `{topic: {partition: next offset}}`.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,9 @@ Place = tuple[str, int]
 
 SECONDS = 20.0
 
+ANEW = 5.0
+"""So many seconds a partition may take to have a leader after its broker began anew."""
+
 _SPEC: Any = OffsetSpec  # the library gives its methods no types
 
 
@@ -45,7 +49,7 @@ class Checkpoint:
     offsets: Mapping[Place, int] = field(default_factory=dict)
     """The next message of each partition after `done`."""
     ids: Mapping[str, str] = field(default_factory=dict)
-    """The topics' own ids, as the newest batch that knew them decided."""
+    """The topics' ids, as the newest batch that knew them decided (`ingest.gaps.own_id`)."""
     planned_ms: int | None = None
     """When `done` was planned, milliseconds since 1970, by the driver's clock; None: not said."""
 
@@ -116,6 +120,12 @@ class Broker:
         end = self._ends(partitions, _SPEC.latest())
         return {place: Held(first[place], end[place]) for place in first if place in end}
 
+    def epochs(self, wanted: Iterable[Place]) -> dict[Place, int]:
+        """How often each partition got a leader: another number where its broker began anew."""
+        partitions = [TopicPartition(*place) for place in sorted(set(wanted))]
+        told = self._told(partitions, _SPEC.latest())
+        return {place: -1 if (n := one.leader_epoch) is None else n for place, one in told.items()}
+
     def since(self, place: Place, ms: int) -> int | None:
         """The first message of a partition with that time or a later one; None: there is none."""
         found = self._ends([TopicPartition(*place)], _SPEC.for_timestamp(ms))
@@ -136,6 +146,20 @@ class Broker:
         ]
 
     def _ends(self, partitions: list[TopicPartition], spec: Any) -> dict[Place, int]:
+        return {place: int(one.offset) for place, one in self._told(partitions, spec).items()}
+
+    def _told(self, partitions: list[TopicPartition], spec: Any) -> dict[Place, Any]:
+        end = time.monotonic() + ANEW
+        while True:
+            try:
+                return self._asked(partitions, spec)
+            except _Anew:
+                if time.monotonic() > end:
+                    raise
+                self._client = None
+                time.sleep(0.1)
+
+    def _asked(self, partitions: list[TopicPartition], spec: Any) -> dict[Place, Any]:
         if not partitions:
             return {}
         asked = self._admin().list_offsets(dict.fromkeys(partitions, spec))
@@ -143,13 +167,18 @@ class Broker:
         for partition, answer in asked.items():
             told = _answer(answer, "its offsets", KafkaError.UNKNOWN_TOPIC_OR_PART)
             if told is not None:
-                found[partition.topic, partition.partition] = int(told.offset)
+                found[partition.topic, partition.partition] = told
         return found
 
     def _admin(self) -> AdminClient:
         if self._client is None:
             self._client = admin(self._kafka)
         return self._client
+
+
+class _Anew(Retryable):
+    """A partition's leader began anew, or there is none. A client that knew one before learns of
+    it by itself within minutes, a new one at once."""
 
 
 def _answer(future: Any, what: str, gone: int) -> Any:
@@ -159,11 +188,17 @@ def _answer(future: Any, what: str, gone: int) -> Any:
     except KafkaException as error:
         if error.args[0].code() in (gone, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
             return None
+        if error.args[0].code() in (KafkaError.FENCED_LEADER_EPOCH, KafkaError._NOENT):
+            raise _Anew(_silent(what, error)) from None
         raise _away(what, error) from None
 
 
 def _away(what: str, error: KafkaException) -> Retryable:
-    return Retryable(f"the broker does not say {what}: {error.args[0].str()}")
+    return Retryable(_silent(what, error))
+
+
+def _silent(what: str, error: KafkaException) -> str:
+    return f"the broker does not say {what}: {error.args[0].str()}"
 
 
 def backlog(at: Checkpoint, broker: Broker, kafka: KafkaSettings) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import IO, Any, cast
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from pyspark.sql import functions as F
 from infra.clock import clock
 from infra.driver import reason, say
 from infra.errors import Usage
-from infra.jobs import Batch, Job
+from infra.jobs import Batch, Job, decided, numbers
 from infra.lake import Lake
 from infra.parquet import arrow_schema
 from ingest.formats import REFUSED, WRITTEN
@@ -135,6 +136,21 @@ def _records(
         named = content.select("path", "content").join(F.broadcast(arrived), "path")
         parts.append(named.mapInArrow(how.content, RECORD.schema))
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+
+
+JOBS = ("files", "import")
+
+
+def under_way(checkpoints: Path) -> list[datetime]:
+    """When batches of files that are not in began: their records have arrived then. One whose
+    process died counts until it is taken up again."""
+    found = []
+    for job in JOBS:
+        begun = max(numbers(checkpoints / job / "batches", ".json"), default=None)
+        told = {} if begun is None else decided(checkpoints / job, begun)
+        if "received_at" in told and "in_ledger" not in told:
+            found.append(datetime.fromisoformat(told["received_at"]))
+    return found
 
 
 # -- in the workers ----------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from infra.offsets import Broker, Checkpoint, Held, Place, checkpoint, offsets_o
 from infra.settings import KafkaSettings, Settings
 from infra.spool import put
 from infra.tables import table
+from ingest.cut import first_new
 
 JOB = "ingest"
 LOOK = "see 'headgate gaps'; 'headgate accept-gap' goes on without what is missing"
@@ -38,7 +39,7 @@ WRITES = ("bronze.record", "silver.event", "gold.finding")
 Kind = Literal["expired", "reset", "recreated", "removed"]
 _SAID = {
     "expired": "were deleted by the broker's retention before they were read",
-    "reset": "the broker's log ends before what was read already: it lost a part of it",
+    "reset": "the broker's log lost its end, which was read already",
     "recreated": "the topic was made anew; what the old one still held is gone",
     "removed": "the topic is gone with what it still held",
 }
@@ -93,7 +94,7 @@ def _gap(place: Place, at: Checkpoint, held: Held | None, ids: Mapping[str, str]
     unknown = Gap("removed", topic, partition, position, None, None)
     if held is None:
         return unknown
-    if topic in ids and at.ids.get(topic, ids[topic]) != ids[topic]:
+    if topic in ids and own_id(at.ids.get(topic, ids[topic])) != ids[topic]:
         known = place in at.offsets  # a partition only the new topic has: nothing is missing
         return replace(unknown, kind="recreated", goes_on_at=held.first) if known else None
     if held.end < position:
@@ -113,16 +114,32 @@ def _missing(settings: Settings, at: Checkpoint) -> tuple[Gap, ...]:
     if at.done is None:
         return ()
     wanted = {*at.offsets, *broker.partitions(settings.kafka.topic_prefix)}
-    gaps = compare(at, broker.held(wanted), broker.ids(topic for topic, _ in wanted))
-    return tuple(_behind_what_was_read(gap, at, broker) for gap in gaps)
+    held = broker.held(wanted)
+    gaps = compare(at, held, broker.ids(topic for topic, _ in wanted))
+    found = {(gap.topic, gap.partition): gap for gap in gaps}
+    there = {place: held[place] for place in held if place not in found or _cut(found[place])}
+    found |= {place: _behind_what_was_read(found[place], at, broker) for place in found}
+    found |= cuts(settings, at, there)
+    return tuple(found[place] for place in sorted(found))
+
+
+def cuts(settings: Settings, at: Checkpoint, held: Mapping[Place, Held]) -> dict[Place, Gap]:
+    """Logs that lost their end and have other messages there, by what bronze has of them."""
+    bronze = settings.lake_root / table("bronze.record").path
+    return {
+        place: Gap("reset", *place, at.offsets[place], None, new)
+        for place, new in first_new(bronze, at, held, settings.kafka).items()
+    }
+
+
+def _cut(gap: Gap) -> bool:
+    return gap.kind == "reset"
 
 
 def _behind_what_was_read(gap: Gap, at: Checkpoint, broker: Broker) -> Gap:
-    """Where a log that ends too early has messages again, the job goes on with the first of them.
-
-    By the broker's time: what had been read was there before the newest batch was planned.
-    """
-    if gap.kind != "reset" or at.planned_ms is None:
+    """Where a log lost its end and bronze cannot say from where it is new, the broker's times do:
+    what had been read was there before the newest batch was planned."""
+    if not _cut(gap) or at.planned_ms is None:
         return gap
     found = broker.since((gap.topic, gap.partition), at.planned_ms + AFTER_MS)
     return gap if found is None else replace(gap, goes_on_at=min(found, gap.goes_on_at or found))
@@ -145,9 +162,18 @@ def _note_done(settings: Settings) -> None:
             _settle(settings, at, at.under_way)
 
 
-def known(settings: Settings) -> Mapping[str, str]:
-    """The topics' ids as the job last knew them."""
-    return checkpoint(settings.checkpoint_root / JOB).ids
+def own_id(named: str) -> str:
+    """A topic's own id, as the broker has it, of the one that its records are named by."""
+    return named.partition("~")[0]
+
+
+def _id(before: str, now: str, cut: bool) -> str:
+    """What records of a topic are named by: its own id, and how often its log lost an end that was
+    read. Offsets are then given once more, and records of both must not be taken for one."""
+    own, _, times = before.partition("~")
+    if own != now or not cut:
+        return before if own == now else now
+    return f"{own}~{int(times or 0) + 1}"
 
 
 def statement(gaps: Iterable[Gap]) -> str:
@@ -234,9 +260,11 @@ def go_on(
             at = _settle(settings, at, at.under_way)
         if at.done is None:
             raise Fatal(f"checkpoint of job {JOB}: {at.folder} has no batch to go on from")
-        ids = Broker(settings.kafka).ids(topic for topic, _ in at.offsets)
+        now = Broker(settings.kafka).ids(topic for topic, _ in at.offsets)
+        cut = {gap.topic for gap in gaps if _cut(gap)}
+        before = {**now, **at.ids}
         first()
-        _add(at, at.done, gaps, ids)
+        _add(at, at.done, gaps, {one: _id(before[one], now[one], one in cut) for one in now})
 
 
 @contextmanager

@@ -22,10 +22,10 @@ from infra.kafka import client_options, source_of, spark_options
 from infra.lake import Lake
 from infra.location import to_read
 from infra.log import say
-from infra.offsets import Broker, checkpoint
+from infra.offsets import Broker, Checkpoint, Place, checkpoint
 from infra.parquet import DataFile
-from infra.settings import KafkaSettings, Settings
-from ingest.gaps import LOOK, known, require_none
+from infra.settings import Settings
+from ingest.gaps import LOOK, cuts, own_id, require_none
 from ingest.hold import below
 from ingest.redelivery import Redelivery, discard
 from ingest.source import ParseSettings
@@ -47,9 +47,9 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
     `once`: work off what is there and end.
     """
     settings = lake.settings
+    topics = Topics(settings)
     require_none(settings)
     parsing = ParseSettings.of(settings)
-    topics = Topics(settings.kafka, known(settings))
     cap = Cap(settings)
     if told := ahead(settings.checkpoint_root / "ingest", clock.now()):
         say(f"job ingest: {told}")
@@ -192,27 +192,43 @@ class Topics:
     A topic made anew under an old name has another id, so its records have other ids too.
     """
 
-    def __init__(self, kafka: KafkaSettings, known: Mapping[str, str]) -> None:
-        self._kafka = kafka
-        self._broker = Broker(kafka)
-        self._known = dict(known)
+    def __init__(self, settings: Settings) -> None:
+        """Ask for the partitions' leaders before it is looked whether anything is missing."""
+        self._settings = settings
+        self._kafka = settings.kafka
+        self._broker = Broker(self._kafka)
+        at = self._at()
+        self._known = dict(at.ids)
+        self._epochs = self._broker.epochs(at.offsets)
         self._reader: Consumer | None = None
 
     def ids(self, taken: Taken) -> dict[str, str]:
-        """Ids of the topics that hold logs, asked for each batch: one may be made anew at any time.
+        """What records of the topics that hold logs are named by.
 
-        Raises `Fatal` for a topic that is not the one it was: what the old one still held is gone,
-        and a person has to know.
+        Asked for each batch: a topic may be made anew at any time, and a broker begin anew.
+        Raises `Fatal` for a topic that is not the one it was, and for one whose log lost its end:
+        what was in it is gone, and a person has to know.
         """
         wanted = {topic for topic, _ in taken} - {self._kafka.tick_topic}
         found = self._broker.ids(wanted)
         for topic in sorted(wanted):
             if topic not in found:
                 raise Retryable(f"topic {topic}: the broker does not know it at the moment")
-            if self._known.get(topic, found[topic]) != found[topic]:
+            if own_id(self._known.setdefault(topic, found[topic])) != found[topic]:
                 raise Fatal(f"topic {topic} was made anew; {LOOK}")
-        self._known |= found
-        return found
+        self._same({(topic, int(part)) for topic, part in taken if topic in wanted})
+        return {topic: self._known[topic] for topic in wanted}
+
+    def _same(self, places: set[Place]) -> None:
+        """Raises `Fatal` where a broker that began anew has another log than the one read."""
+        now = self._broker.epochs(places)
+        anew = [place for place in now if self._epochs.get(place, now[place]) != now[place]]
+        if anew and (lost := cuts(self._settings, self._at(), self._broker.held(anew))):
+            raise Fatal(f"{next(iter(lost.values())).sentence()}; {LOOK}")
+        self._epochs |= now
+
+    def _at(self) -> Checkpoint:
+        return checkpoint(self._settings.checkpoint_root / "ingest")
 
     def time_of(self, topic: str, partition: int, offset: int) -> datetime | None:
         """When the broker took a message; None when it does not say within seconds."""

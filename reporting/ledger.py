@@ -37,7 +37,7 @@ COLUMNS = {
     "late": "findings that came too late for the join and were attributed from the tables",
     "findings": "findings in events of these records",
     "pending": "of these, findings with an address that has no attribution yet",
-    "unfinished": "records whose batch is still being written",
+    "unfinished": "records whose batch is still being written, or was interrupted",
     "unaccounted": "records that no row names although their batch is done; must be 0",
     "events": "events read from these records",
     "duplicated": "event ids that stand on more than one row; must be 0",
@@ -69,9 +69,13 @@ record AS (
   SELECT source, count(*) AS received,
          count(*) FILTER (WHERE parsed) AS parsed,
          count(*) FILTER (WHERE NOT parsed) AS dead,
-         count(*) FILTER (WHERE parsed IS NULL AND received_at > finished.at) AS unfinished,
-         count(*) FILTER (WHERE parsed IS NULL AND received_at <= finished.at) AS unaccounted
-  FROM received LEFT JOIN named USING (record_id) CROSS JOIN finished
+         count(*) FILTER (WHERE parsed IS NULL AND open) AS unfinished,
+         count(*) FILTER (WHERE parsed IS NULL AND NOT open) AS unaccounted
+  FROM (
+    SELECT *, received_at > finished.at
+      OR coalesce(list_contains(getvariable('under_way'), received_at), false) AS open
+    FROM received LEFT JOIN named USING (record_id) CROSS JOIN finished
+  )
   GROUP BY source
 ),
 row_of AS (
@@ -122,6 +126,12 @@ def completeness(
     names = [field.name for field in fields(Completeness)]
     result = connection.execute(_SQL, {"since": since, "until": until, "source": source})
     return [Completeness(**dict(zip(names, row, strict=True))) for row in result.fetchall()]
+
+
+def excuse(connection: duckdb.DuckDBPyConnection, under_way: Sequence[datetime]) -> None:
+    """Let records that arrived at these instants count as unfinished: those of batches of files
+    that are not in yet (`ingest.files.under_way`)."""
+    connection.execute("SET VARIABLE under_way = $1::TIMESTAMPTZ[]", [list(under_way)])
 
 
 _GAPS = """

@@ -67,6 +67,23 @@ def test_without_a_heartbeat_nothing_is_excused(lake: Lake) -> None:
     assert row(lake).unaccounted == 1
 
 
+def test_of_an_import_that_was_interrupted_nothing_is_unaccounted(lake: Lake, capsys) -> None:
+    """Killed between bronze and silver, long before the heartbeat."""
+    insert(lake, RECORD, [record("a", "12:00"), record("b", "12:00"), record("lost", "12:01")])
+    insert(lake, EVENT, [BEAT])
+    folder = lake.settings.checkpoint_root / "import" / "batches"
+    folder.mkdir(parents=True)
+    at = DAY.replace(hour=12, second=2).isoformat()
+    (folder / "3.json").write_text(json.dumps({"received_at": at, "in_ledger": True}))
+    ledger = ["ledger", "--since", f"{DAY:%F}", "--until", f"{NEXT:%F}", "--output", "ndjson"]
+    assert run(ledger, lake.settings) == 1
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["unaccounted"] == 3
+    (folder / "4.json").write_text(json.dumps({"received_at": at}))
+    assert run(ledger, lake.settings) == 1
+    counted = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (counted["unfinished"], counted["unaccounted"]) == (2, 1)
+
+
 def test_a_record_of_many_events_and_an_event_of_many_records_count_right(lake: Lake) -> None:
     insert(lake, RECORD, [record(uid, "12:00") for uid in ("file", "l1", "l2")])
     many = [event("file", "12:00", event_uid=f"file:{n}") for n in range(3)]
