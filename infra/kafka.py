@@ -29,6 +29,10 @@ from infra.log import say
 from infra.settings import KafkaSettings, Settings
 from infra.spark import require_java
 
+ON_DISK = {"flush.messages": "1"}
+"""Of a topic that is forced to disk with each write: else a power cut of the only broker takes
+alerts that count as out."""
+
 
 def topic_of(source: str, kafka: KafkaSettings) -> str:
     """Topic of a source; Kafka allows no colon: `zeek:conn` is fed by `logs.zeek.conn`."""
@@ -123,9 +127,9 @@ def _topics(kafka: KafkaSettings, sources: Sequence[str], jobs: Sequence[str]) -
         wanted += [(kafka.tick_topic, 1, on_arrival | {"retention.ms": "86400000"})]
     if "alert" in jobs:
         wanted += [
-            (kafka.alerts_topic, kafka.alerts_partitions, largest),
-            (kafka.progress_topic, 1, compact),
-            (kafka.state_topic, kafka.alerts_partitions, compact | largest),
+            (kafka.alerts_topic, kafka.alerts_partitions, ON_DISK | largest),
+            (kafka.progress_topic, 1, ON_DISK | compact),
+            (kafka.state_topic, kafka.alerts_partitions, ON_DISK | compact | largest),
         ]
     if "rollup" in jobs and kafka.rollups_topic:
         wanted += [(kafka.rollups_topic, 1, compact)]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from alerts.entity import entity_of, holder_of
 from alerts.feed import FEED_SQL
@@ -27,7 +28,7 @@ from enrich.asset_store import newest
 from enrich.assets import ASSETS
 from infra.duck import connect
 from infra.jobs import Job
-from infra.kafka import Broker, ensure_topics
+from infra.kafka import Broker, admin, ensure_topics
 from infra.lake import Lake
 from infra.settings import Settings, load
 from infra.spool import fold
@@ -156,6 +157,16 @@ def told(lake: Lake) -> list[tuple[str, dict[str, Any]]]:
         assert headers["ce_id"].decode() == f"{body['alert_id']}:{body['revision']}"
         out.append((headers["ce_sequence"].decode(), body))
     return out
+
+
+def test_what_counts_as_out_is_on_the_brokers_disk(lake: Lake) -> None:
+    """A power cut of the only broker must not take it: each write is forced there."""
+    kafka = lake.settings.kafka
+    names = (kafka.alerts_topic, kafka.state_topic, kafka.progress_topic)
+    wanted = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    client = admin(kafka)  # kept until the answers are in: they end with it
+    told = [answer.result(20) for answer in client.describe_configs(wanted).values()]
+    assert [one["flush.messages"].value for one in told] == ["1", "1", "1"]
 
 
 def test_a_storm_gives_the_topic_its_budget_and_a_summary_and_the_table_all(
