@@ -126,9 +126,10 @@ def _missing(settings: Settings, at: Checkpoint) -> tuple[Gap, ...]:
 def cuts(settings: Settings, at: Checkpoint, held: Mapping[Place, Held]) -> dict[Place, Gap]:
     """Logs that lost their end and have other messages there, by what bronze has of them."""
     bronze = settings.lake_root / table("bronze.record").path
+    logs = {place: held[place] for place in held if place[0] != settings.kafka.tick_topic}
     return {
         place: Gap("reset", *place, at.offsets[place], None, new)
-        for place, new in first_new(bronze, at, held, settings.kafka).items()
+        for place, new in first_new(bronze, at, logs, settings.kafka).items()
     }
 
 
