@@ -33,6 +33,7 @@ from infra.errors import Fatal, Retryable
 from infra.kafka import client_options, producer
 from infra.kafka_auth import denied, lacking
 from infra.location import to_read
+from infra.log import say
 from infra.settings import Settings
 
 CE_TYPE = "org.headgate.alert"
@@ -58,6 +59,7 @@ class Publisher:
         self._table = settings.lake_root / ALERT.path
         self._client: Producer | None = None
         self._published = -1
+        self._told_older = False
 
     def publish(self) -> int:
         """Send what the table holds beyond our place; returns how many revisions.
@@ -104,10 +106,8 @@ class Publisher:
     def _pending(self) -> list[int]:
         newest = newest_version(self._table)
         if 0 <= newest < self._published:
-            raise Fatal(
-                f"gold.alert is at version {newest}, but was published up to {self._published}: "
-                "an older lake was restored; restore the newest one"
-            )
+            self._say_older(newest)
+            return []
         pending = versions(self._table, self._published + 1)
         if pending and len(pending) != pending[-1] - self._published:
             raise Fatal(
@@ -116,6 +116,17 @@ class Publisher:
                 "and set the place on by hand"
             )
         return pending
+
+    def _say_older(self, newest: int) -> None:
+        """A lake was restored that is older than what went out. What it tells anew must not go out
+        twice, and a batch that failed for it would fail for ever."""
+        if not self._told_older:
+            say(
+                f"job alert: gold.alert is at version {newest}, but was published up to "
+                f"{self._published}: an older lake was restored; alerts stay in the table until "
+                "it is beyond that"
+            )
+        self._told_older = True
 
     def _send(self, client: Producer, version: int) -> int:
         revisions = list(self._revisions(version))

@@ -107,9 +107,14 @@ def _measured(meters: Meters) -> Any:
         finally:
             # The route's pattern, not the path: every alert id would be a series of its own.
             route = getattr(request.scope.get("route"), "path", "unknown")
-            meters.request(request.method, route, status, time.monotonic() - began)
+            method = request.method if request.method in METHODS else "other"
+            meters.request(method, route, status, time.monotonic() - began)
 
     return dispatch
+
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Methods that are counted by name: a caller may make up any other, each a series for good."""
 
 
 class _BoundedBody:

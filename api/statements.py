@@ -115,6 +115,11 @@ class Statements:
             raise Refused(str(error)) from None
         except RecursionError:
             raise Refused("the statement is nested too deeply") from None
+        except (AttributeError, IndexError, TypeError, ValueError):
+            # The parser reads a function without its arguments, too.
+            raise Refused(
+                "a function lacks an argument, or has one that it does not take"
+            ) from None
         asked = {
             "sql": written,
             "tables": tables,

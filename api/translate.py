@@ -15,6 +15,10 @@ from api.regex import to_re2
 from infra.errors import Usage
 
 UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
+CHOICES = (exp.Case, exp.If, exp.Coalesce, exp.Greatest, exp.Least)
+MOST_WRITTEN = 10_000
+"""Nodes of a statement as it is written for DuckDB."""
+
 PARTS: dict[type[exp.Expr], str] = {
     exp.Year: "year", exp.Month: "month", exp.Day: "day", exp.Hour: "hour",
     exp.Minute: "minute", exp.Second: "second",
@@ -27,6 +31,7 @@ def to_duckdb(tree: exp.Query, max_rows: int) -> str:
     The row beyond tells a reader that the answer was cut. Raises `Usage` for
     what has no equal.
     """
+    _require_small(tree)
     _name_columns(tree)
     _limit(tree, max_rows + 1)
     # Innermost first, so that a node's operands are already DuckDB's when it is written.
@@ -46,6 +51,18 @@ def to_duckdb(tree: exp.Query, max_rows: int) -> str:
         )
     except UnsupportedError as error:
         raise Usage(f"this cannot be answered here: {error}") from None
+
+
+def _require_small(tree: exp.Query) -> None:
+    """Refuse what would become too long: each choice is written with its values twice (`_alike`),
+    so what lies in ten of them would be written a thousand times."""
+    times: dict[int, int] = {}
+    for node in tree.walk(bfs=True):
+        parent = node.parent
+        twice = 2 if isinstance(parent, CHOICES) else 1
+        times[id(node)] = twice * times.get(id(parent), 1)
+    if sum(times.values()) > MOST_WRITTEN:
+        raise Usage("CASE, IF, COALESCE, GREATEST and LEAST lie too deep within each other")
 
 
 def _name_columns(tree: exp.Query) -> None:

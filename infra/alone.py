@@ -10,9 +10,13 @@ from pathlib import Path
 from infra.errors import Fatal
 
 
+class Taken(Fatal):
+    """Another one has the right at the moment."""
+
+
 class Alone:
     """Held by the living process. `refused` says, of the process that holds it, why it cannot be
-    had; that is raised as `Fatal`."""
+    had; that is raised as `Taken`."""
 
     def __init__(self, file: Path, refused: Callable[[str], str]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -23,7 +27,7 @@ class Alone:
             self._file.seek(0)
             holder = self._file.read().strip() or "another process"
             self._file.close()
-            raise Fatal(refused(holder)) from None
+            raise Taken(refused(holder)) from None
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()

@@ -19,9 +19,10 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 
+from infra.alone import Taken
 from infra.catalog import AUDIT, GAP, LEDGER
 from infra.clock import clock
-from infra.errors import Fatal, Usage
+from infra.errors import Fatal, Retryable, Usage
 from infra.governor import GOVERNED, Governor
 from infra.heap import Heap
 from infra.jobs import Job
@@ -99,6 +100,8 @@ class Watched:
     job: Job | None = None
     record: Record = field(default_factory=Record)
     started: float = 0.0
+    ran: bool = False
+    """Whether it began in this driver."""
     again_at: float | None = None
     after: Watched | None = None
     """The job whose first batch it waits for, if it has not been started yet."""
@@ -377,6 +380,12 @@ class Round:
             one.job = begin(_lake_for(one.name, self.lake, self.governor), one.name)
             pace = f" ({self.governor.said})" if one.name == GOVERNED else ""
             self.driver.tell(f"job {one.name}: running{pace}")
+            one.ran = True
+        except Taken as error:
+            if one.ran:  # a backup that came between, or a batch of ours that has yet to leave
+                self._failed(one, f"{Retryable.__module__}.{Retryable.__name__}: {error}")
+            else:
+                self._give_up(one, str(error))
         except Fatal as error:
             self._give_up(one, str(error))
         except Exception as error:  # one job that cannot start must not take the others along

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from infra.commits import table_id
+from infra.damage import Damaged, logged
 from infra.errors import Fatal
 from infra.files import write_whole
 from infra.jobs import forget_digest, numbers
@@ -39,7 +40,12 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> None:
     if not known:
         return
     newest = spark / "offsets" / str(known[-1])
-    have = places(newest)
+    try:
+        have = places(newest)
+    except Damaged as error:
+        raise Fatal(
+            f"job {job}: {error}; restore {folder} from a backup that is not older than the tables"
+        ) from None
     want = inputs(rows)
     matched = match(have, want)
     if matched is None:
@@ -65,17 +71,25 @@ def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int |
         file = spark / "offsets" / str(number)
         lines = file.read_text("utf-8").splitlines()
         head, old = lines[:2], lines[2:]
+        if len(old) == len(matched):
+            continue  # done before, by a driver that was killed before it came to the other
         fresh = [NO_PLACE if place is None else old[place] for place in matched]
         # Else they would be taken for damaged: they are no longer those it was worked on with.
         forget_digest(spark.parent, number)
-        write_whole(file, "\n".join([*head, *fresh]))
-        # The local file system of Hadoop compares a file with its own checksum of it.
+        # Before: the local file system of Hadoop compares a file with its own checksum of it.
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        write_whole(file, "\n".join([*head, *fresh]))
 
 
 def places(file: Path) -> list[str]:
-    """The lines of an offsets file that say how far each input was read."""
-    return file.read_text("utf-8").splitlines()[2:]
+    """The lines of an offsets file that say how far each input was read.
+
+    Raises `Damaged`, with its name: to read nothing and to be damaged are not the same.
+    """
+    try:
+        return logged(file, 3)[2:]
+    except Damaged as error:
+        raise Damaged(f"{file} is damaged ({error})") from None
 
 
 def read_up_to(file: Path) -> Iterator[tuple[str, int]]:

@@ -126,6 +126,14 @@ class Job:
         self._gate.shut(seconds if self.query.isActive else 0)
         with suppress(Exception):
             self.query.stop()
+        if self._gate.left(0):
+            self._lock.release()
+        else:
+            threading.Thread(target=self._give_back, daemon=True).start()
+
+    def _give_back(self) -> None:
+        """A batch that Spark could not end in time may still commit: until then nobody else may."""
+        self._gate.left(-1)
         self._lock.release()
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -155,8 +163,14 @@ class Gate:
     def shut(self, seconds: float) -> None:
         """Let no further batch in, and wait for the one inside."""
         self._shut.set()
+        self.left(seconds)
+
+    def left(self, seconds: float) -> bool:
+        """Wait until no batch is inside, for as long as it takes where `seconds` is -1."""
         if self._free.acquire(timeout=seconds):
             self._free.release()
+            return True
+        return False
 
     @contextmanager
     def inside(self) -> Iterator[None]:

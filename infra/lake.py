@@ -93,9 +93,12 @@ class Lake:
         self._claim()
         for table in tables or tuple(catalog().values()):
             if newest_version(self.folder(table)) < 0:
-                self._create(table)
-            else:
-                self._upgrade(table)
+                with self.alone(table):
+                    # Another driver of this lake may have been quicker.
+                    if newest_version(self.folder(table)) < 0:
+                        self._create(table)
+                        continue
+            self._upgrade(table)
         return self
 
     def _upgrade(self, table: Table) -> None:

@@ -6,7 +6,6 @@ its Kafka source's offsets, `{topic: {partition: next offset}}`.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # OffsetSpec:
     OffsetSpec,
 )
 
-from infra.errors import Retryable
+from infra.damage import Damaged, logged, parsed
+from infra.errors import Fatal, Retryable
 from infra.jobs import decided, numbers
 from infra.kafka import admin
 from infra.progress import places
@@ -66,15 +66,30 @@ def checkpoint(folder: Path) -> Checkpoint:
     planned = max(numbers(spark / "offsets"), default=None)
     if done is None:
         return Checkpoint(folder, None, planned)
-    text = (spark / "offsets" / str(done)).read_text("utf-8")
-    at = json.loads(text.splitlines()[1]).get("batchTimestampMs")
-    return Checkpoint(folder, done, planned, offsets_of(text), _ids(folder, done), at)
+    file = spark / "offsets" / str(done)
+    at = parsed(_entry(file)[1]).get("batchTimestampMs")
+    return Checkpoint(folder, done, planned, offsets_of(file), _ids(folder, done), at)
 
 
-def offsets_of(text: str) -> dict[Place, int]:
-    """Offsets by topic and partition, from the text of an offsets file with one Kafka source."""
-    found = json.loads(text.splitlines()[2])
+def offsets_of(file: Path) -> dict[Place, int]:
+    """Offsets by topic and partition, from an offsets file with one Kafka source.
+
+    Raises `Fatal` for a damaged one.
+    """
+    found = parsed(_entry(file)[2])
     return {(topic, partition): at for topic, partition, at in places(found)}
+
+
+def _entry(file: Path) -> list[str]:
+    try:
+        lines = logged(file, 3)
+        parsed(lines[2])
+    except Damaged as error:
+        raise Fatal(
+            f"{file} is damaged ({error}); restore the checkpoint from a backup that is not older "
+            "than the tables"
+        ) from None
+    return lines
 
 
 def _ids(folder: Path, done: int) -> dict[str, str]:

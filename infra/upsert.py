@@ -9,14 +9,14 @@ the same values again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import and_
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from infra.commits import newest_first
@@ -49,7 +49,13 @@ def merge(lake: Lake, rows: DataFrame, table: Table, run: Batch) -> bool:
     with lake.alone(table), _carrying(spark, lake, table, run):
         into = DeltaTable.forPath(spark, lake.path(table)).alias("t")
         reduced = into.merge(rows.alias("s"), reduce(and_, same) & (F.col(f"t.{time}") >= oldest))
-        reduced.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        # By name: a table of a newer release has columns that these rows lack. They become null.
+        given = {column.name: F.col(f"s.{column.name}") for column in table.columns}
+        others = set(into.toDF().columns) - given.keys()
+        update = {**given, **{name: F.lit(None) for name in others}}
+        reduced.whenMatchedUpdate(set=_quoted(update)).whenNotMatchedInsert(
+            values=_quoted(given)
+        ).execute()
     for commit in newest_first(lake.folder(table)):
         if commit.marker == run.marker:
             run.versions[table.name] = commit.version
@@ -71,6 +77,10 @@ def overwrite(lake: Lake, rows: DataFrame, table: Table, where: str, note: str) 
             .option("userMetadata", note)
             .save(lake.path(table))
         )
+
+
+def _quoted(values: Mapping[str, Column]) -> dict[str, str | Column]:
+    return {f"`{name}`": value for name, value in values.items()}
 
 
 @contextmanager

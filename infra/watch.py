@@ -115,7 +115,14 @@ def _idle(job: Job) -> bool:
         said = job.query.status
     except Exception:  # it is just ending; the driver sees to it
         return False
-    return not said["isDataAvailable"] and not said["isTriggerActive"] and job.query.isActive
+    return waits(said) and bool(job.query.isActive)
+
+
+def waits(said: Mapping[str, Any]) -> bool:
+    """Whether a query's status says so. One that has yet to begin says the same, but for its
+    message: what fails before its first look must not count as getting on."""
+    looked = not str(said["message"]).startswith("Initializing")
+    return looked and not said["isDataAvailable"] and not said["isTriggerActive"]
 
 
 def memory(spark: SparkSession | None) -> Memory:

@@ -70,7 +70,7 @@ def _taken(at: Checkpoint) -> dict[Place, list[_Run]]:
     """
     folder = at.folder / "spark" / "offsets"
     kept = sorted(number for number in numbers(folder) if number <= (at.done or 0))
-    ends = {number: offsets_of((folder / str(number)).read_text("utf-8")) for number in kept}
+    ends = {number: offsets_of(folder / str(number)) for number in kept}
     found: dict[Place, list[_Run]] = {}
     closed: set[Place] = set()
     for number in reversed(kept):

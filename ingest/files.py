@@ -6,6 +6,7 @@ job streams that table, and its workers read the files it names.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import os
@@ -17,7 +18,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -37,6 +38,7 @@ from ingest.scan import Scanner, escaped, is_local
 from ingest.source import ParseSettings, lookup
 from ingest.strict import FILE_BYTES
 from ingest.tables import LANDED, RECORD
+from ingest.unread import instead, refusals, take_back
 from ingest.write import Reach
 
 OUT_BYTES = 4 * 1024 * 1024
@@ -48,6 +50,13 @@ Entry = Mapping[str, Any]
 """A row of ops.file."""
 
 
+class Refusals(NamedTuple):
+    """Files of a batch that were refused: how many, and those that nothing was read of."""
+
+    files: int
+    unread: Sequence[Entry]
+
+
 def files(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job:
     """Files of the configured folders -> bronze.record, silver.event and the steps.
 
@@ -57,14 +66,18 @@ def files(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job:
     if not settings.folders:
         raise Usage("no folder is configured: job files reads the [folders.NAME] of the settings")
     scanner = Scanner(lake, "files", settings.folders, lambda line: say(f"job files: {line}"))
+
+    def done(run: Batch, entries: Sequence[Entry], refused: Refusals) -> None:
+        scanner.look_again(refused.unread)
+
     pause = settings.jobs.files_trigger_seconds
     if once:
         patience = 1.0 + max(folder.settle_seconds for folder in settings.folders.values())
         end = time.monotonic() + patience
         while scanner.look().waiting and time.monotonic() < end:
             time.sleep(min(1.0, patience / 4))
-        return flow(lake, "files", steps, trigger_seconds=None)
-    job = flow(lake, "files", steps, trigger_seconds=min(1.0, pause))
+        return flow(lake, "files", steps, trigger_seconds=None, done=done)
+    job = flow(lake, "files", steps, trigger_seconds=min(1.0, pause), done=done)
     threading.Thread(target=_watch, args=(scanner, job, pause), name="files", daemon=True).start()
     return job
 
@@ -88,11 +101,11 @@ def flow(
     steps: Sequence[Step] = (),
     *,
     trigger_seconds: float | None,
-    done: Callable[[Batch, Sequence[Entry]], None] = lambda run, entries: None,
+    done: Callable[[Batch, Sequence[Entry], Refusals], None] = lambda run, entries, refused: None,
 ) -> Job:
     """The files that ops.file names for `job`, one commit of it a batch.
 
-    `done` hears of each batch and its files when it is in.
+    `done` hears of each batch, its files and those that were refused when it is in.
     """
     parsing = ParseSettings.of(lake.settings)
 
@@ -104,9 +117,9 @@ def flow(
         live = any(entry["mode"] != "import" for entry in entries)
         with held(lake.spool / "open", job, at) if live else nullcontext():
             records = _records(lake, arrived, entries, _Reading(at, parsing), run)
-            through(lake, records, len(entries), parsing, Reach(), steps, run)
-        run.counts["read"] = run.rows.get(RECORD.name, 0)
-        done(run, entries)
+            through(lake, records, parsing, Reach(), steps, run)
+        why = refusals(lake, run)
+        done(run, entries, Refusals(len(why), take_back(lake, entries, why)))
 
     named = (F.col("job") == job) & F.col("state").isin("taken", "refused")
     rows = lake.stream(LANDED, files_per_batch=1).where(named)
@@ -242,7 +255,7 @@ def _pieces(entry: Entry, stream: IO[bytes], how: _Reading) -> Iterator[dict[str
             else pieces(stream, lookup(entry["source"]), b"", FILE_BYTES)
         )
         for number, raw, header, cut in found:
-            row = _row(entry, number, raw, at)
+            row = _row(entry, number, raw, at, named=entry["hash"][:16])
             if header:
                 row["headers"].append({"key": "header", "value": header})
             if cut:
@@ -251,12 +264,17 @@ def _pieces(entry: Entry, stream: IO[bytes], how: _Reading) -> Iterator[dict[str
             yield row
     except TooLong as error:
         yield _refused(entry, str(error), at, entry["hash"])
-    except (OSError, EOFError, zlib.error) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         said = f"its gzip is broken after {number} lines: {error}"
+        yield _refused(entry, said, at, entry["hash"], number + 1)
+    except OSError as error:
+        said = f"could not be read beyond {number} lines: {error.strerror}"
         yield _refused(entry, said, at, entry["hash"], number + 1)
 
 
-def _row(entry: Entry, number: int, raw: bytes, at: datetime) -> dict[str, Any]:
+def _row(
+    entry: Entry, number: int, raw: bytes, at: datetime, *, named: str | None
+) -> dict[str, Any]:
     modified: datetime = entry["modified_at"]
     headers = {
         "sender": entry["path"],
@@ -265,7 +283,7 @@ def _row(entry: Entry, number: int, raw: bytes, at: datetime) -> dict[str, Any]:
         "host": entry["host"],
     }
     return {
-        "record_id": f"{entry['path']}:{entry['hash'][:16]}:{number}",
+        "record_id": f"{entry['path']}:{named or instead(entry)}:{number}",
         "source": entry["source"],
         "mode": entry["mode"],
         "received_at": at,
@@ -280,9 +298,7 @@ def _refused(
     entry: Entry, why: str, at: datetime, content: str | None = None, number: int = 0
 ) -> dict[str, Any]:
     """The record of a file that is not read, or not to its end: a dead letter names it."""
-    modified: datetime = entry["modified_at"]
-    instead = f"{modified.timestamp():.6f}"
-    row = _row({**entry, "hash": content or instead}, number, b"", at)
+    row = _row(entry, number, b"", at, named=content and content[:16])
     row["headers"].append({"key": REFUSED, "value": f"{entry['path']}: {why}".encode()})
     return row
 

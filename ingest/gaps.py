@@ -151,8 +151,8 @@ def _in_tables(settings: Settings) -> Checkpoint:
     at = checkpoint(settings.checkpoint_root / JOB)
     if at.under_way is None or not _have(settings, at.under_way)[-1]:
         return at
-    text = (at.folder / "spark" / "offsets" / str(at.under_way)).read_text("utf-8")
-    return replace(at, done=at.under_way, offsets=offsets_of(text))
+    file = at.folder / "spark" / "offsets" / str(at.under_way)
+    return replace(at, done=at.under_way, offsets=offsets_of(file))
 
 
 def _note_done(settings: Settings) -> None:
@@ -317,7 +317,7 @@ def _add(at: Checkpoint, done: int, gaps: Sequence[Gap], ids: Mapping[str, str])
     lines = (spark / "offsets" / str(done)).read_text("utf-8").splitlines()
     moved = {(gap.topic, gap.partition): gap.goes_on_at for gap in gaps}
     offsets: dict[str, dict[str, int]] = {}
-    for (topic, partition), position in {**offsets_of("\n".join(lines)), **moved}.items():
+    for (topic, partition), position in {**at.offsets, **moved}.items():
         if position is not None:
             offsets.setdefault(topic, {})[str(partition)] = position
     # Killed before the last of these, the batch counts as planned, and the next attempt drops it.

@@ -27,7 +27,7 @@ from infra.jobs import Batch, Lock
 from infra.lake import Lake
 from infra.settings import FolderSettings, Settings
 from infra.spark import session
-from ingest.files import Entry, flow
+from ingest.files import Entry, Refusals, flow
 from ingest.scan import Scanner, require_some
 from ingest.source import lookup
 from ingest.tables import EVENT, LANDED, RECORD
@@ -83,11 +83,12 @@ def take_in(
     mark = _Mark(checkpoint / "done.json")
     before = mark.bytes
 
-    def done(run: Batch, entries: Sequence[Entry]) -> None:
+    def done(run: Batch, entries: Sequence[Entry], refused: Refusals) -> None:
         taken = [entry for entry in entries if entry["state"] == "taken"]
         size = sum(entry["size"] for entry in taken)
         mark.put(run.batch_id, size)
-        found.files += len(taken)
+        found.files += len(taken) - len(refused.unread)
+        found.refused += refused.files - (len(entries) - len(taken))
         found.bytes += size
         found.records += run.rows.get(RECORD.name, 0)
         found.dead += run.counts.get("dead", 0)

@@ -69,7 +69,7 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
         logs = arrived.where(F.col("topic") != settings.kafka.tick_topic)
         records = to_records(logs.coalesce(tasks_for(lake.spark, rows)), ids, settings)
         reach = Reach(finished, read_at)
-        through(lake, records if rows else None, rows, parsing, reach, steps, run)
+        through(lake, records if rows else None, parsing, reach, steps, run)
 
     trigger = None if once else settings.jobs.ingest_trigger_seconds
     return lake.each_batch("ingest", messages(lake.spark, settings), batch, trigger_seconds=trigger)
@@ -93,7 +93,6 @@ def ahead(checkpoint: Path, now: datetime) -> str:
 def through(
     lake: Lake,
     records: DataFrame | None,
-    rows: int,
     parsing: ParseSettings,
     reach: Reach,
     steps: Sequence[Step],
@@ -105,7 +104,6 @@ def through(
     committed table by table, in the order of the data. `records`: None where the
     batch only says how far the input is finished, which needs no worker.
     """
-    run.counts["read"] = rows
     stages = tuple(step(run) for step in steps)
     tables = (*((RECORD,) if records is not None else ()), EVENT, *(s.table for s in stages))
     wanted = [table for table in tables if not lake.has(table, run)]
@@ -122,6 +120,9 @@ def through(
             discard(lake, wanted, files)
             files = Pass(parsing, targets, stages, reach, repeats).over(records)
             again.drop(files)
+    # Not what lies between offsets: of a partition that is new the first may be in the millions.
+    written = sum(file.rows for file in files if file.table == RECORD.name)
+    run.counts["read"] = written + run.rows.get(RECORD.name, 0)
     more = {stage.table.name: stage.more for stage in stages if stage.more is not None}
     for table in wanted:
         own = [file for file in files if file.table == table.name]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import math
 import os
 import stat
 import time
@@ -25,6 +26,7 @@ from infra.settings import FolderSettings
 from infra.spark import java
 from ingest.source import lookup
 from ingest.tables import LANDED
+from ingest.unread import RENAMED, TAKEN, UNREAD, lost
 
 GROUP_FILES = 500
 GROUP_BYTES = 64 * 1024 * 1024
@@ -32,6 +34,9 @@ GROUP_BYTES = 64 * 1024 * 1024
 
 TELL_AGAIN = timedelta(hours=1)
 """A file that goes on growing after it was taken is named this often."""
+
+READ_AGAIN = timedelta(hours=1)
+"""A file that could not be read, and is there as it was, is taken again after this long."""
 
 SLOW_SECONDS = 60.0
 """A file that is not finished for so long is named."""
@@ -136,13 +141,34 @@ class Scanner:
         self._job = job
         self._folders = dict(folders)
         self._tell = tell
-        # Hashes, not names: a folder may hold a million files.
-        seen = F.struct("size", F.unix_micros("modified_at"))
-        rows = lake.read(LANDED).groupBy("path").agg(F.max_by(seen, "found_at"))
-        self._known = {hash(row[0]): hash(tuple(row[1])) for row in rows.toLocalIterator()}
+        self._known = self._seen()
+        self._again: dict[int, float] = {}
         self._waiting: dict[str, tuple[Found, float, float]] = {}
         self._named: set[str] = set()
         self._changed: list[str] = []
+
+    def _seen(self) -> dict[int, int]:
+        """Files as they were when they were last decided, without contents that are to be taken
+        again. Hashes, not names: a folder may hold a million files."""
+        files = self._lake.read(LANDED)
+        seen = F.struct("size", F.unix_micros("modified_at"))
+        newest = [F.max_by(seen, "found_at").alias("seen")]
+        newest += [F.max_by(name, "found_at").alias(name) for name in ("hash", "state")]
+        rows = files.groupBy("path").agg(*newest).where(F.col("state") != UNREAD)
+        renamed = lost(files).withColumn("state", F.lit(RENAMED))
+        rows = rows.join(renamed, ["hash", "state"], "left_anti").select("path", "seen")
+        return {hash(row[0]): hash(tuple(row[1])) for row in rows.toLocalIterator()}
+
+    def look_again(self, unread: Sequence[Mapping[str, Any]]) -> None:
+        """Contents of which nothing was read are taken again: elsewhere with the next look, at
+        their places when they have changed, or after `READ_AGAIN`."""
+        if not unread:
+            return
+        self._known = self._seen()
+        for entry in unread:
+            modified = (entry["modified_at"].astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
+            self._known[hash(entry["path"])] = hash((entry["size"], modified))
+            self._again[hash(entry["path"])] = time.monotonic() + READ_AGAIN.total_seconds()
 
     def look(self, step: Callable[[int], None] = lambda _: None) -> Look:
         """Decide about every file that is new; `step` hears how many bytes were looked at."""
@@ -165,14 +191,25 @@ class Scanner:
 
     def _ready(self, folder: FolderSettings) -> Iterator[Found]:
         """Files that are new or changed, and finished."""
+        listed: set[int] = set()
         for found in listing(self._lake.spark, *folder.paths):
-            if not self._is_text(found.path):
+            # Patterns may overlap, and one with two ** names a file more than once.
+            if hash(found.path) in listed or not self._is_text(found.path):
                 continue
-            if self._known.get(hash(found.path)) == hash((found.size, found.modified)):
+            listed.add(hash(found.path))
+            if self._is_known(found):
                 continue
             if self._is_finished(found, folder.settle_seconds):
                 self._waiting.pop(found.path, None)
                 yield found
+
+    def _is_known(self, found: Found) -> bool:
+        """Whether it was decided about as it is now, and not to be looked at again."""
+        path = hash(found.path)
+        if self._again.get(path, math.inf) < time.monotonic():
+            del self._again[path]
+            return False
+        return self._known.get(path) == hash((found.size, found.modified))
 
     def _is_text(self, path: str) -> bool:
         """Whether a name can be written down; one that cannot is told."""
@@ -315,7 +352,15 @@ class _Before(NamedTuple):
             .orderBy("found_at")
             .collect()
         )
-        taken = [row for row in rows if row["state"] in ("taken", "renamed")]
+        last = {(r["path"], r["hash"]): r["state"] for r in rows if r["state"] in (TAKEN, UNREAD)}
+        read = {content for (_, content), state in last.items() if state == TAKEN}
+        unread = {content for _, content in last} - read
+        taken = [
+            row
+            for row in rows
+            if (row["state"] == TAKEN and last[row["path"], row["hash"]] == TAKEN)
+            or (row["state"] == RENAMED and row["hash"] not in unread)
+        ]
         return cls(
             {row["path"]: row for row in rows},
             {row["path"]: row for row in taken},

@@ -388,7 +388,8 @@ LANDED = Table(
         Column(
             "state",
             S,
-            "taken; renamed (taken before under another name); refused (see reason)",
+            "taken; renamed (taken before under another name); refused (see reason); unread "
+            "(taken, but gone or changed before it was read: taken again where it turns up)",
         ),
         Column("reason", S, "why it was refused, or what it was taken as", False),
         Column("source", S, "which parser reads it"),

@@ -121,6 +121,16 @@ def test_metrics_show_where_each_job_stands(lake: Lake) -> None:
     assert 'headgate_job_unread_messages{job="alert"}' not in text
 
 
+def test_methods_that_a_caller_makes_up_make_no_series(lake: Lake) -> None:
+    client = TestClient(create_app(lake.settings))
+    client.headers["Authorization"] = f"Bearer {token_of(lake.settings)}"
+    for number in range(20):
+        assert client.request(f"M{number}", "/healthz").status_code == 405
+    text = client.get("/metrics").text
+    assert 'method="other"' in text
+    assert 'method="M1' not in text
+
+
 def test_alerts_come_in_their_newest_revision(client: TestClient) -> None:
     items = get(client, "/api/v1/alerts")["items"]
     assert [(a["alert_id"], a["revision"]) for a in items] == [

@@ -105,6 +105,10 @@ def statements(day: Lake) -> Iterator[Statements]:
         ("SELECT " + "(" * 5000 + "1" + ")" * 5000, "nested too deeply"),
         ("SELECT " + "1+" * 20000 + "1", "parts; 5000 are the most|nested too deeply"),
         ("SELECT '" + "x" * 200_000 + "'", "100000 are the most"),
+        ("SELECT " + "coalesce(" * 25 + "'y'" + ", 'x')" * 25, "too deep within each other"),
+        ("SELECT year() FROM silver.event", "lacks an argument"),
+        ("SELECT max_by(class_uid) FROM silver.event", "lacks an argument"),
+        ("SELECT isnull() FROM silver.event", "lacks an argument"),
     ],
 )  # fmt: skip
 def test_what_is_not_on_the_list_is_refused_by_name(

@@ -6,8 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
@@ -16,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from infra import driver, upkeep
+from infra.alone import Taken
 from infra.clock import Clock
 from infra.commits import newest_first
 from infra.driver import Driver, Later, Round, Watched, resume
@@ -225,26 +224,44 @@ def away(lake: Lake, *, once: bool) -> Job:
 
 
 def test_a_job_that_cannot_begin_is_tried_less_and_less_often(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(driver.JOBS, "away", "tests.infra.test_driver:away")
-    settings = load(home=tmp_path)
-    said: list[str] = []
-    none: Any = None  # no session: nothing of it is asked before a job has begun
+    settings, said = lake.settings, list[str]()
     round_ = Round(
         Driver(settings, ("away",), tell=said.append),
-        Lake(none, settings),
+        lake,
         (one := Watched("away", started=-1e6),),
-        Watch(settings, none),
+        Watch(settings, lake.spark),
         Governor(settings),
     )
     for _ in range(3):
         one.again_at = 0.0
         round_._look(one)
-    assert [line.partition(" s:")[0] for line in said] == [
-        f"job away: failed, again in {seconds:.0f}" for seconds in PAUSES[:3]
+    assert said == [
+        f"job away: failed, again in {seconds:.0f} s: the broker is away" for seconds in PAUSES[:3]
     ]
     assert status(settings, "away").failures == 3
+
+
+def locked(lake: Lake, *, once: bool) -> Job:
+    """A job whose checkpoint another process has."""
+    raise Taken("job locked already runs (process 7)")
+
+
+@pytest.mark.parametrize("ran", [True, False])
+def test_a_lock_that_is_taken_meanwhile_is_waited_for(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, ran: bool
+) -> None:
+    """A backup may take it between two attempts; at a driver's start it is another driver."""
+    monkeypatch.setitem(driver.JOBS, "locked", "tests.infra.test_driver:locked")
+    settings, said = lake.settings, list[str]()
+    one = Watched("locked", started=-1e6, again_at=0.0, ran=ran)
+    ours = Driver(settings, ("locked",), tell=said.append)
+    Round(ours, lake, (one,), Watch(settings, lake.spark), Governor(settings))._look(one)
+    assert (one.given_up is None) is ran
+    assert ("failed, again in" in said[0]) is ran
+    assert "job locked already runs (process 7)" in said[0]
 
 
 def test_a_backlog_is_worked_off_in_large_batches_and_then_they_are_small_again(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,6 +88,56 @@ def test_a_second_driver_on_the_same_job_is_refused_in_one_sentence(lake, number
     lock.release()
     squares(lake).wait()
     assert written(lake) == [1]
+
+
+def test_a_job_that_was_stopped_is_nobodys_before_its_batch_has_left(lake, numbers):
+    """One that Spark could not end in time may still commit."""
+    numbers(1)
+    inside, leave = threading.Event(), threading.Event()
+
+    def wait(run: Batch) -> None:
+        inside.set()
+        leave.wait(60)
+
+    folder = lake.settings.checkpoint_root / "squares"
+    lake.spark.conf.set("spark.sql.streaming.stopTimeout", "1s")
+    try:
+        job = squares(lake, after=wait)
+        assert inside.wait(60)
+        job.stop(0)
+    finally:
+        lake.spark.conf.set("spark.sql.streaming.stopTimeout", "30s")
+    with pytest.raises(Fatal, match="job squares already runs"):
+        Lock(folder, "squares")
+    leave.set()
+    end = time.monotonic() + 30
+    while True:
+        try:
+            Lock(folder, "squares").release()
+            break
+        except Fatal:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+
+def test_tables_are_made_by_one_driver_at_a_time(lake, monkeypatch):
+    """Two that begin on an empty lake would each write version 0."""
+    made: list[str] = []
+    create = Lake._create
+
+    def slowly(self: Lake, table: Table) -> None:
+        made.append(table.name)
+        time.sleep(0.5)
+        create(self, table)
+
+    monkeypatch.setattr(Lake, "_create", slowly)
+    other = Lake(lake.spark, lake.settings)
+    drivers = [threading.Thread(target=one.ensure, args=(NUMBER,)) for one in (lake, other)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join(60)
+    assert made == [NUMBER.name]
 
 
 def test_a_new_checkpoint_on_old_tables_is_refused_by_name(lake, numbers):

@@ -22,7 +22,7 @@ from infra.driver import wanted
 from infra.progress import Unread, durations, newest_from, state, unread, watermark
 from infra.settings import Settings, load
 from infra.status import JobStatus, Memory, dated, end_unwanted, judge, read, verdict, write
-from infra.watch import resident
+from infra.watch import resident, waits
 
 KAFKA = {
     "description": "KafkaV2[SubscribePattern[logs\\..*]]",
@@ -236,3 +236,18 @@ def test_a_line_of_json_carries_job_and_batch() -> None:
     assert (said["job"], said["batch"], said["seconds"]) == ("ingest", 12, 1.5)
     assert said["message"] == "no broker"
     assert said["at"].endswith("+00:00")
+
+
+@pytest.mark.parametrize(
+    ("message", "available", "active", "idle"),
+    [
+        ("Waiting for data to arrive", False, False, True),
+        ("Waiting for next trigger", False, False, True),
+        ("Processing new data", True, True, False),
+        ("Initializing sources", False, False, False),
+        ("Initializing StreamExecution", False, False, False),
+    ],
+)
+def test_a_query_that_has_yet_to_look_does_not_wait(message, available, active, idle) -> None:
+    said = {"message": message, "isDataAvailable": available, "isTriggerActive": active}
+    assert waits(said) is idle

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from infra import upkeep
+from infra.damage import Damaged
 from infra.duck import open_engine
 from infra.errors import Fatal
-from infra.inputs import NO_PLACE, match
+from infra.inputs import NO_PLACE, _extend, match, places, read_up_to
 from infra.jobs import Batch, Job
 from infra.lake import Lake
 from infra.schema import additions, schema_of
 from infra.tables import Column, Table, struct
+from infra.upsert import merge
 
 WHO = struct(mac=T.StringType())
 MORE = struct(mac=T.StringType(), certainty=T.StringType())
@@ -120,6 +124,51 @@ def test_the_release_before_goes_on_with_the_newer_table(
     assert sorted(found) == list(range(1, 9))
     assert found[1] == ("hq", ("a", "certain"))
     assert found[3] == (None, ("c", None))
+
+
+COUNTED = Table(
+    "gold.counted",
+    "what is counted, as the release before declares it",
+    (Column("n", T.LongType(), "a number"), Column("at", T.TimestampType(), "when")),
+    event_time="at",
+    key=("n",),
+)
+
+
+def test_the_release_before_counts_on_in_the_newer_table(lake: Lake) -> None:
+    """MERGE by names: what the newer release added becomes null where this one counts."""
+    site = Column("site", T.StringType(), "where", False)
+    newer = replace(COUNTED, columns=(*COUNTED.columns, site))
+    at = datetime(2026, 11, 20, tzinfo=UTC)
+    lake.ensure(newer, EXTRA)
+    lake.add(newer, [{"n": n, "at": at, "site": f"s{n}"} for n in (1, 2)], "test")
+    lake.add(EXTRA, [{"n": 1}, {"n": 3}], "test")
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        merge(lake, rows.withColumn("at", F.lit(at)).persist(), COUNTED, run)
+
+    lake.each_batch("counts", lake.stream(EXTRA), batch, trigger_seconds=None).wait()
+    found = {row["n"]: row["site"] for row in lake.read(newer).collect()}
+    assert found == {1: None, 2: "s2", 3: None}
+
+
+def test_what_was_killed_between_two_files_is_extended_once(tmp_path: Path) -> None:
+    spark = tmp_path / "counts" / "spark"
+    for name, count in (("offsets", 2), ("commits", 2)):
+        (spark / name).mkdir(parents=True)
+        for number in range(count):
+            text = "\n".join(["v1", "{}", place("a"), place("b")])
+            (spark / name / str(number)).write_text(text if name == "offsets" else "v1\n{}")
+    (spark / "offsets" / "0").write_text("\n".join(["v1", "{}", place("a"), "-", place("b")]))
+    (spark / "offsets" / ".1.crc").write_bytes(b"of another content")
+    _extend("counts", spark, [0, 1], [0, None, 1])
+    for number in (0, 1):
+        assert places(spark / "offsets" / str(number)) == [place("a"), "-", place("b")]
+    assert not (spark / "offsets" / ".1.crc").exists()
+    assert [table for table, _ in read_up_to(spark / "offsets" / "1")] == ["a", "b"]
+    (spark / "offsets" / "1").write_bytes(b"")
+    with pytest.raises(Damaged, match=r"offsets/1 is damaged \(it is empty\)"):
+        list(read_up_to(spark / "offsets" / "1"))
 
 
 def test_another_type_is_refused_by_name(lake: Lake) -> None:

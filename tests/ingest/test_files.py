@@ -8,15 +8,17 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from infra.errors import Usage
+from infra.jobs import Batch
 from infra.lake import Lake
 from infra.settings import Settings, load
-from ingest.files import files, flow
+from ingest.files import Entry, Refusals, files, flow
 from ingest.hold import below, held
 from ingest.lines import TooLong, pieces
 from ingest.scan import Scanner, listing
@@ -157,6 +159,57 @@ def test_a_file_that_changed_between_listing_and_reading_is_refused_by_name(told
     assert said.startswith(f"{path}: still grows: ")
     assert said.endswith("nothing of it was read")
     assert raws(told) == [b""]
+    once(told)
+    assert raws(told) == [b"", sshd(1), sshd(2)]
+
+
+def test_what_was_moved_away_before_it_was_read_is_read_where_it_is(told, drop):
+    """Rotated while the job was behind: taken, and another file lay there when it came to it."""
+    first = land(drop, "a.log.1", sshd(1))
+    kept = land(drop, "copy.log", sshd(4))
+    land(drop, "also.log", sshd(4))  # read at one place, gone at the other: read all the same
+    scanner = Scanner(told, "files", told.settings.folders, print)
+    assert scanner.look().taken == 3
+    first.rename(drop / "a.log.2")
+    land(drop, "a.log.1", sshd(2), sshd(3))
+    kept.unlink()
+    assert scanner.look().taken == 1  # the new a.log.1; the other counts as taken under that name
+    flow(told, "files", trigger_seconds=None).wait()
+    assert sshd(1) not in raws(told)
+    once(told)
+    once(told)
+    assert [raw for raw in raws(told) if raw] == [sshd(1), sshd(2), sshd(3), sshd(4)]
+    assert unnamed(told) == (0, 0, 0)
+    states = {(row["path"], row["state"]) for row in told.read(LANDED).collect()}
+    assert (str(drop / "a.log.1"), "unread") in states
+    assert (str(drop / "copy.log"), "unread") in states
+
+
+def test_a_file_that_is_away_for_a_moment_is_read_when_it_is_back(told, drop):
+    path = land(drop, "a.log", sshd(1), at=OLD)
+    scanner = Scanner(told, "files", told.settings.folders, print)
+    assert scanner.look().taken == 1
+    path.rename(drop.parent / "away")
+
+    def done(run: Batch, entries: Sequence[Entry], refused: Refusals) -> None:
+        scanner.look_again(refused.unread)
+
+    flow(told, "files", trigger_seconds=None, done=done).wait()
+    assert raws(told) == [b""]
+    once(told)
+    (drop.parent / "away").rename(path)
+    assert scanner.look().taken == 0, "not at once again, as it is there as it was"
+    once(told)  # a job that begins anew looks again
+    assert [raw for raw in raws(told) if raw] == [sshd(1)]
+    assert unnamed(told) == (0, 0, 0)
+
+
+def test_a_file_that_two_patterns_name_is_taken_once(lake, drop):
+    land(drop, "deep/a.log", sshd(1))
+    paths = [str(drop), f"{drop}/**/*.log", f"{drop}/**/**/*.log"]
+    once(with_folders(lake, ssh={"paths": paths, "source": "sshd", "settle_seconds": 0}))
+    assert raws(lake) == [sshd(1)]
+    assert unnamed(lake) == (0, 0, 0)
 
 
 def test_rotation_by_rename_takes_each_content_once(told, drop):

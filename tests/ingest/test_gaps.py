@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.jobs import ingest_and_detect
-from infra.catalog import GAP
+from infra.catalog import GAP, LEDGER
 from infra.cli import main
 from infra.duck import connect
 from infra.errors import Fatal, Usage
@@ -143,6 +143,16 @@ def test_expired_messages_stop_the_job_until_a_person_says_go_on(
     (sentence,) = told(connect(source.lake_root), now - timedelta(hours=1), now)
     assert "partition 0: 2 to 3 (2 messages), expired; accepted by me" in sentence
     assert sentence.endswith("the disk was full")
+
+
+def test_what_expired_before_a_topic_was_first_read_does_not_count_as_read(
+    lake: Lake, source: Settings, drain: Callable[[], list[str]]
+) -> None:
+    send(source, "m0", "m1", "m2")
+    expire(source, 2)
+    assert drain() == ["m2"]
+    fold(lake, LEDGER, lake.spool / "ledger")
+    assert [row["rows_read"] for row in lake.read(LEDGER).select("rows_read").collect()] == [1]
 
 
 def test_a_topic_made_anew_stops_the_job_also_where_it_has_more_messages(

@@ -61,6 +61,14 @@ def test_an_archive_is_taken_once_and_marked_as_an_import(lake: Lake, tmp_path: 
     assert raws == sorted(line(file, number) for file in range(3) for number in range(5))
 
 
+def test_a_file_that_is_refused_in_reading_it_is_counted(lake: Lake, tmp_path: Path):
+    whole = tmp_path / "old" / "a.log.gz"
+    whole.parent.mkdir()
+    whole.write_bytes(gzip.compress(b"".join(line(0, n) + b"\n" for n in range(500)))[:-20])
+    found = take_in(lake, settings_of(whole), tell=print)
+    assert (found.files, found.refused) == (1, 1)
+
+
 def test_what_cannot_begin_says_why(lake: Lake, tmp_path: Path):
     with pytest.raises(Usage, match="no file with anything in it"):
         take_in(lake, settings_of(tmp_path / "nothing*"), tell=print)

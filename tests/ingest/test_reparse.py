@@ -289,6 +289,28 @@ def test_a_run_that_was_cut_off_goes_on_and_leaves_no_files(line: Line) -> None:
     assert not kept.exists()
 
 
+def test_an_interrupt_once_a_commit_is_in_takes_no_file_of_the_table(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = line.lake
+    line.receive(*[sshd(n) for n in range(10)])
+    truth = table(lake)
+    older(lake, "event_uid = 's1#0'")
+    replace = Lake.replace
+
+    def interrupted(lake: Lake, *what: Any) -> int:
+        replace(lake, *what)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Lake, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            reparse(lake, "sshd", BEGIN)
+    assert table(lake) == truth
+    reparse(lake, "sshd", BEGIN)
+    assert table(lake) == truth
+
+
 def test_a_slice_that_others_rewrite_meanwhile_is_done_again(line: Line) -> None:
     lake = line.lake
     line.receive(*[sshd(n) for n in range(10)])
