@@ -15,6 +15,8 @@ from pathlib import Path
 from infra.files import write_whole
 from infra.settings import Settings
 
+NOTED, TELLING = ".json", ".telling"
+
 Hour = tuple[str, datetime]
 """A part of the counts (`enrich.rollup_check.Part.name`) and an hour of it."""
 
@@ -23,7 +25,7 @@ class Untold:
     """What one recount is about to change."""
 
     def __init__(self, settings: Settings, hours: Iterable[Hour]) -> None:
-        self._file = _folder(settings) / f"{uuid.uuid4().hex}.json"
+        self._file = _folder(settings) / f"{uuid.uuid4().hex}{NOTED}"
         self._text = json.dumps([(part, round(at.timestamp())) for part, at in hours])
         self._wanted = bool(settings.kafka.rollups_topic)
 
@@ -34,8 +36,13 @@ class Untold:
 
 
 def waiting(settings: Settings) -> Iterator[tuple[Path, list[Hour]]]:
-    """Files, and the hours in each; to be removed by who has told them."""
-    for file in sorted(_folder(settings).glob("[!.]*.json")):
+    """Files, and the hours in each; to be removed by who has told them.
+
+    Each under another name first: what is noted once more while it is told stays for the next time.
+    """
+    for file in _folder(settings).glob(f"[!.]*{NOTED}"):
+        file.replace(file.with_suffix(TELLING))
+    for file in sorted(_folder(settings).glob(f"[!.]*{TELLING}")):
         told = json.loads(file.read_text("utf-8"))
         yield file, [(part, datetime.fromtimestamp(at, UTC)) for part, at in told]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Any
 
 from infra.errors import HeadgateError, Usage
 from infra.settings import Settings, load
+
+BUG = 70
+"""Exit code of a part that ended with an error that is not one of ours (`EX_SOFTWARE`)."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("infra.operate", "say what is missing on this machine and how to get it"),
@@ -126,5 +130,15 @@ def _help(rest: list[str]) -> int:
     return 0
 
 
+def part(run: Callable[[], int]) -> int:
+    """`run` in a process of its own; `BUG` where it ends with an error that is not one of ours, so
+    that whoever started it can tell that from a command that says no."""
+    try:
+        return run()
+    except Exception:
+        traceback.print_exc()
+        return BUG
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(part(main))

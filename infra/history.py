@@ -39,6 +39,11 @@ def version_at(name: str, table: Location, at: datetime) -> int:
             raise Usage(f"{name}: there was no such table at {_said(at)}; it was made at {first}")
         raise Usage(f"{name}: its history at {_said(at)} is no longer kept; it begins at {first}")
     version = kept[found - 1]
+    if not _ascending(kept, found, at, when):
+        raise Usage(
+            f"{name}: which version it had at {_said(at)} cannot be told: later ones have earlier "
+            "times, as after a clock was set back. Ask for an instant further from then"
+        )
     known = sorted({*checkpoints(table / LOG), *checkpoints(table / ARCHIVE)})
     if not _told(kept[:found], known):
         raise Usage(
@@ -46,6 +51,14 @@ def version_at(name: str, table: Location, at: datetime) -> int:
             "lacks what came before"
         )
     return version
+
+
+def _ascending(kept: Sequence[int], found: int, at: datetime, when: Committed) -> bool:
+    """Whether what follows was committed after `at`, as far as a look here and there tells."""
+    steps = (found + 2**step - 1 for step in range(len(kept).bit_length() + 1))
+    return all(
+        when.of(kept[one]) > at for one in (*steps, len(kept) - 1) if found <= one < len(kept)
+    )
 
 
 def require_files(

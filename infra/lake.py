@@ -90,7 +90,7 @@ class Lake:
         noted in ops.audit, and done before any stream reads: Delta ends one that meets another
         schema than it began with. Raises `Fatal` for a column whose type is another one.
         """
-        self._claim()
+        self.claim()
         for table in tables or tuple(catalog().values()):
             if newest_version(self.folder(table)) < 0:
                 with self.alone(table):
@@ -332,7 +332,7 @@ class Lake:
         A rename on a file system replaces what is there, so two commits of
         one version, made at the same instant by two processes, would leave one.
         """
-        self._claim()
+        self.claim()
         with self._locked(table.name):
             yield
 
@@ -344,7 +344,7 @@ class Lake:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _claim(self) -> None:
+    def claim(self) -> None:
         """Raises `Fatal` when another home's writers have the lake (`require_home`)."""
         if not self._ours:
             with self._locked(HOME):
@@ -384,7 +384,7 @@ class Lake:
             except (OSError, ValueError, Fatal):
                 continue  # damaged: named as well, where the job reads it
             if version is not None and version < next(iter(live(folder)), 0):
-                self._claim()
+                self.claim()
                 with self._locked(name):
                     number = bring_back(folder, version)
                 say(f"job {job}: {number} commits of {name} are put back into its log")

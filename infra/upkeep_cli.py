@@ -52,7 +52,9 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
         stack.callback(lock.release)
         spark = session(settings.model_copy(update={"spark": small}), "headgate-upkeep")
         stack.callback(spark.stop)
-        done, refused = tend_all(Lake(spark, settings), there)
+        lake = Lake(spark, settings)
+        lake.claim()  # before it deletes by its own checkpoints what another home's jobs need
+        done, refused = tend_all(lake, there)
     show(done, arguments.output)
     sys.stdout.flush()  # the driver passes on how the log ends
     for refusal in refused:
@@ -62,7 +64,8 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def tend_all(lake: Lake, tables: Sequence[Declared]) -> tuple[list[Done], list[HeadgateError]]:
     """Tend one table after the other; what was done, and why some could not be tended."""
-    done, refused = [], []
+    done: list[Done] = []
+    refused: list[HeadgateError] = []
     for number, one in enumerate(tables, 1):
         if sys.stderr.isatty():
             print(f"{number} of {len(tables)}: {one.name}", file=sys.stderr)
@@ -70,6 +73,10 @@ def tend_all(lake: Lake, tables: Sequence[Declared]) -> tuple[list[Done], list[H
             done.append(tend(lake, one, lambda line: print(line, file=sys.stderr)))
         except HeadgateError as error:
             refused.append(error)
+        except Exception as error:  # one damaged file must not end the upkeep of all that follow
+            said = str(error).strip().splitlines() or ["no more is known"]
+            why = f"{type(error).__name__}: {said[0]}"
+            refused.append(Fatal(f"{one.name}: could not be tended, others were: {why}"))
     return done, refused
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from infra.delta import ActiveFile, active_files
+from infra.delta import ActiveFile, Moved, active_files
 from infra.duck import open_engine, reach
 from infra.lake import Lake
 from infra.location import delete
@@ -278,7 +278,13 @@ class Slice:
                 )
             out.take(self._engine, f"SELECT {self._columns} FROM fresh")
             out.close()
+        try:
             self._lake.replace(EVENT, removed, out.files, note)
+        except Moved:
+            # The only end that says that nothing was committed. After any other the files may be
+            # part of the table: the next run looks in the log before it takes them away.
+            out.discard()
+            raise
 
     @property
     def _columns(self) -> str:

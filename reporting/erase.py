@@ -22,10 +22,10 @@ from infra.commits import commit, newest_version, text, versions
 from infra.delta import ActiveFile, Moved, active_files
 from infra.errors import Fatal, Retryable
 from infra.lake import Lake
-from infra.location import beginning, delete, to_read
+from infra.location import Location, beginning, delete, to_read
 from infra.parquet import DataFile, FileWriter, Target, whole_schema
 from infra.tables import Table, catalog
-from reporting.erase_words import Search
+from reporting.erase_words import Search, Word
 
 ROWS = 20_000
 FILES_AT_ONCE = 50
@@ -33,6 +33,14 @@ FILES_AT_ONCE = 50
 TRIES = 5
 BLANK = "[erased]"
 EVENT, RECORD, FINDING = "silver.event", "bronze.record", "gold.finding"
+ATTRIBUTION, ATTRIBUTED = "gold.attribution", "gold.attributed_event"
+IDS = {
+    RECORD: ("record_id",),
+    FINDING: ("finding_id", "event_uid"),
+    ATTRIBUTED: ("event_uid",),
+    ATTRIBUTION: ("finding_id",),
+}
+"""Tables with rows that belong to the subject by an id, and the columns that tell it."""
 
 Tell = Callable[[str], None]
 
@@ -72,13 +80,26 @@ class Linked:
     records: set[str] = field(default_factory=set)
     findings: set[str] = field(default_factory=set)
 
+    @property
+    def size(self) -> int:
+        """How many ids there are."""
+        return len(self.events) + len(self.records) + len(self.findings)
+
+    def known(self, table: str) -> int:
+        """How many ids there are that rows of a table may have."""
+        if table == RECORD:
+            return len(self.records)
+        if table in (FINDING, ATTRIBUTED):
+            return len(self.events)
+        return len(self.findings) if table == ATTRIBUTION else 0
+
     def rows(self, table: str, batch: pa.RecordBatch) -> pa.Array | None:
         """Which rows of a batch these are; None where the table has no such ids."""
         if table == RECORD:
             return _among(batch, "record_id", self.records)
-        if table in (FINDING, "gold.attributed_event"):
+        if table in (FINDING, ATTRIBUTED):
             return _among(batch, "event_uid", self.events)
-        if table == "gold.attribution":
+        if table == ATTRIBUTION:
             return _among(batch, "finding_id", self.findings)
         return None
 
@@ -92,25 +113,42 @@ class Linked:
 
 
 class Eraser:
-    """Goes through the tables; what it found clean it does not read again."""
+    """Goes through the tables; what it found clean it reads again only for ids learnt since."""
 
-    def __init__(self, lake: Lake, erasure: Erasure, *, dry: bool, tell: Tell) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        erasure: Erasure,
+        *,
+        dry: bool,
+        tell: Tell,
+        linked: Linked | None = None,
+        keep: Callable[[Linked], None] = lambda linked: None,
+    ) -> None:
+        """`linked`: ids that an earlier run learnt. `keep`: keeps them for a later one."""
         self._lake = lake
         self._erasure = erasure
         self._dry = dry
         self._tell = tell
-        self._clean: dict[str, set[str]] = {}
-        self._looked: dict[str, int] = {}
-        """The version of each table in which nothing was found any more."""
-        self._linked = Linked()
+        self._clean: dict[str, dict[str, int]] = {}
+        """By table, files in which nothing was found, and how many ids were looked for in each."""
+        self._looked: dict[str, tuple[int, int]] = {}
+        """Of each table the version in which nothing was found any more, and for how many ids."""
+        self._linked = linked or Linked()
+        self._keep = keep
+        self._kept = self._linked.size
+        self._done = Search([Word(one.instead, "") for one in erasure.search.words])
         self.counts: dict[str, Counts] = {}
 
-    def run(self) -> None:
-        """Go through all tables. Raises `Retryable` when others keep replacing the same files."""
+    def run(self) -> bool:
+        """Go through all tables; whether there was anything to do.
+
+        Raises `Retryable` when others keep replacing the same files.
+        """
+        before = sum(counts.files for counts in self.counts.values())
         by_name = {table.name: table for table in there(self._lake)}
-        # Ids are learnt before anything goes, and the rows they are learnt from go last: so a run
-        # that was cut off learns them again. Bronze goes before silver, so that no record is left
-        # that no event accounts for.
+        # Ids are learnt before anything goes, and kept before the rows go that tell them. Bronze
+        # goes before silver, so that no record is left that no event accounts for.
         for name in (EVENT, FINDING):
             if name in by_name:
                 self._look(by_name[name])
@@ -119,18 +157,19 @@ class Eraser:
         for name in (*(name for name in (RECORD,) if name in by_name), *others, *last):
             self._tell(name)
             self._through(by_name[name])
+        return sum(counts.files for counts in self.counts.values()) > before
 
     def _look(self, table: Table) -> None:
         """Learn which ids are the subject's."""
         for file in self._unseen(table):
-            for batch in self._batches(table, file):
-                self._linked.learn(table.name, batch.filter(self._found(table, batch)))
+            for batch, found in self._judged(table, file):
+                self._linked.learn(table.name, batch.filter(found))
 
     def _through(self, table: Table) -> None:
         last: Moved | None = None
         for _ in range(TRIES):
             version = newest_version(self._lake.folder(table))
-            if version == self._looked.get(table.name):
+            if self._looked.get(table.name) == (version, self._known(table)):
                 return
             try:
                 while files := self._holding(table):
@@ -138,7 +177,7 @@ class Eraser:
                     if self._dry:
                         return
                     version = newest_version(self._lake.folder(table))
-                self._looked[table.name] = version
+                self._looked[table.name] = version, self._known(table)
                 return
             except Moved as moved:
                 last = moved
@@ -151,7 +190,8 @@ class Eraser:
         counts.files += done.files
 
     def _unseen(self, table: Table) -> list[ActiveFile]:
-        clean = self._clean.setdefault(table.name, set())
+        """Files to look into: those that are new, and clean ones once there are more ids."""
+        clean, known = self._clean.setdefault(table.name, {}), self._known(table)
         folder = self._lake.folder(table)
         if newest_version(folder) == 0 and not commit(folder, 0).adds:
             return []  # made, and never written to
@@ -162,33 +202,54 @@ class Eraser:
                 f"{table.name}: rows of {cut[0]} were deleted by another program and are still in "
                 "the file; run REORG TABLE ... APPLY (PURGE) with it first"
             )
-        return [file for file in files if file.name not in clean]
+        return [file for file in files if clean.get(file.name, -1) < known]
 
     def _holding(self, table: Table) -> list[ActiveFile]:
         """Files that have to be written anew, at most as many as one commit takes."""
         found: list[ActiveFile] = []
         for file in self._unseen(table):
-            if any(pc.any(self._found(table, one)).as_py() for one in self._batches(table, file)):
+            if any(pc.any(rows).as_py() for _, rows in self._judged(table, file)):
                 found.append(file)
                 if len(found) == FILES_AT_ONCE and not self._dry:
                     break
             else:
-                self._clean[table.name].add(file.name)
+                self._clean[table.name][file.name] = self._known(table)
         return found
 
-    def _batches(self, table: Table, file: ActiveFile) -> Iterator[pa.RecordBatch]:
-        """A file's rows, in the columns that can name somebody."""
+    def _known(self, table: Table) -> int:
+        """How many ids are looked for in a table."""
+        return self._linked.known(table.name) if self._by_id(table) else 0
+
+    def _judged(self, table: Table, file: ActiveFile) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """A file's rows, and which are the subject's: by the columns that can name somebody.
+
+        Where these were found clean already, by ids alone.
+        """
+        clean = file.name in self._clean.get(table.name, {})
         with pq.ParquetFile(to_read(self._lake.folder(table) / file.name)) as held:
             names = [one.name for one in held.schema_arrow if _can_name(one.type)]
-            yield from held.iter_batches(ROWS, columns=names)
+            if clean and (self._erasure.removes or table.name != RECORD):
+                names = list(IDS[table.name])
+            for batch in held.iter_batches(ROWS, columns=names):
+                yield batch, self._owned(table, batch) if clean else self._found(table, batch)
 
     def _found(self, table: Table, batch: pa.RecordBatch) -> pa.Array:
         """Which rows name the subject, or belong to it by an id."""
         found = pa.array([False] * batch.num_rows, pa.bool_())
         for column in batch.columns:
             found = pc.or_(found, self._erasure.search.rows(column))
+        return pc.or_(found, self._owned(table, batch))
+
+    def _owned(self, table: Table, batch: pa.RecordBatch) -> pa.Array:
+        """Which rows belong to the subject by an id, and were not reworded already."""
         linked = self._linked.rows(table.name, batch) if self._by_id(table) else None
-        return found if linked is None else pc.or_(found, linked)
+        if linked is None:
+            return pa.array([False] * batch.num_rows, pa.bool_())
+        if self._erasure.removes or not pc.any(linked).as_py():
+            return linked
+        raw = batch.column("raw")
+        blank = pc.fill_null(pc.equal(raw, pa.scalar(BLANK.encode(), pa.binary())), False)
+        return pc.and_(linked, pc.invert(pc.or_(blank, self._done.rows(raw))))
 
     def _by_id(self, table: Table) -> bool:
         """Rows that only an id ties to the subject go with it; words they have none to replace.
@@ -205,14 +266,36 @@ class Eraser:
                 made = self._anew(table, file, prefix, counts)
                 added += [made] if made else []
             if not self._dry:
-                note = {"erase": self._erasure.id}
-                told = {"removed": counts.removed, "replaced": counts.replaced}
-                self._lake.replace(table, files, added, json.dumps(note | told))
-                self._clean[table.name].update(one.name for one in added)
+                self._keep_ids()
         except BaseException:
             delete(beginning(folder, prefix))
             raise
+        if not self._dry:
+            self._commit(table, files, added, counts)
         return counts
+
+    def _keep_ids(self) -> None:
+        """Keep what was learnt before the rows go that it was learnt from."""
+        if self._linked.size != self._kept:
+            self._keep(self._linked)
+            self._kept = self._linked.size
+
+    def _commit(
+        self,
+        table: Table,
+        files: Sequence[ActiveFile],
+        added: Sequence[DataFile],
+        counts: Counts,
+    ) -> None:
+        told = {"removed": counts.removed, "replaced": counts.replaced}
+        try:
+            self._lake.replace(table, files, added, json.dumps({"erase": self._erasure.id} | told))
+        except Moved:
+            # The only end that says that nothing was committed. After any other the new files may
+            # be part of the table; where they are not, upkeep takes them.
+            delete(self._lake.folder(table) / file.name for file in added)
+            raise
+        self._clean[table.name].update((file.name, self._known(table)) for file in added)
 
     def _anew(self, table: Table, file: ActiveFile, prefix: str, counts: Counts) -> DataFile | None:
         folder = self._lake.folder(table)
@@ -238,9 +321,9 @@ class Eraser:
     def _other_words(self, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [self._erasure.search.replaced(column) for column in batch.columns]
         made = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-        linked = self._linked.rows(table.name, batch) if table.name == RECORD else None
-        if linked is None:
+        if table.name != RECORD:
             return made
+        linked = self._owned(table, batch)
         # What belongs to the subject and does not name it in plain text cannot be reworded.
         at = made.schema.get_field_index("raw")
         unnamed = pc.and_(linked, pc.invert(self._erasure.search.rows(batch.column("raw"))))
@@ -269,25 +352,34 @@ def there(lake: Lake) -> list[Table]:
     return [one for one in catalog().values() if newest_version(lake.folder(one)) >= 0]
 
 
-def commits_of(lake: Lake, table: Table, erasure: str | None = None) -> list[dict[str, Any]]:
-    """What an erasure, or any, did to a table, by the table's log: a commit each, oldest first."""
-    found = []
-    for version in versions(lake.folder(table)):
-        written = text(lake.folder(table), version)
-        if (erasure or "erase") not in written:
-            continue
-        info: dict[str, Any] = {}
-        removed = []
-        for line in written.splitlines():
-            action = json.loads(line)
-            info = action.get("commitInfo", info)
-            if "remove" in action:
-                removed.append(action["remove"]["path"])
-        said = _said(info.get("userMetadata"))
-        if "erase" in said and erasure in (None, said["erase"]):
-            told = {"version": version, "at": info["timestamp"], "files": removed}
-            found.append({**said, **told})
-    return found
+def commits_of(
+    lake: Lake, table: Table, erasure: str | None = None, since: int = 0
+) -> list[dict[str, Any]]:
+    """What an erasure, or any, did to a table, by the table's log: a commit each, oldest first.
+
+    `since`: the first version that is looked at. A log with its archive can be long.
+    """
+    folder = lake.folder(table)
+    found = (commit_of(folder, version, erasure) for version in versions(folder, since))
+    return [one for one in found if one is not None]
+
+
+def commit_of(folder: Location, version: int, erasure: str | None = None) -> dict[str, Any] | None:
+    """What an erasure, or any, did in one commit; None where it was not its."""
+    written = text(folder, version)
+    if (erasure or "erase") not in written:
+        return None
+    info: dict[str, Any] = {}
+    removed = []
+    for line in written.splitlines():
+        action = json.loads(line)
+        info = action.get("commitInfo", info)
+        if "remove" in action:
+            removed.append(action["remove"]["path"])
+    said = _said(info.get("userMetadata"))
+    if "erase" not in said or erasure not in (None, said["erase"]):
+        return None
+    return {**said, "version": version, "at": info["timestamp"], "files": removed}
 
 
 def _said(metadata: str | None) -> dict[str, Any]:

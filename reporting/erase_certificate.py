@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,17 +19,24 @@ from infra.spool import note
 from infra.tables import Table
 from infra.upkeep import keep
 from reporting.erase import commits_of, there
-from reporting.erase_outside import left, retentions
+from reporting.erase_outside import left, models, retentions
 from reporting.erase_wish import Progress, Wish, digest
 from reporting.erase_words import Search
 
+FOLDER = "erasures"
 LOG_DAYS = 30
 """How long Delta keeps a table's log, which holds each file's smallest and largest values."""
 
 
 def certificate_of(
-    lake: Lake, wish: Wish, progress: Progress, behind: Mapping[str, list[str]]
+    lake: Lake,
+    wish: Wish,
+    progress: Progress,
+    behind: Mapping[str, list[str]],
+    *,
+    settled: bool,
 ) -> dict[str, Any]:
+    """`settled`: whether the last pass through the tables found nothing any more."""
     now = datetime.now(UTC)
     return {
         "form": 1,
@@ -45,9 +53,10 @@ def certificate_of(
         "tables": {
             table.name: _told(lake, table, done, now)
             for table in there(lake)
-            if (done := commits_of(lake, table, progress.id))
+            if (done := commits_of(lake, table, progress.id, progress.since.get(table.name, 0)))
         },
         "jobs_behind": dict(behind),
+        "settled": settled,
     }
 
 
@@ -84,12 +93,40 @@ def not_touched(settings: Settings, search: Search, away: str | None) -> dict[st
         "files": list(left(settings, search)),
         "state": "jobs sessions and alert remember leases, findings and alerts until they are "
         "over (max_lease_seconds, dedup_seconds, windows of correlations); erase again after that",
+        "counts": _counts(settings),
+        "models": models(settings, search),
         "elsewhere": "backups, reports that were written, and what consumers of the topics keep",
     }
 
 
+def _counts(settings: Settings) -> str | None:
+    """When jobs that count will have said all they hold; None where they do not run."""
+    jobs = settings.jobs
+    if not jobs.rollup_trigger_seconds:
+        return None
+    now = datetime.now(UTC)
+    late = now + timedelta(seconds=jobs.rollup_late_seconds)
+    sessions = late + timedelta(minutes=jobs.login_gap_minutes)
+    hours = late + timedelta(hours=1)
+    return (
+        "jobs logins and rollup remember sessions and counts that are open, and may write the name "
+        "into gold.login_session until "
+        f"{sessions.isoformat(timespec='seconds')} and into gold.rollup until "
+        f"{hours.isoformat(timespec='seconds')}, later where logs pause; erase again after that"
+    )
+
+
+def certificates(settings: Settings) -> list[dict[str, Any]]:
+    """Those that were written here, as far as they are kept."""
+    found = []
+    for file in (settings.home.absolute() / FOLDER).glob("*.json"):
+        with suppress(OSError, ValueError):
+            found.append(json.loads(file.read_text("utf-8")))
+    return found
+
+
 def write_down(settings: Settings, certificate: Mapping[str, Any]) -> None:
-    folder = settings.home.absolute() / "erasures"
+    folder = settings.home.absolute() / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     name = certificate["id"]
     write_whole(folder / f"{name}.json", json.dumps(certificate, indent=1, ensure_ascii=False))
@@ -128,11 +165,22 @@ def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
             f"NOT FINISHED: {', '.join(jobs)} has yet to read rows of {table} from before, and may "
             "carry them on; run the same command again when it has caught up."
         )
+    if not certificate["settled"]:
+        yield (
+            "NOT FINISHED: rows that name it came in for as long as it was at work; run the same "
+            "command again once they come no more."
+        )
     untouched = certificate["not_touched"]
     yield "Not touched:"
     yield from (f"  {line}" for line in _topics(untouched["topics_keep_ms"]))
     yield from (f"  file {name} names it" for name in untouched["files"])
+    yield from (
+        f"  model {name} has a baseline of it: train it anew and delete the folder"
+        for name in untouched["models"]
+    )
     yield f"  {untouched['state']}"
+    if untouched["counts"]:
+        yield f"  {untouched['counts']}"
     yield f"  {untouched['elsewhere']}"
 
 

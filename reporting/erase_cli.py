@@ -92,7 +92,8 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
 def finished(certificate: Mapping[str, Any]) -> bool:
     """Whether nothing is left that a later run would still have to do."""
     states = certificate["outside"]["alert_states"]
-    return not certificate["jobs_behind"] and isinstance(states, int)
+    behind = certificate["jobs_behind"] or not certificate["settled"]
+    return not behind and isinstance(states, int)
 
 
 def _previewed(found: Mapping[str, Any], wish: Wish) -> Iterator[str]:

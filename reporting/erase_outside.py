@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
+from alerts.model_store import BASELINES, FOLDER
 from alerts.publish import state_of
+from alerts.store import store_folder
 from alerts.tables import ALERT
 from alerts.webhook_cli import file_of
 from infra.delta import active_files
@@ -172,6 +176,22 @@ def left(settings: Settings, search: Search) -> Sequence[str]:
             if file.is_file() and _names(file, search)
         ]
     return found
+
+
+def models(settings: Settings, search: Search) -> list[str]:
+    """Models that judge the subject by what it did, or cannot be read: their folders."""
+    side = settings.lake_side.absolute()
+    files = (store_folder(settings).absolute() / FOLDER).glob(f"[!.]*/{BASELINES}")
+    return [str(file.parent.relative_to(side)) for file in sorted(files) if _judges(file, search)]
+
+
+def _judges(file: Path, search: Search) -> bool:
+    try:
+        with pa.OSFile(str(file)) as source:
+            entities = pa.ipc.open_file(source).read_all().column("entity").combine_chunks()
+    except (OSError, KeyError, pa.ArrowInvalid):
+        return True
+    return bool(pc.any(search.rows(entities)).as_py())
 
 
 def _names(file: Path, search: Search) -> bool:

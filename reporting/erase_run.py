@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from alerts.publish import read_all
-from infra.commits import commit, table_id, text, versions
+from infra.commits import commit, newest_version, table_id, text, versions
+from infra.delta import active_files
 from infra.errors import Fatal, HeadgateError, Retryable
 from infra.jobs import Lock
 from infra.kafka import require_broker
 from infra.lake import Lake
-from infra.location import Location, delete
+from infra.location import Location, delete, sizes
 from infra.retire import unread_by
 from infra.settings import Settings
 from infra.tables import Table
-from reporting.erase import BLANK, Eraser, Erasure, commits_of, there
-from reporting.erase_certificate import certificate_of, not_touched, write_down
+from reporting.erase import BLANK, Eraser, Erasure, Linked, commit_of, commits_of, there
+from reporting.erase_certificate import certificate_of, certificates, not_touched, write_down
 from reporting.erase_outside import left, naming, queued, restated, spooled
-from reporting.erase_wish import Wish, digest, names_of, progress_of, words_of
+from reporting.erase_wish import Progress, Wish, digest, names_of, progress_of, save, words_of
 from reporting.erase_words import Search
 
 JOB = "erase"
 WAIT_SECONDS = 60.0
 """How long jobs that are behind are waited for, so that what they carry on is found as well."""
 BROKER_SECONDS = 5.0
+PASSES = 4
+"""How often it goes through the tables while it still finds something."""
+CLOCKS_SECONDS = 3600.0
+"""The clock of the data files and that of the commits may differ a little."""
 
 
 def preview(lake: Lake, wish: Wish, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -58,22 +68,26 @@ def erase(
     lock = Lock(settings.checkpoint_root / JOB, JOB)
     try:
         file = settings.checkpoint_root / JOB / f"{digest('', wish)}.json"
-        progress = progress_of(settings, file, wish)
+        progress = progress_of(settings, file, wish, _newest(lake))
         instead = progress.pseudonym if wish.pseudonymise else BLANK
         search = Search(words_of(wish, progress.names, instead))
         away = _away(settings)
-        topic = away or _topic(settings, search)
         erasure = Erasure(progress.id, search, not wish.pseudonymise)
-        eraser = Eraser(lake, erasure, dry=False, tell=tell)
+        eraser = Eraser(
+            lake,
+            erasure,
+            dry=False,
+            tell=tell,
+            linked=Linked(**{kind: set(ids) for kind, ids in progress.linked.items()}),
+            keep=partial(_keep, file, progress),
+        )
         outside = {"spool": spooled(settings, search, dry=False)}
-        eraser.run()
-        # What jobs had read before, or had yet to read of the old files, they carry on now.
-        behind = _wait(lake, wait_seconds, tell)
-        eraser.run()
+        settled, behind = _passes(lake, eraser, wait_seconds, tell)
         outside["spool"] += spooled(settings, search, dry=False)
         outside["webhooks"] = queued(settings, search, dry=False)
-        told = _restate(lake, search, topic)
-        certificate = certificate_of(lake, wish, progress, behind)
+        # Only now, as alerts were published meanwhile.
+        told = _restate(lake, search, away or _topic(settings, search))
+        certificate = certificate_of(lake, wish, progress, behind, settled=settled)
         certificate["outside"] = outside | {"alert_states": told}
         certificate["not_touched"] = not_touched(settings, search, away)
         if vacuum:
@@ -83,6 +97,32 @@ def erase(
         return certificate
     finally:
         lock.release()
+
+
+def _newest(lake: Lake) -> dict[str, int]:
+    return {table.name: newest_version(lake.folder(table)) for table in there(lake)}
+
+
+def _keep(file: Path, progress: Progress, linked: Linked) -> None:
+    found = {kind: sorted(filter(None, ids)) for kind, ids in vars(linked).items()}
+    save(file, replace(progress, linked=found))
+
+
+def _passes(
+    lake: Lake, eraser: Eraser, wait_seconds: float, tell: Callable[[str], None]
+) -> tuple[bool, dict[str, list[str]]]:
+    """Go through the tables until nothing is found; whether it came to that, and who is behind.
+
+    What jobs had read before, or had yet to read of the old files, they carry on meanwhile. Also
+    what a later pass replaced may be unread, so who is behind is asked after each that did.
+    """
+    eraser.run()
+    behind = _wait(lake, wait_seconds, tell)
+    for _ in range(PASSES - 1):
+        if not eraser.run():
+            return True, behind
+        behind = _wait(lake, wait_seconds, tell)
+    return False, behind
 
 
 # -- jobs that are behind --------------------------------------------------------------------------
@@ -119,11 +159,10 @@ def _names(behind: Mapping[str, Sequence[str]]) -> set[str]:
 
 def _behind(lake: Lake) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
+    since, written = _since(lake.settings), certificates(lake.settings)
     for table in there(lake):
-        done = commits_of(lake, table)
-        if not done:
-            continue
-        folder, last = lake.folder(table), done[-1]["version"]
+        folder = lake.folder(table)
+        last = _last(lake, table, since.get(table.name, 0), written)
         jobs = {
             job
             for job, version in unread_by(lake.settings, table_id(folder))
@@ -132,6 +171,37 @@ def _behind(lake: Lake) -> dict[str, list[str]]:
         if jobs:
             found[table.name] = sorted(jobs)
     return found
+
+
+def _since(settings: Settings) -> dict[str, int]:
+    """From which version of each table on an erasure that has no certificate may have written."""
+    found: list[dict[str, int]] = []
+    for file in (settings.checkpoint_root / JOB).glob("*.json"):
+        with suppress(OSError, ValueError, TypeError):
+            found.append(Progress(**json.loads(file.read_text("utf-8"))).since)
+    names = {name for since in found for name in since}
+    return {name: min(since.get(name, 0) for since in found) for name in names}
+
+
+def _last(lake: Lake, table: Table, since: int, written: Sequence[Mapping[str, Any]]) -> int:
+    """The newest version of a table that an erasure made, -1 when there is none.
+
+    From `since` on by the log, before it by the certificates, as far as the log bears them out:
+    the lake may have been made anew.
+    """
+    done = commits_of(lake, table, since=since)
+    if done:
+        return int(done[-1]["version"])
+    told = [
+        (version, one["id"])
+        for one in written
+        for version in one["tables"].get(table.name, {}).get("versions", ())
+    ]
+    for version, erasure in sorted(told, reverse=True):
+        with suppress(FileNotFoundError):
+            if commit_of(lake.folder(table), version, erasure):
+                return int(version)
+    return -1
 
 
 def _appended(folder: Location, version: int) -> bool:
@@ -186,15 +256,50 @@ def _delete(
             why = "jobs have yet to read them" if table.name in behind else "not published for sure"
             tell(f"{table.name}: former versions stay until upkeep takes them ({why})")
             continue
-        delete(lake.folder(table) / name for name in _left_it(lake, table))
+        folder = lake.folder(table)
+        gone = _left_it(lake, table)
+        # Asked last: until then a job reads further, and needs fewer of them.
+        delete(folder / name for name in gone - _unread(lake, table))
         told["former_versions_until"] = None
 
 
 def _left_it(lake: Lake, table: Table) -> set[str]:
-    """Names of files that were part of the table once, by what the log keeps."""
+    """Names of files that are still there and were part of the table once, by its log.
+
+    Read from its end, as far as the oldest of them may have left.
+    """
+    folder = lake.folder(table)
+    waiting = _former(lake, table)
     gone: set[str] = set()
-    for version in versions(lake.folder(table)):
-        for line in text(lake.folder(table), version).splitlines():
-            if line.startswith('{"remove"'):
-                gone.add(json.loads(line)["remove"]["path"])
+    for version in reversed(versions(folder)):
+        made = math.inf
+        for line in text(folder, version).splitlines():
+            action = json.loads(line)
+            made = action.get("commitInfo", {}).get("timestamp", made)
+            name = unquote(action.get("remove", {}).get("path", ""))
+            if waiting.pop(name, None) is not None:
+                gone.add(name)
+        if made / 1000 < min(waiting.values(), default=math.inf) - CLOCKS_SECONDS:
+            break
     return gone
+
+
+def _former(lake: Lake, table: Table) -> dict[str, float]:
+    """Files in a table's folder that are no part of it now, and when each was written.
+
+    Also those that jobs are writing: only the log tells them apart.
+    """
+    folder, found = lake.folder(table), {}
+    names = sizes(folder, ".parquet").keys()
+    for name in names - {file.name for file in active_files(lake.spark, lake.path(table))}:
+        with suppress(FileNotFoundError):
+            found[name] = (folder / name).stat().st_mtime
+    return found
+
+
+def _unread(lake: Lake, table: Table) -> set[str]:
+    """Names of files that jobs have yet to read, though upkeep may have put others in place."""
+    folder = lake.folder(table)
+    first = [version for _, version in unread_by(lake.settings, table_id(folder))]
+    found = (commit(folder, one) for one in (versions(folder, min(first)) if first else ()))
+    return {name for one in found if one.appends for name in one.adds}

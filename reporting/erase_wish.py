@@ -7,7 +7,7 @@ import json
 import secrets
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -55,6 +55,10 @@ class Progress:
     began_at: str
     names: list[str]
     """As the inventories had them, before these were erased as well."""
+    since: dict[str, int] = field(default_factory=dict)
+    """The version that each table had then: what it did lies behind it."""
+    linked: dict[str, list[str]] = field(default_factory=dict)
+    """Ids of rows that are gone, for those that may come yet and belong to them."""
 
 
 def names_of(settings: Settings, wish: Wish) -> list[str]:
@@ -71,6 +75,8 @@ def names_of(settings: Settings, wish: Wish) -> list[str]:
 def words_of(wish: Wish, names: Sequence[str], instead: str) -> tuple[Word, ...]:
     """The words for these names. Raises `Usage` where they cannot be told from other text."""
     if wish.kind == "user":
+        if not names:
+            raise Usage(f"no name of '{wish.name}' is left to look for; leave out an --except")
         return person(names, instead)
     text = f"device-{instead}" if wish.pseudonymise else instead
     return (*device(wish.name, instead), *person(names, text))
@@ -108,20 +114,45 @@ def digest(salt: str, wish: Wish) -> str:
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def progress_of(settings: Settings, file: Path, wish: Wish) -> Progress:
-    """What an earlier run left in `file`, or a new beginning, written there."""
+def progress_of(settings: Settings, file: Path, wish: Wish, newest: Mapping[str, int]) -> Progress:
+    """What an earlier run left in `file`, or a new beginning; written there.
+
+    `newest`: the version that each table has now.
+    """
     try:
-        return Progress(**json.loads(file.read_text("utf-8")))
+        progress = _continued(settings, Progress(**json.loads(file.read_text("utf-8"))), wish)
+        # A table that was restored meanwhile counts from its older version on.
+        since = {name: min(at, newest.get(name, at)) for name, at in progress.since.items()}
+        progress = replace(progress, since=since)
     except (OSError, ValueError, TypeError):
         # An address of its own kind: locally administered, so no maker's (IEEE 802).
         pseudonym = "02" + secrets.token_hex(5)
         if wish.kind == "user":
             pseudonym = f"person-{secrets.token_hex(4)}"
-        now = datetime.now(UTC).isoformat()
-        names = names_of(settings, wish)
-        made = Progress(uuid.uuid4().hex[:12], secrets.token_hex(8), pseudonym, now, names)
-        write_whole(file, json.dumps(asdict(made)))
-        return made
+        progress = Progress(
+            uuid.uuid4().hex[:12],
+            secrets.token_hex(8),
+            pseudonym,
+            datetime.now(UTC).isoformat(),
+            names_of(settings, wish),
+            dict(newest),
+        )
+    save(file, progress)
+    return progress
+
+
+def save(file: Path, progress: Progress) -> None:
+    """Keep what a later run goes on with."""
+    write_whole(file, json.dumps(asdict(progress)))
+
+
+def _continued(settings: Settings, before: Progress, wish: Wish) -> Progress:
+    """An earlier run's, with the names that this command adds or leaves out."""
+    names = sorted((set(before.names) | set(names_of(settings, wish))) - set(wish.but))
+    # Of an id nobody knows by which name it was learnt; those of rows that are there are learnt
+    # again.
+    linked = before.linked if set(before.names) <= set(names) else {}
+    return replace(before, names=names, linked=linked)
 
 
 def require(wish: Wish, *, yes: bool, dry: bool) -> None:

@@ -1,8 +1,9 @@
 """Finding and replacing what names a person or a device in rows of any shape.
 
 A word counts wherever it stands as a word of its own: in a column, deep in a list of structs,
-in JSON kept as text, in the bytes of a raw record. Upper and lower case are one. The search is
-RE2's, by way of Arrow: linear in the text, whatever the words are.
+in JSON kept as text, in the bytes of a raw record. Upper and lower case are one, and letters are
+those of all scripts. The search is RE2's, by way of Arrow: linear in the text, whatever the words
+are.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,10 +23,36 @@ SHORTEST = 3
 """A shorter word would be found in half of all rows."""
 
 _MAC = re.compile(r"[0-9a-f]{12}")
-_BEFORE = r"(^|[^0-9A-Za-z_.-]|(?:^|[^0-9A-Za-z_])[.-])"
-"""`bob` is not in `alice.bob` or `x-bob`, but in `CORP\\bob` and `/home/bob`."""
-_AFTER = r"($|[^0-9A-Za-z_.-]|[.-](?:$|[^0-9A-Za-z_]))"
-"""`bob` is not in `bob.smith`, but in `bob@corp.example` and at the end of a sentence."""
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """What stands before and after a word of its own, as expressions of one group each."""
+
+    before: str
+    after: str
+
+
+def _edges(letters: str, sign: str) -> _Edges:
+    """`letters`: a class of what words are made of. `sign`: an expression for one of the rest.
+
+    `bob` is not in `alice.bob` or `x-bob`, but in `CORP\\bob` and `/home/bob`; not in `bob.smith`,
+    but in `bob@corp.example` and at the end of a sentence.
+    """
+    return _Edges(
+        rf"(^|{sign}|(?:^|[.-]|{sign})[.-])",
+        rf"($|[^{letters}.-]|[.-](?:$|[^{letters}]))",
+    )
+
+
+_LETTERS = r"\p{L}\p{M}\p{N}_"
+_TEXT = _edges(_LETTERS, rf"[^{_LETTERS}.-]")
+
+# Bytes that are no UTF-8: packed records, and texts in an older encoding. What is a letter there
+# cannot be told for sure. From 0xC0 on it is one of Latin-1 or begins one of UTF-8; the bytes below
+# it go on with what these began, or are signs of Latin-1 and lengths in packed records.
+_HIGH = r"0-9A-Za-z_\xc0-\xff"
+_BYTES = _edges(_HIGH, rf"(?:[^{_HIGH}\x80-\xbf.-]|(?:^|[\x00-\x7f])[\x80-\xbf]+)")
 
 
 @dataclass(frozen=True)
@@ -35,9 +63,20 @@ class Word:
     instead: str
 
     @property
-    def pattern(self) -> str:
-        """The word as a word of its own, between what stands before and after it."""
-        return f"(?i){_BEFORE}(?:{_quoted(self.text)}){_AFTER}"
+    def quoted(self) -> str:
+        """The word as RE2 takes it by its letters, in text."""
+        return _quoted(self.text)
+
+    @property
+    def spelled(self) -> str:
+        """The same in bytes, where RE2 knows capitals of ASCII alone."""
+        return "".join(
+            _quoted(one) if one.isascii() else f"(?-i:{'|'.join(_cases(one))})" for one in self.text
+        )
+
+
+def _cases(letter: str) -> list[str]:
+    return sorted({letter, letter.lower(), letter.upper()})
 
 
 def person(names: Iterable[str], instead: str) -> tuple[Word, ...]:
@@ -53,8 +92,11 @@ def person(names: Iterable[str], instead: str) -> tuple[Word, ...]:
                 "give a longer name, such as DOMAIN\\name or the mail address"
             )
         spelled = {name, name.replace("\\", "\\\\"), name.replace("@", "%40")}
-        spelled |= {json.dumps(name)[1:-1], name.replace(" ", "%20"), name.replace(" ", "+")}
-        for text in spelled:
+        spelled |= {name.replace(" ", "%20"), name.replace(" ", "+")}
+        # Beyond ASCII, capitals are other letters once they are encoded.
+        cases = {name} if name.isascii() else {name, name.lower(), name.upper(), name.title()}
+        spelled |= cases | {json.dumps(one)[1:-1] for one in cases} | set(map(quote, cases))
+        for text in sorted(spelled):
             found.setdefault(text.lower(), Word(text, instead))
     # The longest first: `anna@corp.example` goes as a whole and not as `anna`.
     return tuple(sorted(found.values(), key=lambda word: (-len(word.text), word.text)))
@@ -85,15 +127,27 @@ class Search:
 
     def __init__(self, words: Sequence[Word]) -> None:
         self.words = tuple(words)
-        any_of = "|".join(_quoted(word.text) for word in self.words)
-        self._any = f"(?i){_BEFORE}(?:{any_of}){_AFTER}"
+        self._in_text = _Finder(_TEXT, [word.quoted for word in self.words])
+        self._in_bytes = _Finder(_BYTES, [word.spelled for word in self.words])
+        # In one expression what is replaced alike: to make one takes as long as to use it.
+        alike: dict[str, list[Word]] = {}
+        for word in self.words:
+            alike.setdefault(word.instead, []).append(word)
+        self._alike = [
+            (
+                rf"\1{instead}\2",
+                _pattern(_TEXT, [word.quoted for word in words]),
+                _pattern(_BYTES, [word.spelled for word in words]),
+            )
+            for instead, words in alike.items()
+        ]
 
     def rows(self, array: pa.Array) -> pa.Array:
         """Which rows of a column, of any type, have one of the words in them."""
         none = pa.array([False] * len(array), pa.bool_())
         kind = array.type
         if _is_text(kind):
-            return pc.fill_null(pc.match_substring_regex(array, self._any), False)
+            return _by_kind(array, self._in_text.rows, self._in_bytes.rows)
         if pa.types.is_struct(kind):
             found = none
             for at in range(kind.num_fields):
@@ -121,7 +175,7 @@ class Search:
         """A column with every word replaced, of the same type."""
         kind = array.type
         if _is_text(kind):
-            return self._replaced_text(array)
+            return _by_kind(array, self._replaced_text, self._replaced_bytes).cast(kind)
         if pa.types.is_struct(kind):
             parts = [self.replaced(pc.struct_field(array, [at])) for at in range(kind.num_fields)]
             return pa.StructArray.from_arrays(
@@ -135,12 +189,77 @@ class Search:
         return array
 
     def _replaced_text(self, array: pa.Array) -> pa.Array:
-        for word in self.words:
-            instead = rf"\1{word.instead}\2"
-            # Twice: of `bob bob` the blank between belongs to the first, so the second is left.
-            for _ in range(2):
-                array = pc.replace_substring_regex(array, pattern=word.pattern, replacement=instead)
-        return array
+        if not pc.any(self._in_text.rows(array)).as_py():
+            return array
+        return _reworded(array, [(pattern, instead) for instead, pattern, _ in self._alike])
+
+    def _replaced_bytes(self, array: pa.Array) -> pa.Array:
+        if not pc.any(self._in_bytes.rows(array)).as_py():
+            return array
+        return _reworded(array, [(pattern, instead) for instead, _, pattern in self._alike])
+
+
+class _Finder:
+    """Which rows of texts, or of bytes, have one of some words in them."""
+
+    def __init__(self, edges: _Edges, words: Sequence[str]) -> None:
+        self._anywhere = f"(?i:{'|'.join(words)})"
+        self._of_its_own = _pattern(edges, words)
+
+    def rows(self, array: pa.Array) -> pa.Array:
+        """True and False, no null."""
+        # Most columns of most files have no such letters at all, and to make the whole expression
+        # takes longer than to read a small file with the short one.
+        if array.null_count < len(array):
+            found = pc.fill_null(pc.match_substring_regex(array, self._anywhere), False)
+            if not pc.any(found).as_py():
+                return found
+            return pc.fill_null(pc.match_substring_regex(array, self._of_its_own), False)
+        return pa.array([False] * len(array), pa.bool_())
+
+
+def _pattern(edges: _Edges, words: Sequence[str]) -> str:
+    # Only the words regardless of capitals: to fold the large classes takes RE2 many times as long.
+    return f"{edges.before}(?i:{'|'.join(words)}){edges.after}"
+
+
+def _reworded(array: pa.Array, patterns: Sequence[tuple[str, str]]) -> pa.Array:
+    for pattern, instead in patterns:
+        # Twice: of `bob bob` the blank between belongs to the first, so the second is left.
+        for _ in range(2):
+            array = pc.replace_substring_regex(array, pattern=pattern, replacement=instead)
+    return array
+
+
+def _by_kind(
+    array: pa.Array, text: Callable[[pa.Array], pa.Array], raw: Callable[[pa.Array], pa.Array]
+) -> pa.Array:
+    """What `text` makes of all that is UTF-8, also in bytes, and `raw` of the rest.
+
+    So a name is found alike in a column and in the record that the column was read from.
+    """
+    if not (pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)):
+        return text(array)
+    try:
+        return text(array.cast(_as_text(array.type)))
+    except pa.ArrowInvalid:
+        mask = pa.array([_is_utf8(one) for one in array.to_pylist()], pa.bool_())
+    others = raw(array.filter(pc.invert(mask)))
+    read = text(array.filter(mask).cast(_as_text(array.type))).cast(others.type)
+    places = [pc.indices_nonzero(mask), pc.indices_nonzero(pc.invert(mask))]
+    return pa.concat_arrays([read, others]).take(pc.sort_indices(pa.concat_arrays(places)))
+
+
+def _as_text(kind: pa.DataType) -> pa.DataType:
+    return pa.large_string() if pa.types.is_large_binary(kind) else pa.string()
+
+
+def _is_utf8(said: bytes | None) -> bool:
+    try:
+        (said or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from infra.spark import java
 from infra.tables import Table
 from ingest.tables import EVENT
 
+BEGIN = 1_763_600_000
 COUNT = "SELECT count(*) AS n FROM silver.events"
 
 
@@ -104,6 +106,23 @@ def test_a_log_that_was_cut_is_said(told: Lake) -> None:
         version_at("silver.event", told.folder(EVENT), when[0])
     with pytest.raises(Usage, match=r"\(version 2\) is no longer kept: the log lacks"):
         version_at("silver.event", told.folder(EVENT), when[2])
+
+
+@pytest.mark.parametrize("second", [100, 590, 86_000])
+def test_where_the_clock_was_set_back_no_version_is_guessed(tmp_path: Path, second: int) -> None:
+    """300 commits two seconds apart, of which twenty are a day ahead."""
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    for version in range(300):
+        ahead = 86_400 if 140 <= version < 160 else 0
+        told = {"commitInfo": {"timestamp": (BEGIN + version * 2 + ahead) * 1000}}
+        (log / f"{version:020d}.json").write_text(json.dumps(told) + "\n")
+    asked = datetime.fromtimestamp(BEGIN + second + 1, UTC)
+    if second < 280:
+        assert version_at("silver.event", tmp_path, asked) == second // 2
+    else:
+        with pytest.raises(Usage, match="cannot be told: later ones have earlier times"):
+            version_at("silver.event", tmp_path, asked)
 
 
 def test_a_column_that_came_later_is_null_before(lake: Lake) -> None:

@@ -171,17 +171,30 @@ def test_nothing_is_deleted_while_a_job_has_to_read_what_the_log_no_longer_has(
         upkeep.keep(lake.settings, NUMBER, lake.folder(NUMBER))
 
 
-def test_a_table_that_cannot_be_tended_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        Fatal("silver.number: a job has yet to read what the log no longer has"),
+        pa.ArrowInvalid("Couldn't deserialize thrift\nsomewhere"),
+        FileNotFoundError(2, "No such file or directory"),
+    ],
+)
+def test_a_table_that_cannot_be_tended_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def tend(lake: Lake, one: Table, say: upkeep.Say) -> upkeep.Done:
         if one is NUMBER:
-            raise Fatal("a job has yet to read what the log no longer has")
+            raise error
         return upkeep.Done(one.name)
 
     monkeypatch.setattr(upkeep_cli, "tend", tend)
     none: Any = None
     done, refused = upkeep_cli.tend_all(none, [NUMBER, SQUARE])
     assert [one.table for one in done] == ["gold.square"]
-    assert [type(error) for error in refused] == [Fatal]
+    (told,) = refused
+    assert isinstance(told, Fatal)
+    assert str(told).startswith("silver.number: ")
+    assert "\n" not in str(told)
 
 
 def test_what_the_publisher_may_still_have_to_send_is_kept_as_long_as_the_log(lake: Lake) -> None:

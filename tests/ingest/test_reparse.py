@@ -77,7 +77,7 @@ class Line:
     def _job(self, trigger: float | None, finished: bool) -> Job:
         def batch(arrived: DataFrame, run: Batch) -> None:
             told = (BEGIN + timedelta(seconds=self._received)).isoformat() if finished else None
-            through(self.lake, arrived.coalesce(1), 1, self._parsing, Reach(told), (), run)
+            through(self.lake, arrived.coalesce(1), self._parsing, Reach(told), (), run)
 
         stream = self.lake.stream(INBOX)
         return self.lake.each_batch("ingest", stream, batch, trigger_seconds=trigger)

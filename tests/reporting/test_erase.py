@@ -10,24 +10,32 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from alerts.model_store import BASELINES, baselines_schema
 from alerts.publish import Publisher, read_all
+from alerts.store import store_folder
 from alerts.webhook_cli import file_of
 from alerts.webhook_queue import Queue, enqueue
 from api.statements import Refused, Statements
+from infra.commits import text
+from infra.compact import FAN_IN
 from infra.delta import active_files
 from infra.errors import Fatal, Usage
 from infra.history import Committed
 from infra.jobs import Batch, Job, Lock
 from infra.kafka import Broker, ensure_topics, free_port, producer
 from infra.lake import Lake
+from infra.location import Location
 from infra.settings import Settings, load
 from infra.spool import put
 from infra.tables import Column, Table, table
+from infra.upkeep import merge
+from reporting import erase_run
 from reporting.erase_certificate import sentences
 from reporting.erase_cli import finished
 from reporting.erase_run import erase, preview
@@ -66,8 +74,9 @@ def event(uid: str, user: str, mac: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def told(lake: Lake) -> Lake:
+def told(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """Two people, two devices, in every layer; one record names anna in no readable form."""
+    monkeypatch.setattr(erase_run, "BROKER_SECONDS", 0.2)  # none answers, however long one waits
     nobody = {"bootstrap": f"127.0.0.1:{free_port()}"}
     lake.settings = load(home=lake.settings.home, kafka=nobody)
     raw = {"r1": b"sshd: anna from 10.0.0.1", "r2": b"sshd: bob", "r3": b"\x1f\x8b\x00packed"}
@@ -133,6 +142,27 @@ def ids(lake: Lake, name: str, column: str) -> list[str]:
     return sorted(row[column] for row in lake.read(table(name)).collect())
 
 
+def killed_at(name: str) -> Callable[[str], None]:
+    def tell(said: str) -> None:
+        if said == name:
+            raise RuntimeError("killed")
+
+    return tell
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
+    """Once jobs that are behind were waited for, and before the tables are gone through again."""
+    real, left = erase_run._wait, [work]
+
+    def wait(lake: Lake, seconds: float, tell: Callable[[str], None]) -> dict[str, list[str]]:
+        behind = real(lake, seconds, tell)
+        while left:
+            left.pop()()
+        return behind
+
+    monkeypatch.setattr(erase_run, "_wait", wait)
+
+
 def watch(lake: Lake) -> Job:
     def batch(rows: DataFrame, run: Batch) -> None:
         lake.append(rows.selectExpr("event_uid AS uid"), SEEN, run)
@@ -140,7 +170,16 @@ def watch(lake: Lake) -> Job:
     return lake.each_batch("watch", lake.stream(table("silver.event")), batch, trigger_seconds=None)
 
 
-def test_a_person_goes_from_all_layers_and_alerts_stay(told: Lake) -> None:
+def test_a_person_goes_from_all_layers_and_alerts_stay(
+    told: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def heard(folder: Location, version: int) -> str:
+        asked.append((str(folder), version))
+        return text(folder, version)
+
+    monkeypatch.setattr("reporting.erase.text", heard)
     told.ensure(SEEN)
     watch(told).wait()
     before = everything(told)
@@ -189,6 +228,10 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(told: Lake) -> None:
     assert "silver.event: 2 rows removed, 0 reworded" in written
     assert "anna" not in (written + json.dumps(certificate)).lower()
 
+    # Of a log that may be long only what came since it began is read.
+    events = table("silver.event")
+    assert min(at for path, at in asked if path == str(told.folder(events))) == 2
+
     # The stream passes over it and goes on; what was there can be read as of then, for a while.
     add(told, "silver.event", event("r4", "bob", OTHER_MAC))
     watch(told).wait()
@@ -209,7 +252,10 @@ def test_alerts_that_an_erasure_put_in_place_are_not_published_again(told: Lake)
     assert [file for version in after for file in told.files_of(alerts, version)] == []
 
 
-def test_the_compacted_topic_says_alerts_anew(told: Lake, broker: Broker) -> None:
+def test_the_compacted_topic_says_alerts_anew(
+    told: Lake, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erase_run, "BROKER_SECONDS", 10.0)
     told.settings = load(home=told.settings.home, kafka={"bootstrap": broker.address})
     topic = told.settings.kafka.state_topic
     ensure_topics(told.settings)
@@ -218,10 +264,16 @@ def test_the_compacted_topic_says_alerts_anew(told: Lake, broker: Broker) -> Non
     for alert, body in said.items():
         client.produce(topic, key=alert.encode(), value=json.dumps(body).encode())
     assert client.flush(30) == 0
+
+    def publish() -> None:
+        client.produce(topic, key=b"late", value=b'{"title": "anna once more"}')
+        assert client.flush(30) == 0
+
+    meanwhile(monkeypatch, publish)
     certificate = erase(told, ANNA, quiet, wait_seconds=0)
-    assert certificate["outside"]["alert_states"] == 2
+    assert certificate["outside"]["alert_states"] == 3
     newest = {m.key(): m.value() for m in read_all(told.settings, topic)}
-    assert newest[b"gone"] is None
+    assert newest[b"gone"] is newest[b"late"] is None
     assert newest[b"a2"] == b'{"title": "bob"}'
     state = json.loads(newest[b"a1"] or b"{}")
     assert (state["title"], state["revision"]) == ("Many failed logins of [erased]", 1)
@@ -230,7 +282,10 @@ def test_the_compacted_topic_says_alerts_anew(told: Lake, broker: Broker) -> Non
 
 
 def test_a_pseudonym_keeps_rows_and_what_belongs_together(told: Lake) -> None:
-    certificate = erase(told, Wish("user", "anna", pseudonymise=True), quiet, wait_seconds=0)
+    wish = Wish("user", "anna", pseudonymise=True)
+    with pytest.raises(RuntimeError, match="killed"):
+        erase(told, wish, killed_at("silver.event"), wait_seconds=0)
+    certificate = erase(told, wish, quiet, wait_seconds=0)
     assert holding(told, "anna") == {"silver.dhcp_segment"}
     assert ids(told, "silver.event", "event_uid") == ["r1:0", "r2:0", "r3:0"]
     named = {row["user_name"] for row in told.read(table("silver.event")).collect()}
@@ -249,21 +304,23 @@ def test_a_pseudonym_keeps_rows_and_what_belongs_together(told: Lake) -> None:
 def test_a_device_goes_by_its_address_and_its_host_names_when_asked(told: Lake) -> None:
     with pytest.raises(Usage, match="add --yes"):
         require(Wish("device", MAC), yes=False, dry=False)
-    erase(
-        told, Wish("device", MAC.upper().replace(":", "-"), hostnames=True), quiet, wait_seconds=0
-    )
+    for name, entity in (("hers", MAC), ("his", OTHER_MAC)):
+        model = store_folder(told.settings) / "models" / name
+        model.mkdir(parents=True)
+        rows = pa.Table.from_pylist([{"entity": entity}], schema=baselines_schema())
+        with pa.ipc.new_file(str(model / BASELINES), rows.schema) as writer:
+            writer.write_table(rows)
+    wish = Wish("device", MAC.upper().replace(":", "-"), hostnames=True)
+    certificate = erase(told, wish, quiet, wait_seconds=0)
+    said = "\n".join(sentences(certificate))
+    assert certificate["not_touched"]["models"] == ["_rules/models/hers"]
+    assert "model _rules/models/hers has a baseline of it" in said
+    assert "jobs logins and rollup remember sessions and counts that are open" in said
     assert holding(told, MAC) == holding(told, "annas-mac") == set()
     assert ids(told, "silver.dhcp_segment", "ip") == ["10.0.0.2"]
 
 
 def test_a_run_that_was_killed_goes_on_and_former_versions_can_be_deleted(told: Lake) -> None:
-    def killed_at(name: str) -> Callable[[str], None]:
-        def tell(said: str) -> None:
-            if said == name:
-                raise RuntimeError("killed")
-
-        return tell
-
     then = Committed(told.folder(table("silver.event"))).of(2)
     for name in ("gold.finding", "silver.event"):
         with pytest.raises(RuntimeError, match="killed"):
@@ -311,3 +368,104 @@ def test_jobs_that_are_behind_are_named_and_their_files_stay(told: Lake) -> None
     watch(told).wait()  # its files are still there
     assert "r5:0" in {row["uid"] for row in told.read(SEEN).collect()}
     assert erase(told, ANNA, quiet, wait_seconds=0)["jobs_behind"] == {}
+
+
+def test_a_job_that_has_to_read_what_a_later_pass_replaced_is_named(
+    told: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.ensure(SEEN)
+    watch(told).wait()
+    meanwhile(monkeypatch, lambda: add(told, "silver.event", event("r6", "anna", MAC)))
+    certificate = erase(told, ANNA, quiet, wait_seconds=0, vacuum=True)
+    assert ids(told, "silver.event", "event_uid") == ["r2:0"]
+    assert certificate["jobs_behind"] == {"silver.event": ["watch"]}
+    assert certificate["tables"]["silver.event"]["former_versions_until"] is not None
+    watch(told).wait()  # its files are still there
+    assert "r6:0" in {row["uid"] for row in told.read(SEEN).collect()}
+
+
+def test_files_that_upkeep_merged_and_jobs_have_yet_to_read_stay(
+    told: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.ensure(SEEN)
+    watch(told).wait()
+    events = table("silver.event")
+
+    def merged() -> None:
+        for number in range(FAN_IN):
+            add(told, "silver.event", event(f"n{number}", "bob", OTHER_MAC))
+        (added,) = told.files_of(events, told.version(events))
+        assert merge(told, events)[1] == 1
+        assert added.name not in {one.name for one in active_files(told.spark, told.path(events))}
+
+    meanwhile(monkeypatch, merged)
+    certificate = erase(told, ANNA, quiet, wait_seconds=0, vacuum=True)
+    assert certificate["jobs_behind"] == {}
+    assert certificate["tables"]["silver.event"]["former_versions_until"] is None
+    watch(told).wait()
+    assert f"n{FAN_IN - 1}:0" in {row["uid"] for row in told.read(SEEN).collect()}
+
+
+def test_rows_that_never_end_are_not_called_done(
+    told: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def coming(lake: Lake, seconds: float, tell: Callable[[str], None]) -> dict[str, list[str]]:
+        add(lake, "ops.audit", {"at": AT, "who": "anna"})
+        return {}
+
+    monkeypatch.setattr(erase_run, "_wait", coming)
+    certificate = erase(told, ANNA, quiet, wait_seconds=0)
+    assert not certificate["settled"]
+    assert not finished(certificate | {"outside": {"alert_states": 0}})
+    assert "NOT FINISHED: rows that name it came in" in "\n".join(sentences(certificate))
+
+
+def test_an_interrupt_once_a_commit_is_in_takes_no_file_of_the_table(
+    told: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Lake.replace
+
+    def interrupted(lake: Lake, *what: Any) -> int:
+        replace(lake, *what)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Lake, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            erase(told, ANNA, quiet, wait_seconds=0)
+    everything(told)  # every file that the logs name is there
+    certificate = erase(told, ANNA, quiet, wait_seconds=0)
+    assert holding(told, "anna") == {"silver.dhcp_segment"}
+    assert certificate["tables"]["bronze.record"]["rows_removed"] == 2
+
+
+def test_a_run_that_goes_on_takes_the_names_of_the_new_command(told: Lake) -> None:
+    of_bob = holding(told, "bob")
+    with pytest.raises(RuntimeError, match="killed"):
+        erase(told, Wish("user", "Anna", also=("bob",)), killed_at("bronze.record"), wait_seconds=0)
+    erase(told, Wish("user", "Anna", but=("bob",), also=("annas-mac",)), quiet, wait_seconds=0)
+    assert holding(told, "bob") == of_bob
+    assert holding(told, "anna") == set()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_belongs_to_an_event_that_came_later_goes_as_well(told: Lake, killed: bool) -> None:
+    add(told, "bronze.record", {"record_id": "r7", "raw": b"\x1f\x8bpacked", "received_at": AT})
+    add(told, "gold.finding", {"finding_id": "f7", "event_uid": "r7:0", "snippet": "a login"})
+    add(told, "gold.attribution", {"finding_id": "f7"})
+    passes: list[str] = []
+
+    def tell(said: str) -> None:
+        passes.append(said)
+        if said == "silver.event" and passes.count(said) == 1:
+            add(told, "silver.event", event("r7", "anna", MAC))
+        if killed and passes.count("bronze.record") == 2:
+            raise RuntimeError("killed")
+
+    if killed:
+        with pytest.raises(RuntimeError, match="killed"):
+            erase(told, ANNA, tell, wait_seconds=0)
+    erase(told, ANNA, quiet if killed else tell, wait_seconds=0)
+    assert ids(told, "bronze.record", "record_id") == ["r2"]
+    assert ids(told, "gold.finding", "finding_id") == ["f2"]
+    assert ids(told, "gold.attribution", "finding_id") == ["f2"]

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.errors import Usage
+from reporting.erase_wish import Wish, words_of
 from reporting.erase_words import Search, device, person
 
-ANNA = Search(person(["anna", "CORP\\anna", "anna@corp.example", "Anna Å. Smith"], "[erased]"))
+NAMES = ["anna", "CORP\\anna", "anna@corp.example", "Anna Å. Smith", "élodie", "jos"]
+ANNA = Search(person(NAMES, "[erased]"))
 
 TEXTS = {
     "user anna in": "user [erased] in",
@@ -21,7 +23,17 @@ TEXTS = {
     '{"u":"CORP\\\\anna"}': '{"u":"[erased]"}',
     "q=anna%40corp.example&x": "q=[erased]&x",
     "for Anna Å. Smith!": "for [erased]!",
+    "bye ÉLODIE, Élodie.": "bye [erased], [erased].",
+    '{"u":"\\u00c9LODIE"}': '{"u":"[erased]"}',
+    "u=%C3%89lodie&x": "u=[erased]&x",
+    "«anna» “anna”": "«[erased]» “[erased]”",
     "banana": None,
+    "annaïs": None,
+    "maïanna": None,
+    "José": None,
+    "jose\u0301 jos\u0301": None,
+    "山anna anna山": None,
+    "é.anna": None,
     "anna.smith": None,
     "alice.anna": None,
     "annas-laptop": None,
@@ -33,6 +45,30 @@ TEXTS = {
 def test_a_word_is_found_as_a_word_of_its_own(said: str, after: str | None) -> None:
     assert ANNA.has(said) == (after is not None)
     assert ANNA.text(said) == (said if after is None else after)
+    # In bytes as in text, also beside a record that is no text.
+    for others in ([], [b"\xff\x00 \xa4bob", None]):
+        raw = pa.array([said.encode(), *others], pa.binary())
+        assert ANNA.rows(raw).to_pylist() == [after is not None, *[False for _ in others]]
+        assert ANNA.replaced(raw).to_pylist() == [
+            (said if after is None else after).encode(),
+            *others,
+        ]
+
+
+PACKED = {
+    b"\x91\xa4anna\x00": b"\x91\xa4[erased]\x00",
+    b"\x82\xa4user\xa4anna": b"\x82\xa4user\xa4[erased]",
+    b"\xff \xc3\x89LODIE \xc3\xa9lodie": b"\xff [erased] [erased]",
+    "«anna» Jose".encode("latin-1"): "«[erased]» Jose".encode("latin-1"),
+    "annaïs, Joséanna, éjos".encode("latin-1"): None,
+    b"\xff anna\xc3\xafs ma\xc3\xafanna": None,
+}
+
+
+@pytest.mark.parametrize(("said", "after"), PACKED.items())
+def test_a_word_is_found_in_bytes_that_are_no_text(said: bytes, after: bytes | None) -> None:
+    assert ANNA.rows(pa.array([said])).to_pylist() == [after is not None]
+    assert ANNA.replaced(pa.array([said])).to_pylist() == [said if after is None else after]
 
 
 def test_a_hardware_address_is_found_in_each_spelling_and_keeps_it() -> None:
@@ -55,10 +91,12 @@ def test_a_hardware_address_is_found_in_each_spelling_and_keeps_it() -> None:
 def test_a_name_that_is_too_short_is_refused() -> None:
     with pytest.raises(Usage, match="'al': shorter than 3 characters"):
         person(["al"], "x")
+    with pytest.raises(Usage, match="no name of 'anna' is left to look for"):
+        words_of(Wish("user", "anna", but=("anna",)), [], "x")  # else it would be all text
 
 
 texts = st.sampled_from(["anna", "bob", "x anna y", "banana", "", None])
-binaries = st.sampled_from([b"anna", b"\xffanna\x00", b"bob", None])
+binaries = st.sampled_from([b"anna", b"\xa4anna\x00", b"bob", None])
 named = st.fixed_dictionaries({"v": texts})
 nested = st.fixed_dictionaries({"name": texts, "groups": st.none() | st.lists(texts, max_size=3)})
 pairs = st.dictionaries(st.sampled_from(["k", "anna", "z"]), texts, max_size=3)
