@@ -220,18 +220,24 @@ def test_what_is_counted_anew_goes_out_as_well(story: Story, broker: Broker) -> 
     assert sorted(noted) == sorted(found.recounted)
     tell_again(lake, Topic(lake.settings))
     assert list(waiting(lake.settings)) == []
-    untold = Untold(lake.settings, found.recounted)
-    untold.note()
-    ((file, _),) = waiting(lake.settings)
-    untold.note()  # once more while it is told, as a recount does after its commit
-    file.unlink()
-    assert len(list(waiting(lake.settings))) == 1
-    tell_again(lake, Topic(lake.settings))
     kept = counted_in(lake, found.recounted).where("source <> '_heartbeat'").collect()
     told = list(read_all(lake.settings, "counted-anew"))
     assert len({message.key() for message in told}) == len(kept) > 0
     said = sum(json.loads(message.value() or b"")["events"] for message in told)
     assert said == sum(row["events"] for row in kept)
+
+
+def test_what_is_noted_once_more_while_it_is_told_is_told_again(tmp_path: Path) -> None:
+    settings = load(home=tmp_path, kafka={"rollups_topic": "counts"})
+    untold = Untold(settings, [("rollup", at(0))])
+    untold.note()
+    ((file, _),) = waiting(settings)
+    untold.note()  # as a recount does after its commit
+    file.unlink()
+    ((again_, hours),) = waiting(settings)
+    assert hours == [("rollup", at(0))]
+    again_.unlink()
+    assert list(waiting(settings)) == []
 
 
 def test_hours_that_retention_has_emptied_keep_their_counts(story: Story) -> None:
