@@ -44,7 +44,8 @@ class Plan:
     """Seconds of each phase, messages that calibrate, and the fixed caps beside ours.
 
     `patience`: seconds in which what waits must become less, else it does not catch up. The
-    largest batch must fit into it.
+    largest batch must fit into it. `limit`: seconds after which its drain is known well enough,
+    caught up or not.
     """
 
     steady: int
@@ -52,6 +53,7 @@ class Plan:
     calibrate: int
     caps: tuple[int, ...]
     patience: float = 300.0
+    limit: float = 900.0
 
 
 FULL = Plan(steady=120, outage=600, calibrate=200_000, caps=(2_000, 10_000, 50_000, 200_000))
@@ -176,9 +178,12 @@ def _catch_up(outcome: Outcome, driver: Part, settings: Settings, plan: Plan, ra
         return  # a batch larger than the machine: that is a result too, of this variant
     began, outcome.waited = time.monotonic(), _left(settings)
     waits = _Waits(plan.patience)
-    while (left := _left(settings)) > 2 * rate and waits.less(left) and driver.ended is None:
+    took = 0.0
+    while (left := _left(settings)) > 2 * rate and took < plan.limit:
+        if not waits.less(left) or driver.ended is not None:
+            break
         _watch(outcome, driver, settings, time.monotonic() - start, 1)
-    took = time.monotonic() - began
+        took = time.monotonic() - began
     outcome.caught_up = left <= 2 * rate
     outcome.drained = (outcome.waited - left + took * rate) / max(took, 0.001)
     caught_up = len(outcome.looks)
@@ -341,7 +346,7 @@ def _load(settings: Settings, rate: float) -> Iterator[None]:
 
 def _tell(report: Report, plan: Plan, done: Sequence[Outcome]) -> None:
     ours, *others = done
-    fixed = [one for one in others if one.name != NO_CAP and one.caught_up]
+    fixed = [one for one in others if one.name != NO_CAP and one.drained]
     best = max(fixed, key=lambda one: one.drained, default=None)
     for one in done:
         if not one.carries:
@@ -350,7 +355,7 @@ def _tell(report: Report, plan: Plan, done: Sequence[Outcome]) -> None:
         report.add(f"drain, {one.name}", [one.drained], "messages/s")
         report.add(f"peak memory, {one.name}", [one.peak_memory / 2**20], "MB")
         if not one.caught_up:
-            report.notes.append(f"{one.name}: did not catch up")
+            report.notes.append(f"{one.name}: had not caught up in the time it was given")
     if best is not None and best.drained:
         ratio = ours.drained / best.drained
         report.add(
