@@ -17,6 +17,7 @@ from alerts.pack import Described, PackStore, RulePack
 from alerts.request import ask
 from alerts.sight import Seeing, eyes_of
 from alerts.store import store_folder
+from infra.damage import damaged
 from infra.duck import connect
 from infra.files import write_whole
 from ingest.quality.record import alone
@@ -80,7 +81,12 @@ class State(msgspec.Struct):
     def load(cls, folder: Path) -> State:
         """What the last look left; nothing before the first."""
         file = folder / "state.json"
-        return msgspec.json.decode(file.read_bytes(), type=cls) if file.exists() else cls()
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=cls) if file.exists() else cls()
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise damaged(
+                file, error, "remove it: the next look begins as the first one did, and learns anew"
+            ) from None
 
     def save(self, folder: Path) -> None:
         """Leave it to the next look."""

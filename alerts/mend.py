@@ -38,10 +38,11 @@ from enrich.servers import heard
 from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION, DHCP_SEGMENT
 from enrich.tracker import FUTURE_SECONDS, every_line, limits
 from infra.errors import Fatal
+from infra.expired import complete_since
 from infra.jobs import Lock
 from infra.lake import Lake
 from infra.person import person
-from infra.settings import RetentionSettings, ScopeSettings, Settings
+from infra.settings import ScopeSettings, Settings
 from infra.spool import put
 from ingest.tables import EVENT
 
@@ -134,7 +135,7 @@ def _chunk(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
     said = _said(lake, asked, since_us)
     lines = _lines(lake, asked, since_us)
     stamp = Stamp(micros(known_at(lake)), micros(datetime.now(UTC)))
-    kept_us = kept_since(lake.settings.retention, stamp)
+    kept_us = kept_since(lake.settings, stamp)
     rows: list[Segment] = []
     for address, first_us in asked.items():
         told = corrections(
@@ -191,12 +192,11 @@ def _segments(
     return there.unionByName(lake.spark.createDataFrame(list(repainted), DHCP_SEGMENT.schema))
 
 
-def kept_since(retention: RetentionSettings, stamp: Stamp) -> int:
+def kept_since(settings: Settings, stamp: Stamp) -> int:
     """Since when every DHCP line is there, by its time; retention goes by arrival."""
-    days = [kept for kept in (retention.silver_days, *retention.sources.values()) if kept]
-    if not days:
-        return 0
-    return stamp.learned_us - round((min(days) * 86_400 - FUTURE_SECONDS) * 1_000_000)
+    now = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=stamp.learned_us)
+    since = complete_since(settings, EVENT, now)
+    return 0 if since is None else micros(since) + FUTURE_SECONDS * 1_000_000
 
 
 def _of(rows: DataFrame, asked: Iterable[Address]) -> DataFrame:

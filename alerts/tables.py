@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from pyspark.sql import types as T
 
 from enrich.tables import HOLDER
@@ -54,6 +56,7 @@ FINDING = Table(
     key=("finding_id",),
     cluster_by=("event_time", "rule_id"),
     stats=("finding_id", "rule_id", "event_time", "event_uid", "ip", "level", "kind", "mode"),
+    expires="gold_days",
 )
 
 ALERT = Table(
@@ -102,6 +105,10 @@ ALERT = Table(
         *("alert_id", "revision", "rule_id", "level", "entity_value", "event_time", "status"),
         *("suppressed_by", "incident_id", "sequence"),
     ),
+    # The publisher reads the files its commits added, from a place that only the broker knows:
+    # as far back as the log is told, beyond which it refuses anyway.
+    kept=timedelta(days=30),
+    expires="gold_days",
 )
 
 ALERT_ACTION = Table(
@@ -153,6 +160,7 @@ RULE_COST = Table(
     ),
     event_time="at",
     cluster_by=("at",),
+    expires="ops_days",
 )
 
 DEVICE_HOUR = Table(
@@ -181,6 +189,7 @@ DEVICE_HOUR = Table(
     event_time="hour",
     cluster_by=("hour",),
     stats=("rule_id", "entity", "hour", "received_at"),
+    expires="silver_days",
 )
 
 TABLES = (FINDING, ALERT, ALERT_ACTION, RULE_COST, DEVICE_HOUR)

@@ -26,7 +26,7 @@ from alerts.model_store import ModelStore
 from alerts.pack import PackStore, RulePack
 from alerts.risk import INCIDENT, INCIDENT_REST, REACH
 from alerts.store import store_folder
-from alerts.tables import FINDING, HEARTBEAT
+from alerts.tables import ALERT, FINDING, HEARTBEAT
 from alerts.verify import (
     Batches,
     Difference,
@@ -41,7 +41,8 @@ from alerts.verify import (
 )
 from alerts.verify_models import judge_hours, known_of, read_hours
 from infra.duck import connect
-from infra.errors import Fatal
+from infra.errors import Fatal, Usage
+from infra.expired import furthest
 from infra.lake import Lake
 from infra.reading import files_between
 from infra.scratch import scratch
@@ -113,8 +114,12 @@ class Verification:
         )
 
     def run(self) -> Verified:
-        """Compare findings, then what is made of them. Raises `Fatal` before detection ever ran."""
+        """Compare findings, then what is made of them.
+
+        Raises `Fatal` before detection ever ran, `Usage` where retention took findings out.
+        """
         try:
+            self._require_kept()
             complete = self._complete()
             packs, lost = self._packs()
             told = Verified(
@@ -131,6 +136,18 @@ class Verification:
             return told
         finally:
             self._duck.close()
+
+    def _require_kept(self) -> None:
+        kept = max(
+            (at for one in (FINDING, ALERT) if (at := furthest(self._settings, one.name).latest)),
+            default=self._span[0],
+        )
+        if self._span[0] < kept:
+            raise Usage(
+                f"findings and alerts up to {kept:%Y-%m-%dT%H:%M:%SZ} were taken out "
+                "(retention.gold_days): what the stream said then cannot be compared; "
+                "begin later with --from"
+            )
 
     def _ask(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         return self._duck.execute(sql, values).fetchall()

@@ -6,20 +6,26 @@ import base64
 import binascii
 import hashlib
 import json
+import math
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
 
-from infra.duck import definitions, missing_sentence, open_engine, refresh
+from infra.duck import definitions, missing_sentence, open_engine
 from infra.errors import Retryable, Usage
-from infra.location import there
+from infra.follow import Views
+from infra.location import bucketed, there
 from infra.settings import Settings
 
 SECONDS = 15.0
 """Longest question of an endpoint; longer ones belong into a report or a statement."""
+
+FAR_SECONDS = 60.0
+"""How often all tables of a bucket are looked at for probes: each is a request that costs money."""
 
 Row = dict[str, Any]
 
@@ -31,8 +37,10 @@ class Reader:
         self._root = settings.lake_root
         self._memory = settings.api.statement_memory
         self._wanted = definitions(settings.lake_root)
-        self._left = {found.name: "" for found in self._wanted}
-        self._engine: duckdb.DuckDBPyConnection | None = None
+        self._names = [found.name for found in self._wanted]
+        self._ids: dict[str, str] = {}
+        self._ready_until = -math.inf
+        self._views: Views | None = None
         self._lock = threading.Lock()
 
     def rows(
@@ -65,38 +73,58 @@ class Reader:
             timer.cancel()
             cursor.close()
 
-    def missing(self) -> dict[str, str]:
-        """Tables and views that cannot be read yet, with the reason; empty when all can."""
+    def require_ready(self) -> None:
+        """Raises `Retryable` unless all tables and views can be read, and are those of before."""
         with self._lock:
-            if not self._left:  # else opening looks anyhow
-                self._require_lake()
-            self._open()
-            return dict(self._left)
+            self._require_lake()
+            if time.monotonic() < self._ready_until:
+                return
+            views = self._open()
+            self._require(views, self._names)
+            self._require_same(views)
+            if bucketed(self._root):
+                self._ready_until = time.monotonic() + FAR_SECONDS
+
+    def _require(self, views: Views, names: Sequence[str]) -> None:
+        try:
+            lacking = views.lacking(names)
+        except OSError as error:
+            raise Retryable(f"the lake cannot be read: {error}") from None
+        if lacking:
+            raise Retryable(missing_sentence(lacking))
+
+    def _require_same(self, views: Views) -> None:
+        try:
+            found = {name: one for name in views.tables if (one := views.identity(name))}
+        except (OSError, ValueError) as error:
+            raise Retryable(f"the lake cannot be read: {error}") from None
+        other = [name for name, one in found.items() if self._ids.setdefault(name, one) != one]
+        if other:
+            raise Retryable(
+                f"{self._root}: another lake was put in the place of the one this API began with "
+                f"(by the ids of {', '.join(sorted(other))}); put that one back, or start the API "
+                "again on this one"
+            )
 
     def close(self) -> None:
         """Let go of the engine."""
         with self._lock:
-            if self._engine is not None:
-                self._engine.close()
-                self._engine = None
+            if self._views is not None:
+                self._views.engine.close()
+                self._views = None
 
     def _cursor(self, needs: Sequence[str]) -> duckdb.DuckDBPyConnection:
         with self._lock:
-            engine = self._open()
-            lacking = {name: self._left[name] for name in needs if name in self._left}
-            if lacking:
-                raise Retryable(missing_sentence(lacking))
-            return engine.cursor()
+            views = self._open()
+            if not views.made(needs):
+                self._require_lake()  # not with each question: in a bucket it costs two requests
+            self._require(views, needs)
+            return views.engine.cursor()
 
-    def _open(self) -> duckdb.DuckDBPyConnection:
-        if self._engine is None:
-            self._engine = open_engine(memory=self._memory, threads=2)
-        if self._left:
-            self._require_lake()  # not with each question: in a bucket it costs two requests
-            self._left = refresh(
-                self._engine, [found for found in self._wanted if found.name in self._left]
-            )
-        return self._engine
+    def _open(self) -> Views:
+        if self._views is None:
+            self._views = Views(open_engine(memory=self._memory, threads=2), self._wanted)
+        return self._views
 
     def _require_lake(self) -> None:
         if not there(self._root):

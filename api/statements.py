@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import select
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -26,7 +28,10 @@ from api.translate import to_duckdb
 from infra.duck import definitions
 from infra.errors import Fatal, Retryable, Usage
 from infra.location import bucketed, store
+from infra.scratch import scratch
 from infra.settings import ApiSettings, Settings
+
+log = logging.getLogger("headgate.api")
 
 WORKERS = 2
 """Statements that run at the same time; more would take the cores from the stream."""
@@ -51,6 +56,10 @@ class Limit(Fatal):
 
 class Busy(Retryable):
     """All workers are at work."""
+
+
+class Fault(Fatal):
+    """Neither the statement nor its limits are to blame, but us or the lake; the log says more."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +90,16 @@ class Statements:
         self._workers: LifoQueue[Worker] = LifoQueue()
         known = definitions(settings.lake_root)
         self._names = frozenset(found.name for found in known)
+        room = _room(settings)
         self._all = [
             Worker(
                 {
                     "lake_root": str(settings.lake_root),
+                    "home": str(settings.home.absolute()),
                     "definitions": [asdict(found) for found in known],
                     "memory": settings.api.statement_memory,
-                }
+                },
+                room,
             )
             for _ in range(WORKERS)
         ]
@@ -103,8 +115,8 @@ class Statements:
     ) -> Answer:
         """Answer one statement, `as_of` an instant with a zone over the tables as they were then.
 
-        Raises `Refused`, `Failed`, `Limit` or `Busy`, each with a sentence for
-        the user. `max_rows` may lower the limit of the settings, not raise it.
+        Raises `Refused`, `Failed`, `Limit`, `Fault` or `Retryable`, each with a
+        sentence for the user. `max_rows` may lower the limit of the settings, not raise it.
         """
         most = min(max_rows or self._limits.statement_rows, self._limits.statement_rows)
         try:
@@ -167,6 +179,12 @@ def _answer(found: dict[str, Any] | None, limits: ApiSettings) -> Answer:
         raise Refused(found["refused"])
     if "failed" in found:
         raise Failed(found["failed"])
+    if "later" in found:
+        raise Retryable(found["later"])
+    if "fault" in found:
+        name = uuid.uuid4().hex[:8]
+        log.error("fault %s in a statement: %s", name, found["fault"])
+        raise Fault(f"this is no fault of the statement; the log says more of it (fault {name})")
     return Answer(
         found["columns"],
         found["rows"],
@@ -176,11 +194,21 @@ def _answer(found: dict[str, Any] | None, limits: ApiSettings) -> Answer:
     )
 
 
+def _room(settings: Settings) -> Path | None:
+    """Where the folders of workers lie: they go with this process, or with the next one where it
+    was killed. None, the system's own place, where nothing may be written there."""
+    try:
+        return scratch(settings.scratch_root)
+    except OSError:
+        return None
+
+
 class Worker:
     """One `api.worker` process, started when first needed and again after a kill."""
 
-    def __init__(self, setup: dict[str, Any]) -> None:
+    def __init__(self, setup: dict[str, Any], room: Path | None) -> None:
         self._setup = setup
+        self._room = room
         self._process: subprocess.Popen[bytes] | None = None
         self._home: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
@@ -215,7 +243,7 @@ class Worker:
         if self._process is not None and alive and time.monotonic() < self._renew:
             return self._process
         self._kill()
-        self._home = tempfile.TemporaryDirectory(prefix="headgate-sql-")
+        self._home = tempfile.TemporaryDirectory(prefix="headgate-sql-", dir=self._room)
         root = Path(__file__).resolve().parent.parent
         far = store().environment() if bucketed(self._setup["lake_root"]) else {}
         self._renew = (

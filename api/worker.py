@@ -15,10 +15,11 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import traceback
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
@@ -26,9 +27,9 @@ from typing import Any, TextIO
 import duckdb
 
 from api.macros import statements as macros
-from infra.duck import Definition, missing_sentence, needed, open_engine, reach, refresh
-from infra.errors import Usage
-from infra.location import is_table, location
+from infra.duck import Definition, missing_sentence, open_engine
+from infra.errors import Retryable, Usage
+from infra.follow import Views
 
 _CHUNK = 256
 _LONG = 2**63
@@ -42,8 +43,8 @@ class Refused(Exception):
 
 def engine(
     lake_root: str, definitions: Iterable[Definition], memory: str, *also: Path
-) -> tuple[duckdb.DuckDBPyConnection, tuple[Definition, ...]]:
-    """A locked DuckDB over the lake, and the definitions it was made from.
+) -> tuple[duckdb.DuckDBPyConnection, Views]:
+    """A locked DuckDB over the lake, and what it has of it.
 
     `also`: folders beside the lake's that it may read.
     """
@@ -51,13 +52,14 @@ def engine(
     connection = open_engine(memory=memory, threads=2)
     for macro in macros():
         connection.execute(macro)
-    refresh(connection, known)
+    views = Views(connection, known)
+    views.lacking([one.name for one in known])
     folders = [str(folder).replace("'", "''") for folder in (lake_root, *also)]
     quoted = ", ".join(f"'{folder}/'" for folder in folders)
     connection.execute(f"SET allowed_directories = [{quoted}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
-    return connection, known
+    return connection, views
 
 
 def answer(
@@ -174,80 +176,59 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     setup = json.loads(requests.readline())
     bound_memory(setup["memory"])
     definitions = [Definition(**found) for found in setup["definitions"]]
-    connection, known = engine(setup["lake_root"], definitions, setup["memory"])
-    left = refresh(connection, known)
+    connection, views = engine(setup["lake_root"], definitions, setup["memory"])
     _say(answers, {"ready": True})
     for line in requests:
         asked = json.loads(line)
-        if asked.get("as_of"):
-            _say(answers, _back_then(setup, known, asked))
-            continue
-        if left:
-            left = refresh(connection, [found for found in known if found.name in left])
-        _say(answers, _run(connection, asked, left))
+        work = (
+            partial(_back_then, setup, definitions, asked)
+            if asked.get("as_of")
+            else partial(_now, connection, views, asked)
+        )
+        _say(answers, _answered(work))
 
 
-def _back_then(
-    setup: dict[str, Any], known: Iterable[Definition], asked: dict[str, Any]
-) -> dict[str, Any]:
-    """Answer over the tables as they were: in an engine of its own, with these views alone."""
-    at = datetime.fromisoformat(asked["as_of"])
-    with TemporaryDirectory(prefix="headgate-as-of-") as beside:
-        try:
-            then, versions = as_of(tuple(known), asked["tables"], at, Path(beside))
-        except Usage as error:
-            return {"refused": str(error)}
-        except duckdb.Error as error:
-            return _failure(str(error))
-        connection, made = engine(setup["lake_root"], then, setup["memory"], Path(beside))
-        try:
-            return {**_run(connection, asked, refresh(connection, made)), "versions": versions}
-        finally:
-            connection.close()
-
-
-def as_of(
-    known: Sequence[Definition], tables: Iterable[str], at: datetime, beside: Path
-) -> tuple[tuple[Definition, ...], dict[str, int]]:
-    """The definitions that `tables` need, each as it was at an instant, and the versions.
-
-    `beside`: where versions that left their log are made readable, as long as they are used.
-    Raises `Usage` with a sentence for a table that was not there or is no longer kept so.
-    """
-    from infra.history import readable, require_files, version_at
-
-    then: list[Definition] = []
-    versions: dict[str, int] = {}
-    with open_engine(memory="256MB", threads=1) as looking:
-        reach(looking, *(one.folder or "" for one in known))
-        for one in needed(tables, known):
-            if one.folder is not None and is_table(table := location(one.folder)):
-                version = version_at(one.name, table, at)
-                folder = readable(looking, table, version, beside / one.name)
-                require_files(looking, one.name, folder, version, at)
-                versions[one.name] = version
-                then.append(replace(one, version=version, folder=str(folder)))
-            else:
-                then.append(one)
-    return tuple(then), versions
-
-
-def _run(
-    connection: duckdb.DuckDBPyConnection, asked: dict[str, Any], left: dict[str, str]
-) -> dict[str, Any]:
-    began = time.monotonic()
-    lacking = {name: why for name, why in left.items() if name in asked["tables"]}
+def _answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a piece of work gives, or what its error is to the user. It ends no process."""
     try:
-        if lacking:
-            raise Refused(missing_sentence(lacking))
-        found = answer(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
-    except Refused as error:
+        return work()
+    except (Refused, Usage) as error:
         return {"refused": str(error)}
+    except Retryable as error:
+        return {"later": str(error)}
     except (duckdb.OutOfMemoryException, MemoryError):
         return {"limit": "memory"}
     except duckdb.Error as error:
         return _failure(str(error))
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error}".replace("\n", " ")
+        return {"fault": f"{said} ({place.filename}, line {place.lineno})"}
+
+
+def _now(connection: duckdb.DuckDBPyConnection, views: Views, asked: dict[str, Any]) -> Any:
+    began = time.monotonic()
+    lacking = views.lacking(asked["tables"])
+    if lacking:
+        raise Refused(missing_sentence(lacking))
+    found = answer(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
     return {**found, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
+
+
+def _back_then(setup: dict[str, Any], known: Sequence[Definition], asked: dict[str, Any]) -> Any:
+    """Answer over the tables as they were: in an engine of its own, with these views alone."""
+    from api.past import alone, as_of  # late: most workers do without what reads logs
+
+    at = datetime.fromisoformat(asked["as_of"])
+    lock = partial(alone, setup["home"], setup["lake_root"])
+    # In this process's own folder, which goes with it, also when it is killed.
+    with TemporaryDirectory(prefix="as-of-", dir=Path.home()) as beside:
+        then, versions = as_of(known, asked["tables"], at, Path(beside), lock)
+        connection, views = engine(setup["lake_root"], then, setup["memory"], Path(beside))
+        try:
+            return {**_now(connection, views, asked), "versions": versions}
+        finally:
+            connection.close()
 
 
 def _failure(said: str) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def _catch_up(outcome: Outcome, driver: Part, settings: Settings, plan: Plan, ra
     outcome.drained = (outcome.waited - left + took * rate) / max(took, 0.001)
     caught_up = len(outcome.looks)
     _watch(outcome, driver, settings, time.monotonic() - start, plan.steady)
-    outcome.peak_memory = max((one.memory for one in outcome.looks if one.seconds >= 0), default=0)
+    outcome.peak_memory = max((one.memory for one in outcome.looks if one.seconds > 0), default=0)
     outcome.normal_after = _normal_after(outcome.looks, caught_up)
 
 
@@ -407,7 +407,7 @@ def _draw(done: Sequence[Outcome], file: Path) -> None:
     }
     for axis, (label, value) in zip(axes, series.items(), strict=True):
         for one in done:
-            after = [look for look in one.looks if look.seconds >= 0]
+            after = [look for look in one.looks if look.seconds > 0]
             axis.plot(
                 [look.seconds for look in after], [value(look) for look in after], label=one.name
             )

@@ -139,7 +139,7 @@ def _judge(lake: Lake, target: Table, batches: int, files: int) -> None:
 
 def _fill(lake: Lake, table: Table, files: int, commits: int) -> None:
     """Give a table files that all hold the same rows, and Delta's checkpoint of them."""
-    folder = lake.folder(table)
+    folder = Path(lake.path(table))
     lake.add(table, [{"n": -at - 1, "text": "x"} for at in range(ROWS)], "bench")
     version = newest_version(folder)
     name = commit(folder, version).adds[0]

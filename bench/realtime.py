@@ -18,7 +18,7 @@ from statistics import quantiles
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -174,7 +174,7 @@ def _listen(kafka: KafkaSettings, topic: str, heard: Heard) -> None:
         message = consumer.poll(0.2)
         if message is None or message.error() is not None:
             continue
-        (sent_at,) = struct.unpack(">d", message.value()[:8])
+        (sent_at,) = struct.unpack(">d", (message.value() or b"")[:8])
         heard.delays.append((sent_at, message.timestamp()[1] / 1000 - sent_at))
     consumer.close()
 

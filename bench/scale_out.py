@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import psutil
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.cimpl import NewTopic
 
 from bench.lines import connection
 from bench.measure import Report

@@ -95,7 +95,7 @@ def _arrive(lake: Lake, batches: int) -> None:
 
 def _fill(lake: Lake, table: Table, files: int) -> None:
     """Give the table many small files in one commit: hard links of one file."""
-    folder = lake.folder(table)
+    folder = Path(lake.path(table))
     rows = lake.spark.range(-ROWS, 0, 1, 1).select(
         F.col("id").alias("n"), F.timestamp_seconds("id").alias("at"), F.lit("x").alias("text")
     )

@@ -24,9 +24,10 @@ from enrich.rollup import AHEAD, happened, rolled
 from enrich.rollup_tables import ARRIVAL, HOUR, MINUTE, ROLLUP, ROLLUP_CHECK
 from enrich.rollup_untold import Hour, Untold
 from infra.errors import Usage
+from infra.expired import complete_since
 from infra.lake import Lake
-from infra.settings import RetentionSettings
 from infra.upsert import overwrite
+from ingest.files import under_way
 from ingest.tables import EVENT, HEARTBEAT
 
 HOURS = timedelta(hours=1)
@@ -70,6 +71,8 @@ class Checked:
     recounted: list[Hour] = field(default_factory=list)
     unmended: int = 0
     more: bool = False
+    waits_for: datetime | None = None
+    """When a batch of files began that is not in, where hours are left for that."""
 
 
 def counted_in(lake: Lake, hours: Collection[Hour]) -> DataFrame:
@@ -84,17 +87,21 @@ def counted_in(lake: Lake, hours: Collection[Hour]) -> DataFrame:
 def check(lake: Lake, closed: datetime, most: int = MOST) -> Checked:
     """Compare the hours of arrivals that are closed and were not compared yet, and mend them.
 
-    `closed`: windows that end by then have no state any more. Up to `most` hours at once.
+    `closed`: windows that end by then have no state any more. Up to `most` hours at once. What
+    a batch of files or an import reads has arrived when that began, so its hour, and all since,
+    wait until it is in; no heartbeat waits for an import.
     """
     first = _first(lake)
     if first is None or first >= closed:
         return Checked()
-    end = min(closed, _complete(lake, first)).replace(minute=0, second=0, microsecond=0)
+    begun = min(under_way(lake.settings.checkpoint_root), default=closed)
+    end = _whole(min(closed, _complete(lake, first), begun))
+    waits_for = begun if end == _whole(begun) < _whole(closed) else None
     if first >= end:
-        return Checked()
+        return Checked(waits_for=waits_for)
     until = min(end, first + most * HOURS)
     found = compare(lake, first, until, closed)
-    found.more = until < end
+    found.more, found.waits_for = until < end, waits_for
     return found
 
 
@@ -105,8 +112,7 @@ def again(lake: Lake, since: datetime, until: datetime) -> Checked:
     """
     (done,) = lake.read(ROLLUP_CHECK).agg(_micros(F.max("hour"))).collect()
     reached = None if done[0] is None else _moment(done[0]) + HOURS
-    start = since.replace(minute=0, second=0, microsecond=0)
-    end = (until + HOURS - timedelta(microseconds=1)).replace(minute=0, second=0, microsecond=0)
+    start, end = _whole(since), _whole(until + HOURS - timedelta(microseconds=1))
     if reached is None or end > reached:
         raise Usage(
             f"counts are compared up to {reached.isoformat() if reached else 'nowhere yet'}; what "
@@ -132,7 +138,7 @@ def compare(
         HAPPENED: _differing(_events(lake, mine), _told(lake, HAPPENED, mine)),
     }
     found = Checked(len(hours), sum(sum(each.values()) for each in differing.values()))
-    kept = _kept_since(lake.settings.retention)
+    kept = _kept_since(lake)
     for part, each in differing.items():
         wrong = {*each, *(mine if part is HAPPENED else hours)} if all_of_them else set(each)
         runs = _runs(at for at in wrong if at >= kept)[-MOST_RUNS:]
@@ -166,6 +172,11 @@ def recount(lake: Lake, part: Part, runs: Sequence[Run]) -> None:
     )
 
 
+def _whole(at: datetime) -> datetime:
+    """The beginning of its hour."""
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
 def _first(lake: Lake) -> datetime | None:
     """The first hour of arrivals that was not compared yet; None where nothing has arrived."""
     (done,) = lake.read(ROLLUP_CHECK).agg(_micros(F.max("hour"))).collect()
@@ -174,7 +185,7 @@ def _first(lake: Lake) -> datetime | None:
     (began,) = lake.read(EVENT).agg(_micros(F.min("received_at"))).collect()
     if began[0] is None:
         return None
-    return _moment(began[0]).replace(minute=0, second=0, microsecond=0)
+    return _whole(_moment(began[0]))
 
 
 def _complete(lake: Lake, since: datetime) -> datetime:
@@ -291,12 +302,10 @@ def _joined(hours: Sequence[datetime]) -> Iterator[Run]:
             start = None
 
 
-def _kept_since(retention: RetentionSettings) -> datetime:
+def _kept_since(lake: Lake) -> datetime:
     """Since when every event is in silver.event; a day more, for what came late."""
-    days = [kept for kept in (retention.silver_days, *retention.sources.values()) if kept]
-    if not days:
-        return datetime.fromtimestamp(0, UTC)
-    return datetime.now(UTC) - timedelta(days=min(days)) + timedelta(days=1)
+    since = complete_since(lake.settings, EVENT, datetime.now(UTC))
+    return since + timedelta(days=1) if since else datetime.fromtimestamp(0, UTC)
 
 
 def _note(

@@ -27,6 +27,9 @@ from infra.log import say
 from infra.upsert import merge
 from ingest.tables import EVENT
 
+LONG = timedelta(hours=6)
+"""An import that takes longer was likely ended half way."""
+
 
 def rollup(lake: Lake, *, once: bool = False) -> Job:
     """silver.event -> gold.rollup, the absolute count of each window that has changed.
@@ -86,6 +89,12 @@ def check_now(lake: Lake, closed: datetime) -> Checked:
         say(
             f"job rollup: {found.missing} events were not in their counts; "
             f"{len(found.recounted)} hours counted anew"
+        )
+    if found.waits_for and found.waits_for < datetime.now(UTC) - LONG:
+        say(
+            f"job rollup: counts are compared up to {found.waits_for:%Y-%m-%dT%H}:00Z only: an "
+            "import, or a batch of job files, began then and is not in; run the same headgate "
+            "import again, or start job files (headgate status)"
         )
     return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from pyspark.sql import types as T
 
 from infra.tables import STRINGS, TS, Column, L, N, S, Table, View
@@ -61,6 +63,7 @@ ROLLUP = Table(
     ),
     cluster_by=("window_start", "grain"),
     stats=("grain", "window_start", "source", "class_uid", "device"),
+    rewritten=timedelta(hours=6),
 )
 
 ROLLUP_CHECK = Table(
@@ -105,6 +108,7 @@ LOGIN_SESSION = Table(
     key=("user_name", "scope", "device_type", "device", "started_at"),
     cluster_by=("started_at", "user_name"),
     stats=("started_at", "ended_at", "user_name", "device", "mac"),
+    expires="gold_days",
 )
 
 ROLLUP_TABLES = (ROLLUP, ROLLUP_CHECK, LOGIN_SESSION)

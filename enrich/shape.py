@@ -12,6 +12,7 @@ from pathlib import Path
 
 from enrich.bucket import WHOLE
 from enrich.operator import VERSIONS
+from infra.damage import damaged, kept
 from infra.errors import Fatal
 from infra.files import write_whole
 from infra.jobs import numbers
@@ -40,7 +41,11 @@ def found(checkpoint: Path) -> Shape | None:
     if not numbers(checkpoint / "spark" / "offsets"):
         return None
     file = checkpoint / "state.json"
-    return Shape(**json.loads(file.read_text("utf-8"))) if file.exists() else Shape(WHOLE, None)
+    remedy = "restore it from a backup, or make the state anew: headgate rebuild sessions"
+    try:
+        return Shape(**(kept(file, remedy) or {"version": WHOLE, "buckets": None}))
+    except TypeError as error:
+        raise damaged(file, error, remedy) from None
 
 
 def note(checkpoint: Path, shape: Shape) -> None:

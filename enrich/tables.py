@@ -111,6 +111,7 @@ ATTRIBUTION = Table(
     key=("finding_id", "role", "rev"),
     cluster_by=("event_time",),
     stats=("finding_id", "role", "rev", "event_time", "via"),
+    expires="gold_days",
 )
 DEVICE = struct(
     mac=S,
@@ -151,7 +152,11 @@ ATTRIBUTED_EVENT = Table(
     event_time="event_time",
     key=("event_uid", "role", "rev"),
     cluster_by=("event_time", "ip"),
-    stats=("event_uid", "event_time", "class_uid", "source", "ip", "user_name", "rev", "via"),
+    stats=(
+        *("event_uid", "event_time", "received_at", "class_uid", "source", "ip", "user_name"),
+        *("rev", "via"),
+    ),
+    expires="silver_days",
 )
 
 TABLES = (DHCP_SEGMENT, ATTRIBUTION, ATTRIBUTED_EVENT, *ASSET_TABLES, *ROLLUP_TABLES)

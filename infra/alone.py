@@ -6,8 +6,12 @@ import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
-from infra.errors import Fatal
+from infra.errors import Fatal, HeadgateError, Retryable
+
+Refused = Callable[[str], str]
+"""Says, of the process that holds a right, why it cannot be had."""
 
 
 class Taken(Fatal):
@@ -15,19 +19,10 @@ class Taken(Fatal):
 
 
 class Alone:
-    """Held by the living process. `refused` says, of the process that holds it, why it cannot be
-    had; that is raised as `Taken`."""
+    """Held by the living process; raises `Taken` where another one holds it."""
 
-    def __init__(self, file: Path, refused: Callable[[str], str]) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._file = file.open("a+")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.seek(0)
-            holder = self._file.read().strip() or "another process"
-            self._file.close()
-            raise Taken(refused(holder)) from None
+    def __init__(self, file: Path, refused: Refused) -> None:
+        self._file = _locked(file, fcntl.LOCK_EX, lambda holder: Taken(refused(holder)))
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()
@@ -35,3 +30,30 @@ class Alone:
     def release(self) -> None:
         """Give it back; a second call does nothing."""
         self._file.close()
+
+
+class Beside:
+    """Held by any number of living processes, and by none while one is `Alone` with the file.
+
+    Raises `Retryable` then: whoever wants to be beside others wants no more than that one's end.
+    """
+
+    def __init__(self, file: Path, refused: Refused) -> None:
+        self._file = _locked(file, fcntl.LOCK_SH, lambda holder: Retryable(refused(holder)))
+
+    def release(self) -> None:
+        """Give it back; a second call does nothing."""
+        self._file.close()
+
+
+def _locked(file: Path, kind: int, refusal: Callable[[str], HeadgateError]) -> IO[str]:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    opened = file.open("a+")
+    try:
+        fcntl.flock(opened, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        opened.seek(0)
+        holder = opened.read().strip() or "another process"
+        opened.close()
+        raise refusal(holder) from None
+    return opened

@@ -15,9 +15,10 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 
 from infra.damage import Damaged
-from infra.location import Location, listed
+from infra.location import Location, listed, since
 
 LOG = "_delta_log"
 ARCHIVE = "_log_archive"
@@ -49,6 +50,25 @@ def singles(folder: Location) -> list[int]:
     return sorted(
         int(one.stem) for one in listed(folder) if one.suffix == ".json" and one.stem.isdigit()
     )
+
+
+def from_on(log: Location, version: int) -> list[tuple[int, float]]:
+    """A commit and those after it, as far as they are in a log, and when each was written.
+
+    Seconds since 1970. Costs a look at each of them and one more, or one request in a bucket;
+    nothing where the first has left.
+    """
+    if not isinstance(log, Path):
+        names = (
+            (name.removesuffix(".json"), at) for name, at in since(log, single(log, version).name)
+        )
+        return [(int(name), at) for name, at in names if name.isdigit()]
+    found: list[tuple[int, float]] = []
+    with suppress(FileNotFoundError):
+        while True:
+            at = version + len(found)
+            found.append((at, single(log, at).stat().st_mtime))
+    return found
 
 
 def archived(table: Location) -> list[int]:

@@ -11,18 +11,20 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from infra.alone import Alone, Taken
 from infra.archive import ARCHIVE, READ
-from infra.errors import Fatal, Usage
+from infra.errors import Fatal, HeadgateError, Usage
 from infra.files import write_whole
-from infra.jobs import Lock
-from infra.location import HOME, Location, below, make, there, tree
+from infra.jobs import LOCK, already_runs
+from infra.location import HOME, Location, below, delete, make, there, tree
 from infra.offsets import checkpoint
 from infra.settings import Settings
 
@@ -30,6 +32,11 @@ MANIFEST = "manifest.json"
 FORM = 1
 """Changes when an older version could not restore what a newer one wrote."""
 CHUNK = 4 * 1024 * 1024
+
+STAGE = ".restoring"
+"""Below a place, so that it is of the same file system: what a restore is about to put there."""
+FRESH = "lost+found"
+"""What a file system has that nothing was put on."""
 
 Show = Callable[[int, int], None]
 """Hears how many bytes of how many are done."""
@@ -41,6 +48,20 @@ class Part:
 
     name: str
     path: Location
+    file: bool = False
+    """Whether it is a single file; else a folder, or a prefix in a bucket."""
+
+    @cached_property
+    def place(self) -> Location:
+        """Where it lies, also where a link names it."""
+        return self.path.resolve() if isinstance(self.path, Path) else self.path
+
+    @cached_property
+    def stage(self) -> Path | None:
+        """Where its files wait for the others of a restore; None for a bucket."""
+        if not isinstance(place := self.place, Path):
+            return None
+        return place.with_name(f".{place.name}{STAGE}") if self.file else place / STAGE
 
 
 def parts(settings: Settings) -> tuple[Part, ...]:
@@ -53,14 +74,14 @@ def parts(settings: Settings) -> tuple[Part, ...]:
         *(() if in_folder else (Part("lake", settings.lake_side),)),
         Part("checkpoints", settings.checkpoint_root),
         Part("spool", home / "spool"),
-        Part("redelivery.sqlite", home / "redelivery.sqlite"),
+        Part("redelivery.sqlite", home / "redelivery.sqlite", file=True),
     )
 
 
 def backup(settings: Settings, folder: Path, show: Show = lambda done, total: None) -> Path:
     """Copy everything into a new folder below `folder`, named by the time; that folder.
 
-    Raises `Fatal` while a job runs, or when there is no lake.
+    No job begins meanwhile. Raises `Fatal` while one runs, or when there is no lake.
     """
     if not there(settings.lake_root):
         raise Fatal(f"{settings.lake_root}: there is no lake here to back up")
@@ -87,12 +108,30 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
 
 @contextmanager
 def _quiet(settings: Settings) -> Iterator[None]:
-    """While inside, no job of ours can run; raises `Fatal` when one does."""
-    with ExitStack() as held:
-        for folder in sorted(settings.checkpoint_root.glob("*")):
-            if (folder / "lock").exists():
-                held.callback(Lock(folder, folder.name).release)
+    """While inside, no job of ours can begin; raises `Taken` when one runs."""
+    root = settings.checkpoint_root
+    try:
+        alone = Alone(root / LOCK, lambda holder: f"{root}: {_AT_WORK}")
+    except Taken:
+        for lock in sorted(root.glob(f"*/{LOCK}")):
+            job = lock.parent.name
+            Alone(lock, already_runs(lock.parent, job)).release()  # says which one it is
+        raise
+    try:
+        _leave(root / LOCK)
         yield
+    finally:
+        alone.release()
+
+
+_AT_WORK = "a driver, a job or another backup is at work on this home; stop it, or wait for it"
+
+
+def _leave(lock: Path) -> None:
+    """Let the jobs have a lock file that root was the first to make."""
+    if os.geteuid() == 0:
+        owner = lock.parent.stat()
+        os.chown(lock, owner.st_uid, owner.st_gid)
 
 
 def _places(settings: Settings) -> dict[str, Any]:
@@ -122,7 +161,7 @@ def _copied(wanted: tuple[Part, ...], to: Path, show: Show) -> dict[str, dict[st
 
 
 def _inside(folder: Path, path: Location) -> bool:
-    return isinstance(path, Path) and folder.absolute().is_relative_to(path)
+    return isinstance(path, Path) and folder.resolve().is_relative_to(path.resolve())
 
 
 def _files(path: Location) -> list[Location]:
@@ -132,7 +171,8 @@ def _files(path: Location) -> list[Location]:
         file
         for file in tree(path)
         # Former versions that were made readable are links to files that are copied anyway.
-        if file.name != "lock"
+        if file.name != LOCK
+        and below(path, file).partition("/")[0] not in (STAGE, FRESH)
         and f"/{ARCHIVE}/{READ}/" not in str(file)
         # In a bucket it names the home, which has it too and may be another one later.
         and (isinstance(file, Path) or file != path / HOME)
@@ -156,41 +196,176 @@ def _copy(source: Location, target: Location) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
+def _digest(file: Path) -> str:
+    with file.open("rb") as read:
+        return hashlib.file_digest(read, "sha256").hexdigest()
+
+
 def restore(settings: Settings, made: Path, show: Show = lambda done, total: None) -> int:
     """Put a backup's files where the settings want them; how many.
 
-    Everything is copied beside its place and compared with the manifest first, what goes into a
-    bucket in the last step of all; raises `Fatal`, and leaves nothing, when a file is missing or
-    another one, `Usage` when something lies where the backup belongs.
+    Every file is compared with the manifest before the first is put in place: that of a folder
+    as it is copied, to wait inside it; that of a bucket where it lies, and once more on its way.
+    Raises `Fatal`, and leaves nothing or names what is left, when one is missing or another one,
+    or cannot be put in place; `Usage` when something lies where the backup belongs.
     """
     wanted = parts(settings)
     manifest = _manifest(made, wanted)
     for part in wanted:
-        if part.path.exists() and (part.path.is_file() or any(_files(part.path))):
-            raise Usage(f"{part.path}: something is there; restore onto an empty home")
-    total, done = sum(one["bytes"] for one in manifest["files"].values()), 0
-    waiting = {part: _beside(settings, part) for part in wanted}
-    _clear(waiting.values())  # of a restore that was killed: none of it belongs to this one
+        if (found := _something(part.place)) is not None:
+            raise Usage(f"{found}: something is there; restore onto an empty home")
+    steps = _Steps()
     try:
-        for name, told in manifest["files"].items():
-            part, rest = _part_of(name, wanted)
-            beside = waiting[part] / rest if rest else waiting[part]
-            _check(made / name, _copy_of(made / name, beside), told)
-            done += told["bytes"]
-            show(done, total)
-        for part in wanted:
-            if waiting[part].exists():
-                _take(waiting[part], part.path)
-    except OSError as error:
-        raise Fatal(f"{made}: cannot be restored: {error}") from None
-    finally:
-        _clear(waiting.values())
+        _Restore(made, manifest["files"], wanted, steps, show).run()
+    except BaseException as error:
+        left = ", ".join(str(one) for one in steps.undo())
+        if not left and not isinstance(error, (OSError, Fatal)):
+            raise
+        known = isinstance(error, HeadgateError)
+        said = str(error) if known else f"{made}: cannot be restored: {str(error) or repr(error)}"
+        rest = f"what was put there could not be taken back, delete it: {left}"
+        raise Fatal(f"{said}; {rest if left else 'nothing was restored'}") from None
     return len(manifest["files"])
 
 
-def _clear(waiting: Iterable[Path]) -> None:
-    for beside in waiting:
-        shutil.rmtree(beside, ignore_errors=True) if beside.is_dir() else beside.unlink(True)
+class _Steps:
+    """What a restore has done so far, and how it is undone."""
+
+    def __init__(self) -> None:
+        self._taken: list[tuple[Location, Callable[[], object]]] = []
+
+    def add(self, what: Location, undo: Callable[[], object]) -> None:
+        """Note a step."""
+        self._taken.append((what, undo))
+
+    def undo(self) -> list[Location]:
+        """Undo all, the last one first; of what that failed."""
+        left = []
+        while self._taken:
+            what, undo = self._taken.pop()
+            try:
+                undo()
+            except Exception:  # whatever is said of this one: the others can be undone
+                left.append(what)
+        return left
+
+
+class _Restore:
+    """One restore, onto places that are empty."""
+
+    def __init__(
+        self,
+        made: Path,
+        files: dict[str, dict[str, Any]],
+        wanted: tuple[Part, ...],
+        steps: _Steps,
+        show: Show,
+    ) -> None:
+        self._made = made
+        self._files = files
+        self._wanted = wanted
+        self._steps = steps
+        self._show = show
+        self._far: dict[str, Location] = {}
+        """Files that go into a bucket, and where."""
+        self._near: dict[str, Path] = {}
+        """The other ones, and where they wait."""
+        self._used: dict[Part, Path] = {}
+        """Where each part waits that has files of these."""
+        for name in files:
+            part, rest = _part_of(name, wanted)
+            if part.stage is None:
+                self._far[name] = part.place / rest
+            else:
+                self._near[name], self._used[part] = part.stage / rest, part.stage
+        # What goes into a bucket is read twice.
+        self._total = sum(files[name]["bytes"] for name in (*files, *self._far))
+        self._done = 0
+
+    def run(self) -> None:
+        """Compare everything, then put it in place."""
+        for part in self._wanted:
+            _remove(part.stage)  # of a restore that was killed: none of it belongs to this one
+        for part, stage in self._used.items():
+            self._make_room(part, stage)
+        for name in self._far:
+            self._take(name, None)
+        for name, waiting in self._near.items():
+            self._take(name, waiting)
+        self._send()  # takes long, so it comes before what is a matter of an instant
+        for part, stage in self._used.items():
+            self._put(part, stage)
+        for stage in self._used.values():
+            _remove(stage)
+
+    def _make_room(self, part: Part, stage: Path) -> None:
+        """A place to wait in, and nothing in the way of what will."""
+        folder = stage.parent
+        for one in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+            one.mkdir()
+            self._steps.add(one, partial(_remove_empty, one))
+        self._steps.add(stage, partial(_remove, stage))
+        if not part.file:
+            _without_folders(folder, kept=(FRESH, LOCK))
+            stage.mkdir()
+
+    def _take(self, name: str, target: Location | None) -> None:
+        """Compare a file with what the manifest says, and copy it."""
+        file, told = self._made / name, self._files[name]
+        if not file.is_file():
+            raise Fatal(f"{file}: is missing in the backup")
+        if (_digest(file) if target is None else _copy(file, target)[0]) != told["sha256"]:
+            raise Fatal(f"{file}: is not what was backed up (its digest differs)")
+        self._done += told["bytes"]
+        self._show(self._done, self._total)
+
+    def _send(self) -> None:
+        """Copy what belongs into a bucket."""
+        sent: list[Location] = []
+        for place in [part.place for part in self._wanted if part.stage is None]:
+            self._steps.add(place, partial(delete, sent))
+        for name, target in self._far.items():
+            sent.append(target)
+            self._take(name, target)
+
+    def _put(self, part: Part, stage: Path) -> None:
+        """Put what waits in its place: by names within a folder, as that may be a mount point."""
+        for waiting in [stage] if part.file else sorted(stage.iterdir()):
+            name = part.place.name if part.file else waiting.name
+            there = waiting.rename(stage.with_name(name))
+            self._steps.add(there, partial(there.rename, waiting))
+
+
+def _something(place: Location) -> Location | None:
+    """What lies in a place: a file that a backup would hold, or a link, which would be lost."""
+    if not place.exists():
+        return None
+    found = _files(place)
+    if not found and isinstance(place, Path):
+        found = [one for one in place.rglob("*") if one.is_symlink()]
+    return found[0] if found else None
+
+
+def _remove(path: Path | None) -> None:
+    if path is not None and path.is_dir():
+        shutil.rmtree(path)
+    elif path is not None:
+        path.unlink(missing_ok=True)
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # another one's, who came meanwhile
+        folder.rmdir()
+
+
+def _without_folders(folder: Path, kept: Sequence[str] = ()) -> None:
+    """Delete the empty folders in a folder, and locks. Raises `OSError` for a mount point."""
+    for one in folder.iterdir():
+        if one.name == LOCK and one.name not in kept:
+            one.unlink()
+        elif one.name not in kept:
+            _without_folders(one)
+            one.rmdir()
 
 
 def _manifest(made: Path, wanted: Iterable[Part]) -> dict[str, Any]:
@@ -200,25 +375,13 @@ def _manifest(made: Path, wanted: Iterable[Part]) -> dict[str, Any]:
         raise Usage(f"{made}: is no backup of ours (no readable {MANIFEST} in it)") from None
     if manifest.get("form") != FORM:
         raise Fatal(f"{made}: has form {manifest.get('form')}, this version restores form {FORM}")
-    known = {part.name for part in wanted}
+    known = {part.name: part.file for part in wanted}
     for name in manifest["files"]:
-        if name.partition("/")[0] not in known or ".." in Path(name).parts:
+        head, _, rest = name.partition("/")
+        away = rest.startswith("/") or ".." in Path(name).parts
+        if away or known.get(head) != (not rest):
             raise Fatal(f"{made / MANIFEST}: names '{name}', which is no part of a backup")
     return manifest
-
-
-def _copy_of(source: Path, target: Path) -> str | None:
-    try:
-        return _copy(source, target)[0]
-    except FileNotFoundError:
-        return None
-
-
-def _check(file: Path, digest: str | None, told: dict[str, Any]) -> None:
-    if digest is None:
-        raise Fatal(f"{file}: is missing in the backup; nothing was restored")
-    if digest != told["sha256"]:
-        raise Fatal(f"{file}: is not what was backed up (its digest differs); nothing was restored")
 
 
 def _part_of(name: str, wanted: Iterable[Part]) -> tuple[Part, str]:
@@ -229,18 +392,3 @@ def _part_of(name: str, wanted: Iterable[Part]) -> tuple[Part, str]:
     head, _, rest = name.partition("/")
     found = [part for part in wanted if part.name == head]
     return found[-1 if rest.startswith("_") else 0], rest
-
-
-def _beside(settings: Settings, part: Part) -> Path:
-    where = part.path if isinstance(part.path, Path) else settings.home.absolute() / "bucket"
-    return where.with_name(f".{where.name}.restoring")
-
-
-def _take(beside: Path, place: Location) -> None:
-    if not isinstance(place, Path):
-        for file in tree(beside):
-            _copy(file, place / below(beside, file))
-        return
-    if place.is_dir():
-        shutil.rmtree(place)  # empty folders only: `restore` has looked
-    beside.rename(place)

@@ -43,6 +43,7 @@ AUDIT = Table(
     ),
     event_time="at",
     cluster_by=("at",),
+    expires="ops_days",
 )
 
 GAP = Table(

@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from infra.errors import Fatal
 from infra.location import Location
 
 _HEADER = b"crc\0"
@@ -77,3 +78,19 @@ def emptied(state: Path) -> Path | None:
     """A file of Spark's state without a byte, as none is ever written; None: there is none."""
     files = (file for file in state.rglob("[0-9]*") if file.is_file())
     return next((file for file in files if file.stat().st_size == 0), None)
+
+
+def kept(file: Path, remedy: str) -> dict[str, Any] | None:
+    """The JSON object that a file of ours keeps, None where there is none. Raises `Fatal` that
+    names the file and `remedy`."""
+    try:
+        return parsed(file.read_text("utf-8", "replace"))
+    except FileNotFoundError:
+        return None
+    except Damaged as error:
+        raise damaged(file, error, remedy) from None
+
+
+def damaged(file: Path, error: Exception, remedy: str) -> Fatal:
+    """What is said of a file of ours that cannot be read."""
+    return Fatal(f"{file} is damaged ({error}); {remedy}")

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
 
@@ -52,6 +52,18 @@ class ActiveFile:
         """What changes when the file, or the set of its deleted rows, is another one."""
         vector = self.entry.get("deletionVector")
         return self.entry["path"], json.dumps(vector, sort_keys=True)
+
+    @property
+    def written(self) -> datetime:
+        """When the file was written, by the clock of who wrote it."""
+        return datetime.fromtimestamp(int(self.entry["modificationTime"]) / 1000, UTC)
+
+    def most(self, column: str) -> datetime | None:
+        """Before this is the newest time in a column; None where its statistics do not say."""
+        stats = json.loads(self.entry.get("stats") or "{}")
+        most = stats.get("maxValues", {}).get(column)
+        # Statistics cut times to the millisecond.
+        return datetime.fromisoformat(most) + timedelta(milliseconds=1) if most else None
 
     def may_hold(self, column: str, low: Any, high: Any) -> bool:
         """Whether a value of `[low, high]` may be in it, by its statistics. Times are aware."""

@@ -19,13 +19,13 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 
-from infra.alone import Taken
+from infra.alone import Beside, Taken
 from infra.catalog import AUDIT, GAP, LEDGER
 from infra.clock import clock
 from infra.errors import Fatal, Retryable, Usage
 from infra.governor import GOVERNED, Governor
 from infra.heap import Heap
-from infra.jobs import Job
+from infra.jobs import Job, beside
 from infra.kafka import Ticker, ensure_topics, require_broker
 from infra.lake import Lake
 from infra.log import say, use
@@ -133,6 +133,32 @@ class Driver:
         if unknown:
             raise Usage(f"no job '{unknown[0]}'; there are {', '.join(JOBS)}")
         use(self.settings.log_format)
+        if (admitted := self._admitted()) is None:
+            return 0
+        try:
+            return self._run()
+        finally:
+            admitted.release()
+
+    def _admitted(self) -> Beside | None:
+        """The right to work beside others, once no backup is under way; None when told to stop.
+
+        It is the driver's own, as it also writes while none of its jobs runs: tables that are
+        missing, and what waits in the spool.
+        """
+        said = ""
+        while True:
+            try:
+                return beside(self.settings.checkpoint_root, "the driver")
+            except Retryable as error:
+                if self.once:
+                    raise
+                if str(error) != said:
+                    self.tell(said := str(error))
+            if self.pause(1.0):
+                return None
+
+    def _run(self) -> int:
         require_broker(self.settings.kafka)
         ensure_topics(self.settings, jobs=self.names)
         spark = session(self.settings, small_batches=True)
@@ -382,7 +408,7 @@ class Round:
             self.driver.tell(f"job {one.name}: running{pace}")
             one.ran = True
         except Taken as error:
-            if one.ran:  # a backup that came between, or a batch of ours that has yet to leave
+            if one.ran:  # a batch of ours has yet to leave, or a command looked whether it runs
                 self._failed(one, f"{Retryable.__module__}.{Retryable.__name__}: {error}")
             else:
                 self._give_up(one, str(error))

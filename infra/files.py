@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from infra.location import Location
@@ -23,6 +24,16 @@ def write_whole(path: Location, content: str | bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def write_each(content: Mapping[Location, str]) -> None:
+    """Write small files, each whole; in a bucket side by side."""
+    far = {file: text for file, text in content.items() if not isinstance(file, Path)}
+    for file, text in content.items():
+        if file not in far:
+            write_whole(file, text)
+    for file in list(far)[:1]:
+        file.fs.pipe({one.path: text.encode("utf-8") for one, text in far.items()})
 
 
 def write_private(path: Path, text: str) -> None:

@@ -9,19 +9,23 @@ from __future__ import annotations
 import json
 import shutil
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
 
 import duckdb
 
-from infra.archive import ARCHIVE, LOG, READ, archived, checkpoint, modified, single
+from infra.archive import ARCHIVE, LOG, READ, archived, checkpoint, modified, single, singles
 from infra.archive import text as archived_text
 from infra.commits import checkpoints, live, text, versions
 from infra.errors import Usage
-from infra.files import write_whole
+from infra.files import write_each, write_whole
 from infra.location import Location, sizes
+
+Alone = Callable[[], AbstractContextManager[None]]
+"""How to be the only writer of a table for a while."""
 
 
 def version_at(name: str, table: Location, at: datetime) -> int:
@@ -80,27 +84,37 @@ def require_files(
 
 def told(table: Location, version: int) -> bool:
     """Whether the log alone tells a version, so that any reader of Delta can read it."""
-    there = live(table)
-    return there[:1] == [0] or any(one <= version for one in checkpoints(table / LOG))
+    log = table / LOG
+    start = max((one for one in checkpoints(log) if one <= version), default=-1)
+    return version - start == sum(start < one <= version for one in singles(log))
 
 
 def readable(
-    engine: duckdb.DuckDBPyConnection, table: Location, version: int, under: Path | None = None
+    engine: duckdb.DuckDBPyConnection,
+    table: Location,
+    version: int,
+    alone: Alone,
+    under: Path | None = None,
 ) -> Location:
     """The folder in which a version of a table can be read: its own, or one made below `under`.
 
     None: below the table's archive.
 
     That has a log made of the archive, and links to the files that were part of the table then, as
-    far as they are still there. In a bucket, where there are no links, the log itself gets back
-    what left it; upkeep takes it out again. Raises `FileNotFoundError` when the archive does not
-    reach back.
+    far as they are still there. In a bucket, where there are no links, it is the log itself, which
+    is lent what left it while `alone` keeps other writers away. Raises `FileNotFoundError` when the
+    archive does not reach back.
     """
     if told(table, version):
         return table
     if not isinstance(table, Path):
-        if not bring_back(table, version) or not told(table, version):
-            raise FileNotFoundError(str(table))
+        # No log of its own in a folder: of files elsewhere, which Delta's format allows it to name,
+        # DuckDB takes the names for such below the table.
+        with alone():
+            if not told(table, version):
+                lend(table, version)
+            if not told(table, version):
+                raise FileNotFoundError(str(table))
         return table
     under = under or table / ARCHIVE / READ
     into = under / str(version)
@@ -159,6 +173,22 @@ def bring_back(table: Location, version: int) -> int:
     if checkpoint(archive, start).exists():
         write_whole(checkpoint(log, start), checkpoint(archive, start).read_bytes())
     return len(gone)
+
+
+def lend(table: Location, version: int) -> None:
+    """Put back into the log of a table what tells one version, for those who read that.
+
+    That is at most some thousand commits and the checkpoint before them, however long ago; what
+    came next stays in the archive. Jobs and upkeep take it out again after `upkeep.log_minutes`
+    (`infra.retire`). The caller is alone with the table.
+    """
+    log, archive = table / LOG, table / ARCHIVE
+    start = max((one for one in checkpoints(archive) if one <= version), default=-1)
+    here, gone = set(singles(log)), set(archived(table))
+    lent = [one for one in range(max(start, 0), version + 1) if one in gone and one not in here]
+    write_each({single(log, one): archived_text(table, one) for one in lent})
+    if start >= 0:
+        write_whole(checkpoint(log, start), checkpoint(archive, start).read_bytes())
 
 
 class Committed:

@@ -2,6 +2,7 @@
 
 Layout under `<checkpoints>/<job>/`: `spark/` is Spark's checkpoint, `batches/`
 holds what each batch decided before it ran, `lock` belongs to the living driver.
+`<checkpoints>/lock` belongs to all who work on the home together, or to a backup alone.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from infra.alone import Alone
+from infra.alone import Alone, Beside, Refused
 from infra.clock import clock
 from infra.damage import Damaged, emptied, logged, parsed, sound
 from infra.errors import Fatal, Retryable
@@ -31,6 +32,9 @@ from infra.spool import put
 
 KEPT_BATCHES = 200
 """Decisions of this many batches are kept; Spark itself replays only the newest."""
+
+LOCK = "lock"
+"""A lock file's name, of a job in its folder and of the home beside these folders."""
 
 
 @dataclass
@@ -183,17 +187,47 @@ class Gate:
             yield
 
 
+def beside(checkpoints: Path, who: str) -> Beside:
+    """The right to work on a home beside others: no backup of it is begun meanwhile.
+
+    `who`: what cannot begin otherwise. Raises `Retryable` while a backup is under way.
+    """
+    return Beside(
+        checkpoints / LOCK,
+        lambda holder: (
+            f"{who} cannot begin: a backup is under way (process {holder}), and would have a part "
+            "of what is written meanwhile; what 'headgate up' or 'headgate run' looks after goes "
+            "on by itself when it is done, begin anything else again then"
+        ),
+    )
+
+
+def already_runs(folder: Path, job: str) -> Refused:
+    """Why a job cannot begin, of the process that runs it."""
+    return lambda holder: (
+        f"job {job} already runs (process {holder}); stop that one first: two drivers "
+        f"on one checkpoint ({folder}) would write every batch twice"
+    )
+
+
 class Lock(Alone):
-    """The right to run a job."""
+    """The right to run a job, which nobody else runs, and beside which no backup is begun.
+
+    Raises `Taken` or, while a backup is under way, `Retryable`.
+    """
 
     def __init__(self, folder: Path, job: str) -> None:
-        super().__init__(
-            folder / "lock",
-            lambda holder: (
-                f"job {job} already runs (process {holder}); stop that one first: two drivers "
-                f"on one checkpoint ({folder}) would write every batch twice"
-            ),
-        )
+        self._beside = beside(folder.parent, f"job {job}")
+        try:
+            super().__init__(folder / LOCK, already_runs(folder, job))
+        except BaseException:
+            self._beside.release()
+            raise
+
+    def release(self) -> None:
+        """Give it back; a second call does nothing."""
+        super().release()
+        self._beside.release()
 
 
 def start(
@@ -212,7 +246,8 @@ def start(
     `trigger_seconds`: pause between batches; None: work off what is there and end. `before`: is
     called when the job is ours and its checkpoint was looked at, and the query not begun yet.
     `output_mode`: update for counts whose rows take the place of earlier ones (`infra.upsert`).
-    Raises `Fatal` when the job runs already or its checkpoint is damaged.
+    Raises `Fatal` when the job runs already or its checkpoint is damaged, `Retryable` while a
+    backup is under way.
     """
     folder = checkpoints / name
     lock = Lock(folder, name)

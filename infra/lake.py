@@ -7,14 +7,11 @@ marker of ours; see docs/decisions/0001-own-marker.md.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from socket import gethostname
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -22,6 +19,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
+from infra import removed
 from infra.archive import modified
 from infra.commits import commit, live, newest_first, newest_version, oldest_version, table_id
 from infra.delta import ActiveFile, AlreadyCommitted
@@ -29,24 +27,22 @@ from infra.delta import commit as commit_files
 from infra.delta import replace as replace_files
 from infra.duck import open_engine, reach
 from infra.errors import Fatal, Usage
-from infra.files import write_whole
 from infra.history import bring_back, readable, told
 from infra.inputs import adopt
 from infra.jobs import Batch, Job, Work, newest_written, start
-from infra.location import HOME, Location, beginning, claim, delete, tables_below
+from infra.location import HOME, Location, beginning, delete, tables_below
+from infra.locks import locked, require_home
 from infra.log import say
 from infra.parquet import DataFile, FileWriter, Target, arrow_schema, collected, written
 from infra.retire import asked_by, retire
-from infra.schema import additions, schema_of, unknown
+from infra.schema import additions, described, schema, schema_of, unknown
 from infra.settings import Settings
 from infra.spool import note
 from infra.tables import Table, catalog, path_of, views
 
 PROPERTIES = {
-    # Set when a table is made: changing them later fails the streams that read it.
     "delta.checkpointInterval": "50",
     "delta.logRetentionDuration": "interval 30 days",
-    "delta.deletedFileRetentionDuration": "interval 7 days",
 }
 
 RECENT = 20
@@ -102,8 +98,10 @@ class Lake:
         return self
 
     def _upgrade(self, table: Table) -> None:
-        found = schema_of(self.folder(table))
+        told = described(self.folder(table))
+        found = schema(told)
         lacking = additions(table, found)
+        self._remember(table, told)
         if unheard := unknown(table, found):
             say(f"{table.name}: has columns of a newer release, which stay: {', '.join(unheard)}")
         if not lacking:
@@ -119,8 +117,21 @@ class Lake:
             say(f"{table.name}: new columns: {names}")
             note(self.spool, "table.upgrade", table.name, {"added": names})
 
+    def _remember(self, table: Table, told: Mapping[str, Any]) -> None:
+        """Have the log tell files that left the table as long as former versions are promised."""
+        wanted = removed.wanted(self.settings, table)
+        if removed.remembered(told) >= wanted:
+            return
+        with self.alone(table):
+            if removed.remembered(described(self.folder(table))) < wanted:
+                self.spark.sql(
+                    f"ALTER TABLE delta.`{self.path(table)}` "
+                    f"SET TBLPROPERTIES ('{removed.PROPERTY}' = '{removed.said(wanted)}')"
+                )
+
     def _create(self, table: Table) -> None:
-        properties = PROPERTIES | dict(table.properties)
+        kept = removed.said(removed.wanted(self.settings, table))
+        properties = PROPERTIES | {removed.PROPERTY: kept} | dict(table.properties)
         if table.stats:
             properties["delta.dataSkippingStatsColumns"] = ",".join(table.stats)
         builder = (
@@ -153,7 +164,7 @@ class Lake:
         with open_engine(memory="256MB", threads=1) as engine:
             reach(engine, folder)
             try:
-                return str(readable(engine, folder, version))
+                return str(readable(engine, folder, version, partial(self.alone, table)))
             except FileNotFoundError:
                 raise Usage(f"{table.name}: its version {version} is no longer kept") from None
 
@@ -333,21 +344,13 @@ class Lake:
         one version, made at the same instant by two processes, would leave one.
         """
         self.claim()
-        with self._locked(table.name):
-            yield
-
-    @contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
-        locks = self.settings.lake_side / "_locks"
-        locks.mkdir(parents=True, exist_ok=True)
-        with (locks / name).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with locked(self.settings.lake_side, table.name):
             yield
 
     def claim(self) -> None:
         """Raises `Fatal` when another home's writers have the lake (`require_home`)."""
         if not self._ours:
-            with self._locked(HOME):
+            with locked(self.settings.lake_side, HOME):
                 require_home(self.settings)
             self._ours = True
 
@@ -385,7 +388,7 @@ class Lake:
                 continue  # damaged: named as well, where the job reads it
             if version is not None and version < next(iter(live(folder)), 0):
                 self.claim()
-                with self._locked(name):
+                with locked(self.settings.lake_side, name):
                     number = bring_back(folder, version)
                 say(f"job {job}: {number} commits of {name} are put back into its log")
 
@@ -433,31 +436,6 @@ class Lake:
         """Data files that one commit added (none for one that puts files in others' place)."""
         found = commit(self.folder(table), version)
         return [self.folder(table) / name for name in found.adds] if found.appends else []
-
-
-def require_home(settings: Settings) -> None:
-    """Refuse a lake in a bucket whose locks lie in another home.
-
-    A bucket has no locks, so those of its tables are files of the home. Its first writer leaves
-    there which home that is. The caller is alone in this home.
-    """
-    kept = settings.lake_side / HOME
-    if not kept.exists():
-        said = {
-            "id": uuid.uuid4().hex,
-            "host": gethostname(),
-            "home": str(settings.home.absolute()),
-        }
-        write_whole(kept, json.dumps(said))
-    ours = json.loads(kept.read_text("utf-8"))
-    mark = settings.lake_root / HOME
-    found = json.loads(claim(mark, json.dumps(ours)))
-    if found["id"] != ours["id"]:
-        raise Fatal(
-            f"{settings.lake_root}: its writers keep their locks in {found['home']} of host "
-            f"{found['host']}, and two homes would overwrite each other's commits: use that home, "
-            f"or, if it is gone for good, delete {mark} and start again"
-        )
 
 
 def _reaches(folder: Location, oldest: int, run: Batch) -> bool:

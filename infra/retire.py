@@ -12,7 +12,7 @@ import gzip
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,31 +62,41 @@ def move(table: Location, asked: int, before: float) -> int:
         if one <= asked and single(log, one).exists() and _written(single(log, one)) <= before
     ]
     cut = max(usable, default=-1)
-    gone = [version for version in live(table) if version < cut][:MOST]
-    if not gone:
-        return 0
-    make(archive)
     known = set(archived(table))
-    # The oldest first: what is left has no hole, whenever this ends. Those that are in both were
-    # brought back, and come before the others.
-    delete(single(log, one) for one in gone if one in known)
-    move_files([(single(log, one), single(archive, one)) for one in gone if one not in known])
-    delete(
-        log / beside
-        for name in (f"{version:020d}" for version in gone)
-        for beside in (f".{name}.json.crc", f"{name}.crc", f".{name}.crc.crc")
-    )
-    _move_checkpoints(log, archive, gone[-1] + 1)
-    _pack(table)
-    return len(gone)
+    back = _taken_back(log, [one for one in singles(log) if one < cut and one in known], before)
+    gone = [version for version in live(table) if version < cut and version not in known][:MOST]
+    if gone:
+        make(archive)
+        # The oldest first: what is left has no hole, whenever this ends.
+        move_files([(single(log, one), single(archive, one)) for one in gone])
+    if gone or back:
+        delete(
+            log / beside
+            for name in (f"{version:020d}" for version in (*back, *gone))
+            for beside in (f".{name}.json.crc", f"{name}.crc", f".{name}.crc.crc")
+        )
+        _move_checkpoints(log, archive, min([cut, *live(table)[:1]]), before)
+    if gone:
+        _pack(table)
+    return len(gone) + len(back)
 
 
-def _move_checkpoints(log: Location, archive: Location, cut: int) -> None:
+def _taken_back(log: Location, lent: Sequence[int], before: float) -> Sequence[int]:
+    """Delete from a log what the archive has as well, once those it was put there for are done."""
+    if not lent or any(_written(single(log, one)) > before for one in (lent[0], lent[-1])):
+        return ()
+    delete(single(log, one) for one in lent)
+    return lent
+
+
+def _move_checkpoints(log: Location, archive: Location, cut: int, before: float) -> None:
     newest = max(checkpoints(archive), default=-PACK)
     for version in checkpoints(log):
         if version >= cut:
             return
         file = checkpoint(log, version)
+        if _written(file) > before:
+            continue  # lent to a reader: one of ours would be older than that at the cut
         if version - newest >= PACK:
             move_files([(file, checkpoint(archive, version))])
             newest = version

@@ -8,8 +8,9 @@ and again the one before.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import types as T
 
@@ -42,13 +43,23 @@ class Addition:
 
 def schema_of(folder: Location) -> T.StructType:
     """The schema of the table in `folder`, as its log has it now."""
+    return schema(described(folder))
+
+
+def schema(described: Mapping[str, Any]) -> T.StructType:
+    """The schema in a table's `metaData`."""
+    return T.StructType.fromJson(json.loads(described["schemaString"]))
+
+
+def described(folder: Location) -> dict[str, Any]:
+    """The newest `metaData` of the table in `folder`. Raises `Fatal` where its log lacks it."""
     found = metadata(folder)
     if found is None:
         raise Fatal(
             f"{folder}: its log has neither its first commit nor a checkpoint; put _delta_log back "
             "from a backup"
         )
-    return T.StructType.fromJson(json.loads(found["schemaString"]))
+    return found
 
 
 def additions(table: Table, found: T.StructType) -> tuple[Addition, ...]:

@@ -342,8 +342,9 @@ class UpkeepSettings(_Section):
     keep_hours: float = Field(
         168,
         ge=1,
-        description="how long former versions of a table can be read; a batch's files may wait "
-        "as long for their commit",
+        le=720,
+        description="how long former versions of a table can be read, 720 at most: as long as its "
+        "commits are kept; a batch's files may wait as long for their commit",
     )
 
 
@@ -351,10 +352,29 @@ class RetentionSettings(_Section):
     """How long data is kept, by arrival; what is older is taken out by upkeep."""
 
     bronze_days: float = Field(0, ge=0, description="raw records; 0: for ever")
-    silver_days: float = Field(0, ge=0, description="events; 0: for ever")
-    sources: dict[str, float] = Field(
-        default_factory=dict, description="days by source, in both; the shorter one counts"
+    silver_days: float = Field(
+        0, ge=0, description="events, also with their device, and hours of devices; 0: for ever"
     )
+    gold_days: float = Field(
+        0,
+        ge=0,
+        description="findings, what they were attributed to, alerts, sessions of logins; 31 at "
+        "least: so far back alerts are corrected and published; 0: for ever",
+    )
+    ops_days: float = Field(
+        0, ge=0, description="who asked what, results of checks, costs of rules; 0: for ever"
+    )
+    sources: dict[str, float] = Field(
+        default_factory=dict,
+        description="days by source, in bronze and silver; the shorter one counts",
+    )
+
+    @field_validator("gold_days")
+    @classmethod
+    def _not_too_short(cls, days: float) -> float:
+        if 0 < days < 31:
+            raise ValueError("is too short: at least 31, or 0 to keep alerts for ever")
+        return days
 
 
 class AlertSettings(_Section):

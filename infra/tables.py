@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from importlib import import_module
 
 from pyspark.sql import types as T
@@ -57,6 +58,14 @@ class Table:
     cluster_by: tuple[str, ...] = ()
     stats: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    expires: str | None = None
+    """The setting of `retention` that says after how many days rows go. By arrival (the column
+    `received_at`), else by when their file was written; None: never."""
+    kept: timedelta = timedelta(0)
+    """How long files of former versions stay at least, whatever the settings say."""
+    rewritten: timedelta | None = None
+    """The same at most, of a table whose newest files each batch writes anew and that nobody
+    streams: for readers that are at work."""
 
     @property
     def schema(self) -> T.StructType:

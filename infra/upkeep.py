@@ -20,34 +20,27 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from delta.tables import DeltaTable
 
+from infra import expired
 from infra.archive import LOG, single
 from infra.clock import clock
 from infra.commits import newest_version, table_id
 from infra.compact import Piece, plan
 from infra.delta import ActiveFile, Moved, active_files
 from infra.errors import Fatal
+from infra.expired import Applied
 from infra.history import Committed
 from infra.lake import Lake
 from infra.location import Location, delete, sizes, to_read
 from infra.parquet import DataFile, FileWriter, Target, whole_schema
+from infra.removed import remembered
 from infra.retire import forget, retire, unread_by
+from infra.schema import described
 from infra.settings import RetentionSettings, Settings
 from infra.tables import Table, catalog
 
 RECEIVED = "received_at"
-EXPIRES = {
-    "bronze.record": "bronze_days",
-    "silver.event": "silver_days",
-    "gold.device_hour": "silver_days",
-}
-"""Tables that retention empties, and the setting that says after how long."""
-OUTBOX = "gold.alert"
-"""The publisher reads the files its commits added, from a place that only the broker knows."""
-OUTBOX_KEPT = timedelta(days=30)
-"""As long as Delta keeps the log, beyond which the publisher refuses anyway."""
-REWRITTEN = {"gold.rollup": timedelta(hours=6)}
-"""Tables of which each batch writes the newest files anew: former versions are kept for readers
-that are at work, not as long as others. Nobody streams them."""
+BY_SOURCE = ("bronze_days", "silver_days")
+"""Settings of layers whose sources may have a retention of their own."""
 FULL_ROWS = 250_000
 """A file of so many rows is large, whatever its bytes: some 0.6 GB of events while merged."""
 MARGIN = timedelta(hours=1)
@@ -87,7 +80,7 @@ def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
     done.expired = expire(lake, table, datetime.now(UTC), say)
     done.merged, done.made = merge(lake, table, say)
     done.kept_hours = keep(lake.settings, table, lake.folder(table)).total_seconds() / 3600
-    done.deleted, done.freed = vacuum(lake, table, timedelta(hours=done.kept_hours))
+    done.deleted, done.freed = _vacuumed(lake, table, timedelta(hours=done.kept_hours), say)
     with lake.alone(table):
         retire(lake.settings, lake.folder(table))
     forget(lake.folder(table), time.time())
@@ -184,17 +177,18 @@ def _unlink(folder: Location, files: Sequence[DataFile]) -> None:
 
 def expire(lake: Lake, table: Table, now: datetime, say: Say = lambda line: None) -> int:
     """Take out what is older than its retention; how many files went or were written anew."""
-    if table.name not in EXPIRES:
-        return 0
-    limits = Limits.of(lake.settings.retention, table.name, now)
+    limits = Limits.of(lake.settings.retention, table, now)
     if limits.nothing:
         return 0
     gone, mixed = [], []
     for file in active_files(lake.spark, lake.path(table)):
-        if limits.newest is not None and not file.may_hold(RECEIVED, limits.newest, _FOREVER):
+        if limits.is_old(file):
             gone.append(file)
         elif not file.has_deletions and limits.may_hold_old(file):
             mixed.append(file)
+    if gone or mixed:
+        # Before: who comes upon the rows' absence must find why.
+        expired.note(lake.folder(table), Applied(limits.newest, limits.sources))
     done = 0
     if gone:
         try:
@@ -220,9 +214,6 @@ def _without_old(lake: Lake, table: Table, file: ActiveFile, limits: Limits) -> 
     )
 
 
-_FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
-
-
 @dataclass(frozen=True)
 class Limits:
     """Arrival times before which rows of a table go: of every source, and of single ones."""
@@ -231,11 +222,13 @@ class Limits:
     sources: Mapping[str, datetime]
 
     @classmethod
-    def of(cls, retention: RetentionSettings, table: str, now: datetime) -> Limits:
+    def of(cls, retention: RetentionSettings, table: Table, now: datetime) -> Limits:
         """From the settings, in days; 0 keeps for ever."""
-        days = getattr(retention, EXPIRES[table])
-        of_a_source = any(column.name == "source" for column in catalog()[table].columns)
-        single = retention.sources if of_a_source else {}
+        if table.expires is None:
+            return cls(None, {})
+        days = getattr(retention, table.expires)
+        of_a_source = any(column.name == "source" for column in table.columns)
+        single = retention.sources if of_a_source and table.expires in BY_SOURCE else {}
         return cls(
             now - timedelta(days=days) if days else None,
             {name: now - timedelta(days=kept) for name, kept in single.items() if kept},
@@ -245,6 +238,13 @@ class Limits:
     def nothing(self) -> bool:
         """Whether everything is kept."""
         return self.newest is None and not self.sources
+
+    def is_old(self, file: ActiveFile) -> bool:
+        """Whether all rows of a file go. Where the log tells no arrival, it was written later."""
+        if self.newest is None:
+            return False
+        newest = file.most(RECEIVED) or file.written
+        return newest < self.newest
 
     def may_hold_old(self, file: ActiveFile) -> bool:
         """Whether a file may have rows of a source that has a retention of its own."""
@@ -257,9 +257,10 @@ class Limits:
     def old(self, rows: pa.Table) -> pa.Array:
         """Which rows are older than their own source's retention."""
         found = pa.array([False] * rows.num_rows)
+        at = rows[RECEIVED].cast(pa.timestamp("us", "UTC"))  # files of Spark itself say neither
         for source, limit in self.sources.items():
             ours = pc.fill_null(pc.equal(rows["source"], source), False)
-            before = pc.fill_null(pc.less(rows[RECEIVED], pa.scalar(limit)), False)
+            before = pc.fill_null(pc.less(at, pa.scalar(limit)), False)
             found = pc.or_(found, pc.and_(ours, before))
         return found
 
@@ -274,9 +275,8 @@ def keep(settings: Settings, table: Table, folder: Location) -> timedelta:
     next batch reads files that were added then, also those that were merged since.
     """
     needed = timedelta(hours=settings.upkeep.keep_hours)
-    needed = min(needed, REWRITTEN.get(table.name, needed))
-    if table.name == OUTBOX:
-        needed = max(needed, OUTBOX_KEPT)
+    needed = min(needed, table.rewritten or needed)
+    needed = max(needed, table.kept)
     for job, version in unread_by(settings, table_id(folder)):
         if version > newest_version(folder):
             continue
@@ -295,6 +295,19 @@ def _made(folder: Location, version: int) -> float:
         return single(folder / LOG, version).stat().st_mtime  # by the clock of the data files
     except FileNotFoundError:
         return Committed(folder).of(version).timestamp()
+
+
+def _vacuumed(lake: Lake, table: Table, kept: timedelta, say: Say) -> tuple[int, int]:
+    """VACUUM, unless the log has forgotten files that are still needed."""
+    told = remembered(described(lake.folder(table)))
+    if kept <= told:
+        return vacuum(lake, table, kept)
+    say(
+        f"{table.name}: what left it in the last {kept.days} days is still needed, and its log "
+        f"tells that for {told.days} days only: nothing is deleted until the jobs that are behind "
+        "have caught up (headgate status), or were started once with upkeep.keep_hours as it is now"
+    )
+    return 0, 0
 
 
 def vacuum(lake: Lake, table: Table, kept: timedelta) -> tuple[int, int]:

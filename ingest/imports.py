@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from infra.errors import Usage
 from infra.files import write_whole
-from infra.jobs import Batch, Lock
+from infra.jobs import Batch, Lock, beside
 from infra.lake import Lake
 from infra.settings import FolderSettings, Settings
 from infra.spark import session
@@ -150,14 +150,15 @@ def import_command(args: argparse.Namespace, settings: Settings) -> int:
         )
     except ValidationError as error:
         raise Usage(f"--tz {args.tz}: {error.errors()[0]['msg']}") from None
-    os.nice(NICE)
-    spark = session(settings, "headgate import")
-    try:
+    with ExitStack() as stack:
+        # Files are looked at, and noted in a table, before the job has its lock.
+        stack.callback(beside(settings.checkpoint_root, f"job {JOB}").release)
+        os.nice(NICE)
+        spark = session(settings, "headgate import")
+        stack.callback(spark.stop)
         lake = Lake(spark, settings).ensure(RECORD, EVENT, LANDED)
         with _progress() as show:
             found = take_in(lake, folder, tell=_say, show=show)
-    finally:
-        spark.stop()
     _say(
         f"{found.files} files, {found.bytes:,} bytes, {found.records:,} records, {found.dead:,} "
         f"dead letters; {found.known} files were in already, {found.refused} refused"

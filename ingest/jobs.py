@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from infra.clock import TOLERANCE, clock, spoken
+from infra.damage import Damaged, parsed
 from infra.errors import Fatal, Retryable
 from infra.files import write_whole
 from infra.jobs import Batch, Job, decided, numbers
@@ -287,8 +288,7 @@ class Cap:
         at = checkpoint(folder)
         in_flight = at.planned is not None and at.planned != at.done
         self._planned = at.planned if in_flight and at.planned is not None else -1
-        before = json.loads(self._file.read_text("utf-8"))["cap"] if self._file.exists() else None
-        self._least = min(self._now, before or self._now)
+        self._least = min(self._now, self._before())
         self._write(self._least)
 
     def __call__(self, batch: int) -> int:
@@ -299,6 +299,15 @@ class Cap:
             self._least = self._now
             self._write(self._now)
         return self._now
+
+    def _before(self) -> int:
+        """The least that was in force until now; one, which claims least, where that is damaged."""
+        if not self._file.exists():
+            return self._now
+        try:
+            return int(parsed(self._file.read_text("utf-8", "replace"))["cap"])
+        except (Damaged, LookupError, TypeError, ValueError):
+            return 1
 
     def _write(self, cap: int) -> None:
         write_whole(self._file, json.dumps({"cap": cap}))

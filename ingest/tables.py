@@ -29,6 +29,7 @@ RECORD = Table(
     key=("record_id",),
     cluster_by=("received_at", "source"),
     stats=("record_id", "source", "mode", "received_at", "topic", "partition", "offset"),
+    expires="bronze_days",
 )
 
 USER = struct(
@@ -345,6 +346,7 @@ EVENT = Table(
         "mac",
         "class_uid",
     ),
+    expires="silver_days",
 )
 
 HEARTBEAT = "_heartbeat"
@@ -423,6 +425,7 @@ QUALITY = Table(
     key=("run_at", "suite", "expectation"),
     cluster_by=("run_at",),
     stats=("run_at", "suite", "expectation"),
+    expires="ops_days",
 )
 
 DRIFT = Table(

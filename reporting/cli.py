@@ -15,10 +15,20 @@ import duckdb
 from infra.cells import for_programs
 from infra.duck import connect
 from infra.errors import Fatal, Usage
+from infra.expired import furthest
 from infra.settings import Settings
 from ingest.files import under_way
 from reporting.interval import Interval, parse_interval
-from reporting.ledger import COLUMNS, TABLES, Completeness, completeness, excuse, gaps, total
+from reporting.ledger import (
+    COLUMNS,
+    TABLES,
+    Completeness,
+    completeness,
+    excuse,
+    forgive,
+    gaps,
+    total,
+)
 
 Render = Callable[[duckdb.DuckDBPyConnection, Interval, datetime], str]
 REPORTS = ("daily",)
@@ -122,6 +132,7 @@ def _lake(settings: Settings, needs: Sequence[str]) -> duckdb.DuckDBPyConnection
     connection = connect(settings.lake_root, needs=needs, memory=settings.api.statement_memory)
     # One may have begun before the tables were looked at, and one since.
     excuse(connection, [*before, *under_way(settings.checkpoint_root)])
+    forgive(connection, furthest(settings, "silver.event"), furthest(settings, "gold.attribution"))
     return connection
 
 

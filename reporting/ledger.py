@@ -8,13 +8,15 @@ from datetime import datetime
 
 import duckdb
 
+from infra.expired import Applied
+
 TABLES = ("bronze.record", "silver.event", "gold.finding", "gold.attribution", "ops.gap")
 
 
 @dataclass(frozen=True)
 class Completeness:
     """One source's records in a span of arrival times. All numbers but `events` are of records
-    or findings; `parsed` + `dead` + `unfinished` + `unaccounted` is `received`."""
+    or findings; `parsed` + `dead` + `expired` + `unfinished` + `unaccounted` is `received`."""
 
     source: str
     received: int
@@ -23,6 +25,7 @@ class Completeness:
     late: int
     findings: int
     pending: int
+    expired: int
     unfinished: int
     unaccounted: int
     events: int
@@ -37,6 +40,7 @@ COLUMNS = {
     "late": "findings that came too late for the join and were attributed from the tables",
     "findings": "findings in events of these records",
     "pending": "of these, findings with an address that has no attribution yet",
+    "expired": "records that no row names, so old that retention may have taken the row out",
     "unfinished": "records whose batch is still being written, or was interrupted",
     "unaccounted": "records that no row names although their batch is done; must be 0",
     "events": "events read from these records",
@@ -48,6 +52,10 @@ _SQL = """
 WITH received AS (
   SELECT record_id, source, received_at FROM bronze.record
   WHERE received_at >= $since AND received_at < $until AND ($source IS NULL OR source = $source)
+),
+emptied AS (
+  SELECT unnest(map_keys(limits)) AS source, unnest(map_values(limits)) AS before
+  FROM (SELECT getvariable('expired_of')::MAP(VARCHAR, TIMESTAMPTZ) AS limits)
 ),
 finished AS (
   -- Up to here the ingest job has said that all it received is in.
@@ -69,12 +77,18 @@ record AS (
   SELECT source, count(*) AS received,
          count(*) FILTER (WHERE parsed) AS parsed,
          count(*) FILTER (WHERE NOT parsed) AS dead,
+         count(*) FILTER (WHERE parsed IS NULL AND NOT open AND old) AS expired,
          count(*) FILTER (WHERE parsed IS NULL AND open) AS unfinished,
-         count(*) FILTER (WHERE parsed IS NULL AND NOT open) AS unaccounted
+         count(*) FILTER (WHERE parsed IS NULL AND NOT open AND NOT old) AS unaccounted
   FROM (
-    SELECT *, received_at > finished.at
-      OR coalesce(list_contains(getvariable('under_way'), received_at), false) AS open
-    FROM received LEFT JOIN named USING (record_id) CROSS JOIN finished
+    SELECT received.source, parsed,
+           received_at > finished.at
+             OR coalesce(list_contains(getvariable('under_way'), received_at), false) AS open,
+           coalesce(
+             received_at < greatest(getvariable('expired')::TIMESTAMPTZ, emptied.before), false
+           ) AS old
+    FROM received LEFT JOIN named USING (record_id) LEFT JOIN emptied USING (source)
+         CROSS JOIN finished
   )
   GROUP BY source
 ),
@@ -94,7 +108,10 @@ attributed AS (
 ),
 finding AS (
   SELECT f.source, count(*) AS findings,
-         count(*) FILTER (WHERE f.ip IS NOT NULL AND a.finding_id IS NULL) AS pending,
+         count(*) FILTER (
+           WHERE f.ip IS NOT NULL AND a.finding_id IS NULL
+             AND f.received_at >= coalesce(getvariable('attributed')::TIMESTAMPTZ, '-infinity')
+         ) AS pending,
          count(*) FILTER (WHERE a.late) AS late
   FROM gold.finding f LEFT JOIN attributed a USING (finding_id)
   WHERE f.rule_id <> '_heartbeat' AND f.kind = 'event'
@@ -105,9 +122,9 @@ finding AS (
 SELECT coalesce(record.source, finding.source) AS source,
        coalesce(received, 0) AS received, coalesce(parsed, 0) AS parsed, coalesce(dead, 0) AS dead,
        coalesce(late, 0) AS late, coalesce(findings, 0) AS findings,
-       coalesce(pending, 0) AS pending, coalesce(unfinished, 0) AS unfinished,
-       coalesce(unaccounted, 0) AS unaccounted, coalesce(events, 0) AS events,
-       coalesce(duplicated, 0) AS duplicated
+       coalesce(pending, 0) AS pending, coalesce(expired, 0) AS expired,
+       coalesce(unfinished, 0) AS unfinished, coalesce(unaccounted, 0) AS unaccounted,
+       coalesce(events, 0) AS events, coalesce(duplicated, 0) AS duplicated
 FROM record LEFT JOIN rows_by_source USING (source) FULL JOIN finding USING (source)
 ORDER BY source
 """
@@ -132,6 +149,22 @@ def excuse(connection: duckdb.DuckDBPyConnection, under_way: Sequence[datetime])
     """Let records that arrived at these instants count as unfinished: those of batches of files
     that are not in yet (`ingest.files.under_way`)."""
     connection.execute("SET VARIABLE under_way = $1::TIMESTAMPTZ[]", [list(under_way)])
+
+
+def forgive(connection: duckdb.DuckDBPyConnection, emptied: Applied, attributed: Applied) -> None:
+    """Let records whose rows retention has taken out of silver.event count as expired, and no
+    finding wait for an attribution that was taken out.
+
+    `emptied`: the furthest that upkeep ever went there (`infra.expired`); what arrived since, and
+    what no retention was applied to, stays unaccounted where no row names it. `attributed`: the
+    same of gold.attribution.
+    """
+    connection.execute("SET VARIABLE attributed = $1::TIMESTAMPTZ", [attributed.latest])
+    connection.execute("SET VARIABLE expired = $1::TIMESTAMPTZ", [emptied.every])
+    names, limits = list(emptied.sources), list(emptied.sources.values())
+    connection.execute(
+        "SET VARIABLE expired_of = MAP($1::VARCHAR[], $2::TIMESTAMPTZ[])", [names, limits]
+    )
 
 
 _GAPS = """

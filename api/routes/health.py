@@ -11,7 +11,6 @@ from api.problems import responses
 from api.routes.access import Here
 from infra import status
 from infra.driver import wanted
-from infra.duck import missing_sentence
 from infra.errors import Retryable
 
 router = APIRouter(tags=["health"])
@@ -27,11 +26,10 @@ async def healthz() -> models.Health:
 def readyz(services: Here) -> models.Ready:
     """Ready when all tables can be read and every job made progress within its target.
 
-    Else 503 names each table or job and what is wrong with it.
+    Else 503 names each table or job and what is wrong with it, also a lake that is another one
+    than when the API began.
     """
-    missing = services.reader.missing()
-    if missing:
-        raise Retryable(missing_sentence(missing))
+    services.reader.require_ready()
     now = time.time()
     settings = services.settings
     verdicts = status.judge(settings, wanted(settings), status.read(settings), now)

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from infra.damage import damaged, kept
 from infra.errors import Retryable
 from infra.files import write_whole
 from infra.spool import put
@@ -30,6 +31,9 @@ ORDER BY run_at DESC, passed, suite, expectation LIMIT $most
 """
 
 
+REMEDY = "remove it: the next run begins as the first one did, and tells again what fails"
+
+
 @dataclass
 class State:
     """What one run leaves to the next, in `<home>/quality/state.json`."""
@@ -45,7 +49,10 @@ class State:
     def load(cls, folder: Path) -> State:
         """What the last run left; nothing before the first."""
         file = folder / "state.json"
-        return cls(**json.loads(file.read_text("utf-8"))) if file.exists() else cls()
+        try:
+            return cls(**(kept(file, REMEDY) or {}))
+        except TypeError as error:
+            raise damaged(file, error, REMEDY) from None
 
     def save(self, folder: Path) -> None:
         """Leave it to the next run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,10 +24,11 @@ from enrich.repair import Stamp
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.cli import main
 from infra.errors import Fatal, Usage
+from infra.expired import Applied, note
 from infra.jobs import Lock
 from infra.kafka import Broker, ensure_topics
 from infra.lake import Lake
-from infra.settings import RetentionSettings, ScopeSettings, load
+from infra.settings import ScopeSettings, load
 from ingest.tables import EVENT
 from tests.alerts.test_alert import PACK
 from tests.enrich.rows import (
@@ -241,11 +243,19 @@ def test_an_address_set_by_hand_that_dhcp_gave_away_is_put_in_doubt_once(lake: L
         ({"sources": {"kea_dhcp4": 40}}, 40),
     ],
 )
-def test_retention_says_since_when_every_line_is_there(kept: Any, days: int | None) -> None:
+def test_retention_says_since_when_every_line_is_there(
+    kept: Any, days: int | None, tmp_path: Path
+) -> None:
     """A line's time may be five minutes after the arrival by which it is kept."""
-    now = Stamp(known_us=0, learned_us=micros(at(0)))
-    since = mending.kept_since(RetentionSettings(**kept), now)
-    assert since == (0 if days is None else micros(at(300 - days * 86400)))
+    now, settings = Stamp(known_us=0, learned_us=micros(at(0))), load(home=tmp_path, retention=kept)
+    folder = settings.lake_root / EVENT.path
+    folder.mkdir(parents=True)
+    assert mending.kept_since(settings, now) == (
+        0 if days is None else micros(at(300 - days * 86400))
+    )
+    # What a shorter one took out stays out.
+    note(folder, Applied(None, {"kea_dhcp4": at(-5 * 86400)}))
+    assert mending.kept_since(settings, now) == micros(at(300 - 5 * 86400))
 
 
 def test_only_one_repair_of_history_runs_at_a_time(lake: Lake) -> None:

@@ -30,7 +30,8 @@ from alerts.verify_run import REPAIRED, Verification
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.catalog import LEDGER
 from infra.duck import connect
-from infra.errors import Fatal
+from infra.errors import Fatal, Usage
+from infra.expired import Applied, note
 from infra.lake import Lake
 from ingest.tables import EVENT
 from tests.alerts.history import (
@@ -214,6 +215,12 @@ def _batch(job: str, number: int) -> dict[str, Any]:
 
 def test_a_lake_without_detection_is_refused_by_name(lake: Lake) -> None:
     with pytest.raises(Fatal, match="detection has not said yet how far it is"):
+        Verification(lake, NOON, NOON + timedelta(hours=1), lambda _: None).run()
+
+
+def test_a_span_that_retention_has_reached_is_refused(lake: Lake) -> None:
+    note(lake.folder(ALERT), Applied(NOON + timedelta(minutes=1)))
+    with pytest.raises(Usage, match=r"up to 2026-.*:01:00Z were taken out .* begin later"):
         Verification(lake, NOON, NOON + timedelta(hours=1), lambda _: None).run()
 
 

@@ -73,10 +73,13 @@ def test_tables_in_a_bucket_are_written_asked_and_guarded(store: Store, plant: S
     assert answered(plant, *asked, "--as-of", early) == [{"n": counted}]
 
     other = plant.model_copy(update={"home": plant.home.with_name("other")})
-    refused = headgate(other, "run", "ingest", "--once")
-    assert refused.returncode == 1
-    assert "its writers keep their locks in" in refused.stderr, refused.stderr
-    assert "Traceback" not in refused.stderr
+    before = store.names("lake/")
+    for words in (("run", "ingest", "--once"), ("compact", "bronze.record")):
+        refused = headgate(other, *words)
+        assert refused.returncode == 1
+        assert "its writers keep their locks in" in refused.stderr, refused.stderr
+        assert "Traceback" not in refused.stderr
+    assert store.names("lake/") == before
 
     kept = [file for file in plant.home.rglob("*") if file.is_file()]
     assert not any(SECRET.encode() in file.read_bytes() for file in kept)

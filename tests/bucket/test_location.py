@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,12 +21,12 @@ from infra.duck import connect
 from infra.errors import Fatal, Retryable, Usage
 from infra.history import bring_back
 from infra.kafka import free_port
-from infra.lake import require_home
 from infra.location import Location, location
+from infra.locks import require_home
 from infra.parquet import FileWriter, Target
 from infra.retire import move
 from infra.settings import Settings, load
-from tests.bucket.store import SECRET, Store
+from tests.bucket.store import SECRET, Store, serve
 
 FUTURE = 4e9
 PACK = 50
@@ -173,6 +174,68 @@ def test_a_backup_comes_back_into_another_bucket(store: Store, tmp_path: Path) -
     folder = load(home=tmp_path / "fourth")
     assert restore(folder, made) == 3
     assert told(folder.lake_root) == {"silver/event/a.parquet": "rows", "_rules/pack": "{}"}
+
+
+@pytest.fixture
+def made(store: Store, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A backup of a lake in a bucket."""
+    kept = bucket(tmp_path / "home", request.node.name)
+    write(kept.lake_root / "silver" / "event", **{"a.parquet": "rows", "b.parquet": "more rows"})
+    write(kept.lake_side / "_rules", pack="{}")
+    write(kept.checkpoint_root / "ingest" / "batches", **{"3.json": '{"topic_ids": {}}'})
+    return backup(kept, tmp_path / "backups")
+
+
+def test_a_restore_into_a_bucket_that_fails_leaves_nothing(made: Path, tmp_path: Path) -> None:
+    """One file changes after it was compared: it is compared again on its way."""
+    again = bucket(tmp_path / "other", "failing")
+    before: list[dict[str, str]] = []
+
+    def meanwhile(done: int, total: int) -> None:
+        assert not any("rows" in text for text in told(again.home).values()), "not by the home"
+        if done == total - len("more rows"):  # what is left is the last file
+            before.append(told(again.lake_root))
+            (made / "lake/silver/event/b.parquet").write_text("less rows")
+
+    with pytest.raises(Fatal, match=r"b\.parquet: is not what .*; nothing was restored"):
+        restore(again, made, meanwhile)
+    assert before == [{"silver/event/a.parquet": "rows"}]
+    assert told(again.lake_root) == {}
+    assert not again.home.exists()
+    (made / "lake/silver/event/b.parquet").write_text("more rows")
+    assert restore(again, made) == 4
+
+
+def test_nothing_goes_into_a_bucket_from_a_backup_that_was_harmed(
+    made: Path, tmp_path: Path
+) -> None:
+    (made / "checkpoints/ingest/batches/3.json").unlink()
+    again = bucket(tmp_path / "other", "harmed")
+    with pytest.raises(Fatal, match=r"3\.json: is missing in the backup; nothing was restored"):
+        restore(again, made)
+    assert told(again.lake_root) == {}
+    assert not again.home.exists()
+
+
+def test_what_stays_in_a_bucket_is_named(
+    tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store goes away on the way, and nothing can be deleted there either."""
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    (tmp_path / "store").mkdir()
+    with ExitStack() as running:
+        own = running.enter_context(serve(tmp_path / "store"))
+        for name, value in own.environment.items():
+            monkeypatch.setenv(name, value)
+        again = bucket(tmp_path / "other", "gone")
+
+        def meanwhile(done: int, total: int) -> None:
+            if done == total - len("more rows"):
+                running.close()
+
+        with pytest.raises(Fatal, match=r"not be taken back, delete it: s3://plant/gone$"):
+            restore(again, made, meanwhile)
+    assert not again.home.exists()
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,18 @@ def test_one_driver_of_all_jobs_excludes_drivers_of_single_ones() -> None:
     assert set(excluded.split()) == {f"headgate@{job}.service" for job in JOBS}
 
 
+def test_of_units_that_exclude_each_other_one_is_gone_before_the_other_starts() -> None:
+    """After= does that whichever of the two is stopped; in both units it would be a cycle."""
+    after, pairs = set(), set()
+    for unit in UNITS:
+        for kind, names in re.findall(r"^(After|Conflicts)=(.+)$", unit.read_text("utf-8"), re.M):
+            found = {(unit.name, re.sub(r"@\w+\.", "@.", name)) for name in names.split()}
+            (after if kind == "After" else pairs).update(found)
+    assert pairs
+    for one, other in pairs:
+        assert ((one, other) in after) != ((other, one) in after), (one, other)
+
+
 def test_every_timer_starts_a_service_and_all_schedules_agree() -> None:
     timers = {path.stem for path in UNITS if path.suffix == ".timer"}
     assert timers <= {path.stem for path in UNITS if path.suffix == ".service"}

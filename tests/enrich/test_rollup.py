@@ -24,6 +24,7 @@ from infra.cli import main
 from infra.commits import commit, newest_version
 from infra.duck import connect
 from infra.errors import Usage
+from infra.expired import Applied, note
 from infra.jobs import Batch
 from infra.kafka import Broker, ensure_topics
 from infra.lake import Lake
@@ -343,3 +344,39 @@ def test_counts_go_out_whole_under_the_key_of_their_window(lake: Lake, broker: B
     assert (
         timedelta(0) < datetime.fromisoformat(value["window_end"]) - at(0) <= timedelta(minutes=1)
     )
+
+
+def test_hours_wait_for_an_import_that_arrived_in_them_and_is_not_in(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def imports(**told: Any) -> None:
+        (began / "7.json").write_text(json.dumps({"received_at": at(2 * HOUR).isoformat(), **told}))
+
+    lake = Lake(lake.spark, load(home=lake.settings.home, jobs={"rollup_late_seconds": 600}))
+    began = lake.settings.checkpoint_root / "import" / "batches"
+    began.mkdir(parents=True)
+    imports()
+    story = Story(lake)
+    story.comes(event(0), event(4 * HOUR), finished(8 * HOUR))
+    story.comes(finished(8 * HOUR + 60))
+    last = "SELECT max(hour) FROM ops.rollup_check"
+    assert ask(lake, last) == [(datetime(2026, 11, 21, 3, tzinfo=UTC),)]
+    assert "counts are compared up to 2026-11-21T04:00Z only" in capsys.readouterr().err
+    imports(in_ledger=True)
+    story.comes(event(-9 * DAY, late=9 * DAY + 2 * HOUR, mode="import"), finished(8 * HOUR + 90))
+    assert ask(lake, last) == [(datetime(2026, 11, 21, 9, tzinfo=UTC),)]
+    assert story.stages[-1] == NONE
+
+
+def test_hours_that_a_shorter_retention_has_emptied_keep_their_counts(story: Story) -> None:
+    # Only noted: the rows stay for the other tests.
+    folder = story.lake.folder(EVENT)
+    note(folder, Applied(datetime.now(UTC)))
+    version = story.lake.version(ROLLUP)
+    try:
+        found = again(story.lake, at(0), at(HOUR))
+    finally:
+        (folder / "_expired").unlink()
+    assert found.recounted == []
+    assert found.unmended > 0
+    assert story.lake.version(ROLLUP) == version

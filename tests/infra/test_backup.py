@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from infra.backup import backup, restore
+from infra.backup import _Steps, backup, restore
 from infra.cli import main
-from infra.errors import Fatal, Usage
+from infra.errors import Fatal, Retryable, Usage
 from infra.jobs import Batch, Job, Lock
 from infra.lake import Lake
 from infra.settings import Settings, load
@@ -20,6 +22,7 @@ from infra.tables import Column, Table
 
 NUMBER = Table("silver.number", "numbers that arrive", (Column("n", T.LongType(), "a number"),))
 SQUARE = Table("gold.square", "their squares", (Column("n", T.LongType(), "a square"),))
+LEFT_OUT = {"api.token", "checkpoints/ingest/lock", "checkpoints/lock"}
 
 
 @pytest.fixture
@@ -76,25 +79,134 @@ def test_a_backup_that_was_harmed_restores_nothing(
         restore(other, tmp_path)
 
 
+@pytest.mark.parametrize("part", ["lake", "checkpoints", "spool", "redelivery.sqlite"])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_followed(home: Settings, tmp_path: Path, part: str, there: bool) -> None:
+    """To a folder of another disk, which may have to be made."""
+    made = backup(home, tmp_path / "backups")
+    other = load(home=tmp_path / "other")
+    other.home.mkdir()
+    target = tmp_path / "disk" / part
+    (target if there and "." not in part else target.parent).mkdir(parents=True)
+    (other.home / part).symlink_to(target)
+    assert restore(other, made) == 5
+    assert (other.home / part).is_symlink()
+    assert {**tree(other.home), **under(other.home, part)} == {
+        name: text for name, text in tree(home.home).items() if name not in LEFT_OUT
+    }
+    assert not list(tmp_path.rglob("*restoring*"))
+    again = load(home=tmp_path / "again")
+    assert restore(again, backup(other, tmp_path / "from-the-link")) == 5
+
+
+def under(home: Path, part: str) -> dict[str, str]:
+    """The files of a part that is a link."""
+    if (home / part).is_file():
+        return {part: (home / part).read_text()}
+    return {f"{part}/{name}": text for name, text in tree((home / part).resolve()).items()}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, as it is when it is fresh."""
+    at = tmp_path / "disk"
+    at.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount")
+    asked = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(at)]
+    told = subprocess.run(asked, capture_output=True, text=True, check=False)
+    if told.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {told.stderr.strip()}")
+    (at / "lost+found").mkdir(mode=0o700)
+    (at / "lost+found" / "found").write_text("nobody's")
+    yield at
+    subprocess.run(["umount", "-l", str(at)], check=True)
+
+
+@pytest.mark.parametrize("part", ["lake", "checkpoints"])
+def test_a_place_that_is_a_mount_point_is_filled(
+    home: Settings, tmp_path: Path, disk: Path, part: str
+) -> None:
+    made = backup(home, tmp_path / "backups")
+    other = load(home=tmp_path / "other", **{part: disk})
+    assert restore(other, made) == 5
+    assert disk.is_mount()
+    whole = {name: text for name, text in tree(home.home).items() if name not in LEFT_OUT}
+    here = {f"{part}/{name}": text for name, text in tree(disk).items()}
+    assert here.pop(f"{part}/lost+found/found") == "nobody's"
+    assert {**tree(other.home), **here} == whole
+    names = {file.name for file in backup(other, tmp_path / "again").rglob("*")}
+    assert "found" not in names
+
+
+@pytest.mark.parametrize("place", ["checkpoints/ingest", "spool/audit"])
+def test_a_restore_that_fails_half_way_takes_back_what_it_put_in_place(
+    home: Settings, tmp_path: Path, place: str
+) -> None:
+    """A job that begins meanwhile has made a folder where one of the backup belongs."""
+    made = backup(home, tmp_path / "backups")
+    other = load(home=tmp_path / "other")
+
+    def meanwhile(done: int, total: int) -> None:
+        if done == total:
+            file = other.home / place / "of-a-job"
+            file.parent.mkdir(parents=True)
+            file.write_text("begun")
+
+    with pytest.raises(Fatal, match=r"cannot be restored: .*not empty.*; nothing was restored"):
+        restore(other, made, meanwhile)
+    assert tree(other.home) == {f"{place}/of-a-job": "begun"}
+    assert not list(tmp_path.rglob("*restoring*"))
+    assert [folder.name for folder in other.home.iterdir()] == [place.split("/")[0]]
+
+
+def test_a_link_among_empty_folders_is_not_lost(home: Settings, tmp_path: Path) -> None:
+    """Gold on another disk: it would fill the lake's."""
+    made = backup(home, tmp_path / "backups")
+    other = load(home=tmp_path / "other")
+    (tmp_path / "disk").mkdir()
+    other.lake_root.mkdir(parents=True)
+    (other.lake_root / "gold").symlink_to(tmp_path / "disk")
+    with pytest.raises(Usage, match="lake/gold: something is there"):
+        restore(other, made)
+    assert (other.lake_root / "gold").is_symlink()
+
+
+def test_what_cannot_be_taken_back_is_told() -> None:
+    def fails() -> None:
+        raise PermissionError
+
+    undone, steps = list[str](), _Steps()
+    steps.add(Path("first"), lambda: undone.append("first"))
+    steps.add(Path("second"), fails)
+    steps.add(Path("third"), lambda: undone.append("third"))
+    assert steps.undo() == [Path("second")]
+    assert undone == ["third", "first"]
+
+
 def test_what_a_killed_restore_left_is_not_taken_for_a_part_of_the_next(
     home: Settings, tmp_path: Path
 ) -> None:
     made = backup(home, tmp_path / "backups")
     other = load(home=tmp_path / "other")
-    left = other.home / ".lake.restoring/silver/event/of-another-backup.parquet"
-    left.parent.mkdir(parents=True)
-    left.write_text("rows")
+    for name in ("lake/.restoring/silver/event/b.parquet", "spool/.restoring/audit/two.json"):
+        left = other.home / name
+        left.parent.mkdir(parents=True)
+        left.write_text("of another backup")
+    (other.home / ".redelivery.sqlite.restoring").write_text("of another backup")
     assert restore(other, made) == 5
-    assert sorted(f.name for f in other.lake_root.rglob("*") if f.is_file()) == [
-        "a.parquet",
-        "one.json",
-    ]
+    assert tree(other.home).keys() == tree(home.home).keys() - LEFT_OUT
 
 
-def test_a_manifest_cannot_name_a_place_of_its_own(home: Settings, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["spool/../../one.json", "spool//etc/one.json", "spool", "redelivery.sqlite/one"]
+)
+def test_a_manifest_cannot_name_a_place_of_its_own(
+    home: Settings, tmp_path: Path, name: str
+) -> None:
     made = backup(home, tmp_path / "backups")
     file = made / "manifest.json"
-    file.write_text(file.read_text().replace("spool/audit/one.json", "spool/../../one.json"))
+    file.write_text(file.read_text().replace("spool/audit/one.json", name))
     with pytest.raises(Fatal, match="which is no part of a backup"):
         restore(load(home=tmp_path / "other"), made)
 
@@ -117,6 +229,37 @@ def test_no_backup_is_taken_while_a_job_runs(home: Settings, tmp_path: Path) -> 
     with pytest.raises(Usage, match="lies inside"):
         backup(home, home.lake_root / "backups")
     assert main(["--home", str(tmp_path / "none"), "backup", str(tmp_path)]) == 1
+
+
+def test_no_job_begins_while_a_backup_is_taken(home: Settings, tmp_path: Path) -> None:
+    """Also one that has never run, and so has no folder yet; nor is a second backup begun."""
+    told: list[str] = []
+
+    def meanwhile(done: int, total: int) -> None:
+        for job in ("import", "ingest"):
+            with pytest.raises(Retryable) as refused:
+                Lock(home.checkpoint_root / job, job)
+            told.append(str(refused.value))
+        with pytest.raises(Fatal, match="another backup is at work on this home"):
+            backup(home, tmp_path / "more")
+
+    made = backup(home, tmp_path / "backups", meanwhile)
+    assert f"job import cannot begin: a backup is under way (process {os.getpid()})" in told[0]
+    assert "goes on by itself when it is done" in told[0]
+    assert "job ingest cannot begin" in told[1]
+    assert not (home.checkpoint_root / "import").exists()
+    assert not list(made.rglob("lock"))
+    Lock(home.checkpoint_root / "import", "import").release()
+    backup(home, tmp_path / "later")
+
+
+def test_a_lock_that_root_made_for_a_backup_is_the_jobs(home: Settings, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes files for others")
+    os.chown(home.checkpoint_root, 4711, 4712)
+    backup(home, tmp_path / "backups")
+    made = (home.checkpoint_root / "lock").stat()
+    assert (made.st_uid, made.st_gid) == (4711, 4712)
 
 
 def squares(lake: Lake) -> Job:

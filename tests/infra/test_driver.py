@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
@@ -14,13 +15,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from infra import driver, upkeep
-from infra.alone import Taken
+from infra.alone import Alone, Taken
 from infra.clock import Clock
 from infra.commits import newest_first
 from infra.driver import Driver, Later, Round, Watched, resume
 from infra.errors import Fatal, Retryable
 from infra.governor import Governor
-from infra.jobs import Batch, Job
+from infra.jobs import Batch, Job, Lock
 from infra.kafka import Broker, Ticker, admin, producer, topic_of
 from infra.lake import Lake
 from infra.schedule import Every
@@ -253,7 +254,7 @@ def locked(lake: Lake, *, once: bool) -> Job:
 def test_a_lock_that_is_taken_meanwhile_is_waited_for(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, ran: bool
 ) -> None:
-    """A backup may take it between two attempts; at a driver's start it is another driver."""
+    """A command may look whether the job runs; at a driver's start it is another driver."""
     monkeypatch.setitem(driver.JOBS, "locked", "tests.infra.test_driver:locked")
     settings, said = lake.settings, list[str]()
     one = Watched("locked", started=-1e6, again_at=0.0, ran=ran)
@@ -262,6 +263,49 @@ def test_a_lock_that_is_taken_meanwhile_is_waited_for(
     assert (one.given_up is None) is ran
     assert ("failed, again in" in said[0]) is ran
     assert "job locked already runs (process 7)" in said[0]
+
+
+def fresh(lake: Lake, *, once: bool) -> Job:
+    """A job that takes its lock, and comes no further."""
+    Lock(lake.settings.checkpoint_root / "fresh", "fresh").release()
+    raise Retryable("the broker is away")
+
+
+def test_a_job_that_would_begin_beside_a_backup_is_tried_until_that_is_done(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(driver.JOBS, "fresh", "tests.infra.test_driver:fresh")
+    settings, said = lake.settings, list[str]()
+    one = Watched("fresh", started=-1e6, again_at=0.0)
+    ours = Driver(settings, ("fresh",), tell=said.append)
+    round_ = Round(ours, lake, [one], Watch(settings, lake.spark), Governor(settings))
+    backup = Alone(settings.checkpoint_root / "lock", str)
+    round_._look(one)
+    assert said[0].startswith("job fresh: failed, again in 1 s: job fresh cannot begin: a backup")
+    assert not (settings.checkpoint_root / "fresh").exists()
+    backup.release()
+    one.again_at = 0.0
+    round_._look(one)
+    assert "the broker is away" in said[1]
+
+
+def test_a_driver_begins_when_the_backup_is_done(tmp_path: Path) -> None:
+    settings, said = load(home=tmp_path), list[str]()
+    backup = Alone(settings.checkpoint_root / "lock", str)
+    with pytest.raises(Retryable, match="the driver cannot begin: a backup is under way"):
+        Driver(settings, ("ingest",), once=True)._admitted()
+    stopped = Driver(settings, ("ingest",), tell=said.append)
+    stopped.stop()
+    assert stopped._admitted() is None
+    waits = Driver(settings, ("ingest",), tell=said.append)
+    threading.Timer(1.5, backup.release).start()
+    admitted = waits._admitted()
+    assert admitted is not None
+    assert len(said) == 2, "each of them says it once"
+    with pytest.raises(Taken):
+        Alone(settings.checkpoint_root / "lock", str)
+    admitted.release()
+    Alone(settings.checkpoint_root / "lock", str).release()
 
 
 def test_a_backlog_is_worked_off_in_large_batches_and_then_they_are_small_again(

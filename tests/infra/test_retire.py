@@ -21,6 +21,7 @@ from infra.archive import ARCHIVE, LOG
 from infra.commits import checkpoints, commit, live, newest_first, oldest_version, text, versions
 from infra.duck import open_engine
 from infra.errors import Fatal, Usage
+from infra.history import lend, told
 from infra.jobs import Batch
 from infra.lake import Lake
 from infra.retire import forget, move
@@ -86,6 +87,40 @@ def test_what_left_the_log_is_read_as_before(lake: Lake) -> None:
     upkeep.vacuum(lake, TABLE, timedelta(0))
     assert commit(folder, 3) == before[3]
     assert numbers(lake.read(TABLE, 7)) == list(range(1, 8))
+
+
+@pytest.mark.usefixtures("small_packs")
+def test_what_a_reader_is_lent_is_little_and_stays_while_it_may_be_read(lake: Lake) -> None:
+    folder = fill(lake.ensure(TABLE), 54)
+    move(folder, 54, time.time() + LATER)
+    assert live(folder)[0] == 50
+    assert not told(folder, 27)
+    lend(folder, 27)
+    assert told(folder, 27)
+    assert not told(folder, 37)
+    assert archive.singles(folder / LOG) == [*range(20, 28), *range(50, 55)]
+    # Readers of Delta that know nothing of the archive see that version, and the newest.
+    plain = lake.spark.read.format("delta")
+    assert numbers(plain.option("versionAsOf", 27).load(str(folder))) == list(range(1, 28))
+    engine = open_engine(memory="300MB", threads=1)
+    counted = "SELECT count(*) FROM delta_scan($1, version => {})"
+    for version in (27, 54):
+        found = engine.execute(counted.format(version), [str(folder)]).fetchall()
+        assert found == [(version,)]
+    assert by_duckdb(str(folder)) == numbers(lake.read(TABLE)) == list(range(1, 55))
+    assert (live(folder)[0], versions(folder)) == (50, list(range(55)))
+
+    assert move(folder, 54, time.time() - 600) == 0
+    fill(lake, 64)
+    for version in range(50, 65):
+        age(folder, version)
+    assert move(folder, 64, time.time() - 600) == 10
+    assert archive.singles(folder / LOG) == [*range(20, 28), *range(60, 65)]
+    assert told(folder, 27)
+    assert move(folder, 64, time.time() + LATER) == 8
+    assert archive.singles(folder / LOG) == list(range(60, 65))
+    assert checkpoints(folder / LOG) == [60]
+    assert versions(folder) == list(range(65))
 
 
 def test_a_stream_that_lags_holds_the_log_and_misses_nothing(

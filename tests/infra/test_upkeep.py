@@ -23,11 +23,13 @@ from infra.commits import versions
 from infra.compact import FAN_IN, Piece, plan
 from infra.delta import ActiveFile, active_files
 from infra.duck import open_engine
-from infra.errors import Fatal
+from infra.errors import Fatal, Usage
+from infra.expired import furthest
 from infra.jobs import Batch, Job
 from infra.lake import Lake
 from infra.parquet import FileWriter, Target, arrow_schema
-from infra.schema import schema_of
+from infra.removed import PROPERTY, interval, remembered, said
+from infra.schema import described, schema_of
 from infra.settings import load
 from infra.tables import Column, Table, table
 
@@ -237,6 +239,39 @@ def test_retention_takes_whole_files_and_single_sources(lake: Lake) -> None:
     assert upkeep.expire(lake, record, datetime.now(UTC) + timedelta(days=9999)) == 0
 
 
+def test_layers_have_a_retention_each(lake: Lake) -> None:
+    now = datetime.now(UTC)
+    lake.settings = load(
+        home=lake.settings.home, retention={"silver_days": 7, "gold_days": 31, "ops_days": 3}
+    )
+    added = {
+        "gold.attributed_event": {"event_uid": "e", "source": "okta", "received_at": now},
+        "gold.finding": {"finding_id": "f", "event_time": now - timedelta(days=900)},
+        "gold.alert": {"alert_id": "a", "revision": 1},
+        "ops.audit": {"at": now, "who": "cli"},
+        "silver.dhcp_segment": {"scope": "s", "ip": "10.0.0.1", "rev": 1},
+        "ops.ledger": {"job": "ingest", "batch": 1},
+    }
+    for name, row in added.items():
+        lake.add(table(name), [row], "test")
+
+    def left(days: float) -> list[str]:
+        for name in added:
+            upkeep.expire(lake, table(name), now + timedelta(days=days, minutes=1))
+        return [name for name in added if active_files(lake.spark, lake.path(table(name)))]
+
+    # An old event's finding is as old as its arrival.
+    assert left(2) == list(added)
+    assert left(5) == [name for name in added if name != "ops.audit"]
+    assert left(8) == ["gold.finding", "gold.alert", "silver.dhcp_segment", "ops.ledger"]
+    assert left(32) == left(9999) == ["silver.dhcp_segment", "ops.ledger"]
+
+
+def test_alerts_are_kept_at_least_as_long_as_they_are_corrected(lake: Lake) -> None:
+    with pytest.raises(Usage, match=r"gold_days.*is too short: at least 31"):
+        load(home=lake.settings.home, retention={"gold_days": 7})
+
+
 def test_the_log_is_cut_after_its_retention_and_jobs_go_on(
     lake: Lake, arrive: Callable[..., None]
 ) -> None:
@@ -272,3 +307,100 @@ def test_the_log_is_cut_after_its_retention_and_jobs_go_on(
     os.utime(first, (time.time() - 7200, time.time() - 7200))
     job().wait()
     assert lake.version(rare) == kept[-1]
+
+
+def forgotten_after(lake: Lake, one: Table) -> timedelta:
+    """By Delta's own account."""
+    found = lake.spark.sql(f"SHOW TBLPROPERTIES delta.`{lake.path(one)}`").collect()
+    return interval(next(row["value"] for row in found if row["key"] == PROPERTY))
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("interval 30 days", timedelta(days=30)),
+        ("interval 1 day 12 hours", timedelta(hours=36)),
+        ("INTERVAL 2 WEEKS", timedelta(weeks=2)),
+        ("", timedelta(weeks=1)),
+        ("always", timedelta(weeks=1)),
+    ],
+)
+def test_times_of_properties_are_read(text: str, kept: timedelta) -> None:
+    assert interval(text) == kept
+    assert interval(said(kept)) == kept
+
+
+def test_a_log_remembers_what_left_its_table_as_long_as_former_versions_are_promised(
+    lake: Lake, arrive: Callable[..., None]
+) -> None:
+    alert = table("gold.alert")
+    assert forgotten_after(lake, alert) == timedelta(days=30)
+    assert (
+        forgotten_after(lake, NUMBER)
+        == remembered(described(lake.folder(NUMBER)))
+        == timedelta(days=7)
+    )
+
+    # Of a table that is there, once the settings promise more; a stream at work goes on.
+    arrive(1)
+    squares(lake).wait()
+    running = lake.each_batch("square-roots", lake.stream(NUMBER), ignored, trigger_seconds=0.5)
+    try:
+        longer = load(home=lake.settings.home, lake=lake.settings.lake_root, upkeep=KEPT_LONGER)
+        Lake(lake.spark, longer).ensure(NUMBER, alert)
+        assert forgotten_after(lake, NUMBER) == timedelta(days=20)
+        assert forgotten_after(lake, alert) == timedelta(days=30)
+        version = lake.version(NUMBER)
+        Lake(lake.spark, longer).ensure(NUMBER)
+        assert lake.version(NUMBER) == version
+        arrive(2)
+        squares(lake).wait()
+        assert rows(lake, SQUARE) == [1, 4]
+        running.query.processAllAvailable()
+        assert running.query.isActive
+    finally:
+        running.stop()
+    # A shorter promise takes nothing from what other readers were promised.
+    lake.ensure(NUMBER)
+    assert forgotten_after(lake, NUMBER) == timedelta(days=20)
+
+
+KEPT_LONGER = {"keep_hours": 480}
+
+
+def ignored(rows: DataFrame, run: Batch) -> None:
+    """A job that writes nothing."""
+
+
+def test_what_a_stream_may_need_beyond_what_the_log_remembers_stays(
+    lake: Lake, arrive: Callable[..., None]
+) -> None:
+    for number in range(8):
+        arrive(number)
+    assert upkeep.merge(lake, NUMBER) == (8, 1)
+    told: list[str] = []
+    lake.settings = load(
+        home=lake.settings.home, lake=lake.settings.lake_root, upkeep={"keep_hours": 200}
+    )
+    done = upkeep.tend(lake, NUMBER, told.append)
+    assert (done.deleted, done.kept_hours) == (0, 200)
+    assert len(told) == 1
+    assert "its log tells that for 7 days only: nothing is deleted" in told[0]
+
+
+def test_what_retention_took_out_is_noted_for_good(lake: Lake) -> None:
+    record = table("bronze.record")
+    assert furthest(lake.settings, record.name).of("sshd") is None
+    events(lake, "sshd", 40, 35)
+    events(lake, "zeek:conn", 20, 2)
+    now = datetime.now(UTC)
+    for kept in ({"bronze_days": 30, "sources": {"zeek:conn": 14}}, {"bronze_days": 60}):
+        lake.settings = load(home=lake.settings.home, retention=kept)
+        upkeep.expire(lake, record, now)
+    applied = furthest(lake.settings, record.name)
+    assert applied.of("sshd") == now - timedelta(days=30)
+    assert applied.of("zeek:conn") == applied.latest == now - timedelta(days=14)
+
+    (lake.folder(record) / "_expired").write_text("{")
+    with pytest.raises(Fatal, match=r"_expired is damaged .* tells what retention took out"):
+        furthest(lake.settings, record.name)

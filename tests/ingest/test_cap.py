@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,6 +41,16 @@ def test_with_nothing_in_flight_the_cap_is_the_new_one_at_once(tmp_path: Path) -
     Cap(at(tmp_path, 1_000))
     spark(tmp_path, done=3, planned=3)
     assert Cap(at(tmp_path, 50_000))(4) == 50_000
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"cap": "many"}', "[1]", '{"cap": 20'])
+def test_a_damaged_cap_claims_least_and_is_written_anew(tmp_path: Path, text: str) -> None:
+    Cap(at(tmp_path, 1_000))
+    spark(tmp_path, done=3, planned=4)
+    (tmp_path / "checkpoints" / "ingest" / "cap.json").write_text(text)
+    cap = Cap(at(tmp_path, 50_000))
+    assert [cap(4), cap(5)] == [1, 50_000]
+    assert Cap(at(tmp_path, 60_000))(4) == 50_000
 
 
 run = st.tuples(st.integers(1, 10**6), st.integers(0, 2), st.booleans())

@@ -13,6 +13,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from infra.alone import Alone
+from infra.cli import main
 from infra.duck import connect
 from infra.errors import Fatal, Usage
 from infra.jobs import Lock
@@ -80,6 +82,17 @@ def test_what_cannot_begin_says_why(lake: Lake, tmp_path: Path):
         take_in(lake, settings_of(tmp_path / "old"), tell=print)
     running.release()
     assert take_in(lake, settings_of(tmp_path / "old"), tell=print).records == 1
+
+
+def test_no_import_begins_beside_a_backup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home, old = tmp_path / "home", tmp_path / "old"
+    archive(old, 1, 1)
+    backup = Alone(load(home=home).checkpoint_root / "lock", str)
+    assert main(["--home", str(home), "import", str(old), "--source", "sshd"]) == 1
+    assert "job import cannot begin: a backup is under way" in capsys.readouterr().err
+    backup.release()
 
 
 def command(home: Path, old: Path) -> subprocess.Popen[str]:

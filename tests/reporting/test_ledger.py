@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,13 +15,15 @@ from hypothesis import strategies as st
 
 from alerts.tables import FINDING
 from enrich.tables import ATTRIBUTION
+from infra import upkeep
 from infra.duck import connect
 from infra.errors import Fatal, Usage
+from infra.expired import Applied
 from infra.lake import Lake
 from infra.settings import Settings, load
 from ingest.tables import EVENT, RECORD
 from reporting import cli
-from reporting.ledger import Completeness, completeness, total
+from reporting.ledger import Completeness, completeness, forgive, total
 from tests.api.story import DAY, DEAD, attribution, event, finding, insert, record
 
 NEXT = DAY + timedelta(days=1)
@@ -60,6 +63,46 @@ def test_a_record_that_no_row_names_is_unaccounted_once_its_batch_is_done(lake: 
     found = row(lake)
     assert (found.received, found.parsed) == (3, 1)
     assert (found.unaccounted, found.unfinished) == (1, 1)
+
+
+#  days before:  40    30    29    20    14    10    0
+#  sshd          gone  |     lost  lost        there
+#  zeek:dns                        gone  |     lost
+def test_what_retention_took_out_is_expired_and_what_it_never_reached_is_not(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for source, uid, days in (("sshd", "s1", 40), ("zeek:dns", "z1", 20), ("sshd", "s4", 10)):
+        lake.add(RECORD, [arrived(record(uid, "12:00", source), days)], "test")
+        lake.add(EVENT, [arrived(event(uid, "12:00", source=source), days)], "test")
+    lost = (("sshd", "s2", 29), ("sshd", "s3", 20), ("zeek:dns", "z2", 10))
+    lake.add(RECORD, [arrived(record(uid, "12:00", of), days) for of, uid, days in lost], "test")
+    lake.add(EVENT, [BEAT], "test")
+    home, limits = lake.settings.home, {"silver_days": 30, "sources": {"zeek:dns": 14}}
+    lake.settings = load(home=home, retention=limits)
+    assert accounted(lake, capsys) == {"sshd": (2, 0, 2), "zeek:dns": (1, 0, 1), "all": (3, 0, 3)}
+
+    assert upkeep.expire(lake, EVENT, NEXT) == 2
+    expected = {"sshd": (1, 1, 2), "zeek:dns": (0, 1, 1), "all": (1, 2, 3)}
+    assert accounted(lake, capsys) == expected
+    lake.settings = load(home=home, retention={"silver_days": 365})
+    upkeep.expire(lake, EVENT, NEXT)
+    assert accounted(lake, capsys) == expected
+
+
+def arrived(row: dict[str, Any], days: int) -> dict[str, Any]:
+    """The same so many days before `NEXT`."""
+    return row | {"received_at": NEXT - timedelta(days=days)}
+
+
+def accounted(lake: Lake, capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[int, int, int]]:
+    """Of each source, as the command tells it: parsed, expired and unaccounted."""
+    span = ["--since", f"{NEXT - timedelta(days=60):%F}", "--until", f"{NEXT:%F}"]
+    assert run(["ledger", *span, "--output", "json"], lake.settings) == 1
+    told = json.loads(capsys.readouterr().out)
+    for one in told:
+        parts = ("parsed", "dead", "expired", "unfinished", "unaccounted")
+        assert one["received"] == sum(one[part] for part in parts)
+    return {one["source"]: (one["parsed"], one["expired"], one["unaccounted"]) for one in told}
 
 
 def test_without_a_heartbeat_nothing_is_excused(lake: Lake) -> None:
@@ -111,6 +154,14 @@ def test_findings_are_pending_until_attributed_and_late_when_the_tables_answered
     assert (found.findings, found.pending, found.late) == (3, 1, 1)
 
 
+def test_a_finding_waits_for_no_attribution_that_retention_took_out(lake: Lake) -> None:
+    insert(lake, FINDING, [finding("a", "12:00"), finding("b", "12:02")])
+    connection = connect(lake.settings.lake_root)
+    forgive(connection, Applied(), Applied(DAY.replace(hour=12, minute=1)))
+    (found,) = completeness(connection, DAY, NEXT, "sshd")
+    assert (found.findings, found.pending) == (2, 1)
+
+
 def test_only_the_span_asked_for_counts(told: Lake) -> None:
     con = connect(told.settings.lake_root)
     assert completeness(con, NEXT, NEXT + timedelta(days=1)) == []
@@ -118,7 +169,7 @@ def test_only_the_span_asked_for_counts(told: Lake) -> None:
     assert [one.received for one in early] == [1]
 
 
-@given(st.lists(st.tuples(*[st.integers(0, 10**6)] * 10), max_size=5))
+@given(st.lists(st.tuples(*[st.integers(0, 10**6)] * 11), max_size=5))
 def test_the_total_is_the_sum_of_its_sources(numbers: list[tuple[int, ...]]) -> None:
     rows = [Completeness(f"s{at}", *values) for at, values in enumerate(numbers)]
     summed = total(rows)

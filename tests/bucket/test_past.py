@@ -1,0 +1,96 @@
+"""What a table in a bucket was, for those who only read: its log is written to under its lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from api.statements import Refused, Statements
+from infra import location as place
+from infra.archive import ARCHIVE, LOG, single, singles
+from infra.history import Committed
+from infra.location import Location
+from infra.locks import locked, require_home
+from infra.settings import Settings, load
+from ingest.tables import EVENT
+from tests.api.story import event
+from tests.bucket.store import Store
+from tests.infra.by_hand import add, define
+
+COUNT = "SELECT count(*) AS n FROM silver.event"
+PATIENCE = 2.0
+
+
+@pytest.fixture
+def settings(store: Store, tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
+    """silver.event with two events, of whose three commits two have left the log."""
+    name = request.node.name.removeprefix("test_")
+    made = load(
+        home=tmp_path / "home", lake=f"s3://plant/{name}", api={"statement_memory": "300MB"}
+    )
+    table = folder(made)
+    define(table, EVENT)
+    for uid in ("e1", "e2"):
+        add(table, EVENT, [event(uid, "12:00")])
+    require_home(made)
+    with locked(made.lake_side, EVENT.name):
+        place.move([(single(table / LOG, one), single(table / ARCHIVE, one)) for one in (0, 1)])
+    return made
+
+
+def folder(settings: Settings) -> Location:
+    return settings.lake_root / "silver" / "event"
+
+
+@contextmanager
+def statements(settings: Settings) -> Iterator[Statements]:
+    running = Statements(settings)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def test_what_left_the_log_is_lent_by_who_is_alone_with_the_table(settings: Settings) -> None:
+    table = folder(settings)
+    at = Committed(table).of(1)
+    with statements(settings) as running, ThreadPoolExecutor(1) as beside:
+        assert running.run("SELECT 1").rows == [[1]]
+        with locked(settings.lake_side, EVENT.name):
+            asked = beside.submit(running.run, COUNT, as_of=at)
+            with pytest.raises(TimeoutError):
+                asked.result(PATIENCE)
+            assert singles(table / LOG) == [2]
+        answer = asked.result(60)
+    assert (answer.rows, answer.versions) == ([[1]], {"silver.event": 1})
+    assert singles(table / LOG) == [0, 1, 2]
+
+
+def test_who_has_another_home_is_refused_and_writes_nothing(
+    settings: Settings, tmp_path: Path
+) -> None:
+    refused(
+        settings.model_copy(update={"home": tmp_path / "elsewhere"}),
+        Committed(folder(settings)).of(1),
+    )
+    assert not (tmp_path / "elsewhere" / "lake").exists()
+
+
+def test_who_may_not_lock_is_refused_and_writes_nothing(settings: Settings) -> None:
+    lock = settings.lake_side / "_locks" / EVENT.name
+    lock.unlink()
+    refused(settings, Committed(folder(settings)).of(1))
+    assert not lock.exists()
+
+
+def refused(settings: Settings, at: datetime) -> None:
+    with statements(settings) as running:
+        with pytest.raises(Refused, match=r"silver\.event: its commits of then have left its log"):
+            running.run(COUNT, as_of=at)
+        assert running.run("SELECT 1").rows == [[1]]
+    assert singles(folder(settings) / LOG) == [2]
