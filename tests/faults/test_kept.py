@@ -1,4 +1,4 @@
-"""Small files of ours that a disk has damaged are named, with what to do: never begun anew unsaid."""
+"""Small files of ours that a disk has damaged are named with what to do, not begun anew unsaid."""
 
 from __future__ import annotations
 
