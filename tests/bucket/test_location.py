@@ -14,7 +14,7 @@ import pytest
 
 from infra import location as place
 from infra import retire
-from infra.archive import ARCHIVE, LOG, archived, checkpoint, packs, single
+from infra.archive import ARCHIVE, LOG, archived, checkpoint, from_on, packs, single
 from infra.backup import backup, restore
 from infra.commits import commit, live, newest_version, table_id, text, versions
 from infra.duck import connect
@@ -138,6 +138,16 @@ def test_a_log_is_shortened_archived_and_brought_back(
     assert move(table, PACK + 15, FUTURE) == 5
     assert live(table)[0] == PACK + 10
     assert len(place.listed(table / ARCHIVE)) == 11
+
+
+def test_commits_from_one_on_are_told_with_when_they_were_written(root: Location) -> None:
+    log_of(root, 5)
+    checkpoint(root / LOG, 4).write_bytes(b"beside them")
+    found = from_on(root / LOG, 3)
+    assert [version for version, _ in found] == [3, 4]
+    assert all(abs(at - time.time()) < 60 for _, at in found)
+    assert from_on(root / LOG, 3) == found
+    assert from_on(root / LOG, 5) == from_on(root / "nowhere", 0) == []
 
 
 def bucket(home: Path, prefix: str) -> Settings:

@@ -1,15 +1,17 @@
-"""What a table in a bucket was, for those who only read: its log is written to under its lock."""
+"""A table in a bucket, for those who only read: as it is now, and as it was."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from api.queries import Reader
 from api.statements import Refused, Statements
 from infra import location as place
 from infra.archive import ARCHIVE, LOG, single, singles
@@ -86,6 +88,19 @@ def test_who_may_not_lock_is_refused_and_writes_nothing(settings: Settings) -> N
     lock.unlink()
     refused(settings, Committed(folder(settings)).of(1))
     assert not lock.exists()
+
+
+def test_an_endpoint_sees_a_column_that_was_added_since(store: Store, tmp_path: Path) -> None:
+    made = load(home=tmp_path / "home", lake="s3://plant/wider")
+    old = replace(EVENT, columns=EVENT.columns[:9], cluster_by=(), stats=())
+    define(folder(made), old)
+    reader = Reader(made)
+    asked = "SELECT user_name FROM silver.events"
+    assert reader.rows(asked, needs=["silver.events"]) == []
+    define(folder(made), EVENT)
+    add(folder(made), EVENT, [event("e1", "12:00", user_name="ann")])
+    assert reader.rows(asked, needs=["silver.events"]) == [{"user_name": "ann"}]
+    reader.close()
 
 
 def refused(settings: Settings, at: datetime) -> None:
