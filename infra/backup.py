@@ -24,7 +24,7 @@ from infra.archive import ARCHIVE, READ
 from infra.errors import Fatal, HeadgateError, Usage
 from infra.files import write_whole
 from infra.jobs import LOCK, already_runs
-from infra.location import HOME, Location, below, delete, make, there, tree
+from infra.location import FRESH, HOME, Location, below, delete, make, there, tree
 from infra.offsets import checkpoint
 from infra.settings import Settings
 
@@ -35,8 +35,6 @@ CHUNK = 4 * 1024 * 1024
 
 STAGE = ".restoring"
 """Below a place, so that it is of the same file system: what a restore is about to put there."""
-FRESH = "lost+found"
-"""What a file system has that nothing was put on."""
 
 Show = Callable[[int, int], None]
 """Hears how many bytes of how many are done."""
@@ -172,7 +170,7 @@ def _files(path: Location) -> list[Location]:
         for file in tree(path)
         # Former versions that were made readable are links to files that are copied anyway.
         if file.name != LOCK
-        and below(path, file).partition("/")[0] not in (STAGE, FRESH)
+        and below(path, file).partition("/")[0] != STAGE
         and f"/{ARCHIVE}/{READ}/" not in str(file)
         # In a bucket it names the home, which has it too and may be another one later.
         and (isinstance(file, Path) or file != path / HOME)

@@ -29,6 +29,8 @@ SCHEME = "s3://"
 
 HOME = "_home"
 """In a bucket and in its home: which home the lake's locks lie in."""
+FRESH = "lost+found"
+"""What a file system has that nothing was put on, for root's eyes only."""
 
 
 def location(text: str | Path) -> Location:
@@ -129,7 +131,7 @@ def is_table(folder: Location) -> bool:
 
 def tables_below(root: Location) -> list[Location]:
     """Every Delta table of a lake, also of one that this release does not know."""
-    layers = [one for one in listed(root) if not one.name.startswith("_")]
+    layers = [one for one in listed(root) if not one.name.startswith("_") and one.name != FRESH]
     return [table for layer in layers for table in listed(layer) if is_table(table)]
 
 
@@ -173,11 +175,24 @@ def since(folder: Location, name: str) -> list[tuple[str, float]]:
 
 
 def tree(root: Location) -> list[Location]:
-    """All files below a folder or prefix, in the order of their names."""
+    """All files below a folder or prefix, also where a link leads, in the order of their names."""
     if isinstance(root, Path):
-        return sorted(file for file in root.rglob("*") if file.is_file())
+        return sorted(_walk(root, frozenset()))
     found = root.fs.find(root.path)
     return [root / name.removeprefix(root.path).strip("/") for name in sorted(found)]
+
+
+def _walk(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
+    real = folder.resolve()
+    if real in above or not folder.is_dir():
+        return  # a link to a folder it lies in
+    for one in folder.iterdir():
+        if one.name == FRESH:
+            continue
+        if one.is_dir():
+            yield from _walk(one, above | {real})
+        elif one.is_file():
+            yield one
 
 
 def below(root: Location, file: Location) -> str:

@@ -160,6 +160,20 @@ def test_a_restore_that_fails_half_way_takes_back_what_it_put_in_place(
     assert [folder.name for folder in other.home.iterdir()] == [place.split("/")[0]]
 
 
+def test_a_layer_on_another_disk_is_backed_up_with_the_others(
+    home: Settings, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    (home.lake_root / "silver").rename(disk)
+    (home.lake_root / "silver").symlink_to(disk)
+    (disk / "around").symlink_to(home.lake_root)  # whoever follows it has no end
+    (home.lake_root / "lost+found").mkdir(mode=0)
+    other = load(home=tmp_path / "other")
+    assert restore(other, backup(home, tmp_path / "backups")) == 5
+    assert (other.lake_root / "silver" / "event" / "a.parquet").read_text() == "rows"
+    assert not (other.lake_root / "silver").is_symlink()
+
+
 def test_a_link_among_empty_folders_is_not_lost(home: Settings, tmp_path: Path) -> None:
     """Gold on another disk: it would fill the lake's."""
     made = backup(home, tmp_path / "backups")
