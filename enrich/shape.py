@@ -42,8 +42,10 @@ def found(checkpoint: Path) -> Shape | None:
         return None
     file = checkpoint / "state.json"
     remedy = "restore it from a backup, or make the state anew: headgate rebuild sessions"
+    if (told := kept(file, remedy)) is None:
+        return Shape(WHOLE, None)
     try:
-        return Shape(**(kept(file, remedy) or {"version": WHOLE, "buckets": None}))
+        return Shape(**told)
     except TypeError as error:
         raise damaged(file, error, remedy) from None
 

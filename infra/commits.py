@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from infra import archive
 from infra.archive import LOG
-from infra.damage import Damaged, objects, sound
+from infra.damage import Damaged, damaged, objects, sound
 from infra.errors import Fatal
 from infra.files import write_whole
 from infra.location import Location, listed, to_read
@@ -130,7 +130,7 @@ def commit(table: Location, version: int) -> Commit:
 
 
 def _damaged(file: Location, error: Damaged) -> Fatal:
-    return Fatal(f"{file} is damaged ({error}); restore lake and checkpoints of one backup")
+    return damaged(file, error, "restore lake and checkpoints of one backup")
 
 
 def newest_first(table: Location) -> Iterator[Commit]:

@@ -80,7 +80,7 @@ def emptied(state: Path) -> Path | None:
     return next((file for file in files if file.stat().st_size == 0), None)
 
 
-def kept(file: Path, remedy: str) -> dict[str, Any] | None:
+def kept(file: Location, remedy: str) -> dict[str, Any] | None:
     """The JSON object that a file of ours keeps, None where there is none. Raises `Fatal` that
     names the file and `remedy`."""
     try:
@@ -91,6 +91,6 @@ def kept(file: Path, remedy: str) -> dict[str, Any] | None:
         raise damaged(file, error, remedy) from None
 
 
-def damaged(file: Path, error: Exception, remedy: str) -> Fatal:
+def damaged(file: Location, error: Exception, remedy: str) -> Fatal:
     """What is said of a file of ours that cannot be read."""
     return Fatal(f"{file} is damaged ({error}); {remedy}")

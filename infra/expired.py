@@ -11,13 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from infra.errors import Fatal
+from infra.damage import damaged, kept
 from infra.files import write_whole
 from infra.location import Location
-from infra.settings import Settings
+from infra.settings import RetentionSettings, Settings
 from infra.tables import Table, path_of
 
 NOTE = "_expired"
+REMEDY = (
+    "it tells what retention took out: put it back from a backup, or remove it, whereupon hours "
+    "that were emptied may be counted anew as empty"
+)
+BY_SOURCE = ("bronze_days", "silver_days")
+"""Settings of layers whose sources may have a retention of their own."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,19 @@ class Applied:
         return Applied(every, {name: max(at for at in ats if at) for name, ats in both})
 
 
+def limits(retention: RetentionSettings, table: Table, now: datetime) -> Applied:
+    """Before when rows of a table go by the settings, in days; 0 keeps for ever."""
+    if table.expires is None:
+        return Applied()
+    days = getattr(retention, table.expires)
+    of_a_source = any(column.name == "source" for column in table.columns)
+    single = retention.sources if of_a_source and table.expires in BY_SOURCE else {}
+    return Applied(
+        now - timedelta(days=days) if days else None,
+        {name: now - timedelta(days=of_it) for name, of_it in single.items() if of_it},
+    )
+
+
 def furthest(settings: Settings, table: str) -> Applied:
     """Of a table by its name, the furthest that upkeep ever went. Raises `Fatal` when the note of
     it is damaged."""
@@ -54,18 +73,14 @@ def told(folder: Location) -> Applied:
     """The same by the table's folder."""
     file = folder / NOTE
     try:
-        found = json.loads(file.read_text("utf-8"))
+        if (found := kept(file, REMEDY)) is None:
+            return Applied()
         return Applied(
             datetime.fromisoformat(found["every"]) if found["every"] else None,
             {name: datetime.fromisoformat(at) for name, at in found["sources"].items()},
         )
-    except FileNotFoundError:
-        return Applied()
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise Fatal(
-            f"{file} is damaged ({error}); it tells what retention took out: put it back from a "
-            "backup, or remove it, whereupon hours that were emptied may be counted anew as empty"
-        ) from None
+        raise damaged(file, error, REMEDY) from None
 
 
 def complete_since(settings: Settings, table: Table, now: datetime) -> datetime | None:
@@ -73,10 +88,7 @@ def complete_since(settings: Settings, table: Table, now: datetime) -> datetime 
 
     By the settings, and by what was taken out while they said otherwise.
     """
-    retention, gone = settings.retention, furthest(settings, table.name).latest
-    days = [getattr(retention, table.expires), *retention.sources.values()] if table.expires else []
-    limits = [now - timedelta(days=min(kept))] if (kept := [one for one in days if one]) else []
-    return max([*limits, gone] if gone else limits, default=None)
+    return limits(settings.retention, table, now).further(furthest(settings, table.name)).latest
 
 
 def note(folder: Location, limits: Applied) -> None:

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.alone import Alone, Beside, Refused
 from infra.clock import clock
-from infra.damage import Damaged, emptied, logged, parsed, sound
+from infra.damage import Damaged, damaged, emptied, logged, parsed, sound
 from infra.errors import Fatal, Retryable
 from infra.files import write_whole
 from infra.log import batch_in_hand, note
@@ -413,10 +413,8 @@ def decided(folder: Path, number: int) -> dict[str, Any]:
     try:
         return parsed(file.read_text("utf-8", "replace"))
     except Damaged as error:
-        raise Fatal(
-            f"{file} is damaged ({error}); restore {folder} from a backup that is not older than "
-            "the tables"
-        ) from None
+        remedy = f"restore {folder} from a backup that is not older than the tables"
+        raise damaged(file, error, remedy) from None
 
 
 def forget_digest(folder: Path, number: int) -> None:

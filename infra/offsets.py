@@ -18,8 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # OffsetSpec:
     OffsetSpec,
 )
 
-from infra.damage import Damaged, logged, parsed
-from infra.errors import Fatal, Retryable
+from infra.damage import Damaged, damaged, logged, parsed
+from infra.errors import Retryable
 from infra.jobs import decided, numbers
 from infra.kafka import admin
 from infra.progress import places
@@ -85,10 +85,8 @@ def _entry(file: Path) -> list[str]:
         lines = logged(file, 3)
         parsed(lines[2])
     except Damaged as error:
-        raise Fatal(
-            f"{file} is damaged ({error}); restore the checkpoint from a backup that is not older "
-            "than the tables"
-        ) from None
+        remedy = "restore the checkpoint from a backup that is not older than the tables"
+        raise damaged(file, error, remedy) from None
     return lines
 
 

@@ -62,8 +62,11 @@ def move(table: Location, asked: int, before: float) -> int:
         if one <= asked and single(log, one).exists() and _written(single(log, one)) <= before
     ]
     cut = max(usable, default=-1)
+    below = [version for version in singles(log) if version < cut]
+    if not below:
+        return 0
     known = set(archived(table))
-    back = _taken_back(log, [one for one in singles(log) if one < cut and one in known], before)
+    back = _taken_back(log, [one for one in below if one in known], before)
     gone = [version for version in live(table) if version < cut and version not in known][:MOST]
     if gone:
         make(archive)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -35,12 +35,10 @@ from infra.parquet import DataFile, FileWriter, Target, whole_schema
 from infra.removed import remembered
 from infra.retire import forget, retire, unread_by
 from infra.schema import described
-from infra.settings import RetentionSettings, Settings
+from infra.settings import Settings
 from infra.tables import Table, catalog
 
 RECEIVED = "received_at"
-BY_SOURCE = ("bronze_days", "silver_days")
-"""Settings of layers whose sources may have a retention of their own."""
 FULL_ROWS = 250_000
 """A file of so many rows is large, whatever its bytes: some 0.6 GB of events while merged."""
 MARGIN = timedelta(hours=1)
@@ -177,18 +175,18 @@ def _unlink(folder: Location, files: Sequence[DataFile]) -> None:
 
 def expire(lake: Lake, table: Table, now: datetime, say: Say = lambda line: None) -> int:
     """Take out what is older than its retention; how many files went or were written anew."""
-    limits = Limits.of(lake.settings.retention, table, now)
-    if limits.nothing:
+    limits = expired.limits(lake.settings.retention, table, now)
+    if limits == Applied():
         return 0
     gone, mixed = [], []
     for file in active_files(lake.spark, lake.path(table)):
-        if limits.is_old(file):
+        if _is_old(file, limits):
             gone.append(file)
-        elif not file.has_deletions and limits.may_hold_old(file):
+        elif not file.has_deletions and _may_hold_old(file, limits):
             mixed.append(file)
     if gone or mixed:
         # Before: who comes upon the rows' absence must find why.
-        expired.note(lake.folder(table), Applied(limits.newest, limits.sources))
+        expired.note(lake.folder(table), limits)
     done = 0
     if gone:
         try:
@@ -201,68 +199,42 @@ def expire(lake: Lake, table: Table, now: datetime, say: Say = lambda line: None
     return done
 
 
-def _without_old(lake: Lake, table: Table, file: ActiveFile, limits: Limits) -> bool:
+def _without_old(lake: Lake, table: Table, file: ActiveFile, limits: Applied) -> bool:
     held = pq.ParquetFile(to_read(lake.folder(table) / file.name)).read(["source", RECEIVED])
-    if not pc.any(limits.old(held)).as_py():
+    if not pc.any(_old(held, limits)).as_py():
         return False
     return _rewritten(
         lake,
         table,
         [file],
         data_change=True,
-        keeps=lambda rows: rows.filter(pc.invert(limits.old(rows))),
+        keeps=lambda rows: rows.filter(pc.invert(_old(rows, limits))),
     )
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Arrival times before which rows of a table go: of every source, and of single ones."""
+def _is_old(file: ActiveFile, limits: Applied) -> bool:
+    """Whether all rows of a file go. Where the log tells no arrival, it was written later."""
+    return limits.every is not None and (file.most(RECEIVED) or file.written) < limits.every
 
-    newest: datetime | None
-    sources: Mapping[str, datetime]
 
-    @classmethod
-    def of(cls, retention: RetentionSettings, table: Table, now: datetime) -> Limits:
-        """From the settings, in days; 0 keeps for ever."""
-        if table.expires is None:
-            return cls(None, {})
-        days = getattr(retention, table.expires)
-        of_a_source = any(column.name == "source" for column in table.columns)
-        single = retention.sources if of_a_source and table.expires in BY_SOURCE else {}
-        return cls(
-            now - timedelta(days=days) if days else None,
-            {name: now - timedelta(days=kept) for name, kept in single.items() if kept},
-        )
+def _may_hold_old(file: ActiveFile, limits: Applied) -> bool:
+    """Whether a file may have rows of a source that has a retention of its own."""
+    return any(
+        file.may_hold("source", source, source)
+        and file.may_hold(RECEIVED, datetime(1, 1, 1, tzinfo=UTC), limit)
+        for source, limit in limits.sources.items()
+    )
 
-    @property
-    def nothing(self) -> bool:
-        """Whether everything is kept."""
-        return self.newest is None and not self.sources
 
-    def is_old(self, file: ActiveFile) -> bool:
-        """Whether all rows of a file go. Where the log tells no arrival, it was written later."""
-        if self.newest is None:
-            return False
-        newest = file.most(RECEIVED) or file.written
-        return newest < self.newest
-
-    def may_hold_old(self, file: ActiveFile) -> bool:
-        """Whether a file may have rows of a source that has a retention of its own."""
-        return any(
-            file.may_hold("source", source, source)
-            and file.may_hold(RECEIVED, datetime(1, 1, 1, tzinfo=UTC), limit)
-            for source, limit in self.sources.items()
-        )
-
-    def old(self, rows: pa.Table) -> pa.Array:
-        """Which rows are older than their own source's retention."""
-        found = pa.array([False] * rows.num_rows)
-        at = rows[RECEIVED].cast(pa.timestamp("us", "UTC"))  # files of Spark itself say neither
-        for source, limit in self.sources.items():
-            ours = pc.fill_null(pc.equal(rows["source"], source), False)
-            before = pc.fill_null(pc.less(at, pa.scalar(limit)), False)
-            found = pc.or_(found, pc.and_(ours, before))
-        return found
+def _old(rows: pa.Table, limits: Applied) -> pa.Array:
+    """Which rows are older than their own source's retention."""
+    found = pa.array([False] * rows.num_rows)
+    at = rows[RECEIVED].cast(pa.timestamp("us", "UTC"))  # files of Spark itself say neither
+    for source, limit in limits.sources.items():
+        ours = pc.fill_null(pc.equal(rows["source"], source), False)
+        before = pc.fill_null(pc.less(at, pa.scalar(limit)), False)
+        found = pc.or_(found, pc.and_(ours, before))
+    return found
 
 
 # -- files of former versions ----------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from alerts.blind_run import State as Sight
+from enrich.bucket import WHOLE
 from enrich.shape import Shape, found
 from infra.errors import Fatal
 from ingest.quality.record import State as Checks
@@ -41,11 +42,20 @@ def test_what_is_damaged_is_named_with_its_remedy(
     assert remedy in str(refused.value)
 
 
-@pytest.mark.parametrize(("read", "remedy"), READERS)
+@pytest.mark.parametrize(
+    ("read", "nothing"),
+    [(shape, Shape(WHOLE, None)), (Checks.load, Checks()), (Sight.load, Sight())],
+)
 def test_where_nothing_was_kept_nothing_is_damaged(
-    tmp_path: Path, read: Callable[[Path], Any], remedy: str
+    tmp_path: Path, read: Callable[[Path], Any], nothing: Any
 ) -> None:
-    read(tmp_path)
+    assert read(tmp_path) == nothing
+
+
+def test_an_object_without_anything_in_it_is_no_shape(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text("{}")
+    with pytest.raises(Fatal, match="is damaged"):
+        shape(tmp_path)
 
 
 @pytest.mark.parametrize("read", [shape, Checks.load])

@@ -49,14 +49,19 @@ def squares(lake: Lake, *, once: bool) -> Job:
     return lake.each_batch("squares", lake.stream(NUMBER), batch, trigger_seconds=0.1)
 
 
+def over(lake: Lake, ours: Driver, *watched: Watched) -> Round:
+    """The round of a driver over some jobs."""
+    settings = lake.settings
+    return Round(ours, lake, list(watched), Watch(settings, lake.spark), Governor(settings))
+
+
 @contextmanager
 def running(lake: Lake, *jobs: str) -> Iterator[list[str]]:
     """The round of a driver over some jobs, in a thread; what it says."""
     said: list[str] = []
     ours = Driver(lake.settings, jobs, tell=said.append)
     watched = [Watched(name) for name in jobs]
-    watch = Watch(lake.settings, lake.spark)
-    round_ = Round(ours, lake, watched, watch, Governor(lake.settings))
+    round_ = over(lake, ours, *watched)
     thread = threading.Thread(target=round_.run)
     thread.start()
     try:
@@ -229,13 +234,8 @@ def test_a_job_that_cannot_begin_is_tried_less_and_less_often(
 ) -> None:
     monkeypatch.setitem(driver.JOBS, "away", "tests.infra.test_driver:away")
     settings, said = lake.settings, list[str]()
-    round_ = Round(
-        Driver(settings, ("away",), tell=said.append),
-        lake,
-        (one := Watched("away", started=-1e6),),
-        Watch(settings, lake.spark),
-        Governor(settings),
-    )
+    one = Watched("away", started=-1e6)
+    round_ = over(lake, Driver(settings, ("away",), tell=said.append), one)
     for _ in range(3):
         one.again_at = 0.0
         round_._look(one)
@@ -259,7 +259,7 @@ def test_a_lock_that_is_taken_meanwhile_is_waited_for(
     settings, said = lake.settings, list[str]()
     one = Watched("locked", started=-1e6, again_at=0.0, ran=ran)
     ours = Driver(settings, ("locked",), tell=said.append)
-    Round(ours, lake, (one,), Watch(settings, lake.spark), Governor(settings))._look(one)
+    over(lake, ours, one)._look(one)
     assert (one.given_up is None) is ran
     assert ("failed, again in" in said[0]) is ran
     assert "job locked already runs (process 7)" in said[0]
@@ -278,7 +278,7 @@ def test_a_job_that_would_begin_beside_a_backup_is_tried_until_that_is_done(
     settings, said = lake.settings, list[str]()
     one = Watched("fresh", started=-1e6, again_at=0.0)
     ours = Driver(settings, ("fresh",), tell=said.append)
-    round_ = Round(ours, lake, [one], Watch(settings, lake.spark), Governor(settings))
+    round_ = over(lake, ours, one)
     backup = Alone(settings.checkpoint_root / "lock", str)
     round_._look(one)
     assert said[0].startswith("job fresh: failed, again in 1 s: job fresh cannot begin: a backup")
