@@ -43,10 +43,10 @@ docs: setup
 	$(BIN)/headgate sources --output markdown > docs/sources.md
 
 setup: $(VENV)/.runtime
-	@$(BIN)/headgate doctor --jars
+	@$(BIN)/headgate doctor --jars --classes
 
 setup-dev: $(VENV)/.dev
-	@$(BIN)/headgate doctor --jars
+	@$(BIN)/headgate doctor --jars --classes
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -31,7 +31,16 @@ from infra.lake import Lake
 from infra.log import say, use
 from infra.schedule import Every
 from infra.settings import Settings
-from infra.spark import ALERTING, LEISURE, POOL, collecting, end_jvm, jvm_ended, session
+from infra.spark import (
+    ALERTING,
+    LEISURE,
+    POOL,
+    begin_workers,
+    collecting,
+    end_jvm,
+    jvm_ended,
+    session,
+)
 from infra.spool import Folder
 from infra.status import end_unwanted
 from infra.supervise import Again, Record, ours, reason
@@ -162,6 +171,7 @@ class Driver:
         require_broker(self.settings.kafka)
         ensure_topics(self.settings, jobs=self.names)
         spark = session(self.settings, small_batches=True)
+        begin_workers(spark)
         self.tell("spark: up")
         lake = Lake(spark, self.settings).ensure()
         self.tell(f"tables: ready in {self.settings.lake_root}")

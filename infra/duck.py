@@ -3,6 +3,9 @@
 Each table is a view over `delta_scan` of its folder, so every query reads the
 newest snapshot and no reader sees half a commit. The Delta extension is loaded
 from the file in its wheel; nothing is fetched from a network.
+
+DuckDB has a thread of its own once it is imported, so it is imported by what is
+asked for a connection: `infra.worker_daemon` loads our code and must have none.
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from infra.errors import Fatal, Retryable
 from infra.location import Location, bucketed, is_table, location, store, there
+
+if TYPE_CHECKING:
+    import duckdb
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -111,6 +116,8 @@ def connect(
 
 def open_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
     """An empty in-memory DuckDB in UTC with the Delta extension, which spills to no disk."""
+    import duckdb
+
     connection = duckdb.connect(":memory:", config=dict(CONFIG))
     connection.execute(f"LOAD {_text(str(extension_file()))}")
     connection.execute(f"SET memory_limit = {_text(memory)}")
@@ -122,6 +129,8 @@ def open_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
 
 def extension_file(name: str = "delta") -> Path:
     """An extension in its wheel `duckdb-extension-NAME`; raises `Fatal` when missing."""
+    import duckdb
+
     try:
         wheel = import_module(f"duckdb_extension_{name}")
     except ImportError as error:
@@ -169,6 +178,8 @@ def refresh(connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition])
     A table appears when its first job creates it, so a reader calls this again
     until nothing is left.
     """
+    import duckdb
+
     left: dict[str, str] = {}
     wanted = list(wanted)
     reach(connection, *(one.folder or "" for one in wanted))
@@ -188,6 +199,8 @@ def refresh(connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition])
 
 
 def _make(connection: duckdb.DuckDBPyConnection, definition: Definition) -> None:
+    import duckdb
+
     create = f"CREATE OR REPLACE VIEW {definition.name} AS"
     try:
         connection.execute(f"{create} {definition.select()}")

@@ -14,8 +14,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from infra.archive import ARCHIVE, LOG, READ, archived, checkpoint, modified, single, singles
 from infra.archive import text as archived_text
@@ -23,6 +22,9 @@ from infra.commits import checkpoints, live, text, versions
 from infra.errors import Usage
 from infra.files import write_each, write_whole
 from infra.location import Location, sizes
+
+if TYPE_CHECKING:
+    import duckdb
 
 Alone = Callable[[], AbstractContextManager[None]]
 """How to be the only writer of a table for a while."""

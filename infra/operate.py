@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from infra import jars
+from infra import class_archive, jars, rehearsal
 from infra.driver import JOBS, Driver, wanted
 from infra.errors import Fatal, HeadgateError
 from infra.kafka import require_broker, require_free
@@ -32,6 +32,11 @@ def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
     doctor = commands.add_parser("doctor", help="say what is missing and how to get it")
     doctor.add_argument("--fix", action="store_true", help="fetch what can be fetched")
     doctor.add_argument("--jars", action="store_true", help="only fetch missing Java archives")
+    doctor.add_argument(
+        "--classes",
+        action="store_true",
+        help="with --jars: gather Spark's classes, it starts sooner",
+    )
     doctor.set_defaults(run=_doctor)
     up = commands.add_parser("up", help="run all jobs in one driver")
     up.set_defaults(run=_up)
@@ -92,6 +97,13 @@ def examine(settings: Settings) -> Iterator[Finding]:
         f"{len(jars.locked()) - len(absent)} of {len(jars.locked())} in {jars.folder()}",
         "headgate doctor --fix fetches them" if absent else None,
     )
+    if not absent:
+        ready = class_archive.file().exists()
+        yield Finding(
+            "classes",
+            "gathered" if ready else "not gathered: Spark starts slower",
+            None if ready else "headgate doctor --fix gathers them",
+        )
     yield memory()
     yield disk(settings.home)
     try:
@@ -163,6 +175,8 @@ def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
         if jars.missing():
             print("fetching the Java archives (once) ...", file=sys.stderr)
             print(f"{jars.resolve()} archives in {jars.folder()}", file=sys.stderr)
+        if arguments.fix or arguments.classes:
+            rehearsal.make(lambda line: print(line, file=sys.stderr), again=arguments.fix)
     if arguments.jars:
         return 0
     ill = 0
@@ -171,7 +185,7 @@ def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
         print(f"{mark} {finding.what:<9} {finding.found}")
         if finding.remedy:
             print(f"              {finding.remedy}")
-            ill += finding.what != "kafka"
+            ill += finding.what not in ("kafka", "classes")
     return 1 if ill else 0
 
 

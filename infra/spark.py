@@ -8,20 +8,26 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from infra import jars, spark_guard, spark_secrets
+from infra import class_archive, jars, spark_guard, spark_secrets
 from infra.errors import Fatal
 from infra.kafka_auth import hand_to_jvm
 from infra.location import bucketed, endpoint, region, require
 from infra.scratch import scratch
 from infra.settings import Settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SMALL_JVM = (
     # Start-up takes half the time with C1 and the serial collector; without the larger code
@@ -47,6 +53,13 @@ _LOCAL_FILES = {
     # Hadoop's own local file system starts a `chmod` process for each file it makes, eight a
     # commit; this one asks Java. It must be there before Spark loads what `spark.jars` names.
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+}
+
+
+_DAEMON = {
+    "spark.python.daemon.module": "infra.worker_daemon",
+    # Spark says it to some workers; those it does not say it to would have a daemon of their own.
+    "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
 }
 
 
@@ -116,6 +129,23 @@ def _aside() -> Iterator[None]:
     finally:
         os.dup2(kept, 1)
         os.close(kept)
+
+
+def begin_workers(spark: SparkSession) -> threading.Thread:
+    """Have Spark begin its daemon of Python workers now, for which the first batch would wait."""
+
+    def begin() -> None:
+        # What is wrong with workers, the first batch tells.
+        with suppress(PySparkException, Py4JError, OSError):
+            spark.range(0, 1, 1, 1).mapInArrow(_as_it_is, "id long").collect()
+
+    thread = threading.Thread(target=begin, name="workers", daemon=True)
+    thread.start()
+    return thread
+
+
+def _as_it_is(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 def jvm_ended(settings: Settings, within: float = 0.0) -> str | None:
@@ -195,8 +225,14 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
     if settings.spark.small:
         room = _heap_at_first(settings.spark.driver_memory) if small_batches else ""
         options = f"{_SMALL_JVM} {room}{options}"
+    local = settings.spark.master.startswith("local")
+    if local:
+        options = class_archive.options() + options
     in_bucket = bucketed(settings.lake_root)
-    archives = [*jars.paths("spark"), *(jars.paths("bucket") if in_bucket else ())]
+    archives = [
+        *(() if local else jars.paths("spark")),
+        *(jars.paths("bucket") if in_bucket else ()),
+    ]
     conf = {
         "spark.jars": ",".join(str(path) for path in archives),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -222,6 +258,8 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
         "spark.databricks.delta.snapshotPartitions": "2",
         # Saves 0.4 s a commit.
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
+        # The first lower() would build ICU's tables of all characters: seconds of a start.
+        "spark.sql.icu.caseMappings.enabled": "false",
         # At its default of 10 ms four idle queries burn a third of a core.
         "spark.sql.streaming.pollingDelay": "200ms",
         "spark.sql.streaming.stopTimeout": "30s",
@@ -242,11 +280,14 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
     }
     if in_bucket:
         conf |= _bucket()
-    local = settings.spark.master.startswith("local")
     if local:
-        conf |= _LOCAL_FILES | {"spark.driver.extraClassPath": str(jars.paths("local")[0])}
+        # All on the class path, as the archive of classes holds only what is loaded from there.
+        of_jvm = [*jars.paths("local"), *jars.paths("spark")]
+        conf |= _LOCAL_FILES | {"spark.driver.extraClassPath": ":".join(map(str, of_jvm))}
     if small_batches and settings.spark.small:
         conf |= _INTERPRETED
+    if small_batches and local:  # workers elsewhere may get our code only with their task
+        conf |= _DAEMON
     if own is not None:
         conf["spark.local.dir"] = str(own)
         conf["spark.driver.extraJavaOptions"] += " " + shlex.quote(f"-Djava.io.tmpdir={own}")

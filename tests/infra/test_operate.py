@@ -96,7 +96,9 @@ def test_too_little_disk_is_said_with_the_figure() -> None:
 
 def test_the_doctor_looks_at_everything_a_run_needs(tmp_path: Path) -> None:
     looked = {finding.what for finding in examine(load(home=tmp_path))}
-    assert looked == {"java", "archives", "memory", "disk", "kafka", "access", "api port"}
+    assert looked == {
+        *("java", "archives", "classes", "memory", "disk", "kafka", "access", "api port"),
+    }
 
 
 def test_sources_and_topics_name_each_other() -> None:

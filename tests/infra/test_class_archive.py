@@ -1,0 +1,146 @@
+"""The archive of Spark's classes: which one fits, who makes it, and what happens without."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from infra import class_archive, jars, rehearsal
+from infra.class_archive import INTO, class_path, options
+from infra.errors import Fatal
+from infra.settings import load
+from infra.spark import conf_of
+
+BEGINS_A_JVM = """
+import os, subprocess
+subprocess.run(["java", "-XX:ArchiveClassesAtExit=" + os.environ["CLASSES_INTO"], "-Xlog:cds=off",
+                "-Xlog:cds+dynamic=off", "-cp", os.environ["CP"], "org.apache.spark.launcher.Main"])
+print(sorted(name for name in os.environ if name.startswith("HEADGATE_")))
+"""
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file where the archive would lie, in a folder of the test's own."""
+    there = tmp_path / "classes-0123456789abcdef.jsa"
+    monkeypatch.setattr(class_archive, "file", lambda: there)
+    monkeypatch.delenv(INTO, raising=False)
+    return there
+
+
+def test_an_archive_fits_one_java_and_one_class_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = tmp_path / "a.jar"
+    jar.write_bytes(b"1")
+    monkeypatch.setattr(class_archive, "class_path", lambda: [jar])
+    first = class_archive.file.__wrapped__()
+    assert first.parent == jars.folder()
+    assert class_archive.file.__wrapped__() == first
+    jar.write_bytes(b"12")
+    assert class_archive.file.__wrapped__() != first
+
+
+def test_a_jvm_is_given_the_archive_that_is_there(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert options() == ""
+    kept.touch()
+    assert shlex.split(options())[0] == f"-XX:SharedArchiveFile={kept}"
+    monkeypatch.setenv(INTO, "/tmp/one of mine.jsa")
+    assert shlex.split(options())[0] == "-XX:ArchiveClassesAtExit=/tmp/one of mine.jsa"
+
+
+def test_only_a_local_driver_has_spark_s_archives_on_its_class_path(
+    kept: Path, tmp_path: Path
+) -> None:
+    kept.touch()
+    given, names = "spark.driver.extraJavaOptions", {path.name for path in jars.paths("spark")}
+    here = conf_of(load(home=tmp_path), tmp_path, small_batches=False)
+    assert str(kept) in here[given]
+    assert names < {Path(one).name for one in here["spark.driver.extraClassPath"].split(":")}
+    assert here["spark.jars"] == ""
+    cluster = load(home=tmp_path, spark={"master": "spark://127.0.0.1:7077"})
+    there = conf_of(cluster, tmp_path, small_batches=False)
+    assert str(kept) not in there[given]
+    assert names == {Path(one).name for one in there["spark.jars"].split(",")}
+    assert "spark.driver.extraClassPath" not in there
+
+
+def test_what_a_jvm_leaves_is_waited_for_and_another_maps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADGATE_LAKE", "/a/lake/that/is/in/use")
+    made, path = tmp_path / "made.jsa", ":".join(map(str, class_path()))
+    command = [sys.executable, "-c", BEGINS_A_JVM]
+    rehearsal.gathered(command, made, {"CP": path}, lambda: False, 120)
+    assert "['HEADGATE_JARS']" in made.with_suffix(".log").read_text()
+    done = subprocess.run(
+        ["java", "-Xshare:on", f"-XX:SharedArchiveFile={made}", "-Xlog:class+load", "-cp", path,
+         "org.apache.spark.launcher.Main"], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    loaded = [
+        line for line in done.stdout.splitlines() if " org.apache.spark.launcher.Main " in line
+    ]
+    assert [line.split("source: ")[1] for line in loaded] == ["shared objects file (top)"]
+
+
+def test_a_run_that_leaves_nothing_says_what_it_said_last(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "print('one'); print('no broker')"]
+    with pytest.raises(Fatal, match="no classes within 5 s; no broker"):
+        rehearsal.gathered(command, tmp_path / "made.jsa", {}, lambda: False, 5)
+
+
+def test_a_run_that_hangs_is_ended(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "import signal, time; signal.signal(15, print); time.sleep(60)",
+    ]
+    with pytest.raises(Fatal, match="no classes within 2 s"):
+        rehearsal.gathered(command, tmp_path / "made.jsa", {}, lambda: True, 2)
+
+
+def test_a_run_that_fails_is_said_noted_and_not_tried_again_unasked(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Path] = []
+
+    def rehearse(own: Path, made: Path) -> None:
+        tried.append(own)
+        if len(tried) < 3:
+            raise Fatal("no broker")
+        made.write_bytes(b"classes")
+
+    monkeypatch.setattr(rehearsal, "_rehearse", rehearse)
+    said: list[str] = []
+    assert not rehearsal.make(said.append)
+    assert said[-1] == "Spark's classes could not be gathered, all works without: no broker"
+    assert not rehearsal.make(said.append)
+    assert len(tried) == 1
+    assert not rehearsal.make(said.append, again=True)
+    old = kept.with_name("classes-of-another-java.jsa")
+    old.touch()
+    assert rehearsal.make(said.append, again=True)
+    assert kept.read_bytes() == b"classes"
+    assert not old.exists()
+    assert not kept.with_suffix(".failed").exists()
+    assert rehearsal.make(said.append)
+    assert len(tried) == 3
+    assert not any(own.exists() for own in tried)
+
+
+def test_setting_up_gathered_classes_and_a_session_maps_them(spark: SparkSession) -> None:
+    there = class_archive.file()
+    failed = there.with_suffix(".failed")
+    if failed.exists():
+        pytest.skip(f"all works without: {failed.read_text()}")
+    assert there.exists(), "make setup-dev gathers them"
+    jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)
+    assert str(there) in {one.path for one in jvm.memory_maps()}
