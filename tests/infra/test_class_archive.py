@@ -79,7 +79,8 @@ def test_what_a_jvm_leaves_is_waited_for_and_another_maps_it(
     monkeypatch.setenv("HEADGATE_LAKE", "/a/lake/that/is/in/use")
     made, path = tmp_path / "made.jsa", ":".join(map(str, class_path()))
     command = [sys.executable, "-c", BEGINS_A_JVM]
-    rehearsal.gathered(command, made, {"CP": path}, lambda: False, 120)
+    monkeypatch.setenv("CP", path)
+    rehearsal.gathered(command, made, 120)
     assert "['HEADGATE_JARS']" in made.with_suffix(".log").read_text()
     done = subprocess.run(
         ["java", "-Xshare:on", f"-XX:SharedArchiveFile={made}", "-Xlog:class+load", "-cp", path,
@@ -94,17 +95,12 @@ def test_what_a_jvm_leaves_is_waited_for_and_another_maps_it(
 def test_a_run_that_leaves_nothing_says_what_it_said_last(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "print('one'); print('no broker')"]
     with pytest.raises(Fatal, match="no classes within 5 s; no broker"):
-        rehearsal.gathered(command, tmp_path / "made.jsa", {}, lambda: False, 5)
+        rehearsal.gathered(command, tmp_path / "made.jsa", 5)
 
 
 def test_a_run_that_hangs_is_ended(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        "import signal, time; signal.signal(15, print); time.sleep(60)",
-    ]
     with pytest.raises(Fatal, match="no classes within 2 s"):
-        rehearsal.gathered(command, tmp_path / "made.jsa", {}, lambda: True, 2)
+        rehearsal.gathered(["sleep", "60"], tmp_path / "made.jsa", 2)
 
 
 def test_a_run_that_fails_is_said_noted_and_not_tried_again_unasked(
@@ -112,13 +108,13 @@ def test_a_run_that_fails_is_said_noted_and_not_tried_again_unasked(
 ) -> None:
     tried: list[Path] = []
 
-    def rehearse(own: Path, made: Path) -> None:
-        tried.append(own)
+    def rehearse(command: list[str], made: Path) -> None:
+        tried.append(made.parent)
         if len(tried) < 3:
             raise Fatal("no broker")
         made.write_bytes(b"classes")
 
-    monkeypatch.setattr(rehearsal, "_rehearse", rehearse)
+    monkeypatch.setattr(rehearsal, "gathered", rehearse)
     said: list[str] = []
     assert not rehearsal.make(said.append)
     assert said[-1] == "Spark's classes could not be gathered, all works without: no broker"
@@ -134,6 +130,17 @@ def test_a_run_that_fails_is_said_noted_and_not_tried_again_unasked(
     assert rehearsal.make(said.append)
     assert len(tried) == 3
     assert not any(own.exists() for own in tried)
+
+
+def test_where_nothing_can_be_kept_nothing_is_gathered(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    said: list[str] = []
+    assert not rehearsal.make(said.append)
+    assert said == [
+        f"Spark's classes are not gathered, all works without: {kept.parent} is read-only"
+    ]
 
 
 def test_setting_up_gathered_classes_and_a_session_maps_them(spark: SparkSession) -> None:
