@@ -25,6 +25,7 @@ from infra.errors import Fatal
 from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
 from infra.settings import Settings, load
 from infra.status import read
+from infra.worker_daemon import is_daemon
 
 SOURCES = ("isc_dhcpd", "zeek:dns", "zeek:conn", "zeek:http")
 DEVICES = 2_000
@@ -166,7 +167,7 @@ class Day:
         if fault == "worker":
             for process in psutil.Process(running.process.pid).children(recursive=True):
                 with suppress(psutil.Error):
-                    if "pyspark.daemon" in process.cmdline():
+                    if is_daemon(process.cmdline()):
                         process.kill()
         elif fault == "broker hangs" and self._broker.pid is not None:
             os.kill(self._broker.pid, signal.SIGSTOP)

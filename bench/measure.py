@@ -17,6 +17,8 @@ from typing import Any
 
 import psutil
 
+from infra.worker_daemon import is_daemon
+
 RESULTS = Path(__file__).with_name("results")
 
 
@@ -152,7 +154,7 @@ class WorkerMemory:
         while not self._done.wait(self._every):
             for process in top.children(recursive=True):
                 try:
-                    if "pyspark.daemon" in process.cmdline():
+                    if is_daemon(process.cmdline()):
                         self.peak = max(self.peak, process.memory_info().rss)
                 except psutil.Error:
                     continue

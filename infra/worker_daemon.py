@@ -54,6 +54,11 @@ def main() -> None:
     import_module("pyspark.daemon").manager()
 
 
+def is_daemon(command: Sequence[str]) -> bool:
+    """Whether a process with this command line is a daemon, or a worker that one forked."""
+    return not {"pyspark.daemon", "infra.worker_daemon"}.isdisjoint(command)
+
+
 def load(modules: Sequence[str]) -> None:
     """Import what can be; what cannot fails in the worker that needs it, which tells the batch."""
     for name in modules:

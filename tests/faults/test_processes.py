@@ -23,6 +23,7 @@ from confluent_kafka.cimpl import NewPartitions
 from infra.children import Part
 from infra.kafka import Broker, admin, ensure_topics
 from infra.settings import Settings, load
+from infra.worker_daemon import is_daemon
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
 from tests.recovery.plant import batches, complaints, driver, settle, until
@@ -83,8 +84,7 @@ def workers(running: Part) -> list[psutil.Process]:
     found = []
     for one in psutil.Process(running.process.pid).children(recursive=True):
         try:
-            daemon = "pyspark.daemon" in one.cmdline()
-            if daemon and "pyspark.daemon" in (one.parent() or one).cmdline():
+            if is_daemon(one.cmdline()) and is_daemon((one.parent() or one).cmdline()):
                 found.append(one)
         except psutil.Error:
             continue

@@ -84,6 +84,7 @@ def test_it_forks_a_worker_for_who_connects_and_ends_with_spark() -> None:
             assert line.recv(6) == struct.pack(">i", 2) + b"ok"
             forked = psutil.Process(worker)
             assert forked.ppid() == daemon.pid
+            assert worker_daemon.is_daemon(forked.cmdline())
             mapped = {Path(one.path).name for one in forked.memory_maps()}
             assert any(name.startswith("libarrow.so") for name in mapped)
         daemon.stdin.close()
