@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from infra.class_archive import java_says
 from infra.worker_daemon import is_daemon
 
 RESULTS = Path(__file__).with_name("results")
@@ -88,7 +88,7 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions that matter."""
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    java = java_says("java")
     found = {name: version(name) for name in ("pyspark", "delta-spark", "pyarrow", "duckdb")}
     return {"python": sys.version.split()[0], "java": java.splitlines()[0], **found}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -27,18 +28,28 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 @cache
+def java_says(java: str) -> str:
+    """What a `java` command says of itself, by its path."""
+    return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+
+
+@cache
 def file() -> Path:
     """Where the archive for this Java and these archives lies, or would."""
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    known = [said, *map(_known, class_path())]
+    java = shutil.which("java")
+    known = [java_says(java) if java else "", *map(_known, class_path())]
     digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
     return jars.folder() / f"classes-{digest}.jsa"
 
 
 def class_path() -> list[Path]:
     """What a local driver's JVM loads Spark from: our archives and all of pyspark's."""
-    own = Path(pyspark.__file__).parent / "jars"
-    return [*jars.paths("local"), *jars.paths("spark"), *sorted(own.glob("*.jar"))]
+    return [*ours(), *sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))]
+
+
+def ours() -> list[Path]:
+    """What of it stands before pyspark's."""
+    return [*jars.paths("local"), *jars.paths("spark")]
 
 
 def _known(path: Path) -> str:

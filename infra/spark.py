@@ -131,7 +131,7 @@ def _aside() -> Iterator[None]:
         os.close(kept)
 
 
-def begin_workers(spark: SparkSession) -> threading.Thread:
+def begin_workers(spark: SparkSession) -> None:
     """Have Spark begin its daemon of Python workers now, for which the first batch would wait."""
 
     def begin() -> None:
@@ -139,9 +139,7 @@ def begin_workers(spark: SparkSession) -> threading.Thread:
         with suppress(PySparkException, Py4JError, OSError):
             spark.range(0, 1, 1, 1).mapInArrow(_as_it_is, "id long").collect()
 
-    thread = threading.Thread(target=begin, name="workers", daemon=True)
-    thread.start()
-    return thread
+    threading.Thread(target=begin, name="workers", daemon=True).start()
 
 
 def _as_it_is(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -282,8 +280,8 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
         conf |= _bucket()
     if local:
         # All on the class path, as the archive of classes holds only what is loaded from there.
-        of_jvm = [*jars.paths("local"), *jars.paths("spark")]
-        conf |= _LOCAL_FILES | {"spark.driver.extraClassPath": ":".join(map(str, of_jvm))}
+        ours = ":".join(map(str, class_archive.ours()))
+        conf |= _LOCAL_FILES | {"spark.driver.extraClassPath": ours}
     if small_batches and settings.spark.small:
         conf |= _INTERPRETED
     if small_batches and local:  # workers elsewhere may get our code only with their task
@@ -360,9 +358,8 @@ def require_java() -> None:
 
 def java_version(java: str) -> int:
     """Major version of a `java` command, 0 when it does not say."""
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     # Options taken from the environment are told before it, in quotes of their own.
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    found = re.search(r'version "(?:1\.)?(\d+)', class_archive.java_says(java))
     return int(found[1]) if found else 0
 
 

@@ -21,11 +21,8 @@ from pathlib import Path
 
 MODULES = (
     "pyspark.worker",
-    "pyarrow.parquet",
-    "pandas",
     "alerts.jobs",
     "enrich.operator",
-    "enrich.seeds",
     "ingest.source:sources",
 )
 """What workers of the jobs import, by name as nothing here may import it; `module:function` is

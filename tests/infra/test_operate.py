@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from infra import class_archive
 from infra.cli import COMMANDS
 from infra.commits import commit, newest_version, table_id
 from infra.kafka import free_port, source_of, topic_of
@@ -99,6 +100,20 @@ def test_the_doctor_looks_at_everything_a_run_needs(tmp_path: Path) -> None:
     assert looked == {
         *("java", "archives", "classes", "memory", "disk", "kafka", "access", "api port"),
     }
+
+
+def test_the_doctor_looks_at_the_rest_where_there_is_no_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    class_archive.file.cache_clear()
+    try:
+        looked = {finding.what: finding for finding in examine(load(home=tmp_path))}
+    finally:
+        class_archive.file.cache_clear()
+    assert "Java was not found" in str(looked["java"].remedy)
+    assert looked["classes"].found == "not gathered: Spark starts slower"
+    assert "disk" in looked
 
 
 def test_sources_and_topics_name_each_other() -> None:
