@@ -6,7 +6,7 @@ ARGS ?=
 ONLY ?=
 OSV ?=
 
-.PHONY: demo test lint setup setup-dev bench soak docs audit clean help
+.PHONY: demo test lint setup setup-dev classes bench soak docs audit clean help
 
 help:
 	@echo "make demo    everything on this machine, with a story in the logs (ARGS=--once to end by itself)"
@@ -18,7 +18,7 @@ help:
 demo: setup
 	@$(BIN)/headgate demo $(ARGS)
 
-test: setup-dev lint
+test: setup-dev lint classes
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not soak" $(ARGS)
 
 lint: setup-dev
@@ -27,11 +27,11 @@ lint: setup-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: setup-dev
+bench: setup-dev classes
 	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 # With ARGS only the tests that they name; without, also what is measured over hours.
-soak: setup-dev
+soak: setup-dev classes
 	$(BIN)/python -m pytest -m soak $(ARGS)
 	$(if $(ARGS),,set -e; for name in catch_up recovery day files scale_out; do $(BIN)/python -m bench --only $$name; done)
 
@@ -43,15 +43,19 @@ docs: setup
 	$(BIN)/headgate sources --output markdown > docs/sources.md
 
 setup: $(VENV)/.runtime
-	@$(BIN)/headgate doctor --jars --classes
+	@$(BIN)/headgate doctor --jars
 
 setup-dev: $(VENV)/.dev
-	@$(BIN)/headgate doctor --jars --classes
+	@$(BIN)/headgate doctor --jars
+
+# What starts many drivers gains by it; a first demo would only wait for it.
+classes: setup-dev
+	@$(BIN)/headgate doctor --classes
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Headgate needs Python 3.11 or newer; '$(PYTHON)' is older: make PYTHON=python3.11 ..."; exit 1; }
-	@command -v java >/dev/null || \
+	@test -x "$$JAVA_HOME/bin/java" || command -v java >/dev/null || \
 	  { echo "Headgate needs Java 17 or 21 and found none; install it (Debian: apt-get install openjdk-17-jre-headless)"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv"; exit 1; }
 	@touch $@

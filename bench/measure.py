@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from infra.class_archive import java_says
+from infra import jdk
 from infra.worker_daemon import is_daemon
 
 RESULTS = Path(__file__).with_name("results")
@@ -88,9 +88,9 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions that matter."""
-    java = java_says("java")
+    said = jdk.says(jdk.require())
     found = {name: version(name) for name in ("pyspark", "delta-spark", "pyarrow", "duckdb")}
-    return {"python": sys.version.split()[0], "java": java.splitlines()[0], **found}
+    return {"python": sys.version.split()[0], "java": said.splitlines()[0], **found}
 
 
 def cpu_seconds(root: int | None = None) -> float:

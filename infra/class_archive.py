@@ -11,35 +11,42 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import shutil
-import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
 import pyspark
 
-from infra import jars
+from infra import jars, jdk
 
 INTO = "CLASSES_INTO"
 """Environment: a JVM that begins with it writes its classes there when it ends."""
+
+_MAGIC = 0xF00BABA8.to_bytes(4, sys.byteorder)
+"""How HotSpot begins such a file (`CDS_DYNAMIC_ARCHIVE_MAGIC` of its sources)."""
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """An archive that does not fit is passed over without a word."""
 
 
 @cache
-def java_says(java: str) -> str:
-    """What a `java` command says of itself, by its path."""
-    return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-
-
-@cache
 def file() -> Path:
     """Where the archive for this Java and these archives lies, or would."""
-    java = shutil.which("java")
-    known = [java_says(java) if java else "", *map(_known, class_path())]
+    java = jdk.command()
+    known = [jdk.says(java) if java else "", *map(_known, class_path())]
     digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
     return jars.folder() / f"classes-{digest}.jsa"
+
+
+def whole(path: Path) -> bool:
+    """Whether a JVM wrote it to its end: the first bytes come last.
+
+    Java turns its own archive off as well where it is given one that is not.
+    """
+    if not path.exists():
+        return False
+    with path.open("rb") as opened:
+        return opened.read(len(_MAGIC)) == _MAGIC
 
 
 def class_path() -> list[Path]:
@@ -54,7 +61,7 @@ def ours() -> list[Path]:
 
 def _known(path: Path) -> str:
     found = path.stat()
-    return f"{path} {found.st_size} {found.st_mtime_ns}"  # Java compares the same
+    return f"{path} {found.st_size} {int(found.st_mtime)}"  # Java compares the same
 
 
 def options() -> str:

@@ -20,12 +20,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from infra import jdk
 from infra.children import Part
 from infra.errors import Fatal
 from infra.kafka import Broker, ensure_topics, require_free
 from infra.operate import disk, memory
 from infra.settings import Settings, load
-from infra.spark import project_root, require_java
+from infra.spark import project_root
 from infra.tally import Tally, tally
 from infra.topic import Heard, Listener
 
@@ -109,7 +110,7 @@ def _interrupt(*_: object) -> None:
 def _require(arguments: argparse.Namespace, settings: Settings) -> None:
     if not STORY.is_dir():
         raise Fatal(f"{STORY} is not there: the demo runs from the source checkout, not the wheel")
-    require_java()
+    jdk.require()
     for finding in (memory(), disk(settings.home)):
         if finding.remedy:
             raise Fatal(f"{finding.what}: {finding.found}; {finding.remedy}")

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra import jdk
 from infra.errors import Fatal, Retryable
 
 LOCK = Path(__file__).with_name("jars.toml")
@@ -106,7 +107,7 @@ def _fetch(wanted: list[Jar], work: Path) -> None:
     (work / "ivy.xml").write_text("\n".join(_module(wanted)))
     subprocess.run(
         [
-            *("java", "-cp", str(ivy), "org.apache.ivy.Main"),
+            *(jdk.require(), "-cp", str(ivy), "org.apache.ivy.Main"),
             *("-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")),
             *("-types", "jar", "bundle"),
             *("-retrieve", str(work / "out" / "[artifact]-[revision].[ext]")),

@@ -20,14 +20,13 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from infra import jars
+from infra import jars, jdk
 from infra.children import die_with_parent
 from infra.errors import Fatal, Retryable
 from infra.kafka_auth import denied, java, lacking, librdkafka, unreachable
 from infra.kafka_guard import Guard
 from infra.log import say
 from infra.settings import KafkaSettings, Settings
-from infra.spark import require_java
 
 ON_DISK = {"flush.messages": "1"}
 """Of a topic that is forced to disk with each write: else a power cut of the only broker takes
@@ -245,7 +244,7 @@ class Broker:
 
     def start(self, seconds: float = 60.0) -> Broker:
         """Start and wait until it answers; raises `Fatal` for a taken port, or when it dies."""
-        require_java()
+        jdk.require()
         require_free(self.port, "Kafka", "--kafka-port")
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = self.folder / "server.properties"
@@ -305,7 +304,7 @@ class Broker:
 
     def _command(self, main: str, *arguments: object) -> list[str]:
         classpath = ":".join(str(path) for path in jars.paths("broker"))
-        java = ["java", f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        java = [jdk.require(), f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         quiet = ["-Dlog4j2.level=WARN", "-Djava.net.preferIPv4Stack=true"]
         own = f"-Djava.io.tmpdir={self._scratch}"
         return [*java, *quiet, own, "-cp", classpath, main, *map(str, arguments)]

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import psutil
 
-from infra import class_archive, jars, rehearsal
+from infra import class_archive, jars, jdk, rehearsal
 from infra.driver import JOBS, Driver, wanted
 from infra.errors import Fatal, HeadgateError
 from infra.kafka import require_broker, require_free
 from infra.settings import Settings
-from infra.spark import require_java
 from infra.tables import catalog, table, views
 
 LEAST_MEMORY_GB = 4.0
@@ -35,7 +34,7 @@ def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
     doctor.add_argument(
         "--classes",
         action="store_true",
-        help="with --jars: gather Spark's classes, it starts sooner",
+        help="only fetch them, and gather Spark's classes: it starts sooner",
     )
     doctor.set_defaults(run=_doctor)
     up = commands.add_parser("up", help="run all jobs in one driver")
@@ -87,7 +86,7 @@ class Finding:
 def examine(settings: Settings) -> Iterator[Finding]:
     """Look at everything a run needs."""
     try:
-        require_java()
+        jdk.require()
         yield Finding("java", "17 or newer")
     except Fatal as error:
         yield Finding("java", "not usable", str(error))
@@ -170,14 +169,14 @@ def disk(home: Path) -> Finding:
 
 
 def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
-    if arguments.fix or arguments.jars:
-        require_java()
+    if arguments.fix or arguments.jars or arguments.classes:
+        jdk.require()
         if jars.missing():
             print("fetching the Java archives (once) ...", file=sys.stderr)
             print(f"{jars.resolve()} archives in {jars.folder()}", file=sys.stderr)
         if arguments.fix or arguments.classes:
-            rehearsal.make(lambda line: print(line, file=sys.stderr), again=arguments.fix)
-    if arguments.jars:
+            _gather(again=arguments.fix)
+    if arguments.jars or arguments.classes:
         return 0
     ill = 0
     for finding in examine(settings):
@@ -187,6 +186,19 @@ def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
             print(f"              {finding.remedy}")
             ill += finding.what not in ("kafka", "classes")
     return 1 if ill else 0
+
+
+def _gather(*, again: bool) -> None:
+    """Gather Spark's classes where there is room for a driver and a broker."""
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    short = memory().remedy
+    if short and not class_archive.file().exists():
+        say(f"{rehearsal.NOT_GATHERED}: {short}")
+    else:
+        rehearsal.make(say, again=again)
 
 
 def _tables(arguments: argparse.Namespace, settings: Settings) -> int:

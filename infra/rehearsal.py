@@ -12,15 +12,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
 from infra import class_archive, jars, status
+from infra.alone import Alone, Taken
+from infra.children import die_with_parent
 from infra.class_archive import INTO
-from infra.errors import Fatal
+from infra.errors import Fatal, HeadgateError
 from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
 from infra.settings import Settings, load
 
@@ -34,6 +36,12 @@ LINES = (
 ENVIRONMENT = {"HEADGATE_UPKEEP__MINUTES": "0", "HEADGATE_JOBS__QUALITY_MINUTES": "0"}
 LAST = "alert"
 """The job that begins last of those which alerts wait for."""
+LONGEST_SECONDS = 600.0
+KEPT_SECONDS = 30 * 24 * 3600.0
+PREFIX = "headgate-classes-"
+NOT_GATHERED = "Spark's classes are not gathered, all works without"
+USERS = ("HEADGATE_", "SPARK_", "PYSPARK_", "HADOOP_", "YARN_", "AWS_")
+"""Variables of the user's that the run must not see: they may name what is theirs."""
 
 Say = Callable[[str], None]
 
@@ -46,50 +54,89 @@ def make(say: Say, *, again: bool = False) -> bool:
     """
     wanted = class_archive.file()
     failed = wanted.with_suffix(".failed")
-    if wanted.exists() or (failed.exists() and not again):
-        return wanted.exists()
-    if not os.access(wanted.parent, os.W_OK):
-        say(f"Spark's classes are not gathered, all works without: {wanted.parent} is read-only")
-        return False
-    say("gathering Spark's classes, so that it starts sooner (once, a minute or two) ...")
-    with tempfile.TemporaryDirectory(prefix="headgate-classes-", ignore_cleanup_errors=True) as own:
+    if not wanted.exists() and (again or not failed.exists()):
+        if not os.access(wanted.parent, os.W_OK):
+            say(f"{NOT_GATHERED}: {wanted.parent} is read-only")
+            return False
         try:
-            made = Path(own) / "classes.jsa"
-            gathered([sys.executable, "-m", "infra.rehearsal"], made)
-            _put(made, wanted)
+            with _alone(wanted, say):
+                if not wanted.exists():
+                    say("gathering Spark's classes, so that it starts sooner (once, minutes) ...")
+                    _make(wanted)
             failed.unlink(missing_ok=True)
-        except (Fatal, OSError) as error:
-            failed.write_text(f"{error}\n", "utf-8")
-            say(f"Spark's classes could not be gathered, all works without: {error}")
-    return wanted.exists()
+        except (HeadgateError, OSError) as error:
+            say(f"{NOT_GATHERED}: {error}")
+            with suppress(OSError):  # such as a full disk, where the next one tries again
+                failed.write_text(f"{error}\n", "utf-8")
+    if not wanted.exists():
+        return False
+    with suppress(OSError):
+        os.utime(wanted)
+    return True
+
+
+@contextmanager
+def _alone(wanted: Path, say: Say) -> Iterator[None]:
+    """One at a time: others wait for what the first one makes."""
+    end, said = time.monotonic() + LONGEST_SECONDS, ""
+    while True:
+        try:
+            right = Alone(wanted.with_suffix(".lock"), "process {} is gathering them".format)
+            break
+        except Taken as taken:
+            if time.monotonic() > end:
+                raise
+            if str(taken) != said:
+                say(f"waiting for Spark's classes: {taken}")
+                said = str(taken)
+            time.sleep(1.0)
+    try:
+        yield
+    finally:
+        right.release()
+
+
+def _make(wanted: Path) -> None:
+    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):  # of one that was killed
+        if left.stat().st_mtime < time.time() - 2 * LONGEST_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as own:
+        made = Path(own) / "classes.jsa"
+        gathered([sys.executable, "-m", "infra.rehearsal"], made)
+        _put(made, wanted)
 
 
 def _put(made: Path, wanted: Path) -> None:
-    """Whole or not at all, and the only one: those of other versions go."""
-    beside = wanted.with_suffix(f".{os.getpid()}")
-    shutil.copyfile(made, beside)
-    beside.chmod(0o400)
-    for old in wanted.parent.glob("classes-*.jsa"):
-        old.unlink(missing_ok=True)
-    beside.replace(wanted)
+    """Whole or not at all; those that nobody has asked for in a month go."""
+    for old in wanted.parent.glob("classes-*"):
+        if old.suffix != ".lock" and old.stat().st_mtime < time.time() - KEPT_SECONDS:
+            old.unlink(missing_ok=True)
+    beside = wanted.with_suffix(".unfinished")
+    beside.unlink(missing_ok=True)
+    try:
+        shutil.copyfile(made, beside)
+        beside.chmod(0o400)
+        beside.replace(wanted)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
-def gathered(command: Sequence[str], made: Path, seconds: float = 600.0) -> None:
+def gathered(command: Sequence[str], made: Path, seconds: float = LONGEST_SECONDS) -> None:
     """Run a command in the folder of `made`, and wait until all it began has ended: JVMs, too.
 
-    Raises `Fatal` when nothing is `made` in time.
+    Raises `Fatal` when it fails, does not end in time, or leaves no whole archive.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(USERS)}
     kept |= {"HEADGATE_JARS": str(jars.folder().absolute()), INTO: str(made)}
     said = made.with_suffix(".log")
     end = time.monotonic() + seconds
     with said.open("wb") as log:
         process = subprocess.Popen(
             command, cwd=made.parent, env=kept, stdin=subprocess.DEVNULL, stdout=log,
-            stderr=subprocess.STDOUT, start_new_session=True,
+            stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent,
         )  # fmt: skip
         try:
-            while _group(process) and time.monotonic() < end:
+            while (running := _group(process)) and time.monotonic() < end:
                 process.poll()
                 time.sleep(0.5)
         finally:
@@ -97,9 +144,10 @@ def gathered(command: Sequence[str], made: Path, seconds: float = 600.0) -> None
                 with suppress(psutil.NoSuchProcess):
                     left.kill()
             process.wait()
-    if not made.exists():
+    if running or process.returncode or not class_archive.whole(made):
         last = said.read_text("utf-8", "replace").strip().splitlines()[-1:]
-        raise Fatal(f"no classes within {seconds:.0f} s; {' '.join(last)[:300]}")
+        what = f"not within {seconds:.0f} s" if running else f"it ended with {process.returncode}"
+        raise Fatal(f"{what}; {' '.join(last)[:300]}")
 
 
 def _group(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -115,7 +163,10 @@ def _group(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 
 def main() -> None:
-    """Run all jobs in the folder where this process is, until the last of them is at work."""
+    """Run all jobs in the folder where this process is, until the last of them is at work.
+
+    Raises `Fatal` when that does not come: an archive without their classes is worth little.
+    """
     own = Path.cwd()
     broker = Broker(own / "kafka", free_port()).start()
     try:
@@ -128,10 +179,13 @@ def main() -> None:
         client.flush(30)
         told = ENVIRONMENT | {"HEADGATE_KAFKA__BOOTSTRAP": broker.address}
         command = [sys.executable, "-m", "infra.cli", "--home", str(settings.home), "up"]
-        with subprocess.Popen(command, env=os.environ | told) as driver:
-            while driver.poll() is None and not _at_work(settings):
+        end = time.monotonic() + LONGEST_SECONDS * 0.8
+        with subprocess.Popen(command, env=os.environ | told, preexec_fn=die_with_parent) as driver:
+            while driver.poll() is None and not _at_work(settings) and time.monotonic() < end:
                 time.sleep(0.5)
             driver.terminate()
+        if not _at_work(settings):
+            raise Fatal(f"job {LAST} had no batch; the driver ended with {driver.returncode}")
     finally:
         broker.stop()
 
@@ -142,4 +196,7 @@ def _at_work(settings: Settings) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except HeadgateError as error:
+        sys.exit(str(error))

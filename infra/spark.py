@@ -19,7 +19,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from infra import class_archive, jars, spark_guard, spark_secrets
+from infra import class_archive, jars, jdk, spark_guard, spark_secrets
 from infra.errors import Fatal
 from infra.kafka_auth import hand_to_jvm
 from infra.location import bucketed, endpoint, region, require
@@ -92,7 +92,7 @@ def session(
     `small_batches`: it works on some hundred rows at a time, again and again, as jobs do.
     Raises `Fatal` when Java, an archive or the lake's bucket is missing.
     """
-    require_java()
+    jdk.require()
     require(settings.lake_root)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -341,26 +341,6 @@ def java(spark: SparkSession, name: str) -> Any:
     class of that name: that was a third of what the driver's part of an ingest batch cost.
     """
     return getattr(spark._jvm, name)
-
-
-def require_java() -> None:
-    """Raises `Fatal`, saying what to install, unless Java 17 or newer answers."""
-    java = shutil.which("java")
-    if java is None:
-        raise Fatal(
-            "Java was not found; install a JDK or JRE 17 or 21 (Debian: apt-get install "
-            "openjdk-17-jre-headless) and put 'java' on the PATH"
-        )
-    version = java_version(java)
-    if version < 17:
-        raise Fatal(f"{java} is Java {version}; Spark 4 needs Java 17 or 21: put one first on PATH")
-
-
-def java_version(java: str) -> int:
-    """Major version of a `java` command, 0 when it does not say."""
-    # Options taken from the environment are told before it, in quotes of their own.
-    found = re.search(r'version "(?:1\.)?(\d+)', class_archive.java_says(java))
-    return int(found[1]) if found else 0
 
 
 def project_root() -> Path:
