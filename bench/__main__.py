@@ -14,6 +14,7 @@ ALL = (
     "rules",
     "indicators",
     "event_to_alert",
+    "standing",
     "publish",
     "promote",
     "storm",

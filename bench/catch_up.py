@@ -106,13 +106,15 @@ def measured(plan: Plan) -> Report:
     report.add("capacity, adaptive", [capacity], "messages/s")
     variants = [ADAPTIVE, NO_CAP, *(f"cap {cap}" for cap in plan.caps)]
     done: list[Outcome] = []
-    RESULTS.mkdir(exist_ok=True)
     for name in variants:
         done.append(_variant(name, plan, capacity / 2))
-        curves = {one.name: [asdict(look) for look in one.looks] for one in done}
-        (RESULTS / "catch_up_curves.json").write_text(json.dumps(curves) + "\n")
+        if plan is FULL:  # only what it gives is kept, each variant as soon as it is there
+            curves = {one.name: [asdict(look) for look in one.looks] for one in done}
+            RESULTS.mkdir(exist_ok=True)
+            (RESULTS / "catch_up_curves.json").write_text(json.dumps(curves) + "\n")
     _tell(report, plan, done)
-    _draw(done, RESULTS / "catch_up.png")
+    if plan is FULL:
+        _draw(done, RESULTS / "catch_up.png")
     return report
 
 

@@ -220,7 +220,8 @@ class Day:
         connection_ = connect(self._settings.lake_root, needs=("silver.event", "bronze.record"))
         try:
             row = connection_.execute(
-                """SELECT count(*) FROM bronze.record WHERE record_id IN
+                # One that is there twice must not hide one that is lost.
+                """SELECT count(DISTINCT record_id) FROM bronze.record WHERE record_id IN
                    (SELECT unnest(record_ids) FROM silver.event)"""
             ).fetchone()
         finally:

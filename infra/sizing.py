@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +47,8 @@ class Measured:
     """Events a CPU second, through a hundred rules."""
     standing: float
     """Cores that the micro-batches of all jobs take however few events come."""
+    others: float
+    """CPU seconds an event costs beyond reading and detecting it: counts, sessions, upkeep."""
     worker_mb: float
     """The largest Python worker; there is one for each core."""
     bronze: float
@@ -73,15 +74,12 @@ def measured(results: Path) -> Measured:
     """Read the figures; raises `Usage` that names what is missing and how to measure it."""
     parse = _value(results, "sources", "mix: ours")
     detect = _value(results, "rules", "job, 100 rules")
-    report = _report(results, "event_to_alert")
-    rate = re.search(r"^(\d+) events/s", " ".join(report["notes"]))
-    if rate is None:
-        raise Usage(f"{results}/event_to_alert.json: its notes do not tell the rate")
-    cores = _value(results, "event_to_alert", "CPU of the driver while measured")
+    each = _value(results, "standing", "an event more, all jobs") / 1e6
     return Measured(
         parse=parse,
         detect=detect,
-        standing=max(0.0, cores - int(rate[1]) * (1 / parse + 1 / detect)),
+        standing=_value(results, "standing", "no events, all jobs"),
+        others=max(0.0, each - 1 / parse - 1 / detect),
         worker_mb=_value(results, "sources", "largest Python worker"),
         bronze=_value(results, "footprint", "mix: bronze.record"),
         silver=_value(results, "footprint", "mix: silver.event"),
@@ -107,9 +105,9 @@ def sized(load: Load, known: Measured) -> list[Figure]:
         ),
         Figure(
             "cores of drivers and the other jobs",
-            round(known.standing, 1),
+            round(known.standing + load.events_per_second * known.others / load.busy, 1),
             "cores",
-            "what idle micro-batches take, measured with one driver",
+            f"{known.standing:.2f} standing + rate x {known.others * 1e6:.1f} us / {load.busy:g}",
         ),
         Figure("executors of ingest", executors, "", f"cores / {CORES_A_EXECUTOR}, rounded up"),
         Figure(
