@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -59,6 +60,9 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
     bound = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     print(f"API on http://{shown}:{bound}  token: {where}", flush=True)
+    # uvicorn raises the signal that ended it once more; by default that ends us where we stand,
+    # and nothing that goes with this process is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     config = uvicorn.Config(create_app(settings), log_level="warning", access_log=False)
     uvicorn.Server(config).run(sockets=[listening])
     return 0
