@@ -12,13 +12,18 @@ from alerts.alert_model import About, Alert, Revised
 from alerts.attack import attack_entries
 from alerts.budget import HELD_BACK
 from alerts.entity import Holder, moment
-from alerts.finding import identity
+from alerts.finding import identity, named
 from alerts.levels import SEVERITY, score
 from alerts.pack import Described, RulePack
 from enrich.evidence import Claim
 
 SCHEMA = "urn:headgate:alert:1"
 """`$id` of the JSON Schema that bodies follow (`alert.schema.json`)."""
+
+LARGEST_BODY = 256 * 1024
+"""Bytes. The topic takes 10 MB, but one message that it refuses would hold up all behind it."""
+LONGEST_TEXT = 1024
+"""Characters of a text in a body that is larger."""
 
 ACTIVITY = {"create": 1, "update": 2, "close": 3}
 DETECTION_FINDING = 2004
@@ -68,13 +73,30 @@ def alert_row(
         "dedup_key": body["dedup_key"],
         "title": body["title"],
         "previous_entity": alert.previous_entity,
-        "body": msgspec.json.encode(body).decode(),
+        "body": bounded(body).decode(),
         "pack": about.pack,
         "suppressed_by": alert.suppressed_by,
         "incident_id": alert.incident_id,
         "batch": None,  # this and the next are known where the row is written
         "sequence": None,
     }
+
+
+def bounded(body: Mapping[str, Any]) -> bytes:
+    """The body as JSON; of one that is too large each long text is cut, and marked so.
+
+    What is in there of a rule, a lease or a person's comment is as long as who wrote it liked.
+    """
+    whole = msgspec.json.encode(body)
+    return whole if len(whole) <= LARGEST_BODY else msgspec.json.encode(_cut(body))
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str):
+        return named(value, LONGEST_TEXT)
+    if isinstance(value, Mapping):
+        return {key: _cut(one) for key, one in value.items()}
+    return [_cut(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def _body(

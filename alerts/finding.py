@@ -15,6 +15,9 @@ from ingest.tables import EVENT
 
 SNIPPET_CHARS = 300
 FIELD_CHARS = 256
+NAME_CHARS = 256
+"""Of a host or user as a finding names it. No real one is longer; what is stands in the event."""
+DIGEST_CHARS = 16
 
 RULE_FAILED = "headgate-rule-failed"
 """Rule id of the finding that says a rule threw; it is in no pack."""
@@ -42,6 +45,17 @@ def one_line(text: str, limit: int = SNIPPET_CHARS) -> str:
     if not text.isprintable():
         clean = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def named(text: str | None, limit: int = NAME_CHARS) -> str | None:
+    """`text`, or its beginning and a digest where it is longer: two long names stay two.
+
+    Whoever can log a name can log one of megabytes, which would go into every alert about it.
+    """
+    if text is None or len(text) <= limit:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:DIGEST_CHARS]
+    return f"{text[: limit - DIGEST_CHARS - 1]}…{digest}"
 
 
 def counts(row: Mapping[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from alerts.finding import (
     event_schema,
     finding_schema,
     identity,
+    named,
     one_line,
 )
 from alerts.indicator_match import shown as indicator_shown
@@ -244,8 +245,8 @@ class Matcher:
             "alerting": rule.alerting,
             "role": role,
             "ip": ip,
-            "host_name": columns["host_name"][row] or columns["device.hostname"][row],
-            "user_name": columns["user_name"][row],
+            "host_name": named(columns["host_name"][row] or columns["device.hostname"][row]),
+            "user_name": named(columns["user_name"][row]),
             "dst_ip": columns["dst_ip"][row],
             "fields": _shown(columns, row, ready.shown) | _indicator(columns, row, ready.lists),
             "snippet": _snippet(columns, row),

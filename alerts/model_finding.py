@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from alerts.finding import identity, one_line
+from alerts.finding import identity, named, one_line
 from alerts.model_baseline import MOST_SCORE
 from alerts.model_rule import MODEL
 from alerts.model_store import Judged, Model
@@ -51,7 +51,7 @@ def finding(
         "role": rule.role,
         "scope": last["scope"] or None,
         "ip": last["ip"],
-        "host_name": last["host"],
+        "host_name": named(last["host"]),
         "user_name": None,
         "dst_ip": None,
         "holder": holder(last),

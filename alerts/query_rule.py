@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from alerts.finding import FIELD_CHARS, SNIPPET_CHARS
+from alerts.finding import DIGEST_CHARS, FIELD_CHARS, NAME_CHARS, SNIPPET_CHARS
 from alerts.pack import Query
 from alerts.query_plan import reason_of, refuse_unfit, seen_by
 from alerts.query_text import FUNCTION, RULE, VIEW
@@ -95,6 +95,7 @@ class QueryRule:
         if columns is None:
             found, columns = self._events(found, seen)
         columns = self._same() | columns
+        columns |= {name: _named(columns[name]) for name in ("host_name", "user_name")}
         return found.select(
             *[
                 columns.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
@@ -240,6 +241,16 @@ def _told(name: str) -> Column:
 def _line(text: Column) -> Column:
     """At most `SNIPPET_CHARS` characters on one line."""
     return F.substring(F.regexp_replace(text, r"\p{Cntrl}+", " "), 1, SNIPPET_CHARS)
+
+
+def _named(text: Column) -> Column:
+    """`alerts.finding.named` of a column."""
+    text = text.cast("string")
+    digest = F.substring(F.sha2(F.encode(text, "utf-8"), 256), 1, DIGEST_CHARS)
+    begins = F.substring(text, 1, NAME_CHARS - DIGEST_CHARS - 1)
+    return F.when(F.length(text) <= NAME_CHARS, text).otherwise(
+        F.concat(begins, F.lit("…"), digest)
+    )
 
 
 def _fields(shown: Mapping[str, Column]) -> Column:
