@@ -57,7 +57,9 @@ class Plan:
 
 
 FULL = Plan(steady=120, outage=600, calibrate=200_000, caps=(2_000, 10_000, 50_000, 200_000))
-QUICK = Plan(steady=40, outage=120, calibrate=60_000, caps=(10_000, 100_000))
+QUICK = Plan(
+    steady=40, outage=120, calibrate=60_000, caps=(10_000, 100_000), patience=120.0, limit=240.0
+)
 TINY = Plan(steady=8, outage=8, calibrate=5_000, caps=(2_000,), patience=120.0)
 
 

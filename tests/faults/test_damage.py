@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from enrich.kept import VERSION
+from enrich.operator import with_store
 from infra.catalog import AUDIT, LEDGER
 from infra.jobs import Batch
 from infra.lake import Lake
@@ -108,10 +111,32 @@ DAMAGES = tuple(
 )
 
 
+STORED = tuple(
+    # What RocksDB wrote since its snapshot, as jobs with many keys keep their state.
+    Damage(f"{SPARK}/state/0/0/[0-9]*.changelog", how, ".changelog")
+    for how in (*HURT, gone)
+)
+
+
 @pytest.fixture(scope="module")
 def worked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home where some batches are through."""
-    home = tmp_path_factory.mktemp("worked")
+    return work(spark, tmp_path_factory.mktemp("worked"))
+
+
+@pytest.fixture(scope="module")
+def stored(spark: SparkSession) -> SparkSession:
+    """A session whose jobs keep their state in RocksDB."""
+    return with_store(spark, VERSION)
+
+
+@pytest.fixture(scope="module")
+def worked_stored(stored: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with its state in RocksDB."""
+    return work(stored, tmp_path_factory.mktemp("stored"))
+
+
+def work(spark: SparkSession, home: Path) -> Path:
     lake = Lake(spark, load(home=home)).ensure(NUMBER, FIRST)
     for numbers in BATCHES:
         arrive(lake, numbers)
@@ -127,6 +152,19 @@ def arrive(lake: Lake, numbers: tuple[int, ...]) -> None:
 @pytest.fixture
 def found(worked: Path, spark: SparkSession, tmp_path: Path) -> Iterator[Settings]:
     """The same home as a new driver finds it: nothing of its log is remembered."""
+    with taken(worked, spark, tmp_path) as settings:
+        yield settings
+
+
+@pytest.fixture
+def found_stored(worked_stored: Path, spark: SparkSession, tmp_path: Path) -> Iterator[Settings]:
+    """The same of the one with RocksDB."""
+    with taken(worked_stored, spark, tmp_path) as settings:
+        yield settings
+
+
+@contextmanager
+def taken(worked: Path, spark: SparkSession, tmp_path: Path) -> Iterator[Settings]:
     home = tmp_path / "home"
     worked.rename(home)  # offsets name the tables by their identity, the state by its place
     shutil.copytree(home, tmp_path / "kept")
@@ -143,6 +181,17 @@ def forget(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)
 def test_damage_is_survived_or_named(spark: SparkSession, found: Settings, damage: Damage) -> None:
+    survived_or_named(spark, found, damage)
+
+
+@pytest.mark.parametrize("damage", STORED, ids=str)
+def test_damage_to_state_in_rocksdb_is_named(
+    stored: SparkSession, found_stored: Settings, damage: Damage
+) -> None:
+    survived_or_named(stored, found_stored, damage)
+
+
+def survived_or_named(spark: SparkSession, found: Settings, damage: Damage) -> None:
     file = max(found.home.glob(damage.pattern))
     whole = {
         one: one.read_bytes() for one in (file, file.with_name(f".{file.name}.crc")) if one.exists()
