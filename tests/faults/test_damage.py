@@ -171,6 +171,8 @@ def taken(worked: Path, spark: SparkSession, tmp_path: Path) -> Iterator[Setting
     forget(spark)
     yield load(home=home)
     shutil.rmtree(home)
+    # Spark looks after RocksDB's files in the background, and may have made the old folder anew.
+    shutil.rmtree(worked, ignore_errors=True)
     (tmp_path / "kept").rename(worked)
 
 
