@@ -171,7 +171,8 @@ class Driver:
         require_broker(self.settings.kafka)
         ensure_topics(self.settings, jobs=self.names)
         spark = session(self.settings, small_batches=True)
-        begin_workers(spark)
+        if self.settings.spark.local:  # elsewhere it would reach one executor of many
+            begin_workers(spark)
         self.tell("spark: up")
         lake = Lake(spark, self.settings).ensure()
         self.tell(f"tables: ready in {self.settings.lake_root}")

@@ -220,6 +220,11 @@ class SparkSettings(_Section):
     )
     conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
 
+    @property
+    def local(self) -> bool:
+        """Whether this process's JVM does the work itself, so that all workers are its own."""
+        return self.master.startswith("local")
+
 
 class JobSettings(_Section):
     """How the streaming jobs pace themselves."""

@@ -223,7 +223,7 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
     if settings.spark.small:
         room = _heap_at_first(settings.spark.driver_memory) if small_batches else ""
         options = f"{_SMALL_JVM} {room}{options}"
-    local = settings.spark.master.startswith("local")
+    local = settings.spark.local
     if local:
         options = class_archive.options() + options
     in_bucket = bucketed(settings.lake_root)
