@@ -15,6 +15,7 @@ import pyspark
 from infra.kafka import free_port
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+LOOPBACK = "127.0.0.1"
 SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -25,6 +26,10 @@ class Cluster:
     master: str
     folder: Path
     workers: tuple[psutil.Process, ...]
+    top: psutil.Process
+    """The master's process."""
+    pages: tuple[str, ...]
+    """Addresses of the pages: the master's, then the workers'."""
 
     def kill(self, worker: int) -> None:
         """End a worker as a power cut would, its executors and their Python with it."""
@@ -44,6 +49,7 @@ class Cluster:
 def daemon(log: Path, conf: Path | None, *command: str) -> Iterator[psutil.Process]:
     """A process of Spark's own, ended at the end with all that it started."""
     own = {"SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_JAVA_OPTS": SMALL}
+    own["SPARK_LOCAL_IP"] = LOOPBACK  # of the pages, as our units say
     if conf is not None:
         own["SPARK_CONF_DIR"] = str(conf)
     with log.open("w") as file:
@@ -63,34 +69,40 @@ def daemon(log: Path, conf: Path | None, *command: str) -> Iterator[psutil.Proce
 
 @contextmanager
 def standalone(
-    folder: Path, workers: int, cores: int, memory: str = "2g", conf: Path | None = None
+    folder: Path,
+    workers: int,
+    cores: int,
+    memory: str = "2g",
+    conf: Path | None = None,
+    host: str = LOOPBACK,
 ) -> Iterator[Cluster]:
     """A master with workers, whose cores and memory are what they offer, not what there is.
 
-    `conf`: a folder with a `spark-defaults.conf`.
+    `conf`: a folder with a `spark-defaults.conf`. `host`: where all but their pages listen.
     """
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
+    port, *pages = (free_port() for _ in range(2 + workers))
+    master = f"spark://{host}:{port}"
     package = "org.apache.spark.deploy"
-    here = ("--host", "127.0.0.1", "--webui-port")
+    here = ("--host", host, "--webui-port")
     log = folder / "master.log"
     offer = ("--cores", str(cores), "--memory", memory)
     with ExitStack() as stack:
-        told = ("--port", str(port), *here, str(free_port()))
-        stack.enter_context(daemon(log, conf, f"{package}.master.Master", *told))
+        told = ("--port", str(port), *here, str(pages[0]))
+        top = stack.enter_context(daemon(log, conf, f"{package}.master.Master", *told))
         running = tuple(
             stack.enter_context(
                 daemon(
                     folder / f"worker{number}.log",
                     conf,
-                    *(f"{package}.worker.Worker", *here, str(free_port())),
+                    *(f"{package}.worker.Worker", *here, str(pages[1 + number])),
                     *(*offer, "--work-dir", str(folder / f"w{number}"), master),
                 )
             )
             for number in range(workers)
         )
         _registered(log, workers)
-        yield Cluster(master, folder, running)
+        shown = tuple(f"http://{LOOPBACK}:{page}" for page in pages)
+        yield Cluster(master, folder, running, top, shown)
 
 
 def _registered(log: Path, workers: int, seconds: float = 60) -> None:

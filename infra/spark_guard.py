@@ -35,7 +35,7 @@ def conf(settings: Settings) -> dict[str, str]:
         }
     if settings.spark.ui:
         told["spark.ui.filters"] = _FILTER
-        told[f"spark.{_FILTER}.param.secretKey"] = _key(token_file(settings))
+        told[f"spark.{_FILTER}.param.secretKey"] = page_key(token_file(settings))
     return told
 
 
@@ -54,8 +54,9 @@ def listen_on(address: str) -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", address)
 
 
-def _key(file: Path) -> str:
-    """A new key; the token it signs (HS256, RFC 7515) is left in `file` for its owner."""
+def page_key(file: Path) -> str:
+    """A new key for Spark's filter of its pages; the token it signs (HS256, RFC 7515) is left in
+    `file` for its owner."""
     key = secrets.token_bytes(32)
     signed = f"{_part({'alg': 'HS256', 'typ': 'JWT'})}.{_part({'sub': 'headgate'})}"
     mark = hmac.new(key, signed.encode("ascii"), hashlib.sha256).digest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from bench.standalone import Cluster, standalone
 from infra.spark import project_root
+from infra.spark_guard import page_key
 
 SECRET = "shared-by-drivers-and-workers-0123456789"
 
@@ -27,22 +29,21 @@ def secret_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def conf(tmp_path: Path) -> Path:
-    """Settings of master and workers, as docs/cluster.md has them."""
+    """Settings of master and workers, with a secret and a key in the form we bring; the token of
+    their pages lies beside them."""
     folder = tmp_path / "conf"
     folder.mkdir(mode=0o700)
-    (folder / "spark-defaults.conf").write_text(
-        "spark.authenticate true\n"
-        f"spark.authenticate.secret {SECRET}\n"
-        "spark.network.crypto.enabled true\n"
-        "spark.network.crypto.authEngineVersion 2\n"
-    )
+    form = project_root() / "infra" / "cluster" / "standalone" / "spark-defaults.conf"
+    told = re.sub(r"\bSECRET$", SECRET, form.read_text("utf-8"), flags=re.M)
+    told = re.sub(r"\bKEY$", page_key(folder / "pages.token"), told, flags=re.M)
+    (folder / "spark-defaults.conf").write_text(told)
     return folder
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, conf: Path) -> Iterator[Cluster]:
-    """A master with two workers of three cores each."""
-    with standalone(tmp_path, workers=2, cores=3, conf=conf) as running:
+    """A master with two workers of three cores each, not on the address of the pages."""
+    with standalone(tmp_path, workers=2, cores=3, conf=conf, host="127.0.0.2") as running:
         yield running
 
 
