@@ -2,7 +2,8 @@
 
 The Java client wants the password inside its JAAS line. Options of a stream show up in
 plans and in the text of its errors, so they only name an environment variable, which
-Kafka resolves itself (`config.providers`, KIP-297 and KIP-887).
+Kafka resolves itself (`config.providers`, KIP-297 and KIP-887), in the driver and in
+each executor.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 
 from infra.errors import Fatal, HeadgateError, Retryable
 from infra.secrets import either
-from infra.settings import KafkaSettings
+from infra.settings import KafkaSettings, Settings
 
-JAAS = "HEADGATE_KAFKA_JAAS"
-"""Environment variable of the JVM with the JAAS line."""
+QUOTED_PASSWORD = "HEADGATE_KAFKA_QUOTED_PASSWORD"
+"""Environment variable of each JVM that reads topics: the password as it stands within quotes. On
+Kubernetes the image's entrypoint makes it of what an executor's pod has."""
 
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -54,23 +57,22 @@ def java(kafka: KafkaSettings) -> dict[str, str]:
             options |= {f"ssl.{role}.type": "PEM", f"ssl.{role}.location": str(file.absolute())}
     if kafka.user is None:
         return options
+    who = f'username="{_escaped(kafka.user)}" password="${{env:{QUOTED_PASSWORD}}}"'
     return options | {
         "sasl.mechanism": kafka.mechanism,
-        "sasl.jaas.config": f"${{env:{JAAS}}}",
+        "sasl.jaas.config": f"{_MODULES[kafka.mechanism]} required {who};",
         "config.providers": "env",
         "config.providers.env.class": _PROVIDER,
-        "config.providers.env.param.allowlist.pattern": JAAS,
+        "config.providers.env.param.allowlist.pattern": QUOTED_PASSWORD,
     }
 
 
 def environment(kafka: KafkaSettings) -> dict[str, str]:
-    """What the JVM must find in its environment for the options of `java`."""
+    """What a JVM must find in its environment for the options of `java`."""
     if kafka.user is None:
         return {}
     password = either(kafka.password, kafka.password_file, "kafka.password") or ""
-    words = {"username": kafka.user, "password": password}
-    said = " ".join(f'{key}="{_escaped(value)}"' for key, value in words.items())
-    return {JAAS: f"{_MODULES[kafka.mechanism]} required {said};"}
+    return {QUOTED_PASSWORD: _escaped(password)}
 
 
 def _escaped(value: str) -> str:
@@ -78,8 +80,35 @@ def _escaped(value: str) -> str:
 
 
 def hand_to_jvm(kafka: KafkaSettings) -> None:
-    """Put the JAAS line where the JVM inherits it; to be called before the JVM starts."""
+    """Put the password where the JVM inherits it; to be called before the JVM starts."""
     os.environ.update(environment(kafka))
+
+
+def hand_to_executors(settings: Settings, conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings of Spark that give executors elsewhere what `environment` gives this JVM.
+
+    On Kubernetes there are none: Spark would write it into the description of each pod, so the
+    pod template names the Secret. `conf`: all other settings of Spark.
+    Raises `Fatal` where it would be seen on its way.
+    """
+    master = settings.spark.master
+    if settings.kafka.user is None or settings.spark.local or master.startswith("k8s://"):
+        return {}
+    if (name := f"spark.executorEnv.{QUOTED_PASSWORD}") in conf:
+        return {}
+    if master.startswith("yarn"):
+        # Of the script that starts a container YARN keeps a copy among its logs, unless told not to
+        # (yarn.nodemanager.log-container-debug-info.enabled).
+        raise Fatal(
+            "kafka.user: YARN would write its password into the logs of every executor; let the "
+            "broker know us by kafka.certificate_file, on every node, with kafka.protocol = 'SSL'"
+        )
+    if conf.get("spark.network.crypto.enabled") != "true":
+        raise Fatal(
+            f"kafka.user: its password would go to the workers of {master} in clear; "
+            "set spark.secret_file, with which Spark encrypts what it sends"
+        )
+    return {name: environment(settings.kafka)[QUOTED_PASSWORD]}
 
 
 _DENIED = {

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from infra import class_archive, jars, jdk, spark_guard, spark_secrets
 from infra.errors import Fatal
-from infra.kafka_auth import hand_to_jvm
+from infra.kafka_auth import QUOTED_PASSWORD, hand_to_executors, hand_to_jvm
 from infra.location import bucketed, endpoint, region, require
 from infra.scratch import scratch
 from infra.settings import Settings
@@ -109,6 +109,8 @@ def session(
         builder = builder.config(key, value)
     with _aside(), spark_secrets.handed_over(secret, own or settings.scratch_root):
         spark = builder.getOrCreate()
+    # Executors have it in their environment; PySpark would send it once more with each task.
+    spark.sparkContext.environment.pop(QUOTED_PASSWORD, None)
     spark.sparkContext.setLogLevel("ERROR")
     if settings.spark.wheel is not None:
         _ship(spark, settings.spark.wheel, settings.home)
@@ -291,8 +293,12 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
         conf["spark.driver.extraJavaOptions"] += " " + shlex.quote(f"-Djava.io.tmpdir={own}")
         if local:  # S3A keeps there what it has yet to send
             conf["spark.hadoop.hadoop.tmp.dir"] = str(own)
+    if not local:
+        # Executors need not have our log4j2.properties; they are told the level as they begin.
+        conf["spark.executor.syncLogLevel.enabled"] = "true"
     conf |= spark_guard.conf(settings) | spark_guard.umask_conf(settings.mask)
-    return conf | settings.spark.conf
+    conf |= settings.spark.conf
+    return conf | hand_to_executors(settings, conf)
 
 
 def _heap_at_first(memory: str) -> str:

@@ -1,7 +1,8 @@
 """As much of the Kubernetes API as Spark's scheduler asks of it, on loopback.
 
 It is no Kubernetes: it takes objects only if the published schema does, and runs a pod's container
-as a process of this machine, with the image's entrypoint and the variables the pod has.
+as a process of this machine, with the image's entrypoint and the variables the pod has, in a folder
+that is the pod's own if what the pod has there is.
 """
 
 from __future__ import annotations
@@ -32,8 +33,16 @@ PODS = re.compile(r"^/api/v1/namespaces/[^/]+/pods$")
 class Plant:
     """The pods there are, and their processes."""
 
-    def __init__(self, entrypoint: Path, image: Mapping[str, str], logs: Path) -> None:
+    def __init__(
+        self,
+        entrypoint: Path,
+        image: Mapping[str, str],
+        logs: Path,
+        secrets: Mapping[str, Mapping[str, str]],
+    ) -> None:
         self.pods: dict[str, Object] = {}
+        self.described: list[Object] = []
+        """All pods there were, as who may look at pods sees them."""
         self.refused: list[str] = []
         self.asked: list[str] = []
         self.secured: list[bool] = []
@@ -41,6 +50,7 @@ class Plant:
         self._entrypoint = entrypoint
         self._image = image
         self._logs = logs
+        self._secrets = secrets
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._watchers: list[queue.Queue[Object]] = []
         self._lock = threading.Lock()
@@ -52,16 +62,19 @@ class Plant:
         self.refused += found
         if found:
             return {"kind": "Status", "status": "Failure", "message": "; ".join(found)}
+        self.described.append(pod)
         name = pod["metadata"]["name"]
         pod["metadata"] |= {"uid": str(uuid.uuid4()), "resourceVersion": "1"}
         pod["status"] = {"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": []}
         (container,) = pod["spec"]["containers"]
-        environment = {one["name"]: _value(one, pod) for one in container.get("env", ())}
+        named = {one["name"]: self._value(one, pod) for one in container.get("env", ())}
+        environment = {name: value for name, value in named.items() if value is not None}
         self.secured.append("_SPARK_AUTH_SECRET" in environment)
         with (self._logs / f"{name}.log").open("w") as log:
             self._processes[name] = subprocess.Popen(
                 [str(self._entrypoint), *container["args"]],
                 env={"PATH": os.environ["PATH"], **self._image, **environment},
+                cwd=self._folder(pod),
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -94,16 +107,27 @@ class Plant:
         for watcher in self._watchers:
             watcher.put({"type": what, "object": pod})
 
+    def _value(self, variable: Mapping[str, Any], pod: Object) -> str | None:
+        """A variable's value as the kubelet gives it; None: it is not set."""
+        if "valueFrom" not in variable:
+            return str(variable.get("value", ""))
+        if (wanted := variable["valueFrom"].get("secretKeyRef")) is not None:
+            known = self._secrets.get(wanted["name"], {})
+            return known.get(wanted["key"]) if wanted.get("optional") else known[wanted["key"]]
+        found: Any = pod
+        for part in variable["valueFrom"]["fieldRef"]["fieldPath"].split("."):
+            found = found[part]
+        return str(found)
 
-def _value(variable: Mapping[str, Any], pod: Object) -> str:
-    """A variable's value as the kubelet gives it."""
-    if "valueFrom" not in variable:
-        return str(variable.get("value", ""))
-    path = variable["valueFrom"]["fieldRef"]["fieldPath"]
-    found: Any = pod
-    for part in path.split("."):
-        found = found[part]
-    return str(found)
+    def _folder(self, pod: Object) -> Path:
+        """Where a pod's container starts: in a folder of its own, or in one that all share."""
+        (container,) = pod["spec"]["containers"]
+        mounted = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+        own = {one["name"] for one in pod["spec"]["volumes"] if "emptyDir" in one}
+        alone = mounted.get(container.get("workingDir")) in own
+        folder = self._logs / "work" / (pod["metadata"]["name"] if alone else "shared")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
 
 class _Answers(BaseHTTPRequestHandler):

@@ -20,9 +20,9 @@ import yaml
 
 from bench.standalone import SMALL
 from infra.duck import connect
-from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
-from infra.settings import load
+from infra.kafka import producer, topic_of
 from infra.spark import project_root
+from tests.cluster.guarded import CANARY, PASSWORD, guarded
 from tests.cluster.kube import Plant, kube
 
 FORM = project_root() / "infra" / "cluster"
@@ -65,11 +65,14 @@ def this_machine(conf: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.mark.cluster
-def test_executors_run_from_our_template_and_entrypoint(tmp_path: Path) -> None:
+def test_executors_run_from_our_template_and_entrypoint_and_reach_a_guarded_broker(
+    tmp_path: Path,
+) -> None:
     told, files = settings_of("ingest", tmp_path)
     conf = this_machine(json.loads(told["HEADGATE_SPARK__CONF"]), files)
     image = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "PYTHONPATH": str(project_root())}
-    plant = Plant(FORM / "image" / "entrypoint.sh", image, tmp_path)
+    secrets = {"headgate": {"HEADGATE_KAFKA__PASSWORD": PASSWORD}}
+    plant = Plant(FORM / "image" / "entrypoint.sh", image, tmp_path, secrets)
     # The pod that the driver runs in: executors are made its own, so that they end with it.
     plant.pods["ingest-0"] = {
         "apiVersion": "v1",
@@ -77,45 +80,45 @@ def test_executors_run_from_our_template_and_entrypoint(tmp_path: Path) -> None:
         "metadata": {"name": "ingest-0", "namespace": "headgate", "uid": "0", "labels": {}},
         "spec": {"containers": [{"name": "driver"}]},
     }
-    broker = Broker(tmp_path / "kafka", free_port()).start()
-    try:
-        with kube(plant) as address:
-            environment = os.environ | {
-                "HEADGATE_CONFIG": files["headgate.toml"],
-                "HEADGATE_HOME": str(tmp_path / "home"),
-                "HEADGATE_LAKE": str(tmp_path / "lake"),
-                "HEADGATE_CHECKPOINTS": str(tmp_path / "checkpoints"),
-                "HEADGATE_SCRATCH": str(tmp_path / "scratch"),
-                "HEADGATE_KAFKA__BOOTSTRAP": broker.address,
-                "HEADGATE_SPARK__MASTER": f"k8s://{address}",
-                "HEADGATE_SPARK__SMALL": "true",
-                "HEADGATE_SPARK__DRIVER_MEMORY": "1g",
-                "HEADGATE_SPARK__CONF": json.dumps(conf),
-            }
-            settings = load(home=tmp_path / "home", kafka={"bootstrap": broker.address})
-            ensure_topics(settings, ["sshd"])
-            client = producer(settings.kafka)
-            stamp = datetime.now(UTC).isoformat(timespec="seconds")
-            for number in range(LINES):
-                line = f"<38>1 {stamp} host sshd {number} - - Server listening on :: port 22."
-                client.produce(topic_of("sshd", settings.kafka), line.encode())
-            client.flush(20)
-            done = subprocess.run(
-                [sys.executable, "-m", "infra.cli", "run", "ingest", "--once"],
-                capture_output=True,
-                text=True,
-                check=False,
-                env=environment,
-                timeout=300,
-            )
-            left = list(plant.pods)
-            ran = list(tmp_path.glob("*-exec-*.log"))
-            words = [path.read_text("utf-8", "replace")[-1500:] for path in ran]
-            assert done.returncode == 0, (done.stderr[-2000:], words, plant.asked[-20:])
-    finally:
-        broker.stop()
+    with guarded(tmp_path, "sshd") as broker, kube(plant) as address:
+        environment = os.environ | {
+            **broker.environment,
+            **secrets["headgate"],
+            "HEADGATE_CONFIG": files["headgate.toml"],
+            "HEADGATE_HOME": str(tmp_path / "home"),
+            "HEADGATE_LAKE": str(tmp_path / "lake"),
+            "HEADGATE_CHECKPOINTS": str(tmp_path / "checkpoints"),
+            "HEADGATE_SCRATCH": str(tmp_path / "scratch"),
+            "HEADGATE_SPARK__MASTER": f"k8s://{address}",
+            "HEADGATE_SPARK__SMALL": "true",
+            "HEADGATE_SPARK__DRIVER_MEMORY": "1g",
+            "HEADGATE_SPARK__CONF": json.dumps(conf),
+        }
+        client = producer(broker.admin)
+        stamp = datetime.now(UTC).isoformat(timespec="seconds")
+        for number in range(LINES):
+            line = f"<38>1 {stamp} host sshd {number} - - Server listening on :: port 22."
+            client.produce(topic_of("sshd", broker.admin), line.encode())
+        client.flush(20)
+        done = subprocess.run(
+            [sys.executable, "-m", "infra.cli", "run", "ingest", "--once"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            timeout=300,
+        )
+        left = list(plant.pods)
+        ran = list(tmp_path.glob("*-exec-*.log"))
+        words = [path.read_text("utf-8", "replace")[-1500:] for path in ran]
+        assert done.returncode == 0, (done.stderr[-2000:], words, plant.asked[-20:])
     assert plant.refused == []
+    assert CANARY not in json.dumps(plant.described)
+    # What Spark unpacked lies in a folder of the pod's own.
+    assert [one.name for one in (tmp_path / "work").iterdir()] == [ran[0].stem]
+    assert list((tmp_path / "work").rglob("delta-*.jar"))
     assert len(ran) == 1
+    assert "INFO Executor: Running task" not in ran[0].read_text()
     assert plant.secured == [True]
     assert left == ["ingest-0"], "executors were left behind"
     (records,) = connect(tmp_path / "lake").execute(

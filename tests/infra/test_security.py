@@ -22,11 +22,12 @@ from api.auth import token_of
 from infra import children, spark_secrets
 from infra.children import Part
 from infra.errors import Fatal, Usage
-from infra.kafka_auth import JAAS, environment, java
+from infra.kafka_auth import QUOTED_PASSWORD, environment, hand_to_executors, java
 from infra.operate import open_paths
 from infra.person import person
 from infra.secrets import hidden, is_secret, of_file
 from infra.settings import KafkaSettings, Settings, load
+from infra.spark import project_root
 
 CANARY = "q7Zr-not-to-be-seen"
 
@@ -161,10 +162,50 @@ def test_sparks_rpc_asks_who_comes_and_its_pages_are_off(spark: SparkSession) ->
 def test_options_of_a_stream_name_the_password_and_do_not_hold_it() -> None:
     kafka = KafkaSettings(protocol="SASL_SSL", user='k"im', password=SecretStr(f'{CANARY}"\\'))
     assert CANARY not in json.dumps(java(kafka))
-    assert java(kafka)["sasl.jaas.config"] == f"${{env:{JAAS}}}"
-    assert environment(kafka)[JAAS].endswith(
-        f'ScramLoginModule required username="k\\"im" password="{CANARY}\\"\\\\";'
+    assert java(kafka)["sasl.jaas.config"].endswith(
+        f'ScramLoginModule required username="k\\"im" password="${{env:{QUOTED_PASSWORD}}}";'
     )
+    assert environment(kafka) == {QUOTED_PASSWORD: f'{CANARY}\\"\\\\'}
+
+
+def on(master: str) -> Settings:
+    kafka = {"protocol": "SASL_SSL", "user": "kim", "password": CANARY}
+    return load(kafka=kafka, spark={"master": master})
+
+
+def test_executors_get_the_password_where_nothing_shows_it_on_the_way() -> None:
+    encrypted = {"spark.network.crypto.enabled": "true"}
+    (given,) = hand_to_executors(on("spark://m:7077"), encrypted).items()
+    assert given == (f"spark.executorEnv.{QUOTED_PASSWORD}", CANARY)
+    assert is_secret(given[0])
+    for master in ("local[2]", "k8s://https://k:443"):  # ours, and a Secret in the pod template
+        assert hand_to_executors(on(master), encrypted) == {}
+    with pytest.raises(Fatal, match=r"in clear; set spark\.secret_file") as open_:
+        hand_to_executors(on("spark://m:7077"), {})
+    with pytest.raises(Fatal, match=r"into the logs of every executor.*certificate_file") as kept:
+        hand_to_executors(on("yarn"), encrypted)
+    assert CANARY not in f"{open_.value} {kept.value}"
+
+
+def test_the_image_s_entrypoint_quotes_as_we_do(tmp_path: Path) -> None:
+    password = f'{CANARY} "a\\b" $HOME `id` & \\'
+    java_ = tmp_path / "java"
+    java_.write_text(f'#!/bin/sh\necho "$HEADGATE_KAFKA__PASSWORD"; printenv {QUOTED_PASSWORD}\n')
+    java_.chmod(0o700)
+    names = ("MEMORY", "CORES", "ID", "POD_IP", "POD_NAME")
+    needed = {f"SPARK_EXECUTOR_{name}": "x" for name in names} | dict.fromkeys(
+        ("SPARK_HOME", "SPARK_DRIVER_URL", "SPARK_APPLICATION_ID", "SPARK_RESOURCE_PROFILE_ID"), "x"
+    )
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HEADGATE_KAFKA__PASSWORD": password}
+    said = subprocess.run(
+        [project_root() / "infra/cluster/image/entrypoint.sh", "executor"],
+        env=path | needed,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    kafka = KafkaSettings(protocol="SASL_SSL", user="kim", password=SecretStr(password))
+    assert said == f"\n{environment(kafka)[QUOTED_PASSWORD]}\n"
 
 
 def test_java_gets_the_same_files_under_its_own_names(tmp_path: Path) -> None:

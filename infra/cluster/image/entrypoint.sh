@@ -3,7 +3,7 @@
 #
 # What Spark 4.2 hands an executor's container (BasicExecutorFeatureStep in its Kubernetes
 # resource manager): the argument `executor`, its JVM options one by one in SPARK_JAVA_OPT_0 ...,
-# the rest in the variables below.
+# the rest in the variables below. The broker's password comes from the pod template.
 set -euo pipefail
 
 if [ "${1:-}" != executor ]; then
@@ -14,6 +14,13 @@ options=()
 while IFS= read -r name; do
   [ -z "$name" ] || options+=("${!name}")
 done < <(compgen -A variable SPARK_JAVA_OPT_ | sort -t_ -k4 -n)
+
+# Kafka's client finds it within quotes (infra/kafka_auth.py).
+if [ -n "${HEADGATE_KAFKA__PASSWORD:-}" ]; then
+  HEADGATE_KAFKA_QUOTED_PASSWORD=$(sed 's/["\\]/\\&/g' <<< "$HEADGATE_KAFKA__PASSWORD")
+  export HEADGATE_KAFKA_QUOTED_PASSWORD
+  unset HEADGATE_KAFKA__PASSWORD
+fi
 
 exec java "${options[@]}" \
   -Xms"$SPARK_EXECUTOR_MEMORY" -Xmx"$SPARK_EXECUTOR_MEMORY" \
