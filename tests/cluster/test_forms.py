@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator
 
 from infra.cli import COMMANDS
 from infra.driver import JOBS
+from infra.kafka_auth import hand_to_executors
 from infra.settings import load
 from infra.spark import project_root
 from tests.cluster.kinds import defects
@@ -109,11 +110,25 @@ def test_what_a_pod_names_is_there() -> None:
                     assert Path(one["value"]).name in data
 
 
+def test_executors_start_in_a_folder_of_their_own() -> None:
+    """They unpack Spark's archives there, and may do so all at once."""
+    executor = yaml.safe_load(of_kind("ConfigMap")[0]["data"]["executor.yaml"])
+    (container,) = executor["spec"]["containers"]
+    mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in executor["spec"]["volumes"]}
+    assert "emptyDir" in volumes[mounted[container["workingDir"]]]
+
+
 def test_settings_in_the_manifests_are_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "headgate.toml"
-    file.write_text(of_kind("ConfigMap")[0]["data"]["headgate.toml"])
+    data = of_kind("ConfigMap")[0]["data"]
+    file.write_text(data["headgate.toml"])
+    monkeypatch.setenv("HEADGATE_KAFKA__PASSWORD", "of the Secret")
+    kafka = load(file).kafka
+    assert kafka.ca_file is not None
+    assert kafka.ca_file.name in data  # the folder is where each pod has the ConfigMap
     images = {c["image"] for _, pod in pods() for c in pod["spec"]["containers"]}
     for one in of_kind("StatefulSet"):
         container = one["spec"]["template"]["spec"]["containers"][0]
@@ -126,8 +141,18 @@ def test_settings_in_the_manifests_are_settings(
 
 
 @pytest.mark.parametrize("cluster", ["standalone", "yarn"])
-def test_settings_of_a_cluster_load_and_let_workers_reach_the_driver(cluster: str) -> None:
+def test_settings_of_a_cluster_load_and_let_workers_reach_driver_and_broker(
+    cluster: str, tmp_path: Path
+) -> None:
     settings = load(FORMS / cluster / "headgate.toml")
+    kafka, encrypted = settings.kafka, {"spark.network.crypto.enabled": "true"}
+    assert kafka.protocol != "PLAINTEXT"
+    if kafka.password_file is not None:
+        (tmp_path / "password").touch(0o600)
+        (tmp_path / "password").write_text("secret")
+        kafka = kafka.model_copy(update={"password_file": tmp_path / "password"})
+    told = hand_to_executors(settings.model_copy(update={"kafka": kafka}), encrypted)
+    assert bool(told) == (kafka.user is not None)
     assert settings.spark.master.startswith({"standalone": "spark://", "yarn": "yarn"}[cluster])
     assert {"spark.driver.host", "spark.driver.bindAddress"} <= set(settings.spark.conf)
     assert settings.upkeep.minutes == settings.jobs.quality_minutes == 0
@@ -224,6 +249,33 @@ def test_the_image_holds_every_package_and_file_that_it_needs() -> None:
     kept = set(re.findall(r"^!(\S+)", ignored, re.M))
     assert {source.split("/")[0] for source in copied} == kept
     assert re.search(r"^USER (?!0|root)", text, re.M)
+
+
+def test_whoever_the_image_runs_as_may_read_what_root_fetched(tmp_path: Path) -> None:
+    """What `headgate` makes is its owner's alone (umask 077)."""
+    text = (FORMS / "image" / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
+    (line,) = re.findall(r"^RUN (.*headgate doctor --jars.*)$", text, re.M)
+    fetched = tmp_path / "archives" / "spark" / "one.jar"
+    made = f"(umask 077; mkdir -p {fetched.parent}; touch {fetched})"
+    line = line.replace("/opt/headgate/bin/headgate doctor --jars", made)
+    subprocess.run(["sh", "-c", line.replace("/opt/headgate", str(tmp_path))], check=True)
+    modes = [path.stat().st_mode & 0o777 for path in (fetched, fetched.parent)]
+    assert modes == [0o644, 0o755]
+
+
+def test_nobody_else_can_hold_the_locks_of_cron() -> None:
+    table = (FORMS / "cron" / "headgate").read_text("utf-8")
+    locks = [Path(name) for name in re.findall(r"flock -n (\S+)", table)]
+    assert len(locks) == len(set(locks)) >= 2
+    for cluster in ("standalone", "yarn"):
+        home = load(FORMS / cluster / "headgate.toml").home
+        assert [lock for lock in locks if lock.parent != home] == []
+
+
+def test_pages_of_the_cluster_are_on_loopback() -> None:
+    for name in ("master", "worker"):
+        unit = (FORMS / "systemd" / f"spark-{name}.service").read_text("utf-8")
+        assert "\nEnvironment=SPARK_LOCAL_IP=127.0.0.1\n" in unit
 
 
 def test_the_schema_itself_is_sound() -> None:
