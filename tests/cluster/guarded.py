@@ -53,7 +53,7 @@ def guarded(folder: Path, *sources: str) -> Iterator[Guarded]:
     try:
         known = Guarded(guard.settings(broker.address), guard.settings(broker.address, "driver"))
         settings = load(home=folder / "home").model_copy(update={"kafka": known.admin})
-        ensure_topics(settings, sources)
+        ensure_topics(settings, (*sources, "headgate"))
         apply(settings, {"driver": grants("driver", settings)})
         yield known
     finally:

@@ -23,6 +23,7 @@ from infra.settings import load
 from tests.bucket.store import Store
 from tests.cluster.conftest import SECRET
 from tests.cluster.guarded import CANARY, PASSWORD, Guarded, guarded, telling
+from tests.cluster.sockets import listening
 
 DEVICES = 30
 
@@ -109,8 +110,7 @@ def look(process: psutil.Process, seen: Seen) -> None:
     line = " ".join(process.cmdline())
     seen.lines.add(line)
     if "CoarseGrainedExecutorBackend" in line and "java" in process.name():
-        sockets = process.net_connections()
-        seen.listening |= {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN}
+        seen.listening |= {ip for ip, _ in listening(process)}
 
 
 def run_on(
