@@ -294,7 +294,8 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
         if local:  # S3A keeps there what it has yet to send
             conf["spark.hadoop.hadoop.tmp.dir"] = str(own)
     if not local:
-        # Executors need not have our log4j2.properties; they are told the level as they begin.
+        conf["spark.executor.defaultJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
+        # Where they lack that file they are told the level, but for those that begin before us.
         conf["spark.executor.syncLogLevel.enabled"] = "true"
     conf |= spark_guard.conf(settings) | spark_guard.umask_conf(settings.mask)
     conf |= settings.spark.conf

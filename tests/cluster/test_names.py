@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from infra.settings import load
@@ -61,7 +62,7 @@ def defect(spark: SparkSession) -> Callable[[str, str], str | None]:
             return "unknown"
         try:
             java(spark, "org.apache.spark.SparkConf")(False).set(name, value).get(entry)
-        except Py4JError as error:
+        except (PySparkException, Py4JError) as error:
             return str(error)
         return None
 
