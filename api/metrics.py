@@ -16,6 +16,9 @@ from infra.driver import wanted
 from infra.errors import HeadgateError
 from infra.settings import Settings
 
+JOB = "headgate_job"
+"""The label that names a job of ours. One called `job` Prometheus renames, as it has its own."""
+
 KEPT_SECONDS = 10.0
 """The ledger is folded every ten seconds; asking the lake more often tells nothing new."""
 
@@ -60,13 +63,13 @@ class Jobs:
     def __init__(self, registry: CollectorRegistry, settings: Settings) -> None:
         self._settings = settings
         self._gauges = {
-            name: Gauge(f"headgate_job_{name}", doc, ("job",), registry=registry)
+            name: Gauge(f"headgate_job_{name}", doc, (JOB,), registry=registry)
             for name, doc in STATUS_GAUGES.items()
         }
         self._phases = Gauge(
             "headgate_job_phase_seconds",
             "A phase of the job's newest batch.",
-            ("job", "phase"),
+            (JOB, "phase"),
             registry=registry,
         )
         self._memory = Gauge(
@@ -132,9 +135,9 @@ class Meters:
         )
         self._lake_up = self._gauge("lake_up", "Whether the lake could be read.")
         self._alerts = self._gauge("alerts", "Alerts on the topic, by newest revision.", "level")
-        self._age = self._gauge("job_batch_age_seconds", "Age of the newest batch.", "job")
+        self._age = self._gauge("job_batch_age_seconds", "Age of the newest batch.", JOB)
         self._ledger = {
-            name: self._gauge(f"job_{name}", doc, "job") for name, doc in LEDGER_GAUGES.items()
+            name: self._gauge(f"job_{name}", doc, JOB) for name, doc in LEDGER_GAUGES.items()
         }
         self._dead = self._gauge("dead_letters", "Records that no parser could read.")
         self._status = Jobs(self.registry, settings)

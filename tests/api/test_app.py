@@ -112,13 +112,13 @@ def test_metrics_show_where_each_job_stands(lake: Lake) -> None:
     client = TestClient(create_app(lake.settings))
     client.headers["Authorization"] = f"Bearer {token_of(lake.settings)}"
     text = client.get("/metrics").text
-    assert 'headgate_job_up{job="ingest"} 1.0' in text
-    assert 'headgate_job_up{job="alert"} 0.0' in text
-    assert 'headgate_job_unread_messages{job="ingest"} 12.0' in text
-    assert 'headgate_job_batch_cap{job="ingest"} 4000.0' in text
-    assert 'headgate_job_phase_seconds{job="ingest",phase="addBatch"} 0.5' in text
+    assert 'headgate_job_up{headgate_job="ingest"} 1.0' in text
+    assert 'headgate_job_up{headgate_job="alert"} 0.0' in text
+    assert 'headgate_job_unread_messages{headgate_job="ingest"} 12.0' in text
+    assert 'headgate_job_batch_cap{headgate_job="ingest"} 4000.0' in text
+    assert 'headgate_job_phase_seconds{headgate_job="ingest",phase="addBatch"} 0.5' in text
     assert 'headgate_memory_bytes{part="workers",pid="7"} 30.0' in text
-    assert 'headgate_job_unread_messages{job="alert"}' not in text
+    assert 'headgate_job_unread_messages{headgate_job="alert"}' not in text
 
 
 def test_methods_that_a_caller_makes_up_make_no_series(lake: Lake) -> None:
@@ -335,9 +335,9 @@ def test_metrics_count_requests_alerts_and_batches(client: TestClient) -> None:
     client.get("/api/v1/alerts/alert-2")
     text = client.get("/metrics").text
     assert 'headgate_alerts{level="high"} 3.0' in text
-    assert 'headgate_job_rows_read{job="ingest"} 5.0' in text
-    assert 'headgate_job_rows_written{job="ingest"} 15.0' in text
-    assert 'headgate_job_batch_age_seconds{job="sessions"}' in text
+    assert 'headgate_job_rows_read{headgate_job="ingest"} 5.0' in text
+    assert 'headgate_job_rows_written{headgate_job="ingest"} 15.0' in text
+    assert 'headgate_job_batch_age_seconds{headgate_job="sessions"}' in text
     assert "headgate_dead_letters 2.0" in text
     assert "headgate_lake_up 1.0" in text
     # One series for the route, none for each alert.

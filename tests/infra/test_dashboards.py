@@ -1,9 +1,10 @@
-"""The dashboard and the alert rules ask for metrics that there are."""
+"""The dashboard and the alert rules ask for metrics that there are, by labels that these have."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,19 +15,39 @@ from api.metrics import Meters
 from infra.settings import load
 
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "dashboards"
+PROMETHEUS = {"job", "instance"}
+"""Labels that it gives each series itself; one of ours would be renamed."""
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def meters(tmp_path_factory: pytest.TempPathFactory) -> Meters:
+    return Meters(load(home=tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(scope="module")
+def known(meters: Meters) -> set[str]:
     """Names of all series, as /metrics declares them."""
-    meters = Meters(load(home=tmp_path_factory.mktemp("home")))
     said = generate_latest(meters.registry).decode()
     declared = set(re.findall(r"^# TYPE (\w+)", said, re.MULTILINE))
     return declared | {f"{name}_bucket" for name in declared}
 
 
+@pytest.fixture(scope="module")
+def labels(meters: Meters) -> dict[str, set[str]]:
+    """The labels of all series, by name."""
+    found = {}
+    for one, names in meters.registry._collector_to_names.items():
+        own = set(one._labelnames)
+        found |= {name: own | ({"le"} if name.endswith("_bucket") else set()) for name in names}
+    return found
+
+
+GROUPED = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
+
+
 def asked(expression: str) -> set[str]:
-    return set(re.findall(r"headgate_\w+", expression))
+    """The series of an expression: what is said of their labels is no series."""
+    return set(re.findall(r"headgate_\w+", GROUPED.sub("", re.sub(r"\{[^}]*\}", "", expression))))
 
 
 def test_every_panel_asks_for_a_metric_there_is(known: set[str]) -> None:
@@ -47,3 +68,56 @@ def test_every_rule_asks_for_a_metric_there_is(known: set[str]) -> None:
     for rule in rules:
         assert asked(rule["expr"])
         assert asked(rule["expr"]) <= known
+
+
+def given(expression: str, labels: Mapping[str, set[str]]) -> set[str]:
+    """The labels of an expression's series; an aggregation leaves those it is `by`."""
+    if by := re.findall(r"\bby\s*\(([^)]*)\)", expression):
+        return {one.strip() for one in by[0].split(",")}
+    if re.match(r"(max|min|sum|avg|count|absent)\b", expression):
+        return set()
+    return set.intersection(*(labels[name] for name in asked(expression)))
+
+
+def wrong(expression: str, shown: str, labels: Mapping[str, set[str]]) -> Iterator[str]:
+    """Labels of an expression, and of the text shown with it, that its series do not have."""
+    for name, selector in re.findall(r"(headgate_\w+)\{([^}]*)\}", expression):
+        yield from set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector)) - labels[name]
+    for label in (one.strip() for group in GROUPED.findall(expression) for one in group.split(",")):
+        yield from {label} - set.union(*(labels[name] for name in asked(expression)))
+    told = set(re.findall(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}", shown))
+    yield from told - given(expression, labels)
+
+
+def test_no_label_is_one_that_prometheus_has_itself(labels: dict[str, set[str]]) -> None:
+    assert {name for name, own in labels.items() if own & PROMETHEUS} == set()
+
+
+def test_every_panel_goes_by_labels_its_series_have(labels: dict[str, set[str]]) -> None:
+    board = json.loads((FOLDER / "headgate.json").read_text("utf-8"))
+    targets = [one for panel in board["panels"] for one in panel["targets"]]
+    assert sum("{{headgate_job}}" in one["legendFormat"] for one in targets) > 10
+    for one in targets:
+        assert list(wrong(one["expr"], one["legendFormat"], labels)) == [], one["expr"]
+
+
+def test_every_rule_goes_by_labels_its_series_have(labels: dict[str, set[str]]) -> None:
+    rules = yaml.safe_load((FOLDER / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
+    for rule in rules:
+        for text in rule["annotations"].values():
+            assert list(wrong(rule["expr"], text, labels)) == [], rule["alert"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown", "found"),
+    [
+        ('headgate_job_phase_seconds{job="ingest"}', "{{phase}}", ["job"]),
+        ("headgate_job_up", "{{job}}", ["job"]),
+        ("sum by (job) (headgate_job_batches)", "", ["job"]),
+        ("sum by (headgate_job) (headgate_job_batches)", "{{headgate_job}}", []),
+        ("max(headgate_job_failures)", "{{headgate_job}}", ["headgate_job"]),
+        ("headgate_job_up == 0", "job {{ $labels.job }} is late", ["job"]),
+    ],
+)
+def test_a_label_that_is_not_there_is_found(expression, shown, found, labels) -> None:
+    assert list(wrong(expression, shown, labels)) == found
