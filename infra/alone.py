@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -23,12 +24,18 @@ class Alone:
 
     def __init__(self, file: Path, refused: Refused) -> None:
         self._file = _locked(file, fcntl.LOCK_EX, lambda holder: Taken(refused(holder)))
+        self._file.seek(0)
+        self.abandoned = bool(self._file.read().strip())
+        """Whether who had it last ended without giving it back: was killed, or the machine was."""
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()
 
     def release(self) -> None:
         """Give it back; a second call does nothing."""
+        if not self._file.closed:
+            with suppress(OSError):  # it may only look as if it had been abandoned
+                self._file.truncate(0)
         self._file.close()
 
 

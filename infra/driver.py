@@ -7,11 +7,13 @@ to go on (`headgate resume`).
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +21,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 
+from infra import poison, status
 from infra.alone import Beside, Taken
 from infra.catalog import AUDIT, GAP, LEDGER
 from infra.clock import clock
@@ -28,7 +31,8 @@ from infra.heap import Heap
 from infra.jobs import Job, beside
 from infra.kafka import Ticker, ensure_topics, require_broker
 from infra.lake import Lake
-from infra.log import say, use
+from infra.log import about, say, use
+from infra.roster import HISTORY, JOBS, LATER, Later, resume, wanted
 from infra.schedule import Every
 from infra.settings import Settings
 from infra.spark import (
@@ -42,63 +46,13 @@ from infra.spark import (
     session,
 )
 from infra.spool import Folder
-from infra.status import end_unwanted
-from infra.supervise import Again, Record, ours, reason
+from infra.supervise import Again, GiveUp, Record, ours, reason
 from infra.tables import Table, table
 from infra.watch import Watch
 
-__all__ = ["JOBS", "Driver", "reason", "resume", "say", "wanted"]
-
-JOBS = {
-    "ingest": "alerts.jobs:ingest_and_detect",
-    "files": "alerts.jobs:files_and_detect",
-    "sessions": "enrich.jobs:sessions",
-    "alert": "alerts.jobs:alert",
-    "repair": "alerts.repair:repair",
-    "rollup": "enrich.rollup_jobs:rollup",
-    "logins": "enrich.rollup_jobs:logins",
-    "models": "alerts.model_job:models",
-}
-"""Jobs by name and where they start; imported only when they run."""
-
-HISTORY = ("repair", "rollup", "logins", "models")
-"""What these write is read as history, or mends it: they run where the jobs that alerts wait for
-leave room."""
-
-
-@dataclass(frozen=True)
-class Later:
-    """A job begins so many seconds after the others, or once `job` has had a batch."""
-
-    seconds: float
-    job: str | None = None
-
-
-LATER = {
-    "alert": Later(20.0, "sessions"),
-    "repair": Later(60.0, "alert"),
-    **dict.fromkeys(("rollup", "logins", "models"), Later(45.0)),
-}
-"""The first batch of a job costs ten times a later one. Started together, jobs take the cores from
-each other while all load their state; so those come first that others and alerts wait for."""
+__all__ = ["JOBS", "LATER", "Driver", "Later", "reason", "resume", "say", "wanted"]
 
 Say = Callable[[str], None]
-
-
-def wanted(settings: Settings) -> tuple[str, ...]:
-    """The jobs that these settings give something to do."""
-    counting = settings.jobs.rollup_trigger_seconds > 0
-    unasked = {"files": not settings.folders, "rollup": not counting, "logins": not counting}
-    # Nothing is to be judged before a first model was trained (`headgate models train`).
-    unasked["models"] = not (settings.lake_side / "_rules" / "models").is_dir()
-    return tuple(name for name in JOBS if not unasked.get(name))
-
-
-def resume(settings: Settings, job: str) -> None:
-    """Ask the driver to start a job again that it gave up; it looks every half second."""
-    request = settings.home.absolute() / "spool" / "resume" / job
-    request.parent.mkdir(parents=True, exist_ok=True)
-    request.touch()
 
 
 @dataclass
@@ -142,12 +96,30 @@ class Driver:
         if unknown:
             raise Usage(f"no job '{unknown[0]}'; there are {', '.join(JOBS)}")
         use(self.settings.log_format)
+        if not self.once and self._all_given_up():
+            return 1
         if (admitted := self._admitted()) is None:
             return 0
         try:
             return self._run()
         finally:
             admitted.release()
+
+    def _all_given_up(self) -> bool:
+        """Whether an earlier driver stopped all of these jobs for good, and that stands; says so.
+
+        Whatever starts drivers again and again (systemd, Kubernetes) then starts no JVM for it.
+        """
+        found = {name: poison.stands(self.settings.checkpoint_root / name) for name in self.names}
+        if not all(found.values()):
+            return False
+        told = status.read(self.settings)
+        for name, why in found.items():
+            one = replace(told.get(name) or status.JobStatus(name), standing="given up")
+            one = replace(one, why=why or "", at=clock.time(), pid=os.getpid())
+            status.write(self.settings, status.dated(one, clock.jumped))
+            self.tell(f"job {name}: stopped for good: {why}")
+        return True
 
     def _admitted(self) -> Beside | None:
         """The right to work beside others, once no backup is under way; None when told to stop.
@@ -183,7 +155,7 @@ class Driver:
         scheduled = [one.start() for one in self._scheduled()]
         watched = [Watched(name) for name in self.names]
         watch = Watch(self.settings, spark)
-        end_unwanted(self.settings, {*wanted(self.settings), *self.names})
+        status.end_unwanted(self.settings, {*wanted(self.settings), *self.names})
         try:
             if self.once:
                 return self._through(lake, watched)
@@ -274,9 +246,17 @@ def _lake_for(name: str, lake: Lake, governor: Governor) -> Lake:
     return Lake(lake.spark, governor.start()) if name == GOVERNED else lake
 
 
-def _had_a_batch(one: Watched | None) -> bool:
-    """Whether a job is through with a batch since it was started."""
-    return one is not None and one.job is not None and one.job.pulse.done is not None
+def _out_of_the_way(one: Watched | None) -> bool:
+    """Whether a job is through with a batch since it was started, or was given up."""
+    if one is None or one.given_up:
+        return one is not None
+    return one.job is not None and one.job.pulse.done is not None
+
+
+SUSPENSE_SECONDS = 600.0
+"""So long a job waits for one that may have ended drivers: that may pause for other reasons."""
+
+_EITHER = "the driver ended in the middle of a batch of either, and one of them may be why"
 
 
 @dataclass
@@ -293,8 +273,7 @@ class Round:
 
     def run(self) -> int:
         """Until told to stop, or all jobs were given up; 1 when one was."""
-        for one in self.watched:
-            self._begin(one)
+        self._begin_all()
         heap = Heap(partial(collecting, self.lake.spark))
         while not self.driver.pause(0.5):
             self._look_at_jvm(heap)
@@ -309,6 +288,29 @@ class Round:
                 one.stopping.join(60)
         self.governor.stop()
         return 1 if any(one.given_up for one in self.watched) else 0
+
+    def _begin_all(self) -> None:
+        """Start all jobs; those that may have ended drivers before come one after the other."""
+        ends: dict[str, int] = {}
+        before: Watched | None = None
+        for one in self.watched:
+            if (found := poison.suspected(self._folder(one))) is not None:
+                one.record = Record(batch=found.batch, on_batch=found.failures)
+                ends[one.name] = found.ends if found.ends >= poison.SUSPECTED else 0
+        for one in sorted(self.watched, key=lambda one: -ends.get(one.name, 0)):
+            if not ends.get(one.name):
+                self._begin(one)
+                continue
+            if before is None:
+                self._begin(one)
+            else:
+                self.watch.began(one.name)
+                one.again_at, one.after = time.monotonic() + SUSPENSE_SECONDS, before
+                self.driver.tell(f"job {one.name}: waits for job {before.name}: {_EITHER}")
+            before = one
+
+    def _folder(self, one: Watched) -> Path:
+        return self.lake.settings.checkpoint_root / one.name
 
     def _begin(self, one: Watched) -> None:
         """Start a job with the driver, or say when it is to start."""
@@ -356,10 +358,12 @@ class Round:
                 self._try(one)
         elif one.given_up:
             if self._asked(one):
+                with suppress(OSError):  # another account's: it then says so again
+                    poison.forget(self._folder(one))
                 one.given_up, one.record = None, Record()
                 self._try(one)
         elif one.again_at is not None:
-            if time.monotonic() >= one.again_at or _had_a_batch(one.after):
+            if time.monotonic() >= one.again_at or _out_of_the_way(one.after):
                 self._try(one)
         elif one.job is not None and not one.job.query.isActive:
             self._failed(one, one.job.failure() or "it ended")
@@ -439,13 +443,23 @@ class Round:
         if one.name == GOVERNED:
             self.governor.failed()
         follows = one.record.failed(why, batch, ran, attempts)
-        if not isinstance(follows, Again):
-            self._give_up(one, follows.why)
+        self._remember(one, reason(why), follows)
+        with about(one.name, batch):
+            if not isinstance(follows, Again):
+                self._give_up(one, follows.why)
+                return
+            one.again_at = time.monotonic() + follows.seconds
+            said = reason(why)
+            self.watch.ended(one.name, "pausing", said, one.record.failures)
+            self.driver.tell(f"job {one.name}: failed, again in {follows.seconds:.0f} s: {said}")
+
+    def _remember(self, one: Watched, why: str, follows: Again | GiveUp) -> None:
+        """Keep for later drivers how often a batch failed by its own fault."""
+        stopped = follows.why if isinstance(follows, GiveUp) else None
+        if one.record.batch is None or (isinstance(follows, GiveUp) and not follows.poison):
             return
-        one.again_at = time.monotonic() + follows.seconds
-        said = reason(why)
-        self.watch.ended(one.name, "pausing", said, one.record.failures)
-        self.driver.tell(f"job {one.name}: failed, again in {follows.seconds:.0f} s: {said}")
+        with suppress(OSError, Fatal):  # this driver knows it all the same
+            poison.failed(self._folder(one), one.record.batch, one.record.on_batch, why, stopped)
 
     def _give_up(self, one: Watched, why: str) -> None:
         one.given_up = why

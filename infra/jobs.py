@@ -1,7 +1,8 @@
 """A job: a streaming query with a name, a checkpoint that is its own, and a ledger.
 
 Layout under `<checkpoints>/<job>/`: `spark/` is Spark's checkpoint, `batches/`
-holds what each batch decided before it ran, `lock` belongs to the living driver.
+holds what each batch decided before it ran, `lock` belongs to the living driver,
+`poison.json` counts how often a batch failed (`infra.poison`).
 `<checkpoints>/lock` belongs to all who work on the home together, or to a backup alone.
 """
 
@@ -21,6 +22,7 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from infra import poison
 from infra.alone import Alone, Beside, Refused
 from infra.clock import clock
 from infra.damage import Damaged, damaged, emptied, logged, parsed, sound
@@ -238,21 +240,27 @@ def start(
     checkpoints: Path,
     spool: Path,
     trigger_seconds: float | None,
+    attempts: int = 6,
     before: Callable[[], object] = lambda: None,
     output_mode: Literal["append", "update"] = "append",
 ) -> Job:
     """Run `work` on each micro-batch of `rows`, once, through restarts.
 
-    `trigger_seconds`: pause between batches; None: work off what is there and end. `before`: is
+    `trigger_seconds`: pause between batches; None: work off what is there and end. `attempts`: so
+    often a batch may fail until it is poison, and twice as often end the driver. `before`: is
     called when the job is ours and its checkpoint was looked at, and the query not begun yet.
     `output_mode`: update for counts whose rows take the place of earlier ones (`infra.upsert`).
-    Raises `Fatal` when the job runs already or its checkpoint is damaged, `Retryable` while a
-    backup is under way.
+    Raises `Fatal` when the job runs already, its checkpoint is damaged or it was given up before,
+    `Retryable` while a backup is under way.
     """
     folder = checkpoints / name
     lock = Lock(folder, name)
     try:
         check(name, folder)
+        batch = unfinished(folder) if lock.abandoned else None
+        if batch is not None:
+            poison.ended(name, folder, batch, attempts)
+        poison.require_none(folder)
         before()
         gate = Gate()
         pulse = Pulse()
@@ -310,6 +318,7 @@ class _Runner:
         # From now on this process knows what it wrote; a failed batch ends the query, and the
         # next one looks back again.
         self._look_back = False
+        poison.forget(self._folder)
         self._tell(run)
         self._forget(batch_id - KEPT_BATCHES)
 
@@ -396,6 +405,15 @@ def _compare(offsets: Path) -> None:
     known = decided(folder, int(offsets.name)).get("digest")
     if known not in (None, digest_of(offsets.read_bytes())):
         raise Damaged("its batch was worked on with other offsets")
+
+
+def unfinished(folder: Path) -> int | None:
+    """The batch of a checkpoint that was planned and is not in; None: there is none."""
+    planned = max(numbers(folder / "spark" / "offsets"), default=None)
+    if planned is None or planned in numbers(folder / "spark" / "commits"):
+        return None
+    begun = (folder / "batches" / f"{planned}.json").exists()
+    return None if begun and decided(folder, planned).get("in_ledger") else planned
 
 
 def newest_written(folder: Path) -> dict[str, tuple[int, int]]:

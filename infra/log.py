@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -22,6 +24,16 @@ def use(form: Format) -> None:
     """How `say` writes from now on, in this process."""
     global _format  # one stderr a process, so one form
     _format = form
+
+
+@contextmanager
+def about(job: str, batch: int | None) -> Iterator[None]:
+    """What is said inside is about that batch of a job, if it is about one."""
+    token = batch_in_hand.set(None if batch is None else (job, batch))
+    try:
+        yield
+    finally:
+        batch_in_hand.reset(token)
 
 
 def say(line: str, **facts: Any) -> None:

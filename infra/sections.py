@@ -283,7 +283,10 @@ class JobSettings(_Section):
         3600, gt=0, description="how long the repair job keeps findings to correct them"
     )
     poison_attempts: int = Field(
-        6, gt=0, description="a batch that fails so often by its own fault stops its job"
+        6,
+        gt=0,
+        description="a batch that fails so often by its own fault stops its job; so do twice as "
+        "many ends of the driver in the middle of it",
     )
     attributed_classes: tuple[int, ...] = Field(
         (),

@@ -7,6 +7,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from infra import status
+from infra import poison, status
 from infra.cells import for_programs, printable
 from infra.driver import JOBS, resume, wanted
 from infra.errors import Usage
@@ -137,12 +138,18 @@ def _resume(arguments: argparse.Namespace, settings: Settings) -> int:
     if job not in JOBS:
         raise Usage(f"no job '{job}'; there are {', '.join(JOBS)}")
     found = status.read(settings).get(job)
-    if found is None or found.standing != "given up":
+    why = poison.stands(settings.checkpoint_root / job)
+    if why is None and (found is None or found.standing != "given up"):
         standing = found.standing if found else "not known here"
         raise Usage(f"job {job} was not stopped for good (it is {standing}); nothing to resume")
-    note_act(settings, "job.resume", job, found.why)
+    note_act(settings, "job.resume", job, why or (found.why if found else ""))
     resume(settings, job)
-    print(f"job {job}: its driver starts it again", file=sys.stderr)
+    if found is not None and time.time() - found.at <= status.SILENT_SECONDS:
+        print(f"job {job}: its driver starts it again", file=sys.stderr)
+        return 0
+    if found is not None:
+        status.write(settings, replace(found, standing="stopped", why=""))
+    print(f"job {job}: goes on with the next driver (headgate up)", file=sys.stderr)
     return 0
 
 

@@ -49,6 +49,8 @@ class GiveUp:
     """Leave the job stopped; `why` names what a person has to change."""
 
     why: str
+    poison: bool = False
+    """Whether a batch failed too often: that holds until a person says otherwise."""
 
 
 @dataclass
@@ -79,7 +81,8 @@ class Record:
         if own and self.on_batch >= attempts:
             return GiveUp(
                 f"batch {batch} failed {self.on_batch} times in a row: {reason(why)}; "
-                "mend what it names, then 'headgate resume' the job"
+                "mend what it names, then 'headgate resume' the job",
+                poison=True,
             )
         pause = PAUSES[min(self.failures, len(PAUSES) - 1)]
         self.failures += 1

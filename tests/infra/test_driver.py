@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from infra import driver, upkeep
+from infra import driver, poison, upkeep
 from infra.alone import Alone, Taken
+from infra.cli import main
 from infra.clock import Clock
 from infra.commits import newest_first
 from infra.driver import Driver, Later, Round, Watched, resume
@@ -24,9 +27,11 @@ from infra.governor import Governor
 from infra.jobs import Batch, Job, Lock
 from infra.kafka import Broker, Ticker, admin, producer, topic_of
 from infra.lake import Lake
+from infra.log import as_json
 from infra.schedule import Every
 from infra.settings import Settings, load
 from infra.status import JobStatus, read
+from infra.status import write as written
 from infra.supervise import PAUSES
 from infra.tables import Column, Table
 from infra.watch import Watch
@@ -56,10 +61,10 @@ def over(lake: Lake, ours: Driver, *watched: Watched) -> Round:
 
 
 @contextmanager
-def running(lake: Lake, *jobs: str) -> Iterator[list[str]]:
-    """The round of a driver over some jobs, in a thread; what it says."""
+def running(lake: Lake, *jobs: str, form: Callable[[str], str] = str) -> Iterator[list[str]]:
+    """The round of a driver over some jobs, in a thread; what it says, in a form."""
     said: list[str] = []
-    ours = Driver(lake.settings, jobs, tell=said.append)
+    ours = Driver(lake.settings, jobs, tell=lambda line: said.append(form(line)))
     watched = [Watched(name) for name in jobs]
     round_ = over(lake, ours, *watched)
     thread = threading.Thread(target=round_.run)
@@ -95,8 +100,7 @@ def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
 ) -> None:
     monkeypatch.setitem(driver.JOBS, "squares", "tests.infra.test_driver:squares")
     monkeypatch.setitem(driver.JOBS, "other", "tests.infra.test_driver:other")
-    jobs = lake.settings.jobs.model_copy(update={"poison_attempts": 2})
-    lake = Lake(lake.spark, lake.settings.model_copy(update={"jobs": jobs}))
+    lake = impatient(lake)
     lake.ensure(NUMBER, SQUARE)
     lake.add(NUMBER, [{"n": 2}], "test")
     with running(lake, "squares", "other") as said:
@@ -111,9 +115,78 @@ def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
 
         (lake.spool / "antidote").touch()
         resume(lake.settings, "squares")
-        until(lambda: status(lake.settings, "squares").batch == 1, said)
+        until(lambda: (status(lake.settings, "squares").batch or 0) >= 1, said)
         assert status(lake.settings, "squares").why == ""
     assert sorted(row["n"] for row in lake.read(SQUARE).collect()) == [4, 169]
+
+
+def impatient(lake: Lake, attempts: int = 2) -> Lake:
+    """The lake of jobs whose batches are poison so soon."""
+    jobs = lake.settings.jobs.model_copy(update={"poison_attempts": attempts})
+    return Lake(lake.spark, lake.settings.model_copy(update={"jobs": jobs}))
+
+
+def test_poison_stays_poison_for_the_drivers_that_follow(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(driver.JOBS, "squares", "tests.infra.test_driver:squares")
+    lake = impatient(lake)
+    lake.ensure(NUMBER, SQUARE)
+    lake.add(NUMBER, [{"n": 13}], "test")
+    with running(lake, "squares", form=lambda line: as_json(line, {})) as said:
+        until(lambda: any("failed, again in" in line for line in said), said)
+    told = [json.loads(line) for line in said if "failed, again in" in line]
+    assert [(one["job"], one["batch"]) for one in told] == [("squares", 0)]
+
+    # Its failures count on; then a driver of this job alone ends.
+    with running(lake, "squares") as said:
+        until(lambda: any("batch 0 failed 2 times in a row" in line for line in said), said)
+    assert not any("again in" in line for line in said)
+
+    # The next one stops it at once, beside others, and begins nothing where it is alone.
+    with running(lake, "squares") as said:
+        until(lambda: said, said)
+    assert said[0].startswith("job squares: stopped for good: batch 0 failed 2 times in a row")
+    assert "(so since 20" in said[0]
+    assert Driver(lake.settings, ("squares",), tell=said.append).run() == 1
+    assert said[-1] == said[0]
+    assert status(lake.settings, "squares").standing == "given up"
+
+    # No driver runs: a person's word holds for the next one.
+    written(lake.settings, replace(status(lake.settings, "squares"), at=time.time() - 60))
+    assert main(["--home", str(lake.settings.home), "resume", "squares"]) == 0
+    assert "job squares: goes on with the next driver" in capsys.readouterr().err
+    assert status(lake.settings, "squares").standing == "stopped"
+    assert main(["--home", str(lake.settings.home), "resume", "squares"]) == 2
+    (lake.spool / "antidote").touch()
+    with running(lake, "squares") as said:
+        until(lambda: status(lake.settings, "squares").batch == 0, said)
+    assert [row["n"] for row in lake.read(SQUARE).collect()] == [169]
+    assert not (lake.settings.checkpoint_root / "squares" / "poison.json").exists()
+
+
+def test_jobs_in_whose_batches_drivers_ended_begin_one_after_the_other(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under `up` all have a batch under way when the driver ends, and one of them is why."""
+    monkeypatch.setitem(driver.JOBS, "held", "tests.infra.test_driver:held")
+    monkeypatch.setitem(driver.JOBS, "other", "tests.infra.test_driver:other")
+    monkeypatch.setitem(driver.JOBS, "squares", "tests.infra.test_driver:squares")
+    lake.ensure(NUMBER, SQUARE)
+    for job, times in (("other", 3), ("held", 4), ("squares", 2)):
+        for _ in range(times):
+            poison.ended(job, lake.settings.checkpoint_root / job, 0, 6)
+    LET_GO.clear()
+    with running(lake, "other", "squares", "held") as said:
+        try:
+            until(lambda: "job squares: running" in said, said)
+            time.sleep(3)
+            assert said[0] == "job held: running"
+            assert said[1].startswith("job other: waits for job held: ")
+            assert "job other: running" not in said
+        finally:
+            LET_GO.set()
+        until(lambda: "job other: running" in said, said)
 
 
 def test_a_clock_set_back_starts_the_jobs_anew_and_holds_up_upkeep(

@@ -28,6 +28,7 @@ def test_a_batch_that_fails_again_and_again_is_named() -> None:
         assert isinstance(record.failed(OWN, 41, 1.0, 3), Again)
     verdict = record.failed(OWN, 41, 1.0, 3)
     assert isinstance(verdict, GiveUp)
+    assert verdict.poison
     assert "batch 41 failed 3 times in a row" in verdict.why
     assert "KeyError: 'x'" in verdict.why
 
