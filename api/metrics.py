@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -92,8 +92,14 @@ class Jobs:
 
     def _show(self, job: status.JobStatus, now: float) -> None:
         moved = job.progressed_at
-        values = {
+        since = {
             "progress_age_seconds": None if moved is None else now - moved,
+            "lag_seconds": job.lag(now),
+        }
+        if not job.current(now):  # these two grow on when its driver is gone
+            self._set(job.job, since)
+            return
+        values = since | {
             "batch_seconds": job.seconds,
             "batch_rows": job.rows,
             "batch_cap": job.cap,
@@ -101,18 +107,20 @@ class Jobs:
             "unread_messages": job.unread_messages,
             "unread_commits": job.unread_commits,
             "behind_seconds": job.behind_seconds,
-            "lag_seconds": job.lag(now),
             "state_rows": job.state_rows,
             "state_bytes": job.state_bytes,
             "late_rows": job.dropped,
         }
-        for name, value in values.items():
-            if value is not None:
-                self._gauges[name].labels(job.job).set(value)
+        self._set(job.job, values)
         for phase, seconds in job.phases.items():
             self._phases.labels(job.job, phase).set(seconds)
         for part, used in asdict(job.memory).items():
             self._memory.labels(str(job.pid), part).set(used)
+
+    def _set(self, job: str, values: Mapping[str, float | None]) -> None:
+        for name, value in values.items():
+            if value is not None:
+                self._gauges[name].labels(job).set(value)
 
 
 class Meters:

@@ -48,6 +48,7 @@ from infra.spark import (
 from infra.spool import Folder
 from infra.supervise import Again, GiveUp, Record, ours, reason
 from infra.tables import Table, table
+from infra.waiting import Waiting
 from infra.watch import Watch
 
 __all__ = ["JOBS", "LATER", "Driver", "Later", "reason", "resume", "say", "wanted"]
@@ -154,7 +155,8 @@ class Driver:
         folder = Folder(lake, self._spooled()).start()
         scheduled = [one.start() for one in self._scheduled()]
         watched = [Watched(name) for name in self.names]
-        watch = Watch(self.settings, spark)
+        waiting = Waiting(self.settings).start()
+        watch = Watch(self.settings, spark, waiting)
         status.end_unwanted(self.settings, {*wanted(self.settings), *self.names})
         try:
             if self.once:
@@ -166,6 +168,7 @@ class Driver:
                 raise Fatal(gone) from None
             raise
         finally:
+            waiting.stop()
             for one in scheduled:
                 one.stop()
             if ticker:
@@ -352,6 +355,8 @@ class Round:
                 self._try(self.watched[-1])
 
     def _look(self, one: Watched) -> None:
+        if one.job is None or one.stopping is not None:
+            self.watch.keep(one.name)
         if one.stopping is not None:
             if not one.stopping.is_alive():
                 one.stopping = one.job = None

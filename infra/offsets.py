@@ -108,10 +108,11 @@ class Held:
 
 
 class Broker:
-    """Asks the broker about topics; one client, kept."""
+    """Asks the broker about topics, and waits so long for an answer; one client, kept."""
 
-    def __init__(self, kafka: KafkaSettings) -> None:
+    def __init__(self, kafka: KafkaSettings, seconds: float = SECONDS) -> None:
         self._kafka = kafka
+        self._seconds = seconds
         self._client: AdminClient | None = None
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
@@ -121,7 +122,7 @@ class Broker:
             return {}
         found = {}
         for name, answer in self._admin().describe_topics(TopicCollection(wanted)).items():
-            told = _answer(answer, "which topics these are", KafkaError.UNKNOWN_TOPIC_OR_PART)
+            told = self._answer(answer, "which topics these are", KafkaError.UNKNOWN_TOPIC_OR_PART)
             if told is not None:
                 found[name] = str(told.topic_id)
         return found
@@ -148,7 +149,7 @@ class Broker:
     def partitions(self, prefix: str) -> list[Place]:
         """All partitions of the topics whose names begin with `prefix`."""
         try:
-            found = self._admin().list_topics(timeout=SECONDS).topics
+            found = self._admin().list_topics(timeout=self._seconds).topics
         except KafkaException as error:
             raise _away("its topics", error) from None
         return [
@@ -178,10 +179,26 @@ class Broker:
         asked = self._admin().list_offsets(dict.fromkeys(partitions, spec))
         found = {}
         for partition, answer in asked.items():
-            told = _answer(answer, "its offsets", KafkaError.UNKNOWN_TOPIC_OR_PART)
+            told = self._answer(answer, "its offsets", KafkaError.UNKNOWN_TOPIC_OR_PART)
             if told is not None:
                 found[partition.topic, partition.partition] = told
         return found
+
+    def _answer(self, future: Any, what: str, gone: int) -> Any:
+        """What the broker answers; None where the thing is not there."""
+        try:
+            return future.result(self._seconds)
+        except TimeoutError:
+            raise Retryable(
+                f"the broker does not say {what} within {self._seconds:.0f} s"
+            ) from None
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code in (gone, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
+                return None
+            if code in (KafkaError.FENCED_LEADER_EPOCH, KafkaError._NOENT):
+                raise _Anew(_silent(what, error)) from None
+            raise _away(what, error) from None
 
     def _admin(self) -> AdminClient:
         if self._client is None:
@@ -194,18 +211,6 @@ class _Anew(Retryable):
     it by itself within minutes, a new one at once."""
 
 
-def _answer(future: Any, what: str, gone: int) -> Any:
-    """What the broker answers; None where the thing is not there."""
-    try:
-        return future.result(SECONDS)
-    except KafkaException as error:
-        if error.args[0].code() in (gone, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
-            return None
-        if error.args[0].code() in (KafkaError.FENCED_LEADER_EPOCH, KafkaError._NOENT):
-            raise _Anew(_silent(what, error)) from None
-        raise _away(what, error) from None
-
-
 def _away(what: str, error: KafkaException) -> Retryable:
     return Retryable(_silent(what, error))
 
@@ -216,8 +221,11 @@ def _silent(what: str, error: KafkaException) -> str:
 
 def backlog(at: Checkpoint, broker: Broker, kafka: KafkaSettings) -> int:
     """Messages that wait for a job reading all raw topics."""
-    held = broker.held(broker.partitions(kafka.topic_prefix))
+    return untaken(at.offsets, broker.held(broker.partitions(kafka.topic_prefix)))
+
+
+def untaken(taken: Mapping[Place, int], held: Mapping[Place, Held]) -> int:
+    """Messages of those the broker holds that come after what was taken."""
     return sum(
-        max(0, there.end - max(there.first, at.offsets.get(place, 0)))
-        for place, there in held.items()
+        max(0, there.end - max(there.first, taken.get(place, 0))) for place, there in held.items()
     )

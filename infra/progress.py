@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.archive import single
-from infra.location import location, since
+from infra.location import Location, location, since
 
 _DELTA = re.compile(r"DeltaSource\[(?:file:/*(?=/))?(.+)\]")
 
@@ -124,8 +124,16 @@ def _commits(source: Mapping[str, Any]) -> tuple[int, float | None] | None:
     end = source.get("endOffset")
     if named is None or not isinstance(end, Mapping):
         return None
-    log = location(named.group(1)) / "_delta_log"
-    first = int(end["reservoirVersion"]) + (0 if int(end.get("index", -1)) < 0 else 1)
+    return left_in(location(named.group(1)) / "_delta_log", first_unread(end))
+
+
+def first_unread(offset: Mapping[str, Any]) -> int:
+    """The first version of a table that a Delta source's offset leaves to be read."""
+    return int(offset["reservoirVersion"]) + (0 if int(offset.get("index", -1)) < 0 else 1)
+
+
+def left_in(log: Location, first: int) -> tuple[int, float | None]:
+    """Commits of a log from version `first` on, and when the first of them was made."""
     if not isinstance(log, Path):  # one request tells both
         waiting = [at for name, at in since(log, single(log, first).name) if name.endswith(".json")]
         return len(waiting), min(waiting, default=None)

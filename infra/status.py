@@ -67,7 +67,7 @@ class JobStatus:
     unread_messages: int | None = None
     unread_commits: int | None = None
     behind_seconds: float | None = None
-    """Age of the oldest input it has not taken."""
+    """Age of the oldest commit it has not taken."""
     complete_to: float | None = None
     """Up to when (arrival time) the job takes its input as complete."""
     state_rows: int = 0
@@ -79,6 +79,10 @@ class JobStatus:
     regime: str | None = None
     """steady or behind, where that is governed."""
     memory: Memory = field(default_factory=Memory)
+
+    def current(self, now: float) -> bool:
+        """Whether a driver still tells it: one that is gone, or hangs, leaves what was so once."""
+        return now - self.at <= SILENT_SECONDS
 
     def lag(self, now: float) -> float | None:
         """Seconds between now and what the job takes as complete."""

@@ -67,7 +67,9 @@ def _row(one: Verdict, now: float) -> dict[str, Any]:
     found = one.status or status.JobStatus(one.job)
     moved = found.progressed_at
     used = found.memory
+    current = found.current(now)
     unread = found.unread_messages if found.unread_messages is not None else found.unread_commits
+    behind = None if found.behind_seconds is None else round(found.behind_seconds, 1)
     lag = found.lag(now)
     return {
         "job": one.job,
@@ -77,13 +79,13 @@ def _row(one: Verdict, now: float) -> dict[str, Any]:
         "seconds": found.seconds,
         "progress_age": None if moved is None else round(now - moved, 1),
         "target": one.target,
-        "unread": unread,
-        "behind": None if found.behind_seconds is None else round(found.behind_seconds, 1),
+        "unread": unread if current else None,
+        "behind": behind if current else None,
         "lag": None if lag is None else round(lag, 1),
         "state_rows": found.state_rows,
         "state_mb": round(found.state_bytes / 2**20, 1),
-        "cap": found.cap,
-        "memory_mb": round((used.driver + used.jvm + used.workers) / 2**20),
+        "cap": found.cap if current else None,
+        "memory_mb": round((used.driver + used.jvm + used.workers) / 2**20) if current else None,
         "missed": one.missed,
     }
 

@@ -16,10 +16,11 @@ from pyspark.sql import SparkSession
 
 from infra.clock import clock
 from infra.jobs import Job
-from infra.progress import durations, state, unread, watermark
+from infra.progress import durations, state, watermark
 from infra.settings import Settings
 from infra.spark import java
 from infra.status import JobStatus, Memory, dated, write
+from infra.waiting import Waiting
 
 WRITE_SECONDS = 2.0
 MEMORY_SECONDS = 10.0
@@ -32,6 +33,7 @@ class Watch:
 
     settings: Settings
     spark: SparkSession
+    waiting: Waiting
     statuses: dict[str, JobStatus] = field(default_factory=dict)
     progress: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """The newest progress of each job's query, as Spark tells it."""
@@ -58,6 +60,11 @@ class Watch:
         status.standing, status.why, status.failures = standing, why, failures
         self.tell(name)
 
+    def keep(self, name: str) -> None:
+        """Write the status of a job that does not run now as often as of one that does."""
+        if name in self.statuses and self._due(name):
+            self.tell(name)
+
     def look(self, job: Job) -> None:
         """Bring a running job's status up to date; written every two seconds."""
         status, pulse = self.of(job.name), job.pulse
@@ -76,8 +83,11 @@ class Watch:
             status.standing = "running"
         if pulse.finished:
             status.complete_to = datetime.fromisoformat(pulse.finished).timestamp()
-        if time.monotonic() - self._written.get(job.name, 0.0) >= WRITE_SECONDS:
+        if self._due(job.name):
             self.tell(job.name)
+
+    def _due(self, name: str) -> bool:
+        return time.monotonic() - self._written.get(name, 0.0) >= WRITE_SECONDS
 
     def tell(self, name: str) -> None:
         """Write a job's status now."""
@@ -85,9 +95,19 @@ class Watch:
             self._memory, self._measured = memory(self.spark), time.monotonic()
         status = self.of(name)
         status.at, status.memory = clock.time(), self._memory
+        self._waits(status)
         with suppress(OSError):  # a full disk must not end the watch; readers see it grow old
             write(self.settings, dated(status, clock.jumped))
         self._written[name] = time.monotonic()
+
+    def _waits(self, status: JobStatus) -> None:
+        """What it has not taken, also while its query hangs or there is none."""
+        found = self.waiting.of(status.job)
+        status.unread_messages, status.unread_commits = found.messages, found.commits
+        status.behind_seconds = None
+        if found.commits is not None:
+            # Commits are dated by the system's clock.
+            status.behind_seconds = max(0.0, time.time() - found.oldest) if found.oldest else 0.0
 
     def _progress(self, job: Job, status: JobStatus) -> None:
         """Ask Spark only when a batch has ended since: an answer costs milliseconds."""
@@ -99,9 +119,7 @@ class Watch:
                     self.progress[job.name] = known = json.loads(newer.json)
         if known is None:
             return
-        left, kept = unread(known), state(known)
-        status.unread_messages, status.unread_commits = left.messages, left.commits
-        status.behind_seconds = left.seconds
+        kept = state(known)
         status.state_rows, status.state_bytes, status.dropped = kept.rows, kept.bytes, kept.dropped
         status.phases = durations(known)
         status.seconds = status.phases.get("triggerExecution")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from dataclasses import replace
@@ -119,6 +120,19 @@ def test_metrics_show_where_each_job_stands(lake: Lake) -> None:
     assert 'headgate_job_phase_seconds{headgate_job="ingest",phase="addBatch"} 0.5' in text
     assert 'headgate_memory_bytes{part="workers",pid="7"} 30.0' in text
     assert 'headgate_job_unread_messages{headgate_job="alert"}' not in text
+
+
+def test_metrics_of_a_driver_that_is_gone_are_only_those_that_grow_on(lake: Lake) -> None:
+    now = time.time()
+    job = JobStatus("ingest", "running", at=now - 20, progressed_at=now - 30, seconds=1.5)
+    told = {"unread_messages": 12, "unread_commits": 0, "behind_seconds": 0.0, "failures": 2}
+    write(lake.settings, replace(job, memory=Memory(jvm=20), complete_to=now - 50, **told))
+    client = TestClient(create_app(lake.settings))
+    client.headers["Authorization"] = f"Bearer {token_of(lake.settings)}"
+    text = client.get("/metrics").text
+    shown = re.findall(r'^headgate_job_(\w+){headgate_job="ingest"', text, re.MULTILINE)
+    assert set(shown) == {"up", "progress_age_seconds", "lag_seconds"}
+    assert "headgate_memory_bytes{" not in text
 
 
 def test_methods_that_a_caller_makes_up_make_no_series(lake: Lake) -> None:

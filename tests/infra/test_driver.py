@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from infra import driver, poison, upkeep
+from infra import driver, poison, upkeep, waiting
 from infra.alone import Alone, Taken
 from infra.cli import main
 from infra.clock import Clock
@@ -34,6 +34,7 @@ from infra.status import JobStatus, read
 from infra.status import write as written
 from infra.supervise import PAUSES
 from infra.tables import Column, Table
+from infra.waiting import Waiting
 from infra.watch import Watch
 from ingest.tables import RECORD
 
@@ -57,7 +58,8 @@ def squares(lake: Lake, *, once: bool) -> Job:
 def over(lake: Lake, ours: Driver, *watched: Watched) -> Round:
     """The round of a driver over some jobs."""
     settings = lake.settings
-    return Round(ours, lake, list(watched), Watch(settings, lake.spark), Governor(settings))
+    watch = Watch(settings, lake.spark, Waiting(settings))
+    return Round(ours, lake, list(watched), watch, Governor(settings))
 
 
 @contextmanager
@@ -67,6 +69,7 @@ def running(lake: Lake, *jobs: str, form: Callable[[str], str] = str) -> Iterato
     ours = Driver(lake.settings, jobs, tell=lambda line: said.append(form(line)))
     watched = [Watched(name) for name in jobs]
     round_ = over(lake, ours, *watched)
+    looking = round_.watch.waiting.start()
     thread = threading.Thread(target=round_.run)
     thread.start()
     try:
@@ -74,6 +77,7 @@ def running(lake: Lake, *jobs: str, form: Callable[[str], str] = str) -> Iterato
     finally:
         ours.stop()
         thread.join(60)
+        looking.stop()
         for one in watched:
             if one.job:
                 one.job.stop()
@@ -101,6 +105,7 @@ def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
     monkeypatch.setitem(driver.JOBS, "squares", "tests.infra.test_driver:squares")
     monkeypatch.setitem(driver.JOBS, "other", "tests.infra.test_driver:other")
     lake = impatient(lake)
+    monkeypatch.setattr(waiting, "EVERY_SECONDS", 0.2)
     lake.ensure(NUMBER, SQUARE)
     lake.add(NUMBER, [{"n": 2}], "test")
     with running(lake, "squares", "other") as said:
@@ -112,12 +117,18 @@ def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
         assert "batch 1 failed 2 times in a row" in given_up.why
         assert "13 is not a number" in given_up.why
         assert status(lake.settings, "other").standing in ("running", "waiting")
+        # What waits is told on.
+        lake.add(NUMBER, [{"n": 3}], "test")
+        until(lambda: status(lake.settings, "squares").unread_commits == 2, said)
+        assert (status(lake.settings, "squares").behind_seconds or 0) > 0
+        assert time.time() - status(lake.settings, "squares").at < 5
 
         (lake.spool / "antidote").touch()
         resume(lake.settings, "squares")
         until(lambda: (status(lake.settings, "squares").batch or 0) >= 1, said)
         assert status(lake.settings, "squares").why == ""
-    assert sorted(row["n"] for row in lake.read(SQUARE).collect()) == [4, 169]
+        until(lambda: status(lake.settings, "squares").unread_commits == 0, said)
+    assert sorted(row["n"] for row in lake.read(SQUARE).collect()) == [4, 9, 169]
 
 
 def impatient(lake: Lake, attempts: int = 2) -> Lake:

@@ -210,6 +210,19 @@ def test_status_exits_1_and_names_what_misses(home: Settings, capsys) -> None:
     assert "batch 3 failed" in " ".join(capsys.readouterr().out.split())
 
 
+def test_what_a_driver_that_is_gone_left_is_not_told_as_if_it_were_so_now(
+    home: Settings, capsys
+) -> None:
+    now = time.time()
+    one = JobStatus("ingest", "running", at=now, batch=3, unread_messages=7, cap=9, rows=5)
+    arguments = ["--home", str(home.home), "status", "--output", "json"]
+    for age, left, cap in ((0.0, 7, 9), (20.0, None, None)):
+        write(home, replace(one, at=now - age))
+        main(arguments)
+        (told,) = (row for row in json.loads(capsys.readouterr().out) if row["job"] == "ingest")
+        assert (told["unread"], told["cap"], told["batch"], told["rows"]) == (left, cap, 3, 5)
+
+
 def test_only_a_job_that_was_given_up_is_resumed(home: Settings, capsys) -> None:
     write(home, JobStatus("alert", "running", at=time.time()))
     assert main(["--home", str(home.home), "resume", "alert"]) == 2
