@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from api.queries import Reader, Row
 from infra import status
@@ -25,10 +27,17 @@ KEPT_SECONDS = 10.0
 _ALERTS = """
 SELECT level, count(*) AS n FROM gold.alert_current WHERE suppressed_by IS NULL GROUP BY level
 """
-_LEDGER = """
+BOUNDS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 300.0)
+"""Seconds of a batch's work, between which batches are counted."""
+
+_WITHIN = ", ".join(
+    f"count(*) FILTER (WHERE epoch(finished_at - started_at) <= {bound})" for bound in BOUNDS
+)
+_LEDGER = f"""
 SELECT job, count(*) AS batches, sum(coalesce(rows_read, 0)) AS rows_read,
        sum(coalesce(rows_dead, 0)) AS rows_dead, sum(coalesce(rows_late, 0)) AS rows_late,
-       sum(list_sum(map_values(rows_written))) AS rows_written, max(finished_at) AS finished_at
+       sum(list_sum(map_values(rows_written))) AS rows_written, max(finished_at) AS finished_at,
+       [{_WITHIN}] AS within, sum(epoch(finished_at - started_at)) AS seconds
 FROM ops.ledger GROUP BY job
 """
 LEDGER_GAUGES = {
@@ -53,6 +62,7 @@ STATUS_GAUGES = {
     "state_rows": "Rows of state.",
     "state_bytes": "Memory of that state.",
     "late_rows": "Rows of its newest batch that came later than the watermark.",
+    "late_rows_total": "The same of all its batches since its driver began.",
 }
 """Where each job stands, from the files its driver writes every two seconds."""
 
@@ -110,6 +120,7 @@ class Jobs:
             "state_rows": job.state_rows,
             "state_bytes": job.state_bytes,
             "late_rows": job.dropped,
+            "late_rows_total": job.dropped_so_far,
         }
         self._set(job.job, values)
         for phase, seconds in job.phases.items():
@@ -121,6 +132,31 @@ class Jobs:
         for name, value in values.items():
             if value is not None:
                 self._gauges[name].labels(job).set(value)
+
+
+class Work(Collector):
+    """How long batches worked: all of them, for the ledger has a row of each. What is read from
+    the newest batch alone would miss those between two looks."""
+
+    def __init__(self) -> None:
+        self.rows: Sequence[Row] = ()
+
+    def describe(self) -> Iterable[HistogramMetricFamily]:
+        """The histogram, without batches."""
+        yield HistogramMetricFamily(
+            "headgate_job_batch_work_seconds",
+            "From the beginning of a batch to its last commit; planning comes on top.",
+            labels=(JOB,),
+        )
+
+    def collect(self) -> Iterable[Metric]:
+        """The histogram, by job."""
+        for family in self.describe():
+            for row in self.rows:
+                counts = [*zip(map(str, BOUNDS), row["within"], strict=True)]
+                buckets = [*counts, ("+Inf", row["batches"])]
+                family.add_metric([row["job"]], buckets, row["seconds"])
+            yield family
 
 
 class Meters:
@@ -147,6 +183,8 @@ class Meters:
         self._ledger = {
             name: self._gauge(f"job_{name}", doc, JOB) for name, doc in LEDGER_GAUGES.items()
         }
+        self._work = Work()
+        self.registry.register(self._work)
         self._dead = self._gauge("dead_letters", "Records that no parser could read.")
         self._status = Jobs(self.registry, settings)
         self._lock = threading.Lock()
@@ -182,7 +220,8 @@ class Meters:
             self._alerts.labels(row["level"]).set(row["n"])
         self._show_jobs(jobs)
 
-    def _show_jobs(self, jobs: Iterable[Row]) -> None:
+    def _show_jobs(self, jobs: Sequence[Row]) -> None:
+        self._work.rows = jobs
         dead = 0
         for row in jobs:
             for name, gauge in self._ledger.items():

@@ -358,7 +358,8 @@ class Round:
         if one.job is None or one.stopping is not None:
             self.watch.keep(one.name)
         if one.stopping is not None:
-            if not one.stopping.is_alive():
+            if not one.stopping.is_alive() and one.job is not None:
+                self.watch.gather(one.job)
                 one.stopping = one.job = None
                 self._try(one)
         elif one.given_up:
@@ -441,6 +442,7 @@ class Round:
         batch = None
         if one.job:
             batch = one.job.pulse.batch if one.job.pulse.under_way else None
+            self.watch.gather(one.job)
             one.job.stop()
             one.job = None
         ran = time.monotonic() - one.started

@@ -74,6 +74,8 @@ class JobStatus:
     state_bytes: int = 0
     dropped: int = 0
     """Rows of the newest batch that came later than the watermark."""
+    dropped_so_far: int = 0
+    """The same of all batches since the driver began."""
     cap: int | None = None
     """Most messages a batch takes now, where that is governed."""
     regime: str | None = None

@@ -68,7 +68,7 @@ class Watch:
     def look(self, job: Job) -> None:
         """Bring a running job's status up to date; written every two seconds."""
         status, pulse = self.of(job.name), job.pulse
-        self._progress(job, status)
+        self.gather(job)
         idle = _idle(job)
         if pulse.done_at is not None:
             status.batch, status.batch_at = pulse.done, pulse.done_at
@@ -109,14 +109,18 @@ class Watch:
             # Commits are dated by the system's clock.
             status.behind_seconds = max(0.0, time.time() - found.oldest) if found.oldest else 0.0
 
-    def _progress(self, job: Job, status: JobStatus) -> None:
-        """Ask Spark only when a batch has ended since: an answer costs milliseconds."""
-        known = self.progress.get(job.name)
-        if job.pulse.done is not None and (known is None or known["batchId"] < job.pulse.done):
+    def gather(self, job: Job) -> None:
+        """Take what Spark tells of the batches of a job that have ended since the last time.
+
+        It is asked only when there are such: an answer costs milliseconds.
+        """
+        status, known = self.of(job.name), self.progress.get(job.name)
+        seen = -1 if known is None else known["batchId"]
+        if job.pulse.done is not None and seen < job.pulse.done:
             with suppress(Exception):  # a query that just ends has no answer
-                if newer := job.query.lastProgress:
-                    # As Spark wrote it: the dictionary itself has offsets as text.
-                    self.progress[job.name] = known = json.loads(newer.json)
+                for one in _since(job, seen):
+                    status.dropped_so_far += state(one).dropped
+                    self.progress[job.name] = known = one
         if known is None:
             return
         kept = state(known)
@@ -125,6 +129,16 @@ class Watch:
         status.seconds = status.phases.get("triggerExecution")
         if (mark := watermark(known)) is not None:
             status.complete_to = mark.timestamp()
+
+
+def _since(job: Job, seen: int) -> list[Mapping[str, Any]]:
+    """The progress of each batch after `seen`, as far back as Spark keeps it (a hundred)."""
+    newest = job.query.lastProgress
+    if newest is None or newest["batchId"] <= seen:
+        return []
+    told = [newest] if newest["batchId"] == seen + 1 else job.query.recentProgress
+    # As Spark wrote it: the dictionary itself has offsets as text.
+    return [json.loads(one.json) for one in told if one["batchId"] > seen]
 
 
 def _idle(job: Job) -> bool:

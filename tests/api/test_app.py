@@ -352,6 +352,11 @@ def test_metrics_count_requests_alerts_and_batches(client: TestClient) -> None:
     assert 'headgate_job_rows_read{headgate_job="ingest"} 5.0' in text
     assert 'headgate_job_rows_written{headgate_job="ingest"} 15.0' in text
     assert 'headgate_job_batch_age_seconds{headgate_job="sessions"}' in text
+    work = 'headgate_job_batch_work_seconds_{}{{headgate_job="ingest"{}}} {}'
+    assert work.format("bucket", ',le="0.5"', "0.0") in text
+    assert work.format("bucket", ',le="1.0"', "1.0") in text
+    assert work.format("count", "", "1.0") in text
+    assert work.format("sum", "", "1.0") in text
     assert "headgate_dead_letters 2.0" in text
     assert "headgate_lake_up 1.0" in text
     # One series for the route, none for each alert.

@@ -37,7 +37,8 @@ def labels(meters: Meters) -> dict[str, set[str]]:
     """The labels of all series, by name."""
     found = {}
     for one, names in meters.registry._collector_to_names.items():
-        own = set(one._labelnames)
+        told = one if hasattr(one, "_labelnames") else next(iter(one.describe()))
+        own = set(told._labelnames)
         found |= {name: own | ({"le"} if name.endswith("_bucket") else set()) for name in names}
     return found
 
