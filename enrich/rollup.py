@@ -13,6 +13,7 @@ sketches, those of a day or of a group of devices can be merged later, which no 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,9 +21,10 @@ from pyspark.sql import functions as F
 from enrich.networks import in_networks
 from enrich.rollup_tables import ARRIVAL, GRAINS, HOUR, ROLLUP
 from infra.settings import ScopeSettings
+from ingest.recount import AHEAD as FAR
 from ingest.tables import HEARTBEAT
 
-AHEAD = "INTERVAL 5 MINUTES"
+AHEAD = f"INTERVAL {FAR // timedelta(minutes=1)} MINUTES"
 """A clock that is further ahead than this moves no watermark: its events count where they came."""
 
 SKETCH_LOG = 10

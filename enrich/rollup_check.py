@@ -5,6 +5,9 @@ compared: how many rows of each source arrived in them, and how many events ther
 hour that these belong to, however old. What differs is counted anew from the events. Windows
 that are closed have no state any more, so nothing writes over what was mended. An hour that was
 compared stands in ops.rollup_check: for those, readers may take the counts for the events.
+
+Hours whose events a reparse or an erasure changed in place (`ingest.recount`) are counted anew,
+whether their numbers of rows differ or not, once no such run is under way.
 """
 
 from __future__ import annotations
@@ -23,12 +26,13 @@ from pyspark.sql import functions as F
 from enrich.rollup import AHEAD, happened, rolled
 from enrich.rollup_tables import ARRIVAL, HOUR, MINUTE, ROLLUP, ROLLUP_CHECK
 from enrich.rollup_untold import Hour, Untold
-from infra.errors import Usage
+from infra.errors import Retryable, Usage
 from infra.expired import complete_since
 from infra.lake import Lake
 from infra.upsert import overwrite
 from ingest.files import under_way
-from ingest.tables import EVENT, HEARTBEAT
+from ingest.recount import changing
+from ingest.tables import EVENT, HEARTBEAT, RECOUNT
 
 HOURS = timedelta(hours=1)
 MOST = 48
@@ -42,6 +46,8 @@ Counts = dict[tuple[datetime, str], int]
 """Rows by hour and source."""
 Run = tuple[datetime, datetime]
 """Hours that follow each other: `[start, end)`."""
+Asked = Mapping[datetime, Collection[datetime]]
+"""Hours of arrival to be counted anew, with the hours in which events of them count."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,15 @@ class Checked:
     waits_for: datetime | None = None
     """When a batch of files began that is not in, where hours are left for that."""
 
+    def add(self, other: Checked) -> None:
+        """Count what another comparison came to as well.
+
+        It was of hours whose events were changed: what their counts lacked did not come late.
+        """
+        self.hours += other.hours
+        self.recounted += other.recounted
+        self.unmended += other.unmended
+
 
 def counted_in(lake: Lake, hours: Collection[Hour]) -> DataFrame:
     """The rows of gold.rollup of some hours."""
@@ -89,27 +104,69 @@ def check(lake: Lake, closed: datetime, most: int = MOST) -> Checked:
 
     `closed`: windows that end by then have no state any more. Up to `most` hours at once. What
     a batch of files or an import reads has arrived when that began, so its hour, and all since,
-    wait until it is in; no heartbeat waits for an import.
+    wait until it is in; no heartbeat waits for an import. Hours whose events were changed in
+    place since they were compared are counted anew, up to `most` of them.
     """
-    first = _first(lake)
-    if first is None or first >= closed:
-        return Checked()
-    begun = min(under_way(lake.settings.checkpoint_root), default=closed)
-    end = _whole(min(closed, _complete(lake, first), begun))
-    waits_for = begun if end == _whole(begun) < _whole(closed) else None
+    begun = datetime.now(UTC)
+    asked, first = waiting(lake), _first(lake)
+    busy = changing(lake.settings) if asked else None
+    found = Checked()
+    if first is not None and first < closed:
+        found = _compare_new(lake, first, closed, most, asked, begun, busy=busy is not None)
+    stale = sorted(at for at in asked if first is not None and at < min(first, closed))
+    if stale and not busy:
+        found.add(compare(lake, stale[:most], closed, begun, asked))
+        found.more |= len(stale) > most
+    return found
+
+
+def _compare_new(
+    lake: Lake,
+    first: datetime,
+    closed: datetime,
+    most: int,
+    asked: Asked,
+    begun: datetime,
+    *,
+    busy: bool,
+) -> Checked:
+    """The part of `check` that is about hours never compared. `busy`: some of them may change."""
+    filed = min(under_way(lake.settings.checkpoint_root), default=closed)
+    end = _whole(min(closed, _complete(lake, first), filed))
+    waits_for = filed if end == _whole(filed) < _whole(closed) else None
+    end = min([end, *(at for at in asked if busy and at >= first)])
     if first >= end:
         return Checked(waits_for=waits_for)
     until = min(end, first + most * HOURS)
-    found = compare(lake, first, until, closed)
+    found = compare(lake, _hours(first, until), closed, begun, asked)
     found.more, found.waits_for = until < end, waits_for
     return found
+
+
+def waiting(lake: Lake) -> Asked:
+    """Hours of arrival that are to be counted anew, with the hours in which their events count."""
+    if lake.version(RECOUNT) < 1:  # nothing was ever asked for
+        return {}
+    checks = lake.read(ROLLUP_CHECK).groupBy("hour").agg(F.max("checked_at").alias("checked_at"))
+    rows = (
+        lake.read(RECOUNT)
+        .join(checks, "hour", "left")
+        .where("checked_at IS NULL OR checked_at <= asked_at")
+        .select(_micros(F.col("hour")).alias("hour"), F.explode_outer("happened").alias("counted"))
+        .groupBy("hour")
+        .agg(F.collect_set(_micros(F.col("counted"))).alias("counted"))
+        .collect()
+    )
+    return {_moment(row["hour"]): {_moment(at) for at in row["counted"]} for row in rows}
 
 
 def again(lake: Lake, since: datetime, until: datetime) -> Checked:
     """Count anew what arrived in `[since, until)`, whole hours, and the hours of these events.
 
-    Raises `Usage` where an hour of it was not compared yet: it is in due time.
+    Raises `Usage` where an hour of it was not compared yet: it is in due time. Raises `Retryable`
+    while events of it are being changed.
     """
+    begun = datetime.now(UTC)
     (done,) = lake.read(ROLLUP_CHECK).agg(_micros(F.max("hour"))).collect()
     reached = None if done[0] is None else _moment(done[0]) + HOURS
     start, end = _whole(since), _whole(until + HOURS - timedelta(microseconds=1))
@@ -118,29 +175,45 @@ def again(lake: Lake, since: datetime, until: datetime) -> Checked:
             f"counts are compared up to {reached.isoformat() if reached else 'nowhere yet'}; what "
             "came later is by job rollup, in due time: ask for a span that ends before"
         )
-    return compare(lake, start, end, reached, all_of_them=True)
+    hours, asked = _hours(start, end), waiting(lake)
+    busy = changing(lake.settings) if asked.keys() & hours else None
+    if busy:
+        raise Retryable(f"headgate {busy} is changing events of these hours; count when it is done")
+    return compare(lake, hours, reached, begun, asked, all_of_them=True)
 
 
 def compare(
-    lake: Lake, since: datetime, until: datetime, closed: datetime, *, all_of_them: bool = False
+    lake: Lake,
+    hours: Sequence[datetime],
+    closed: datetime,
+    begun: datetime,
+    asked: Asked,
+    *,
+    all_of_them: bool = False,
 ) -> Checked:
-    """Compare the hours of arrivals in `[since, until)` and the hours of their events.
+    """Compare some hours of arrivals and the hours of their events.
 
-    `all_of_them`: count them anew whether they differ or not, as after a reparse.
+    `begun`: before anything was read that it rests on. `asked`: hours to be counted anew whether
+    they differ or not; `all_of_them`: all are.
     """
-    arrived = lake.read(EVENT).where(_between("received_at", since, until))
-    by_arrival, touched = _arrivals(arrived)
-    hours = _hours(since, until)
+    by_arrival, touched = _arrivals(lake.read(EVENT).where(_within("received_at", _runs(hours))))
+    by_arrival = {key: n for key, n in by_arrival.items() if key[0] in set(hours)}
+    anew = {at for hour in hours for at in asked.get(hour, ())}
     # A clock that is ahead puts an event into the hour after its arrival, which was not closed.
-    mine = {at for at in {*touched, *_hours(since - HOURS, until)} if at + HOURS <= closed}
+    near = {at for hour in hours for at in (hour - HOURS, hour)}
+    mine = {at for at in {*touched, *near, *anew} if at + HOURS <= closed}
     differing = {
         ARRIVED: _differing(by_arrival, _told(lake, ARRIVED, hours)),
         HAPPENED: _differing(_events(lake, mine), _told(lake, HAPPENED, mine)),
     }
     found = Checked(len(hours), sum(sum(each.values()) for each in differing.values()))
     kept = _kept_since(lake)
+    wanted: dict[Part, Collection[datetime]] = {
+        ARRIVED: hours if all_of_them else asked.keys() & set(hours),
+        HAPPENED: mine if all_of_them else anew & mine,
+    }
     for part, each in differing.items():
-        wrong = {*each, *(mine if part is HAPPENED else hours)} if all_of_them else set(each)
+        wrong = {*each, *wanted[part]}
         runs = _runs(at for at in wrong if at >= kept)[-MOST_RUNS:]
         mended = [at for run in runs for at in _hours(*run)]
         untold = Untold(lake.settings, [(part.name, at) for at in mended])
@@ -150,7 +223,7 @@ def compare(
             untold.note()
         found.recounted += [(part.name, at) for at in mended]
         found.unmended += len(wrong) - len(mended)
-    _note(lake, hours, by_arrival, differing, found)
+    _note(lake, hours, by_arrival, differing, found, begun)
     return found
 
 
@@ -314,13 +387,13 @@ def _note(
     arrived: Counts,
     differing: Mapping[Part, Mapping[datetime, int]],
     found: Checked,
+    begun: datetime,
 ) -> None:
     """A row of ops.rollup_check for each hour; what events' own hours lacked stands in the last."""
-    now = datetime.now(UTC)
     rows: list[dict[str, Any]] = [
         {
             "hour": at,
-            "checked_at": now,
+            "checked_at": begun,
             "events": sum(n for (hour, _), n in arrived.items() if hour == at),
             "missing": differing[ARRIVED].get(at, 0),
             "recounted": sum(each == (ARRIVED.name, at) for each in found.recounted),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,16 @@ SELECT hour, checked_at, events, missing, recounted, unmended FROM ops.rollup_ch
 WHERE ($since IS NULL OR hour >= $since) AND ($until IS NULL OR hour < $until)
   AND ($all OR missing > 0 OR unmended > 0)
 ORDER BY hour DESC, checked_at DESC
+"""
+_THERE = """
+SELECT count(*) FROM information_schema.tables
+WHERE table_schema = 'ops' AND table_name = 'recount'
+"""
+_WAITING = """
+SELECT count(DISTINCT r.hour) FROM ops.recount r LEFT JOIN (
+  SELECT hour, max(checked_at) AS checked_at FROM ops.rollup_check GROUP BY hour
+) c ON c.hour = r.hour
+WHERE c.checked_at IS NULL OR c.checked_at <= r.asked_at
 """
 
 
@@ -64,6 +75,10 @@ def _checks(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any]
     try:
         asked = {"since": since, "until": until, "all": args.all}
         rows = connection.execute(_ASKED, asked).fetchall()
+        (there,) = connection.execute(_THERE).fetchone() or (0,)
+        (wait,) = (connection.execute(_WAITING).fetchone() if there else None) or (0,)
+        if wait:
+            print(f"to be counted anew, as events were changed: {wait} hours", file=sys.stderr)
     finally:
         connection.close()
     return [dict(zip(COLUMNS, map(_told, row), strict=True)) for row in rows]

@@ -71,7 +71,7 @@ ROLLUP_CHECK = Table(
     doc="An hour of arrivals whose counts in gold.rollup were compared with silver.event.",
     columns=(
         Column("hour", TS, "the hour, by arrival, UTC"),
-        Column("checked_at", TS, "when it was compared, UTC"),
+        Column("checked_at", TS, "when its comparison began, UTC"),
         Column("events", L, "rows of silver.event that arrived in it"),
         Column("missing", L, "events that the counts were short of, or had too many"),
         Column("recounted", L, "hours that were counted anew, of arrival and of events"),

@@ -3,7 +3,8 @@
 The records of a source that were received in a span are parsed again from bronze, and
 silver's rows of them replaced, slice by slice (`ingest.rewrite`), as far as ingest says
 that all it received is in. Streams pass over these commits, so nothing downstream is
-computed again: findings, alerts and sessions stay as they are.
+computed again: findings, alerts and sessions stay as they are. Counts are asked for anew
+(`ingest.recount`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from infra.jobs import Lock
 from infra.location import beginning, delete
 from infra.person import person
 from infra.spool import put
+from ingest.recount import Recounts, of_counts
 from ingest.rewrite import Counts, Slice, Span
 from ingest.silence import OURS, finished
 from ingest.source import ParseSettings, lookup
@@ -82,6 +84,8 @@ class Reparsed:
     since: datetime
     until: datetime
     run_id: str
+    hours: tuple[datetime, ...] = ()
+    """Hours of arrival whose counts were asked for anew."""
 
 
 def reparse(
@@ -116,7 +120,8 @@ def reparse(
             _through(lake, spans, run, tell)
         finally:
             connection.close()
-        return Reparsed(run.counts, since, run.until, run.progress.run_id)
+        hours = tuple(run.recounts.hours)
+        return Reparsed(run.counts, since, run.until, run.progress.run_id, hours)
     finally:
         lock.release()
 
@@ -155,6 +160,7 @@ class _Run:
         self.folder.mkdir(parents=True)
         self.prefix = f"{JOB}-{self.progress.run_id}-"
         self.note = json.dumps({JOB: self.progress.run_id})
+        self.recounts = Recounts(lake, JOB)
         if not dry:
             self._clear(lake)
             self._save()
@@ -238,7 +244,7 @@ def _through(lake: Lake, spans: Iterator[Span], run: _Run, tell: Callable[[str],
 def _again(lake: Lake, parsing: ParseSettings, span: Span, run: _Run) -> Counts:
     """A slice, tried again where somebody else replaced the same files meanwhile."""
     for _ in range(TRIES):
-        piece = Slice(lake, parsing, span, run.folder)
+        piece = Slice(lake, parsing, span, run.folder, run.recounts)
         try:
             return piece.rewrite(run.prefix, run.note, dry=run.dry)
         except Moved as moved:
@@ -297,9 +303,11 @@ def reparse_command(args: argparse.Namespace, settings: Settings) -> int:
         told = {"until": done.until.isoformat(), "run": done.run_id, **counts}
         note(settings, asked | told, "ok")
     if args.output == "json":
-        print(json.dumps({**asked, "to": done.until.isoformat(), "dry": args.dry_run, **counts}))
+        told = {"to": done.until.isoformat(), "dry": args.dry_run, "recounts": len(done.hours)}
+        print(json.dumps({**asked, **told, **counts}))
     else:
-        print("\n".join(_sentences(done.counts, dry=args.dry_run)))
+        lines = [*_sentences(done.counts, dry=args.dry_run), *of_counts(settings, done.hours)]
+        print("\n".join(lines))
     return 0
 
 

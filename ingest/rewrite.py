@@ -23,6 +23,7 @@ from infra.location import delete
 from infra.parquet import DataFile, FileWriter, Target, arrow_schema
 from infra.tables import Table
 from ingest.events import Parser, records_of
+from ingest.recount import AHEAD, Recounts
 from ingest.source import JoiningSource, ParseSettings, Record, sources
 from ingest.tables import EVENT, RECORD
 from ingest.write import marked, slices
@@ -67,9 +68,20 @@ class Counts:
 class Slice:
     """One slice, as it is in the lake's newest version."""
 
-    def __init__(self, lake: Lake, parsing: ParseSettings, span: Span, folder: Path) -> None:
-        """`folder`: where rows may wait that were parsed and not compared yet."""
+    def __init__(
+        self,
+        lake: Lake,
+        parsing: ParseSettings,
+        span: Span,
+        folder: Path,
+        recounts: Recounts | None = None,
+    ) -> None:
+        """`folder`: where rows may wait that were parsed and not compared yet.
+
+        `recounts`: is asked for the hours whose rows change; None: one of its own.
+        """
         self._lake = lake
+        self._recounts = recounts or Recounts(lake, "reparse")
         self._parser = Parser(parsing)
         self._span = span
         self._folder = folder
@@ -278,6 +290,7 @@ class Slice:
                 )
             out.take(self._engine, f"SELECT {self._columns} FROM fresh")
             out.close()
+        self._recounts.ask(self._hours())
         try:
             self._lake.replace(EVENT, removed, out.files, note)
         except Moved:
@@ -285,6 +298,17 @@ class Slice:
             # part of the table: the next run looks in the log before it takes them away.
             out.discard()
             raise
+
+    def _hours(self) -> Iterator[tuple[datetime, datetime]]:
+        """Hours in which rows that go or come arrived, each with the hours in which they count."""
+        minutes = AHEAD // timedelta(minutes=1)
+        yield from self._engine.execute(
+            "SELECT DISTINCT date_trunc('hour', received_at), "
+            f"date_trunc('hour', least(\"time\", received_at + INTERVAL {minutes} MINUTE)) FROM ("
+            f'SELECT received_at, "time" FROM ({self._scan(self._held)}) '
+            "WHERE event_uid IN (SELECT event_uid FROM dropped) "
+            'UNION ALL SELECT received_at, "time" FROM fresh)'
+        ).fetchall()
 
     @property
     def _columns(self) -> str:

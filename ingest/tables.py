@@ -449,7 +449,23 @@ DRIFT = Table(
     stats=("source", "field", "first_seen"),
 )
 
-TABLES = (RECORD, EVENT, LANDED, QUALITY, DRIFT)
+RECOUNT = Table(
+    name="ops.recount",
+    doc="An hour of arrivals whose rows in silver.event were changed in place: its counts in "
+    "gold.rollup are out of date until ops.rollup_check has it with a later `checked_at`.",
+    columns=(
+        Column("hour", TS, "the hour, by arrival, UTC"),
+        Column("happened", T.ArrayType(TS), "hours in which these events count, before and after"),
+        Column("asked_at", TS, "when it was asked for, before the rows were changed, UTC"),
+        Column("asked_by", S, "what changed them: reparse or erase"),
+    ),
+    event_time="hour",
+    key=("hour", "asked_at"),
+    cluster_by=("hour",),
+    stats=("hour", "asked_at"),
+)
+
+TABLES = (RECORD, EVENT, LANDED, QUALITY, DRIFT, RECOUNT)
 VIEWS = (
     View(
         "silver.events",

@@ -12,6 +12,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from infra.lake import Lake
 from infra.location import Location, beginning, delete, to_read
 from infra.parquet import DataFile, FileWriter, Target, whole_schema
 from infra.tables import Table, catalog
+from ingest.recount import AHEAD, Recounts
 from reporting.erase_words import Search, Word
 
 ROWS = 20_000
@@ -138,7 +140,15 @@ class Eraser:
         self._keep = keep
         self._kept = self._linked.size
         self._done = Search([Word(one.instead, "") for one in erasure.search.words])
+        self._changed: set[tuple[datetime, datetime]] = set()
+        """Hours in which events that go arrived, and those in which they count."""
+        self._recounts = Recounts(lake, "erase")
         self.counts: dict[str, Counts] = {}
+
+    @property
+    def recounts(self) -> int:
+        """Hours whose counts were asked for anew, as events of them are gone."""
+        return len(self._recounts.hours)
 
     def run(self) -> bool:
         """Go through all tables; whether there was anything to do.
@@ -288,6 +298,8 @@ class Eraser:
         counts: Counts,
     ) -> None:
         told = {"removed": counts.removed, "replaced": counts.replaced}
+        if table.name == EVENT:
+            self._recounts.ask(self._changed)
         try:
             self._lake.replace(table, files, added, json.dumps({"erase": self._erasure.id} | told))
         except Moved:
@@ -311,6 +323,8 @@ class Eraser:
                 hits = int(pc.sum(found).as_py() or 0)
                 if removes:
                     counts.removed += hits
+                    if hits and table.name == EVENT:
+                        self._changed.update(_hours(batch.filter(found)))
                 else:
                     counts.replaced += hits
                 if not self._dry:
@@ -334,6 +348,19 @@ class Eraser:
 def _among(batch: pa.RecordBatch, column: str, ids: set[str]) -> pa.Array:
     wanted = pa.array(sorted(one for one in ids if one is not None), pa.string())
     return pc.fill_null(pc.is_in(batch.column(column), value_set=wanted), False)
+
+
+def _hours(events: pa.RecordBatch) -> Iterator[tuple[datetime, datetime]]:
+    """When events arrived, and when they count as having happened, in whole hours."""
+    times = zip(*(events.column(name).to_pylist() for name in ("received_at", "time")), strict=True)
+    for arrived, happened in times:
+        if arrived is not None and happened is not None:
+            yield _whole(arrived), _whole(min(happened, arrived + AHEAD))
+
+
+def _whole(at: datetime) -> datetime:
+    """The beginning of its hour."""
+    return at.replace(minute=0, second=0, microsecond=0)
 
 
 def _can_name(kind: pa.DataType) -> bool:

@@ -160,6 +160,11 @@ def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
         )
     for place, count in certificate["outside"].items():
         yield f"{place}: {count} reworded" if isinstance(count, int) else f"{place}: {count}"
+    if certificate.get("recounts"):
+        yield (
+            f"Counts of {certificate['recounts']} hours had these events; job rollup makes them "
+            "anew with its next comparison, or 'headgate rollup recount' where it is off."
+        )
     for table, jobs in certificate["jobs_behind"].items():
         yield (
             f"NOT FINISHED: {', '.join(jobs)} has yet to read rows of {table} from before, and may "

@@ -89,6 +89,7 @@ def erase(
         told = _restate(lake, search, away or _topic(settings, search))
         certificate = certificate_of(lake, wish, progress, behind, settled=settled)
         certificate["outside"] = outside | {"alert_states": told}
+        certificate["recounts"] = eraser.recounts
         certificate["not_touched"] = not_touched(settings, search, away)
         if vacuum:
             _delete(lake, certificate, behind, tell)

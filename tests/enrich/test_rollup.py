@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from alerts.publish import read_all
 from enrich.rollup_check import again, counted_in
+from enrich.rollup_check import waiting as waiting_hours
 from enrich.rollup_jobs import logins, rollup, tell_again
 from enrich.rollup_tables import LOGIN_SESSION, ROLLUP
 from enrich.rollup_topic import Topic
@@ -23,20 +24,23 @@ from enrich.tables import DHCP_SEGMENT
 from infra.cli import main
 from infra.commits import commit, newest_version
 from infra.duck import connect
-from infra.errors import Usage
+from infra.errors import Retryable, Usage
 from infra.expired import Applied, note
-from infra.jobs import Batch
+from infra.jobs import Batch, Lock
 from infra.kafka import Broker, ensure_topics
 from infra.lake import Lake
 from infra.settings import load
 from infra.upsert import merge
 from ingest.quality.found import _volumes
+from ingest.recount import Recounts, of_counts
+from ingest.reparse import reparse
 from ingest.rolled import span
 from ingest.silence import silences
-from ingest.tables import EVENT, RECORD
+from ingest.tables import EVENT, RECORD, RECOUNT
 from reporting.interval import Interval
 from reporting.reports.figures import figures
 from tests.enrich.rows import IP, SCOPE, A, at, finished, put, rows, segment
+from tests.ingest.test_reparse import BEGIN, Line, dead, dns, sshd
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -380,3 +384,89 @@ def test_hours_that_a_shorter_retention_has_emptied_keep_their_counts(story: Sto
     assert found.recounted == []
     assert found.unmended > 0
     assert story.lake.version(ROLLUP) == version
+
+
+def test_what_a_reparse_changed_is_counted_anew_and_nobody_takes_its_counts_before(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.settings = load(home=lake.settings.home, jobs={"rollup_late_seconds": 600})
+    line = Line(lake)
+    day = Interval(BEGIN - timedelta(hours=12), BEGIN + timedelta(hours=12))
+
+    def goes_on(hours: int) -> None:
+        line._received = hours * HOUR
+        line.receive(dns(hours * HOUR))
+        rollup(lake, once=True).wait()
+
+    def told() -> tuple[int, int, datetime]:
+        connection = connect(lake.settings.lake_root)
+        try:
+            row = {one["source"]: one for one in figures(connection, day).sources}["sshd"]
+            return row["events"], row["dead"], span(connection, day.start, day.end)[0]
+        finally:
+            connection.close()
+
+    line.receive(*[sshd(n) for n in range(9)])
+    dead(lake, "event_uid = 's3#0'")
+    path = lake.path(EVENT)
+    moved = "time = time - INTERVAL 3 HOURS WHERE event_uid = 's4#0'"
+    lake.spark.sql(f"UPDATE delta.`{path}` SET {moved}")
+    goes_on(5)
+    goes_on(8)
+    assert (told(), differences(lake)) == ((8, 1, BEGIN), NONE)
+
+    reparse(lake, "sshd", BEGIN)
+    wrong = differences(lake)
+    assert wrong["gold.arrival_minute"] == 2, "a dead letter less, an event more"
+    assert wrong["gold.rollup_hour"] > 0
+    assert told()[:2] == (9, 0), "events are asked where counts are out of date"
+    assert main(["--home", str(lake.settings.home), "rollup", "checks"]) == 0
+    assert "to be counted anew, as events were changed: 1 hours" in capsys.readouterr().err
+
+    lock = Lock(lake.settings.checkpoint_root / "reparse", "reparse")
+    goes_on(9)
+    assert differences(lake) != NONE, "more of it may change"
+    with pytest.raises(Retryable, match="reparse is changing events"):
+        again(lake, BEGIN, BEGIN + timedelta(hours=1))
+    lock.release()
+
+    goes_on(10)
+    assert (told(), differences(lake)) == ((9, 0, BEGIN), NONE)
+    assert waiting_hours(lake) == {}
+    version = lake.version(RECOUNT)
+    reparse(lake, "sshd", BEGIN)
+    assert lake.version(RECOUNT) == version, "nothing differs, nothing is asked"
+
+
+def test_hours_that_are_not_compared_yet_are_counted_anew_when_they_are(lake: Lake) -> None:
+    # A dead letter that becomes an event: as many rows as before, which no comparison finds.
+    lake.settings = load(home=lake.settings.home, jobs={"rollup_late_seconds": 600})
+    story = Story(lake)
+    story.comes(event(0), event(1, dead_letter_reason="not JSON", class_uid=0), finished(600))
+    hour = datetime(2026, 11, 21, 2, tzinfo=UTC)
+    Recounts(lake, "reparse").ask([(hour, hour)])
+    lake.spark.sql(
+        f"UPDATE delta.`{lake.path(EVENT)}` SET dead_letter_reason = NULL, class_uid = 3002 "
+        "WHERE dead_letter_reason IS NOT NULL"
+    )
+    story.comes(finished(8 * HOUR))
+    story.comes(finished(8 * HOUR + 60))
+    assert story.stages[-1] == NONE
+
+
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        ({}, "job rollup makes them anew with its next comparison (every 60 min)"),
+        (
+            {"rollup_trigger_seconds": 0},
+            "rollup recount --since 2026-11-20T12:00:00Z --until 2026-11-20T14:00:00Z",
+        ),
+        ({"rollup_check_minutes": 0}, "job rollup is off"),
+    ],
+)
+def test_it_is_said_who_counts_anew(tmp_path: Path, jobs: dict[str, Any], said: str) -> None:
+    settings = load(home=tmp_path, jobs=jobs)
+    (sentence,) = of_counts(settings, [BEGIN, BEGIN + timedelta(hours=1)])
+    assert said in sentence
+    assert list(of_counts(settings, [])) == []

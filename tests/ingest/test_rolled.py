@@ -51,3 +51,27 @@ def test_a_span_is_whole_hours_inside_and_all_of_them_compared(
 def test_a_lake_without_counts_has_no_span() -> None:
     until = START + HOUR
     assert span(duckdb.connect(":memory:"), START, until) == (until, until)
+
+
+def test_hours_whose_events_were_changed_since_have_no_counts_until_they_are_compared_again() -> (
+    None
+):
+    connection = lake({0, 1, 2, 3})
+    connection.execute("ALTER TABLE ops.rollup_check ADD COLUMN checked_at TIMESTAMPTZ")
+    day = START + timedelta(days=1)
+    connection.execute("UPDATE ops.rollup_check SET checked_at = ?", [day])
+    connection.execute("CREATE TABLE ops.recount (hour TIMESTAMPTZ, asked_at TIMESTAMPTZ)")
+
+    def spanned() -> tuple[int, int]:
+        start, end = span(connection, START, START + 4 * HOUR)
+        return (start - START) // HOUR, (end - START) // HOUR
+
+    def asks(hour: int, at: datetime) -> None:
+        connection.execute("INSERT INTO ops.recount VALUES (?, ?)", [START + hour * HOUR, at])
+
+    asks(1, day - HOUR)
+    assert spanned() == (0, 4), "it was compared after that"
+    asks(1, day + HOUR)
+    assert spanned() == (2, 4)
+    connection.execute("INSERT INTO ops.rollup_check VALUES (?, ?)", [START + HOUR, day + 2 * HOUR])
+    assert spanned() == (0, 4)

@@ -25,6 +25,7 @@ from api.statements import Refused, Statements
 from infra.commits import text
 from infra.compact import FAN_IN
 from infra.delta import active_files
+from infra.duck import connect
 from infra.errors import Fatal, Usage
 from infra.history import Committed
 from infra.jobs import Batch, Job, Lock
@@ -469,3 +470,22 @@ def test_what_belongs_to_an_event_that_came_later_goes_as_well(told: Lake, kille
     assert ids(told, "bronze.record", "record_id") == ["r2"]
     assert ids(told, "gold.finding", "finding_id") == ["f2"]
     assert ids(told, "gold.attribution", "finding_id") == ["f2"]
+
+
+def test_hours_whose_events_went_are_counted_anew(told: Lake) -> None:
+    dry = preview(told, ANNA, quiet)
+    assert "ops.recount" not in dry["tables"]
+    certificate = erase(told, ANNA, quiet)
+    asked = connect(told.settings.lake_root).execute(
+        "SELECT hour, happened, asked_by FROM ops.recount"
+    )
+    assert asked.fetchall() == [(AT, [AT], "erase")]
+    assert certificate["recounts"] == 1
+    assert any(line.startswith("Counts of 1 hours") for line in sentences(certificate))
+    assert erase(told, ANNA, quiet)["recounts"] == 0
+
+
+def test_words_alone_change_no_count(told: Lake) -> None:
+    wish = Wish("user", "Anna", pseudonymise=True)
+    assert erase(told, wish, quiet)["recounts"] == 0
+    assert told.read(table("ops.recount")).count() == 0
