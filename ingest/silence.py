@@ -1,18 +1,22 @@
 """Which sources are silent for longer than they ever were.
 
 Minutes in which a source was heard are its habit, the longest pause between two of them is what
-it may stay silent. They are asked from the counts of job `rollup` where these were compared with
-the events, and from bronze.record else. How long it is silent now is counted up to where ingest
-has got, so that a job that stands still makes no source silent.
+it may stay silent; what counts as a pause, `ingest.pauses` says. They are asked from the counts
+of job `rollup` where these were compared with the events, and from bronze.record else. How long
+it is silent now is counted up to where ingest has got, so that a job that stands still makes no
+source silent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ingest.pauses import OUTAGE, Habit, Heard, Interval, Unknown, habit, outages, without_ticks
+from ingest.quality.record import State, folder_of
 from ingest.rolled import span as compared
 from ingest.tables import HEARTBEAT
 
@@ -30,9 +34,12 @@ LOOK_BACK = timedelta(days=30)
 LEAST_MINUTES = 10
 """Minutes in which a source must have been heard before it has a habit."""
 
+NAMED = 3
+"""Pauses left out that are named."""
+
 _FINISHED = f"SELECT max(time) FROM silver.event WHERE source = '{HEARTBEAT}'"
 
-_HABITS = """
+_HEARD = """
 WITH minute AS (
   SELECT source, time_bucket(INTERVAL 1 MINUTE, received_at) AS minute,
          min(received_at) AS first, max(received_at) AS last
@@ -44,18 +51,40 @@ WITH minute AS (
   {counted}
 ),
 pause AS (
-  SELECT source, last,
-         epoch(first) - epoch(lag(last) OVER (PARTITION BY source ORDER BY minute)) AS seconds
+  SELECT source, first, last, lag(last) OVER (PARTITION BY source ORDER BY minute) AS before
   FROM minute
-)
-SELECT source, max(last) AS newest, count(*) AS minutes, coalesce(max(seconds), 0) AS longest
-FROM pause GROUP BY source ORDER BY source
+),
+lasting AS (SELECT *, epoch(first) - epoch(before) AS seconds FROM pause)
+SELECT source, min(first) AS first, max(last) AS newest, count(*) AS minutes,
+       coalesce(max(seconds) FILTER (seconds <= $short), 0) AS short,
+       list([before, first] ORDER BY first) FILTER (seconds > $short) AS long
+FROM lasting GROUP BY source ORDER BY source
 """
 _COUNTED = """
   UNION ALL
   SELECT source, window_start, first_at, last_at FROM gold.arrival_minute
   WHERE mode = 'live' AND source NOT IN (SELECT unnest($ours))
     AND window_start >= $start AND window_start < $end
+"""
+_TICKS = f"""
+SELECT min("time") AS tick FROM silver.event
+WHERE source = '{HEARTBEAT}' AND "time" >= $since AND "time" <= $at
+GROUP BY time_bucket(INTERVAL 1 MINUTE, "time") ORDER BY tick
+"""
+"""One a minute: they come each second."""
+_THERE = """
+SELECT count(*) FROM information_schema.tables WHERE table_schema = 'ops' AND table_name = 'gap'
+"""
+_GAPS = """
+SELECT DISTINCT topic, partition, from_offset, accepted_at FROM ops.gap WHERE accepted_at >= $since
+"""
+_BEFORE = """
+SELECT min(received_at) FROM bronze.record
+WHERE topic = $topic AND partition = $partition AND "offset" = $last
+"""
+_AFTER = """
+SELECT min(received_at) FROM bronze.record
+WHERE topic = $topic AND partition = $partition AND received_at > $before
 """
 
 
@@ -70,17 +99,25 @@ class Silence:
     allowed: float | None
     why: str
     """Where `allowed` comes from, or why there is none."""
+    unknown: float = 0.0
+    """So many of the seconds nobody can tell whether it sent anything (`ingest.pauses`)."""
 
     @property
     def broken(self) -> bool:
         """Whether the source is silent for longer than it may be."""
-        return self.allowed is not None and self.seconds > self.allowed
+        return self.allowed is not None and self.known > self.allowed
+
+    @property
+    def known(self) -> float:
+        """For how many seconds it is known that it sent nothing."""
+        return self.seconds - self.unknown
 
     def sentence(self) -> str:
         """What there is to say of it."""
+        besides = f", {span(self.unknown)} of it unknown" if self.unknown else ""
         return (
             f"{self.source}: nothing since {self.newest:%Y-%m-%d %H:%M:%S} UTC, for "
-            f"{span(self.seconds)}; {self.why}"
+            f"{span(self.seconds)}{besides}; {self.why}"
         )
 
 
@@ -91,41 +128,139 @@ def finished(connection: duckdb.DuckDBPyConnection) -> datetime | None:
 
 
 def silences(
-    connection: duckdb.DuckDBPyConnection, settings: Settings, at: datetime
+    connection: duckdb.DuckDBPyConnection,
+    settings: Settings,
+    at: datetime,
+    told: Mapping[str, datetime] = MappingProxyType({}),
 ) -> list[Silence]:
-    """Every source that was heard live lately, as of `at`."""
-    overrides = {name: source.silent_minutes for name, source in settings.sources.items()}
-    start, end = compared(connection, at - LOOK_BACK, at)
-    asked = _HABITS.format(counted=_COUNTED if start < end else "")
-    bounds = {"since": at - LOOK_BACK, "start": start, "end": end, "at": at, "ours": list(OURS)}
+    """Every source that was heard live lately, as of `at`.
+
+    `told`: sources called silent until now, and since when. Such a silence lasts until the source
+    is heard again, also once its habit, or the source itself, is too old to be looked at.
+    """
+    since = at - LOOK_BACK
+    heard = _heard(connection, since, at)
+    out = _outages(connection, heard, since, at)
+    lost = _lost(connection, settings, since)
+    silent = State.load(folder_of(settings)).told
+    found = []
+    for one in heard:
+        unknown = Unknown(out, [gap for topic, gap in lost if _feeds(topic, one.source)])
+        instants = map(datetime.fromisoformat, silent.get(one.source, ()))
+        found.append(_judged(one, unknown, habit(one, unknown, instants), at, settings, told))
+    known = {one.source for one in heard}
+    found += [
+        _forgotten(source, newest, at, settings)
+        for source, newest in told.items()
+        if source not in known
+    ]
+    return sorted(found, key=lambda one: one.source)
+
+
+def _heard(connection: duckdb.DuckDBPyConnection, since: datetime, at: datetime) -> list[Heard]:
+    start, end = compared(connection, since, at)
+    asked = _HEARD.format(counted=_COUNTED if start < end else "")
+    bounds = {"since": since, "start": start, "end": end, "at": at, "ours": list(OURS)}
+    rows = connection.execute(asked, bounds | {"short": OUTAGE.total_seconds()}).fetchall()
     return [
-        _judged(source, newest, minutes, longest, at, overrides, settings.jobs.silent_minutes)
-        for source, newest, minutes, longest in connection.execute(asked, bounds).fetchall()
+        Heard(
+            source, first, newest, minutes, short, [(began, ended) for began, ended in long or ()]
+        )
+        for source, first, newest, minutes, short, long in rows
     ]
 
 
+def _outages(
+    connection: duckdb.DuckDBPyConnection, heard: Sequence[Heard], since: datetime, at: datetime
+) -> list[Interval]:
+    """Times in which nothing arrived at all, no source and no tick."""
+    quiet = outages(heard, since, at)
+    if not quiet:
+        return []
+    ticks = [row[0] for row in connection.execute(_TICKS, {"since": since, "at": at}).fetchall()]
+    return list(without_ticks(quiet, ticks))
+
+
+def _lost(
+    connection: duckdb.DuckDBPyConnection, settings: Settings, since: datetime
+) -> list[tuple[str, Interval]]:
+    """Sources of topics that lost messages (gaps a person accepted), and when these had come."""
+    (there,) = connection.execute(_THERE).fetchone() or (0,)
+    gaps = connection.execute(_GAPS, {"since": since}).fetchall() if there else []
+    if not gaps:
+        return []
+    from infra.kafka import source_of
+
+    found = []
+    for topic, partition, first, accepted_at in gaps:
+        place = {"topic": topic, "partition": partition}
+        (before,) = connection.execute(_BEFORE, place | {"last": first - 1}).fetchone() or (None,)
+        if before is None:
+            continue
+        (after,) = connection.execute(_AFTER, place | {"before": before}).fetchone() or (None,)
+        found.append((source_of(topic, settings.kafka), (before, after or accepted_at)))
+    return found
+
+
+def _feeds(named: str, source: str) -> bool:
+    """Whether a source's records come by the topic of that name, its own or its family's."""
+    return named in (source, source.partition(":")[0])
+
+
+def _own(source: str, settings: Settings) -> int | None:
+    """What the settings say for a source, else for its family."""
+    for name in (source, source.partition(":")[0]):
+        if name in settings.sources and settings.sources[name].silent_minutes is not None:
+            return settings.sources[name].silent_minutes
+    return None
+
+
 def _judged(
-    source: str,
-    newest: datetime,
-    minutes: int,
-    longest: float,
+    heard: Heard,
+    unknown: Unknown,
+    usual: Habit,
     at: datetime,
-    overrides: Mapping[str, int | None],
-    least: int,
+    settings: Settings,
+    told: Mapping[str, datetime],
 ) -> Silence:
     allowed: float | None
-    own = overrides.get(source)
-    own = overrides.get(source.partition(":")[0]) if own is None else own
-    if own == 0:
-        allowed, why = None, "the settings say that it is never called silent"
-    elif own is not None:
-        allowed, why = own * 60.0, f"the settings allow {own} min"
-    elif minutes < LEAST_MINUTES:
-        allowed, why = None, f"heard in {minutes} minutes only, which is no habit yet"
+    own, least = _own(heard.source, settings), settings.jobs.silent_minutes
+    if own is not None:
+        allowed, why = _by_settings(own)
+    elif heard.minutes < LEAST_MINUTES and told.get(heard.source) != heard.newest:
+        allowed, why = None, f"heard in {heard.minutes} minutes only, which is no habit yet"
     else:
-        allowed = max(longest, least * 60.0)
-        why = f"its longest pause was {span(longest)}, at least {least} min are allowed"
-    return Silence(source, newest, (at - newest).total_seconds(), longest, allowed, why)
+        allowed = max(usual.longest, least * 60.0)
+        why = f"its longest pause was {span(usual.longest)}, at least {least} min are allowed"
+        why += _left_out(usual)
+    seconds = (at - heard.newest).total_seconds()
+    missed = unknown.within((heard.newest, at))
+    return Silence(heard.source, heard.newest, seconds, usual.longest, allowed, why, missed)
+
+
+def _by_settings(minutes: int) -> tuple[float | None, str]:
+    if minutes == 0:
+        return None, "the settings say that it is never called silent"
+    return minutes * 60.0, f"the settings allow {minutes} min"
+
+
+def _left_out(usual: Habit) -> str:
+    """What would have been a longer pause, and why it is none."""
+    if not usual.left:
+        return ""
+    longest = sorted(usual.left, key=lambda one: -one.seconds)
+    named = [f"{span(o.seconds)} since {o.since:%Y-%m-%d %H:%M} ({o.why})" for o in longest]
+    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    return f"; not counted: {', '.join(named[:NAMED])}{more}"
+
+
+def _forgotten(source: str, newest: datetime, at: datetime, settings: Settings) -> Silence:
+    """A source that was told as silent and not heard since for so long that it has no habit."""
+    own, least = _own(source, settings), settings.jobs.silent_minutes
+    allowed, why = _by_settings(own) if own is not None else (
+        least * 60.0, f"it was not heard for {LOOK_BACK.days} days"
+    )  # fmt: skip
+    return Silence(source, newest, (at - newest).total_seconds(), 0.0, allowed, why)
 
 
 def span(seconds: float) -> str:

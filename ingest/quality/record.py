@@ -15,12 +15,12 @@ from infra.damage import damaged, kept
 from infra.errors import Retryable
 from infra.files import write_whole
 from infra.spool import put
-from ingest.quality.validate import Outcome
 
 if TYPE_CHECKING:
     import duckdb
 
     from infra.settings import Settings
+    from ingest.quality.validate import Outcome
 
 HISTORY = """
 SELECT run_at, suite, expectation, passed, checked, unexpected, examples
@@ -44,6 +44,8 @@ class State:
     """Expectations that failed when last checked, and the run they first did."""
     silent: dict[str, str] = field(default_factory=dict)
     """Sources that were named silent, and since when they are."""
+    told: dict[str, list[str]] = field(default_factory=dict)
+    """Of the last 30 days, as of when a silence of each source was told."""
 
     @classmethod
     def load(cls, folder: Path) -> State:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import Retryable
@@ -18,7 +18,7 @@ from infra.kafka import ensure_topics, producer, require_broker, topic_of
 from ingest.drift import Field
 from ingest.quality.record import State
 from ingest.quality.validate import Outcome
-from ingest.silence import Silence
+from ingest.silence import LOOK_BACK, Silence
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -72,7 +72,13 @@ def of_outcomes(outcomes: Sequence[Outcome], state: State, run_at: datetime) -> 
 
 
 def of_silences(found: Sequence[Silence], state: State, run_at: datetime) -> Iterator[Said]:
-    """A record for each silence that began, and for each that ended; none while it lasts."""
+    """A record for each silence that began, and for each that ended; none while it lasts.
+
+    When they were told is kept: such a pause is no habit of its source (`ingest.pauses`).
+    """
+    oldest = (run_at - LOOK_BACK).isoformat()
+    kept = {name: [at for at in told if at >= oldest] for name, told in state.told.items()}
+    state.told = {name: told for name, told in kept.items() if told}
     for one in found:
         since = state.silent.get(one.source)
         newest = one.newest.isoformat()
@@ -82,6 +88,8 @@ def of_silences(found: Sequence[Silence], state: State, run_at: datetime) -> Ite
             yield _silence(one, str(since), "close", run_at)
         if one.broken and (since is None or ended):
             state.silent[one.source] = newest
+            at = one.newest + timedelta(seconds=one.seconds)
+            state.told.setdefault(one.source, []).append(at.isoformat())
             yield _silence(one, newest, "create", run_at)
 
 
@@ -101,7 +109,7 @@ def _silence(one: Silence, since: str, activity: str, run_at: datetime) -> Said:
         "silent_source": one.source,
         "newest": one.newest.isoformat(),
         "silent_since": since,
-        "silent_seconds": round(one.seconds, 1),
+        "silent_seconds": round(one.known, 1),
         "allowed_seconds": one.allowed,
     }
 

@@ -215,7 +215,7 @@ def freshness(found: tuple[Silence, ...], until: datetime | None) -> Suite:
     frame = pd.DataFrame(
         {
             "source": [one.source for one in found],
-            "silent_seconds": [one.seconds for one in found],
+            "silent_seconds": [one.known for one in found],
             "allowed_seconds": pd.Series([one.allowed for one in found], dtype="float64"),
         }
     )

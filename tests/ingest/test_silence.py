@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.settings import Settings, load
-from ingest.quality.record import State
+from ingest.pauses import OUTAGE, Heard, Unknown, joined, outages, without_ticks
+from ingest.quality.record import State, folder_of
 from ingest.quality.report import of_silences
 from ingest.silence import Silence, finished, silences, span
 from tests.ingest.logs import good
@@ -40,9 +44,17 @@ def every(minutes: float, until: float, times: int = 30) -> list[float]:
     return [until + minutes * n for n in range(times)]
 
 
-def judged(connection: duckdb.DuckDBPyConnection, **sources: int) -> dict[str, Silence]:
+def ticks(connection: duckdb.DuckDBPyConnection, ago: Sequence[float]) -> None:
+    """Heartbeats so many minutes before AT."""
+    rows = [[AT - timedelta(minutes=one)] for one in ago]
+    connection.executemany("INSERT INTO silver.event VALUES ('_heartbeat', ?)", rows)
+
+
+def judged(
+    connection: duckdb.DuckDBPyConnection, home: Path = Path("nowhere"), **sources: int
+) -> dict[str, Silence]:
     settings: Settings = load(
-        home=Path("nowhere"),
+        home=home,
         sources={name: {"silent_minutes": minutes} for name, minutes in sources.items()},
     )
     return {one.source: one for one in silences(connection, settings, AT)}
@@ -91,6 +103,155 @@ def test_what_was_not_heard_for_a_month_is_forgotten_and_the_future_is_not_seen(
     lake = heard(old=every(1, 31 * 1440), ahead=[*every(1, 25), -60])
     assert list(judged(lake)) == ["ahead"]
     assert judged(lake)["ahead"].seconds == 25 * 60
+
+
+DAY = 1440.0
+DEAD = [*every(1, 9 * DAY, 60), *every(1, 5 * DAY, 1440), *every(1, 2 * DAY, 60)]
+"""Heard, dead for three days, heard for a day, dead for three, heard for an hour, dead for two."""
+
+
+def told(home: Path, *ago: float) -> None:
+    """Runs of the past named `sshd` silent so many minutes before AT."""
+    state = State()
+    for one in ago:
+        at = AT - timedelta(minutes=one)
+        (said,) = of_silences([silent(at - timedelta(hours=1), at)], state, at)
+        assert said["activity"] == "create"
+        state.silent.clear()
+    state.save(folder_of(load(home=home)))
+
+
+def test_a_pause_that_was_told_as_a_silence_is_no_habit(tmp_path: Path) -> None:
+    lake = heard(sshd=DEAD)
+    assert not judged(lake, tmp_path)["sshd"].broken, "it was never told, so it is its habit"
+    told(tmp_path, 7 * DAY, 3 * DAY)
+    found = judged(lake, tmp_path)["sshd"]
+    assert found.broken
+    assert found.longest == 60
+    assert "not counted: 3.0 d since" in found.sentence()
+    assert "(told as silent)" in found.sentence()
+    assert judged(lake, tmp_path, sshd=3 * 1440)["sshd"].allowed == 3 * 86400
+
+
+def test_a_silence_that_was_told_three_times_is_a_habit_after_all(tmp_path: Path) -> None:
+    def nights(home: Path, *ago: float) -> Silence:
+        told(home, *ago)
+        days = [minute + night * DAY for night in range(4) for minute in every(1, 700, 240)]
+        return judged(heard(sshd=days), home)["sshd"]
+
+    assert nights(tmp_path / "2", 3.3 * DAY, 2.3 * DAY, 1.3 * DAY).broken is False
+    # Two of the three nights were told; the third, which was not, is a habit by itself.
+    assert nights(tmp_path / "1", 2.3 * DAY, 1.3 * DAY).broken is False
+    lake = heard(sshd=[*every(1, 700, 60), *every(1, 2 * DAY, 60), *every(1, 4 * DAY, 60)])
+    told(tmp_path / "0", 3 * DAY, DAY)
+    assert judged(lake, tmp_path / "0")["sshd"].broken
+
+
+def test_what_was_told_is_kept_for_thirty_days() -> None:
+    state = State()
+    list(of_silences([silent(AT, AT + timedelta(hours=1))], state, AT + timedelta(hours=1)))
+    assert state.told == {"sshd": ["2026-11-20T13:00:00+00:00"]}
+    list(of_silences([], state, AT + timedelta(days=30)))
+    assert state.told
+    list(of_silences([], state, AT + timedelta(days=31)))
+    assert state.told == {}
+
+
+def test_a_time_in_which_nothing_at_all_arrived_is_no_pause_of_a_source() -> None:
+    #  sshd, okta and ticks: every minute, but for 8 hours       sshd: silent for an hour
+    minutes = [*every(1, 60, 300), *every(1, 60 + 300 + 480, 300)]
+    lake = heard(sshd=minutes, okta=[*every(1, 1, 60), *minutes])
+    ticks(lake, [*every(1, 1, 60), *minutes])
+    found = judged(lake)["sshd"]
+    assert found.broken
+    assert found.longest == pytest.approx(60, abs=61)
+    assert "(nothing arrived at all)" in found.why
+    assert not judged(lake)["okta"].broken
+
+    running = heard(sshd=minutes, okta=[*every(1, 1, 60), *minutes])
+    ticks(running, every(1, 1, 60 + 300 + 480 + 300))
+    assert not judged(running)["sshd"].broken, "it was quiet while the platform was not"
+
+
+def test_nobody_is_silent_for_the_time_in_which_nothing_arrived() -> None:
+    lake = heard(sshd=every(1, 482, 300), okta=every(1, 482, 300))
+    ticks(lake, [*every(1, 482, 300), *every(0.5, 0, 4)])
+    found = judged(lake)["sshd"]
+    assert (found.broken, found.seconds) == (False, 482 * 60)
+    assert found.known < 120
+    assert "8.0 h of it unknown" in found.sentence()
+
+
+def test_a_pause_in_which_messages_were_lost_is_none() -> None:
+    lake = heard()
+    for column in ("topic TEXT", "partition INT", '"offset" BIGINT'):
+        lake.execute(f"ALTER TABLE bronze.record ADD COLUMN {column}")
+    lake.execute("CREATE SCHEMA ops")
+    lake.execute(
+        "CREATE TABLE ops.gap (topic TEXT, partition INT, from_offset BIGINT, accepted_at "
+        "TIMESTAMPTZ)"
+    )
+    minutes = [*every(1, 60 + 60 + 300, 60), *every(1, 60, 60)]
+    for source in ("sshd", "okta"):
+        rows = [
+            [source, AT - timedelta(minutes=ago), f"logs.{source}", n if n < 60 else n + 500]
+            for n, ago in enumerate(sorted(minutes, reverse=True))
+        ]
+        lake.executemany("INSERT INTO bronze.record VALUES (?, 'live', ?, ?, 0, ?)", rows)
+    lake.execute("INSERT INTO ops.gap VALUES ('logs.sshd', 0, 60, ?)", [AT - timedelta(hours=1)])
+    found = judged(lake)
+    assert (found["sshd"].broken, found["okta"].broken) == (True, False)
+    assert "(its messages were lost)" in found["sshd"].why
+
+
+@given(
+    lists=st.lists(
+        st.lists(st.integers(0, 90), min_size=1, unique=True).map(sorted), min_size=1, max_size=3
+    ),
+    beats=st.lists(st.integers(0, 90), unique=True).map(sorted),
+)
+def test_an_outage_is_every_long_time_without_a_source_and_a_tick(
+    lists: list[list[int]], beats: list[int]
+) -> None:
+    def at(five: int) -> datetime:  # steps of five minutes
+        return AT + five * OUTAGE / 3
+
+    sources = []
+    for heard_at in lists:
+        long = [(at(a), at(b)) for a, b in pairwise(heard_at) if b - a > 3]
+        sources.append(Heard("s", at(heard_at[0]), at(heard_at[-1]), 10, 60, long))
+    found = set(without_ticks(outages(sources, at(0), at(90)), [at(n) for n in beats]))
+    # The judge: from the first tick to the last, what lies between things heard.
+    low, high = (beats[0], beats[-1]) if beats else (0, 0)
+    points = sorted({*beats, *(n for one in lists for n in one if low <= n <= high)})
+    expected = {(at(a), at(b)) for a, b in pairwise(points) if b - a > 3}
+    assert found == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9)), max_size=8))
+def test_unknown_times_that_overlap_count_once(spans: list[tuple[int, int]]) -> None:
+    def at(minute: int) -> datetime:
+        return AT + timedelta(minutes=minute)
+
+    intervals = [(at(start), at(start + length)) for start, length in spans]
+    minutes = {n for start, length in spans for n in range(start, start + length)}
+    inside = Unknown(intervals[::2], intervals[1::2]).within((at(10), at(40)))
+    assert inside == 60 * len(minutes & set(range(10, 40)))
+    assert sum((b - a).total_seconds() for a, b in joined(intervals)) == 60 * len(minutes)
+
+
+def test_a_silence_that_was_told_lasts_until_the_source_is_heard() -> None:
+    since = {"old": AT - timedelta(days=31), "fading": AT - timedelta(minutes=29 * DAY)}
+    lake = heard(old=every(1, 31 * DAY), fading=every(1, 29 * DAY, 3), okta=every(1, 0))
+    settings = load(home=Path("nowhere"))
+    found = {one.source: one for one in silences(lake, settings, AT, since)}
+    assert [name for name, one in found.items() if one.broken] == ["fading", "old"]
+    assert found["old"].newest == since["old"]
+    never = load(home=Path("nowhere"), sources={"old": {"silent_minutes": 0}})
+    assert [one.broken for one in silences(lake, never, AT, since)] == [True, False, False]
+    lake.execute("INSERT INTO bronze.record VALUES ('old', 'live', ?)", [AT])
+    again = {one.source: one for one in silences(lake, settings, AT, since)}
+    assert (again["old"].newest, again["old"].broken) == (AT, False)
 
 
 def test_finished_is_the_newest_heartbeat() -> None:

@@ -1,0 +1,142 @@
+"""How long a source may pause, by its pauses so far: plain rules, no tables.
+
+A pause that was itself told as a silence is no habit, or a source that was dead for days could be
+dead for days again and nobody would be told. Neither is the time in which nobody can tell
+whether a source sent anything: while nothing at all arrived, not even ticks, and where its
+messages were lost.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+OUTAGE = timedelta(minutes=15)
+"""Shorter than this nothing at all may arrive: a batch that takes long brings no tick either."""
+
+USUAL = 3
+"""A silence that was told so often within the look-back is a habit after all: each night."""
+
+TOLD, OUT, LOST = "told as silent", "nothing arrived at all", "its messages were lost"
+"""Why a pause is left out."""
+
+Interval = tuple[datetime, datetime]
+
+
+@dataclass(frozen=True)
+class Heard:
+    """When a source was heard: in `minutes`, and its pauses longer than `OUTAGE`."""
+
+    source: str
+    first: datetime
+    newest: datetime
+    minutes: int
+    short: float
+    """Its longest pause of the others, in seconds."""
+    long: Sequence[Interval] = ()
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Times in which nobody can tell whether a source sent anything."""
+
+    out: Sequence[Interval] = ()
+    lost: Sequence[Interval] = ()
+
+    def within(self, pause: Interval) -> float:
+        """Seconds of a pause that are such times."""
+        return sum(
+            (end - start).total_seconds()
+            for start, end in joined([*_cut(self.out, pause), *_cut(self.lost, pause)])
+        )
+
+
+@dataclass(frozen=True)
+class Left:
+    """A pause that is not, or not all, a habit. `seconds`: so much of it is not."""
+
+    since: datetime
+    seconds: float
+    why: str
+
+
+@dataclass
+class Habit:
+    """The longest pause that is usual, and what was left out that would have been longer."""
+
+    longest: float
+    left: list[Left] = field(default_factory=list)
+
+
+def habit(heard: Heard, unknown: Unknown, told: Iterable[datetime]) -> Habit:
+    """How long a source usually pauses at most. `told`: instants at which it was told as silent."""
+    instants = sorted(told)
+    longest, silent = heard.short, []
+    left: list[tuple[float, Left]] = []
+    for start, end in heard.long:
+        whole = (end - start).total_seconds()
+        usual = whole - unknown.within((start, end))
+        if bisect_right(instants, end) > bisect_right(instants, start):
+            silent.append(usual)
+            left.append((whole, Left(start, whole, TOLD)))
+            continue
+        longest = max(longest, usual)
+        if usual < whole:
+            why = OUT if any(_cut(unknown.out, (start, end))) else LOST
+            left.append((whole, Left(start, whole - usual, why)))
+    if len(silent) >= USUAL:
+        longest = max(longest, sorted(silent)[-USUAL])
+    return Habit(longest, [one for whole, one in left if whole > longest])
+
+
+def outages(found: Sequence[Heard], since: datetime, at: datetime) -> list[Interval]:
+    """Times longer than `OUTAGE` in which none of the sources was heard, ticks left aside."""
+    steps: list[tuple[datetime, int]] = []
+    for one in found:
+        for start, end in ((since, one.first), *one.long, (one.newest, at)):
+            steps += [(start, 1), (end, -1)]
+    quiet, began, out = 0, since, []
+    # Where one ends and another begins at the same instant, something was heard between them.
+    for instant, step in sorted(steps):
+        if quiet == len(found) and instant - began > OUTAGE:
+            out.append((began, instant))
+        quiet += step
+        began = instant
+    return out
+
+
+def without_ticks(quiet: Iterable[Interval], ticks: Sequence[datetime]) -> Iterator[Interval]:
+    """The parts of times, longer than `OUTAGE`, without a tick; `ticks` are in their order.
+
+    Only between the first tick and the last: before and after them nobody can tell.
+    """
+    for start, end in _cut(quiet, (ticks[0], ticks[-1])) if ticks else ():
+        inside = ticks[bisect_right(ticks, start) : bisect_left(ticks, end)]
+        points = [start, *inside, end]
+        for before, after in pairwise(points):
+            if after - before > OUTAGE:
+                yield before, after
+
+
+def joined(intervals: Iterable[Interval]) -> Iterator[Interval]:
+    """The same times, each once."""
+    held: Interval | None = None
+    for start, end in sorted(intervals):
+        if held is None or start > held[1]:
+            if held is not None:
+                yield held
+            held = start, end
+        else:
+            held = held[0], max(held[1], end)
+    if held is not None:
+        yield held
+
+
+def _cut(intervals: Iterable[Interval], to: Interval) -> Iterator[Interval]:
+    for start, end in intervals:
+        low, high = max(start, to[0]), min(end, to[1])
+        if low < high:
+            yield low, high
