@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -62,6 +62,8 @@ class Told(msgspec.Struct):
     level: str
     since: str
     rules: list[str]
+    source: str | None = None
+    """The source that is silent; None where it is a field that went."""
 
 
 class State(msgspec.Struct):
@@ -146,8 +148,9 @@ def _seen(
             since = max(since, datetime.fromisoformat(state.until))
         gone = set(gone_of(habits, since.timestamp()))
         learn(connection, habits, _leaves(pack), gone, since, at)
-        _hear(connection, state, since if state.until else at - HEARD, at)
-        quiet = silences(connection, settings, at)
+        silent = _silent(state)
+        _hear(connection, state, since if state.until else at - HEARD, at, silent)
+        quiet = silences(connection, settings, at, silent)
     finally:
         connection.close()
     found = blind_rules(pack, _feeds(state), quiet, gone_of(habits, at.timestamp()))
@@ -165,15 +168,33 @@ def _leaves(pack: RulePack) -> set[str]:
     return {leaf for predicate in asked if predicate for leaf in leaves_of(predicate)}
 
 
+def _silent(state: State) -> dict[str, datetime]:
+    """Sources that were told as silent and not heard since, and since when they are."""
+    told = sorted((one.since, one.source) for one in state.told.values() if one.source is not None)
+    return {source: datetime.fromisoformat(since) for since, source in told}
+
+
 def _hear(
-    connection: duckdb.DuckDBPyConnection, state: State, since: datetime, at: datetime
+    connection: duckdb.DuckDBPyConnection,
+    state: State,
+    since: datetime,
+    at: datetime,
+    silent: Collection[str],
 ) -> None:
-    """Note which pairs of source and class were heard; those not heard for long are forgotten."""
+    """Note which pairs of source and class were heard.
+
+    Those not heard for long are forgotten, but for sources whose silence was told: what they feed
+    is blind until they are heard again.
+    """
     asked = {"since": since, "at": at, "ours": list(OURS)}
     for source, class_uid in connection.execute(_FEEDS, asked).fetchall():
         state.feeds[f"{source}|{class_uid}"] = at.isoformat()
     oldest = (at - HEARD).isoformat()
-    state.feeds = {pair: heard for pair, heard in state.feeds.items() if heard >= oldest}
+    state.feeds = {
+        pair: heard
+        for pair, heard in state.feeds.items()
+        if heard >= oldest or pair.rpartition("|")[0] in silent
+    }
 
 
 def _feeds(state: State) -> Iterator[tuple[str, int]]:
@@ -193,10 +214,16 @@ def _records(
             key, over, "close", f"no longer blind, or switched off: {', '.join(over.rules)}", at
         )
     for key, (cause, rules) in sorted(causes.items()):
-        if key not in state.told:
-            told = _told(cause, rules)
-            state.told[key] = told
-            yield _record(key, told, "create", f"{cause.why}; blind by it: {_names(rules)}", at)
+        if key in state.told:
+            state.told[key].source = _source(cause)  # an earlier release did not keep it
+            continue
+        told = _told(cause, rules)
+        state.told[key] = told
+        yield _record(key, told, "create", f"{cause.why}; blind by it: {_names(rules)}", at)
+
+
+def _source(cause: Cause) -> str | None:
+    return cause.source if cause.field is None else None
 
 
 def _told(cause: Cause, rules: Sequence[Described]) -> Told:
@@ -208,7 +235,7 @@ def _told(cause: Cause, rules: Sequence[Described]) -> Told:
     # Blind is not attacked: at most high, and never below what makes an alert.
     level = "high" if SEVERITY[highest][0] >= SEVERITY["high"][0] else "medium"
     names = [rule.name or rule.title for rule in rules]
-    return Told(f"{many} blind: {what}", level, cause.since.isoformat(), names)
+    return Told(f"{many} blind: {what}", level, cause.since.isoformat(), names, _source(cause))
 
 
 def _names(rules: Sequence[Described]) -> str:

@@ -345,6 +345,60 @@ def test_a_field_that_goes_and_comes_back_is_told_and_taken_back(
     assert '"alert_id": "alert-1"' in asked[0].read_text()
 
 
+def ticks(lake: Lake, since: datetime, until: datetime) -> None:
+    """Heartbeats, one in ten minutes."""
+    steps = int((until - since).total_seconds()) // 600
+    times = [since + timedelta(minutes=10 * n) for n in range(1, steps + 1)]
+    beat = {"source": "_heartbeat", "mode": "live"}
+    rows = [{**beat, "event_uid": f"beat:{at}", "time": at, "received_at": at} for at in times]
+    lake.add(EVENT, rows, "test")
+
+
+def test_a_source_that_stays_silent_keeps_its_alert_until_it_is_heard_again(
+    lake: Lake, broker: Broker
+) -> None:
+    kafka = {"bootstrap": broker.address, "topic_prefix": "s.", "tick_topic": "s.tick"}
+    settings = load(home=lake.settings.home, kafka=kafka)
+    recompile(settings)
+    add(lake, logins(AT - timedelta(days=2), AT, "root"), AT)
+    assert look(settings, AT, tell=True).told == 0
+    months = timedelta(days=65)
+    ticks(lake, AT, AT + months)
+    done = look(settings, AT + timedelta(hours=2), tell=True)
+    assert done.told == 1
+    (uid,) = State.load(folder_of(settings)).told
+    lake.add(ALERT, [alert_of(uid)], "test")
+
+    blind = states(done.blind)
+    for days in (29, 29.999, 31, 64):
+        done = look(settings, AT + timedelta(days=days), tell=True)
+        assert (done.told, done.closed, states(done.blind)) == (0, 0, blind)
+
+    back = AT + months
+    add(lake, [event(back - timedelta(minutes=1), "root")], back)
+    done = look(settings, back, tell=True)
+    assert (done.told, done.closed, states(done.blind)) == (1, 1, {})
+    assert State.load(folder_of(settings)).told == {}
+
+
+def test_the_operators_word_ends_what_a_source_long_silent_blinds(
+    lake: Lake, broker: Broker
+) -> None:
+    def told_by(**more: Any) -> Settings:
+        kafka = {"bootstrap": broker.address, "topic_prefix": "o.", "tick_topic": "o.tick"}
+        return load(home=lake.settings.home, kafka=kafka, **more)
+
+    recompile(told_by())
+    add(lake, logins(AT - timedelta(days=2), AT, "root"), AT)
+    assert look(told_by(), AT, tell=True).told == 0
+    ticks(lake, AT, AT + timedelta(days=40))
+    assert look(told_by(), AT + timedelta(hours=2), tell=True).told == 1
+    assert look(told_by(), AT + timedelta(days=35), tell=True).told == 0
+    never = told_by(sources={"sshd": {"silent_minutes": 0}})
+    done = look(never, AT + timedelta(days=36), tell=True)
+    assert (done.told, states(done.blind)) == (1, {})
+
+
 def test_the_daily_report_lists_what_was_blind_and_until_when(lake: Lake) -> None:
     def told(uid: str, activity: str, at: datetime) -> dict[str, Any]:
         return event(at, None, "headgate") | {
