@@ -17,7 +17,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from infra.cli import COMMANDS
-from infra.driver import JOBS
+from infra.driver import JOBS, Driver
 from infra.kafka_auth import hand_to_executors
 from infra.settings import load
 from infra.spark import project_root
@@ -167,7 +167,7 @@ def test_commands_in_units_cron_and_manifests_exist() -> None:
     }
     args = [c["args"] for _, pod in pods() for c in pod["spec"]["containers"]]
     started |= {re.findall(r"headgate,? ([a-z-]+)", ", ".join(one))[0] for one in args}
-    assert started == {"up", "run", "api", "compact", "quality", "report"}
+    assert started == {"up", "run", "api", "compact", "quality", "rules", "report"}
     assert started <= set(COMMANDS)
 
 
@@ -190,7 +190,9 @@ def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cluster", ["standalone", "yarn"])
-@pytest.mark.parametrize("unit", ["headgate@", "headgate-compact", "headgate-quality"])
+@pytest.mark.parametrize(
+    "unit", ["headgate@", "headgate-compact", "headgate-quality", "headgate-blind"]
+)
 def test_units_may_write_where_the_settings_say(unit: str, cluster: str) -> None:
     text = (FORMS / "systemd" / f"{unit}.service").read_text("utf-8")
     may = re.findall(r"^ReadWritePaths=(.+)$", text, re.M)
@@ -222,6 +224,7 @@ def test_every_timer_starts_a_service_and_all_schedules_agree() -> None:
     timers = {path.stem for path in UNITS if path.suffix == ".timer"}
     assert timers <= {path.stem for path in UNITS if path.suffix == ".service"}
     crons = {one["metadata"]["name"]: one["spec"]["schedule"] for one in of_kind("CronJob")}
+    commands = {"blind": ("rules", "blind")}
     assert timers == {f"headgate-{name}" for name in crons}
     table = (FORMS / "cron" / "headgate").read_text("utf-8")
     for name, schedule in crons.items():
@@ -229,7 +232,23 @@ def test_every_timer_starts_a_service_and_all_schedules_agree() -> None:
         unit = (FORMS / "systemd" / f"headgate-{name}.timer").read_text("utf-8")
         at = f"{int(hour):02d}" if hour != "*" else "*"
         assert f"OnCalendar=*-*-* {at}:{minute}:00 UTC" in unit
-        assert re.search(rf"^{re.escape(schedule)} +headgate .*headgate {name}", table, re.M)
+        command = " ".join(commands.get(name, (name,)))
+        assert re.search(rf"^{re.escape(schedule)} +headgate .*headgate {command}", table, re.M)
+
+
+def test_what_the_driver_of_all_jobs_starts_by_these_settings_each_form_does_itself() -> None:
+    """`quality_minutes` and `upkeep.minutes` are 0 in all of them, or it would be done twice."""
+    units = "".join(path.read_text("utf-8") for path in UNITS)
+    table = (FORMS / "cron" / "headgate").read_text("utf-8")
+    args = [c["args"] for _, pod in pods() for c in pod["spec"]["containers"]]
+    scheduled = Driver(load(), ("ingest",))._scheduled()
+    started = [one._command for one in scheduled if one._name in ("quality", "blind", "upkeep")]
+    assert len(started) == 3
+    for command in started:
+        said = " ".join(("headgate", *command))
+        assert f"ExecStart=/opt/headgate/bin/{said}\n" in units
+        assert f" {said} >" in table
+        assert ["headgate", *command] in args
 
 
 def test_the_image_holds_every_package_and_file_that_it_needs() -> None:
