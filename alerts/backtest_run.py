@@ -34,11 +34,13 @@ from alerts.query_plan import reason_of
 from alerts.store import store_folder
 from alerts.tables import FINDING
 from enrich.tables import DHCP_SEGMENT
-from infra.duck import open_engine
+from infra.duck import open_engine, reach
 from infra.errors import Fatal
 from infra.files import write_whole
+from infra.history import require_files
 from infra.jobs import Lock
 from infra.lake import Lake
+from infra.location import location
 from infra.parquet import DataFile, Target, collected, written
 from infra.settings import Settings
 from ingest.tables import EVENT
@@ -183,12 +185,17 @@ def chunk(span: timedelta) -> timedelta:
 
 
 def _readable(lake: Lake, run: Run) -> bool:
-    """Whether the versions a run began on can still be read, log and files."""
-    try:
-        for table in (EVENT, DHCP_SEGMENT):
-            lake.read(table, run.versions[table.name]).limit(1).collect()
-    except Exception:  # whatever Delta says of a version that is gone: the run begins anew
-        return False
+    """Whether the versions a run began on can still be read: their log, and each of their files."""
+    with open_engine(memory="256MB", threads=1) as engine:
+        try:
+            for table in (EVENT, DHCP_SEGMENT):
+                reach(engine, lake.folder(table))
+                version = run.versions[table.name]
+                folder = location(lake.path_at(table, version))
+                began = datetime.fromisoformat(run.began)
+                require_files(engine, table.name, folder, version, began)
+        except Exception:  # whatever is said of a version that is gone: the run begins anew
+            return False
     return True
 
 

@@ -26,6 +26,8 @@ from alerts.pack import Correlation, PackStore, RulePack
 from alerts.state import BucketState
 from alerts.store import store_folder
 from enrich.tables import DHCP_SEGMENT
+from infra import upkeep
+from infra.delta import active_files
 from infra.errors import Usage
 from infra.jobs import Lock
 from infra.lake import Lake
@@ -303,6 +305,26 @@ def test_a_backtest_that_was_cut_off_goes_on_where_it_was(lake: Lake, tmp_path: 
     again = begin(settings, lake, asked)
     assert again.id != run.id
     assert [one.id for one in kept(settings)] == [again.id, run.id]
+
+
+def test_a_backtest_whose_files_were_deleted_in_part_begins_anew(lake: Lake) -> None:
+    settings = with_rules(lake.settings)
+    lake = Lake(lake.spark, settings)
+    insert(lake, DHCP_SEGMENT, SEGMENTS)
+    insert(lake, EVENT, HISTORY)
+    insert(lake, EVENT, [login("more", 40)])
+    asked = wish(settings, [LOGIN])
+    first = begin(settings, lake, asked)
+    assert begin(settings, lake, asked).id == first.id
+    # As after an erasure with --vacuum: a file of the run's version is gone, the others are there.
+    few = min(active_files(lake.spark, lake.path(EVENT)), key=lambda file: file.rows)
+    lake.replace(EVENT, [few], [], "test")
+    upkeep.vacuum(lake, EVENT, timedelta(0))
+
+    result, run = result_of(settings, lake, asked)
+    assert run.id != first.id
+    assert run.finished is not None
+    assert result["sides"]["new"]
 
 
 def test_old_results_and_runs_that_nobody_resumes_go(
