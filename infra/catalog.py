@@ -28,6 +28,8 @@ LEDGER = Table(
     event_time="finished_at",
     key=("job", "query_id", "batch_id"),
     cluster_by=("job", "finished_at"),
+    stats=("job", "started_at", "finished_at"),
+    expires="ledger_days",
 )
 
 AUDIT = Table(

@@ -16,6 +16,10 @@ FAN_IN = 8
 TIER = 3
 """A tier reaches over sizes up to 2**TIER apart, as much as FAN_IN files of one are larger."""
 
+SPANS = 8
+"""Into so many spans a retention is cut: a file goes when its newest row does, so its oldest
+stays by at most a span longer."""
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -26,7 +30,7 @@ class Piece:
     order: int
 
 
-def plan(pieces: Sequence[Piece], target: int) -> list[tuple[Piece, ...]]:
+def plan(pieces: Sequence[Piece], target: int, fan_in: int = FAN_IN) -> list[tuple[Piece, ...]]:
     """Groups of files that each become one, of at most `target` bytes together.
 
     A group holds neighbours in order, of one tier. What is left over waits for more.
@@ -47,7 +51,25 @@ def plan(pieces: Sequence[Piece], target: int) -> list[tuple[Piece, ...]]:
                 groups.append(tuple(group))
                 group = []
         groups.append(tuple(group))
-    return [group for group in groups if len(group) >= FAN_IN or _full(group, target)]
+    return [group for group in groups if len(group) >= fan_in or _full(group, target)]
+
+
+def plan_in_spans(
+    pieces: Sequence[Piece], target: int, span: int, now: int
+) -> list[tuple[Piece, ...]]:
+    """The same where rows go by their age: a file has rows of one span of time only.
+
+    `span` and `now`: in the unit of `order`, which is the age of a piece's newest row.
+    """
+    spans: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        spans.setdefault(piece.order // span, []).append(piece)
+    # Into a span that is over hardly anything comes that what is left over could wait for.
+    return [
+        group
+        for number, inside in sorted(spans.items())
+        for group in plan(inside, target, FAN_IN if (number + 1) * span > now else 2)
+    ]
 
 
 def _full(group: Sequence[Piece], target: int) -> bool:

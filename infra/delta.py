@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
@@ -55,7 +56,7 @@ class ActiveFile:
 
     @property
     def written(self) -> datetime:
-        """When the file was written, by the clock of who wrote it."""
+        """When its newest row was written, by the clock of who wrote it."""
         return datetime.fromtimestamp(int(self.entry["modificationTime"]) / 1000, UTC)
 
     def most(self, column: str) -> datetime | None:
@@ -64,6 +65,10 @@ class ActiveFile:
         most = stats.get("maxValues", {}).get(column)
         # Statistics cut times to the millisecond.
         return datetime.fromisoformat(most) + timedelta(milliseconds=1) if most else None
+
+    def newest(self, column: str) -> datetime:
+        """When its newest row came: before this by `column`, else as old as the file says."""
+        return self.most(column) or self.written
 
     def may_hold(self, column: str, low: Any, high: Any) -> bool:
         """Whether a value of `[low, high]` may be in it, by its statistics. Times are aware."""
@@ -85,6 +90,16 @@ class ActiveFile:
         now = int(time.time() * 1000)
         told = {"deletionTimestamp": now, "dataChange": data_change, "extendedFileMetadata": True}
         return json.dumps({"remove": fields | told})
+
+
+def as_old(file: DataFile, others: Sequence[ActiveFile]) -> DataFile:
+    """A file with rows of others only, as old as the newest of these.
+
+    Where a table tells no arrival, retention goes by that; nothing else of Delta's does: VACUUM
+    goes by the files' own times and by when they left, time travel by the commits'.
+    """
+    written = max(int(other.entry["modificationTime"]) for other in others)
+    return replace_fields(file, written_at=written)
 
 
 def active_files(spark: SparkSession, path: str, version: int | None = None) -> list[ActiveFile]:

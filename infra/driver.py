@@ -26,6 +26,7 @@ from infra.alone import Beside, Taken
 from infra.catalog import AUDIT, GAP, LEDGER
 from infra.clock import clock
 from infra.errors import Fatal, Retryable, Usage
+from infra.expired import require_sources
 from infra.governor import GOVERNED, Governor
 from infra.heap import Heap
 from infra.jobs import Job, beside
@@ -96,6 +97,7 @@ class Driver:
         unknown = [name for name in self.names if name not in JOBS]
         if unknown:
             raise Usage(f"no job '{unknown[0]}'; there are {', '.join(JOBS)}")
+        require_sources(self.settings)
         use(self.settings.log_format)
         if not self.once and self._all_given_up():
             return 1

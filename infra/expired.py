@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
 
 from infra.damage import damaged, kept
+from infra.errors import Usage
 from infra.files import write_whole
 from infra.location import Location
 from infra.settings import RetentionSettings, Settings
@@ -24,34 +26,52 @@ REMEDY = (
 )
 BY_SOURCE = ("bronze_days", "silver_days")
 """Settings of layers whose sources may have a retention of their own."""
+NEVER = datetime.min.replace(tzinfo=UTC)
+"""Nothing arrived before it: of a source that is kept, where its family has days of its own."""
+KNOWN_BY = "ingest.source"
+"""The module whose `lookup` raises `Usage` for what is no source."""
 
 
 @dataclass(frozen=True)
 class Applied:
-    """Rows that arrived before these times may be gone: of every source, and of single ones."""
+    """Rows that arrived before these times may be gone: of every source, and of single ones.
+
+    `sources`: by name or family. `zeek` is also that of `zeek:conn`, if this has none of its own.
+    """
 
     every: datetime | None = None
     sources: Mapping[str, datetime] = field(default_factory=dict)
 
     def of(self, source: str) -> datetime | None:
         """What arrived of a source before it may be gone; None: nothing of it was taken out."""
-        return max((at for at in (self.every, self.sources.get(source)) if at), default=None)
+        return _latest(self.every, self.own(source))
+
+    def own(self, source: str) -> datetime | None:
+        """The same by what is said of the source, or else of its family, alone."""
+        return self.sources.get(source) or self.sources.get(source.partition(":")[0])
 
     @property
     def latest(self) -> datetime | None:
         """From then on everything is there, whatever its source."""
-        return max((at for at in (self.every, *self.sources.values()) if at), default=None)
+        return _latest(self.every, *self.sources.values())
 
     def further(self, other: Applied) -> Applied:
         """The later of each of two."""
         names = {*self.sources, *other.sources}
-        every = max((at for at in (self.every, other.every) if at), default=None)
-        both = ((name, (self.sources.get(name), other.sources.get(name))) for name in names)
-        return Applied(every, {name: max(at for at in ats if at) for name, ats in both})
+        both = {name: (self.own(name), other.own(name)) for name in names}
+        return Applied(
+            _latest(self.every, other.every),
+            {name: _latest(*ats) or NEVER for name, ats in both.items()},
+        )
+
+
+def _latest(*times: datetime | None) -> datetime | None:
+    return max((at for at in times if at and at != NEVER), default=None)
 
 
 def limits(retention: RetentionSettings, table: Table, now: datetime) -> Applied:
-    """Before when rows of a table go by the settings, in days; 0 keeps for ever."""
+    """Before when rows of a table go by the settings, in days; 0 keeps for ever, and of a source
+    as long as its layer."""
     if table.expires is None:
         return Applied()
     days = getattr(retention, table.expires)
@@ -59,8 +79,19 @@ def limits(retention: RetentionSettings, table: Table, now: datetime) -> Applied
     single = retention.sources if of_a_source and table.expires in BY_SOURCE else {}
     return Applied(
         now - timedelta(days=days) if days else None,
-        {name: now - timedelta(days=of_it) for name, of_it in single.items() if of_it},
+        {name: now - timedelta(days=days) if days else NEVER for name, days in single.items()},
     )
+
+
+def require_sources(settings: Settings) -> None:
+    """Raises `Usage` for a retention of what is no source: it would keep what is to go."""
+    if settings.retention.sources:  # loading all parsers takes a while
+        known = import_module(KNOWN_BY)
+        for name in settings.retention.sources:
+            try:
+                known.lookup(name)
+            except Usage as error:
+                raise Usage(f"retention.sources: {error}") from None
 
 
 def furthest(settings: Settings, table: str) -> Applied:

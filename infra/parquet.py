@@ -62,7 +62,7 @@ class DataFile:
     size: int
     rows: int
     written_at: int
-    """Milliseconds since 1970."""
+    """When its newest row was written, in milliseconds since 1970."""
     stats: str
 
     def action(self, *, data_change: bool = True) -> str:

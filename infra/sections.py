@@ -372,10 +372,20 @@ class RetentionSettings(_Section):
     ops_days: float = Field(
         0, ge=0, description="who asked what, results of checks, costs of rules; 0: for ever"
     )
+    ledger_days: float = Field(400, ge=0, description="what each batch read and wrote; 0: for ever")
     sources: dict[str, float] = Field(
         default_factory=dict,
-        description="days by source, in bronze and silver; the shorter one counts",
+        description="days by source or family, in bronze and silver; the shorter one counts",
     )
+
+    @field_validator("sources")
+    @classmethod
+    def _days(cls, sources: dict[str, float]) -> dict[str, float]:
+        for name, days in sources.items():
+            said = f"{name} = {days:g} is no number of days"
+            if not 0 <= days <= 100_000:  # nor is what no date can be reckoned from
+                raise ValueError(f"{said}; 0 keeps it as long as its layer, whose 0 is for ever")
+        return sources
 
     @field_validator("gold_days")
     @classmethod

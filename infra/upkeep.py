@@ -24,10 +24,10 @@ from infra import expired
 from infra.archive import LOG, single
 from infra.clock import clock
 from infra.commits import newest_version, table_id
-from infra.compact import Piece, plan
-from infra.delta import ActiveFile, Moved, active_files
+from infra.compact import SPANS, Piece, plan, plan_in_spans
+from infra.delta import ActiveFile, Moved, active_files, as_old
 from infra.errors import Fatal
-from infra.expired import Applied
+from infra.expired import NEVER, Applied
 from infra.history import Committed
 from infra.lake import Lake
 from infra.location import Location, delete, sizes, to_read
@@ -97,17 +97,31 @@ def merge(lake: Lake, table: Table, say: Say = lambda line: None) -> tuple[int, 
     }
     target = lake.settings.upkeep.file_mb * 2**20
     pieces = [
-        Piece(name, weight(file, target), int(file.entry["modificationTime"]))
+        Piece(name, weight(file, target), _millis(file.newest(RECEIVED)))
         for name, file in active.items()
     ]
     merged = made = 0
-    for group in plan(pieces, target):
+    for group in _groups(lake.settings, table, pieces, target):
         files = [active[piece.name] for piece in group]
         if _rewritten(lake, table, files, data_change=False):
             merged, made = merged + len(files), made + 1
         else:
             say(f"{table.name}: {len(files)} files were changed by somebody else; next time")
     return merged, made
+
+
+def _groups(
+    settings: Settings, table: Table, pieces: Sequence[Piece], target: int
+) -> list[tuple[Piece, ...]]:
+    days = getattr(settings.retention, table.expires) if table.expires else 0
+    if not days:
+        return plan(pieces, target)
+    span = max(1, int(days * 86_400_000 / SPANS))
+    return plan_in_spans(pieces, target, span, _millis(datetime.now(UTC)))
+
+
+def _millis(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
 
 
 def weight(file: ActiveFile, target: int) -> int:
@@ -126,7 +140,10 @@ def _rewritten(
     data_change: bool,
     keeps: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> bool:
-    """Put one file with the rows that `keeps` leaves in the place of `files`; False if `Moved`."""
+    """Put one file with the rows that `keeps` leaves in the place of `files`; False if `Moved`.
+
+    It is as old as they were: rows that are kept for so many days do not begin anew.
+    """
     rows = keeps(_rows(lake, table, files))
     if table.cluster_by:
         rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in table.cluster_by]))
@@ -140,7 +157,7 @@ def _rewritten(
         writer.discard()
         raise
     try:
-        added = [file] if file else []
+        added = [as_old(file, files)] if file else []
         lake.replace(
             table, files, added, json.dumps({"upkeep": "rewrite"}), data_change=data_change
         )
@@ -214,15 +231,15 @@ def _without_old(lake: Lake, table: Table, file: ActiveFile, limits: Applied) ->
 
 def _is_old(file: ActiveFile, limits: Applied) -> bool:
     """Whether all rows of a file go. Where the log tells no arrival, it was written later."""
-    return limits.every is not None and (file.most(RECEIVED) or file.written) < limits.every
+    return limits.every is not None and file.newest(RECEIVED) < limits.every
 
 
 def _may_hold_old(file: ActiveFile, limits: Applied) -> bool:
-    """Whether a file may have rows of a source that has a retention of its own."""
+    """Whether a file may have old rows of a source, or family, with a retention of its own."""
     return any(
-        file.may_hold("source", source, source)
-        and file.may_hold(RECEIVED, datetime(1, 1, 1, tzinfo=UTC), limit)
-        for source, limit in limits.sources.items()
+        file.may_hold("source", name, name if ":" in name else f"{name}:\U0010ffff")
+        and file.may_hold(RECEIVED, NEVER, limit)
+        for name, limit in limits.sources.items()
     )
 
 
@@ -230,10 +247,11 @@ def _old(rows: pa.Table, limits: Applied) -> pa.Array:
     """Which rows are older than their own source's retention."""
     found = pa.array([False] * rows.num_rows)
     at = rows[RECEIVED].cast(pa.timestamp("us", "UTC"))  # files of Spark itself say neither
-    for source, limit in limits.sources.items():
-        ours = pc.fill_null(pc.equal(rows["source"], source), False)
-        before = pc.fill_null(pc.less(at, pa.scalar(limit)), False)
-        found = pc.or_(found, pc.and_(ours, before))
+    for source in pc.unique(rows["source"]).drop_null().to_pylist():
+        if (limit := limits.own(source)) is not None:
+            ours = pc.fill_null(pc.equal(rows["source"], source), False)
+            before = pc.fill_null(pc.less(at, pa.scalar(limit)), False)
+            found = pc.or_(found, pc.and_(ours, before))
     return found
 
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from infra.cells import for_programs
 from infra.commits import newest_version
 from infra.errors import Fatal, HeadgateError
+from infra.expired import require_sources
 from infra.jobs import Lock
 from infra.lake import Lake
 from infra.settings import Settings
@@ -45,6 +46,7 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
     there = [one for one in wanted if newest_version(settings.lake_root / one.path) >= 0]
     if not there:
         raise Fatal(f"{settings.lake_root}: there is no lake here; start the jobs or set 'lake'")
+    require_sources(settings)
     os.nice(NICE)
     small = settings.spark.model_copy(update={"driver_memory": MEMORY})
     with ExitStack() as stack:

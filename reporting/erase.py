@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from infra.commits import commit, newest_version, text, versions
-from infra.delta import ActiveFile, Moved, active_files
+from infra.delta import ActiveFile, Moved, active_files, as_old
 from infra.errors import Fatal, Retryable
 from infra.lake import Lake
 from infra.location import Location, beginning, delete, to_read
@@ -330,7 +330,8 @@ class Eraser:
                 if not self._dry:
                     kept = batch.filter(pc.invert(found)) if removes else batch
                     writer.write(kept if removes or not hits else self._other_words(table, batch))
-            return writer.close()
+            made = writer.close()
+            return made and as_old(made, [file])
 
     def _other_words(self, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [self._erasure.search.replaced(column) for column in batch.columns]

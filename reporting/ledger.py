@@ -54,8 +54,12 @@ WITH received AS (
   WHERE received_at >= $since AND received_at < $until AND ($source IS NULL OR source = $source)
 ),
 emptied AS (
-  SELECT unnest(map_keys(limits)) AS source, unnest(map_values(limits)) AS before
-  FROM (SELECT getvariable('expired_of')::MAP(VARCHAR, TIMESTAMPTZ) AS limits)
+  -- What is said of a source, else of its family.
+  SELECT source, coalesce(
+           map_extract(limits, source)[1], map_extract(limits, split_part(source, ':', 1))[1]
+         ) AS before
+  FROM (SELECT DISTINCT source FROM received)
+       CROSS JOIN (SELECT getvariable('expired_of')::MAP(VARCHAR, TIMESTAMPTZ) AS limits)
 ),
 finished AS (
   -- Up to here the ingest job has said that all it received is in.

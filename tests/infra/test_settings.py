@@ -18,6 +18,9 @@ from infra.settings import load
         ("[sources.sshd]\ntz = 'Mars/Olympus'", "no time zone 'Mars/Olympus'"),
         ("[jobs]\nwait_seconds = -1", "jobs.wait_seconds = -1"),
         ("[jobs\n", "not valid TOML"),
+        ("[retention.sources]\nsshd = -1", "sshd = -1 is no number of days; 0 keeps it as long"),
+        ("[retention.sources]\nsshd = nan", "sshd = nan is no number of days"),
+        ("[retention.sources]\nsshd = 1e9", "sshd = 1e+09 is no number of days"),
         ("[[scopes]]\nname = 'a'\nnetworks = ['10.0.0.0/33']", "10.0.0.0/33"),
     ],
 )

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from typing import Any
 
@@ -16,33 +16,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
 from infra import upkeep, upkeep_cli
 from infra.commits import versions
 from infra.compact import FAN_IN, Piece, plan
 from infra.delta import ActiveFile, active_files
-from infra.duck import open_engine
-from infra.errors import Fatal, Usage
-from infra.expired import furthest
+from infra.errors import Fatal
 from infra.jobs import Batch, Job
 from infra.lake import Lake
-from infra.parquet import FileWriter, Target, arrow_schema
 from infra.removed import PROPERTY, interval, remembered, said
 from infra.schema import described, schema_of
 from infra.settings import load
-from infra.tables import Column, Table, table
+from infra.tables import Table, table
+from tests.infra.numbers import NUMBER, SQUARE, rows
 
-NUMBER = Table(
-    "silver.number",
-    "numbers that arrive",
-    (Column("n", T.LongType(), "a number"), Column("note", T.StringType(), "a text", False)),
-    cluster_by=("n",),
-    stats=("n",),
-)
-SQUARE = Table("gold.square", "their squares", (Column("n", T.LongType(), "a square"),))
 TARGET = 64 * 2**20
-
 
 sizes = st.lists(st.integers(1, TARGET * 2), max_size=200)
 
@@ -86,30 +74,11 @@ def test_ten_thousand_batches_leave_few_files_and_each_row_is_written_a_few_time
     assert written / (10_000 * 20_000) < 5
 
 
-@pytest.fixture
-def arrive(lake: Lake) -> Callable[..., None]:
-    """Appends numbers, a commit and a file each call, as a job does."""
-    lake.ensure(NUMBER, SQUARE)
-    lake.settings = load(home=lake.settings.home, lake=lake.settings.lake_root)
-
-    def run(*values: int) -> None:
-        lake.add(NUMBER, [{"n": value, "note": None} for value in values], "test")
-
-    return run
-
-
 def squares(lake: Lake) -> Job:
     def batch(rows: DataFrame, run: Batch) -> None:
         lake.append(rows.selectExpr("n * n AS n"), SQUARE, run)
 
     return lake.each_batch("squares", lake.stream(NUMBER), batch, trigger_seconds=None)
-
-
-def rows(lake: Lake, one: Table) -> list[int]:
-    """As a reader outside Spark sees them."""
-    engine = open_engine(memory="500MB", threads=1)
-    found = engine.execute(f"SELECT n FROM delta_scan('{lake.path(one)}') ORDER BY n").fetchall()
-    return [n for (n,) in found]
 
 
 def test_a_stream_that_is_behind_gets_every_row_once_through_merging_and_vacuum(
@@ -202,74 +171,6 @@ def test_a_table_that_cannot_be_tended_holds_up_no_other(
 def test_what_the_publisher_may_still_have_to_send_is_kept_as_long_as_the_log(lake: Lake) -> None:
     alert = table("gold.alert")
     assert upkeep.keep(lake.settings, alert, lake.folder(alert)) == timedelta(days=30)
-
-
-def events(lake: Lake, source: str, *days_ago: float) -> None:
-    """One file of bronze rows of a source, received so long ago."""
-    record = table("bronze.record")
-    now = datetime.now(UTC)
-    made = [
-        {"record_id": f"{source}-{days}", "source": source, "received_at": now - timedelta(days)}
-        for days in days_ago
-    ]
-    writer = FileWriter(Target.of(record, lake.folder(record), "test-"))
-    writer.write(pa.RecordBatch.from_pylist(made, schema=arrow_schema(record)))
-    file = writer.close()
-    assert file is not None
-    lake.replace(record, [], [file], "test")
-
-
-def kept_records(lake: Lake) -> list[str]:
-    found = lake.read(table("bronze.record")).select("record_id").collect()
-    return sorted(row["record_id"] for row in found)
-
-
-def test_retention_takes_whole_files_and_single_sources(lake: Lake) -> None:
-    record = table("bronze.record")
-    events(lake, "sshd", 40, 35)
-    events(lake, "sshd", 31, 5, 1)
-    events(lake, "zeek:conn", 20, 2)
-    kept = {"bronze_days": 30, "sources": {"zeek:conn": 14}}
-    lake.settings = load(home=lake.settings.home, retention=kept)
-    # Whole files go by layer: the one that reaches over the limit waits until all of it is older.
-    assert upkeep.expire(lake, record, datetime.now(UTC)) == 2
-    assert kept_records(lake) == ["sshd-1", "sshd-31", "sshd-5", "zeek:conn-2"]
-    assert upkeep.expire(lake, record, datetime.now(UTC)) == 0
-    lake.settings = load(home=lake.settings.home)
-    assert upkeep.expire(lake, record, datetime.now(UTC) + timedelta(days=9999)) == 0
-
-
-def test_layers_have_a_retention_each(lake: Lake) -> None:
-    now = datetime.now(UTC)
-    lake.settings = load(
-        home=lake.settings.home, retention={"silver_days": 7, "gold_days": 31, "ops_days": 3}
-    )
-    added = {
-        "gold.attributed_event": {"event_uid": "e", "source": "okta", "received_at": now},
-        "gold.finding": {"finding_id": "f", "event_time": now - timedelta(days=900)},
-        "gold.alert": {"alert_id": "a", "revision": 1},
-        "ops.audit": {"at": now, "who": "cli"},
-        "silver.dhcp_segment": {"scope": "s", "ip": "10.0.0.1", "rev": 1},
-        "ops.ledger": {"job": "ingest", "batch": 1},
-    }
-    for name, row in added.items():
-        lake.add(table(name), [row], "test")
-
-    def left(days: float) -> list[str]:
-        for name in added:
-            upkeep.expire(lake, table(name), now + timedelta(days=days, minutes=1))
-        return [name for name in added if active_files(lake.spark, lake.path(table(name)))]
-
-    # An old event's finding is as old as its arrival.
-    assert left(2) == list(added)
-    assert left(5) == [name for name in added if name != "ops.audit"]
-    assert left(8) == ["gold.finding", "gold.alert", "silver.dhcp_segment", "ops.ledger"]
-    assert left(32) == left(9999) == ["silver.dhcp_segment", "ops.ledger"]
-
-
-def test_alerts_are_kept_at_least_as_long_as_they_are_corrected(lake: Lake) -> None:
-    with pytest.raises(Usage, match=r"gold_days.*is too short: at least 31"):
-        load(home=lake.settings.home, retention={"gold_days": 7})
 
 
 def test_the_log_is_cut_after_its_retention_and_jobs_go_on(
@@ -386,21 +287,3 @@ def test_what_a_stream_may_need_beyond_what_the_log_remembers_stays(
     assert (done.deleted, done.kept_hours) == (0, 200)
     assert len(told) == 1
     assert "its log tells that for 7 days only: nothing is deleted" in told[0]
-
-
-def test_what_retention_took_out_is_noted_for_good(lake: Lake) -> None:
-    record = table("bronze.record")
-    assert furthest(lake.settings, record.name).of("sshd") is None
-    events(lake, "sshd", 40, 35)
-    events(lake, "zeek:conn", 20, 2)
-    now = datetime.now(UTC)
-    for kept in ({"bronze_days": 30, "sources": {"zeek:conn": 14}}, {"bronze_days": 60}):
-        lake.settings = load(home=lake.settings.home, retention=kept)
-        upkeep.expire(lake, record, now)
-    applied = furthest(lake.settings, record.name)
-    assert applied.of("sshd") == now - timedelta(days=30)
-    assert applied.of("zeek:conn") == applied.latest == now - timedelta(days=14)
-
-    (lake.folder(record) / "_expired").write_text("{")
-    with pytest.raises(Fatal, match=r"_expired is damaged .* tells what retention took out"):
-        furthest(lake.settings, record.name)

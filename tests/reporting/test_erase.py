@@ -171,6 +171,18 @@ def watch(lake: Lake) -> Job:
     return lake.each_batch("watch", lake.stream(table("silver.event")), batch, trigger_seconds=None)
 
 
+def test_no_row_becomes_younger_by_an_erasure(told: Lake) -> None:
+    def files() -> dict[str, datetime]:
+        return {file.name: file.written for file in active_files(told.spark, told.path(finding))}
+
+    finding = table("gold.finding")
+    (before,) = files().items()
+    erase(told, ANNA, quiet, wait_seconds=0)
+    (after,) = files().items()
+    assert before[0] != after[0]
+    assert before[1] == after[1]
+
+
 def test_a_person_goes_from_all_layers_and_alerts_stay(
     told: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,8 +68,9 @@ def test_a_record_that_no_row_names_is_unaccounted_once_its_batch_is_done(lake: 
 #  days before:  40    30    29    20    14    10    0
 #  sshd          gone  |     lost  lost        there
 #  zeek:dns                        gone  |     lost
+@pytest.mark.parametrize("name", ["zeek:dns", "zeek"])
 def test_what_retention_took_out_is_expired_and_what_it_never_reached_is_not(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
+    lake: Lake, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     for source, uid, days in (("sshd", "s1", 40), ("zeek:dns", "z1", 20), ("sshd", "s4", 10)):
         lake.add(RECORD, [arrived(record(uid, "12:00", source), days)], "test")
@@ -77,7 +78,7 @@ def test_what_retention_took_out_is_expired_and_what_it_never_reached_is_not(
     lost = (("sshd", "s2", 29), ("sshd", "s3", 20), ("zeek:dns", "z2", 10))
     lake.add(RECORD, [arrived(record(uid, "12:00", of), days) for of, uid, days in lost], "test")
     lake.add(EVENT, [BEAT], "test")
-    home, limits = lake.settings.home, {"silver_days": 30, "sources": {"zeek:dns": 14}}
+    home, limits = lake.settings.home, {"silver_days": 30, "sources": {name: 14}}
     lake.settings = load(home=home, retention=limits)
     assert accounted(lake, capsys) == {"sshd": (2, 0, 2), "zeek:dns": (1, 0, 1), "all": (3, 0, 3)}
 
