@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from math import nan
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from api.queries import Reader, Row
-from infra import status
+from infra import held, status
 from infra.driver import wanted
 from infra.errors import HeadgateError
 from infra.settings import Settings
@@ -159,6 +160,33 @@ class Work(Collector):
             yield family
 
 
+class Upkeep:
+    """Gauges of the newest upkeep of all tables, from what it left in the home."""
+
+    def __init__(self, registry: CollectorRegistry, settings: Settings) -> None:
+        self._settings = settings
+        self._age = Gauge(
+            "headgate_upkeep_age_seconds",
+            "Since upkeep last went through all tables and left none out; NaN before it ever did.",
+            registry=registry,
+        )
+        self._held = Gauge(
+            "headgate_upkeep_held_seconds",
+            "For how long a job that does not read on has held up a table's upkeep.",
+            ("table", JOB),
+            registry=registry,
+        )
+
+    def refresh(self) -> None:
+        """Read the file anew."""
+        self._held.clear()
+        now, found = time.time(), held.last(self._settings)
+        done = found.succeeded_at if found else None
+        self._age.set(nan if done is None else now - done)
+        for one in found.held if found else ():
+            self._held.labels(one.table, one.job).set(now - one.since)
+
+
 class Meters:
     """What `/metrics` shows. A registry of its own, so that two apps in one process agree."""
 
@@ -187,6 +215,7 @@ class Meters:
         self.registry.register(self._work)
         self._dead = self._gauge("dead_letters", "Records that no parser could read.")
         self._status = Jobs(self.registry, settings)
+        self._upkeep = Upkeep(self.registry, settings)
         self._lock = threading.Lock()
         self._asked = -KEPT_SECONDS
 
@@ -205,6 +234,7 @@ class Meters:
                 self._refresh(reader)
                 self._asked = time.monotonic()
             self._status.refresh()
+            self._upkeep.refresh()
             return generate_latest(self.registry)
 
     def _refresh(self, reader: Reader) -> None:

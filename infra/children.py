@@ -21,6 +21,8 @@ _PR_SET_PDEATHSIG = 1
 LARGEST_LOG = 10 * 1024 * 1024
 """Bytes of `<home>/NAME.log`; then it becomes NAME.log.1, and so on."""
 OLD_LOGS = 3
+REFUSAL = "headgate:"
+"""How a sentence begins that a command says to a person before it ends."""
 
 
 def die_with_parent() -> None:
@@ -66,6 +68,7 @@ class Part:
             start_new_session=True,
             preexec_fn=die_with_parent,
         )
+        self._refusals: list[str] = []
         self._reader = threading.Thread(target=self._read, args=(on_line,), daemon=True)
         self._reader.start()
 
@@ -80,6 +83,11 @@ class Part:
             self._reader.join(5)
         said = self.log.read_text("utf-8", "replace").splitlines() if self.log.exists() else []
         return " ".join(said[-lines:])[:600]
+
+    def refusals(self) -> list[str]:
+        """The sentences of ours that all it said ends with, once it has ended."""
+        self._reader.join(5)
+        return list(self._refusals)
 
     def kill(self) -> None:
         """End it as a power cut would, its JVM and workers with it."""
@@ -104,5 +112,9 @@ class Part:
         )
         with closing(log):
             for line in self.process.stdout or ():
+                if line.startswith(REFUSAL):
+                    self._refusals.append(line.rstrip())
+                else:
+                    self._refusals.clear()
                 log.emit(logging.makeLogRecord({"msg": line.rstrip("\n")}))
                 on_line(line.rstrip())

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
+from math import inf
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -204,7 +205,7 @@ class Driver:
             Every("quality", ("quality", "run"), minutes, self.settings, self.tell),
             Every("blind", ("rules", "blind", "--tell"), minutes, self.settings, self.tell),
             Every("webhooks", ("webhooks", "deliver"), hooks, self.settings, self.tell),
-            Every("upkeep", ("compact",), upkeep, self.settings, self.tell, clock.doubt),
+            Every("upkeep", ("compact",), upkeep, self.settings, self.tell, clock.doubt, again=inf),
             *(
                 Every(f"load-{name}", ("load", name), one.refresh_minutes, self.settings, self.tell)
                 for name, one in inventories.items()

@@ -43,11 +43,19 @@ each other while all load their state; so those come first that others and alert
 
 def wanted(settings: Settings) -> tuple[str, ...]:
     """The jobs that these settings give something to do."""
-    counting = settings.jobs.rollup_trigger_seconds > 0
-    unasked = {"files": not settings.folders, "rollup": not counting, "logins": not counting}
+    off = unwanted(settings)
+    return tuple(name for name in JOBS if name not in off)
+
+
+def unwanted(settings: Settings) -> dict[str, str]:
+    """The jobs that they give nothing to do, and why."""
+    off = {} if settings.folders else {"files": "[folders] names none"}
+    if settings.jobs.rollup_trigger_seconds == 0:
+        off |= dict.fromkeys(("rollup", "logins"), "jobs.rollup_trigger_seconds = 0")
     # Nothing is to be judged before a first model was trained (`headgate models train`).
-    unasked["models"] = not (settings.lake_side / "_rules" / "models").is_dir()
-    return tuple(name for name in JOBS if not unasked.get(name))
+    if not (settings.lake_side / "_rules" / "models").is_dir():
+        off["models"] = "no model was trained"
+    return off
 
 
 def resume(settings: Settings, job: str) -> None:

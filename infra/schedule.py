@@ -16,8 +16,9 @@ SAME_AGAIN = 600.0
 class Every:
     """Runs `headgate COMMAND` every so many minutes, never twice at once; the first time after one.
 
-    What it says goes to `<home>/NAME.log`; what it is named to fail with, to `tell`. It ends
-    with us, in the middle of a run if need be. `wait` says why a run is left out, if it is.
+    What it says goes to `<home>/NAME.log`; what it is named to fail with, to `tell`, and the same
+    once more after `again` seconds. It ends with us, in the middle of a run if need be. `wait`
+    says why a run is left out, if it is.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Every:
         settings: Settings,
         tell: Callable[[str], None],
         wait: Callable[[], str] = lambda: "",
+        again: float = SAME_AGAIN,
     ) -> None:
         self._name = name
         self._command = command
@@ -35,6 +37,7 @@ class Every:
         self._settings = settings
         self._tell = tell
         self._wait = wait
+        self._again = again
         self._said, self._said_at = "", 0.0
         self._stop = threading.Event()
         # The child dies with the thread that starts it, so that one lives as long as we do.
@@ -71,12 +74,14 @@ class Every:
                 return
         if part.ended not in (0, 1):
             self._say(f"{self._name}: ended with {part.ended}: {part.last_words()}")
-        elif part.last_words(1).startswith("headgate:"):
-            self._say(f"{self._name}: {part.last_words(1)}")
+        elif refusals := part.refusals():
+            self._say(f"{self._name}: {' '.join(refusals)}")
+        elif time.monotonic() - self._said_at >= SAME_AGAIN:
+            self._said = ""  # it is well since; what comes again is news
 
     def _say(self, sentence: str) -> None:
         """What is begun every few seconds says the same for hours."""
         now = time.monotonic()
-        if sentence != self._said or now - self._said_at >= SAME_AGAIN:
+        if sentence != self._said or now - self._said_at >= self._again:
             self._said, self._said_at = sentence, now
             self._tell(sentence)

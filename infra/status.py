@@ -171,6 +171,12 @@ def verdict(job: str, status: JobStatus | None, target: float, now: float) -> Ve
     return Verdict(job, status, target, None if fine else _missed(status, target, now))
 
 
+def at_work(status: JobStatus, now: float) -> bool:
+    """Whether a driver runs a job, as it said lately; also one that fails and comes again."""
+    alive = status.standing in ("starting", "running", "waiting", "pausing")
+    return alive and now - status.at <= SILENT_SECONDS
+
+
 def _fine(status: JobStatus, target: float, now: float) -> bool:
     moved = status.progressed_at
     alive = status.standing in ("starting", "running", "waiting", "pausing")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,19 +22,16 @@ import pyarrow.parquet as pq
 from delta.tables import DeltaTable
 
 from infra import expired
-from infra.archive import LOG, single
 from infra.clock import clock
-from infra.commits import newest_version, table_id
 from infra.compact import SPANS, Piece, plan, plan_in_spans
 from infra.delta import ActiveFile, Moved, active_files, as_old
-from infra.errors import Fatal
 from infra.expired import NEVER, Applied
-from infra.history import Committed
+from infra.held import Behind, Held, behind, holding
 from infra.lake import Lake
 from infra.location import Location, delete, sizes, to_read
 from infra.parquet import DataFile, FileWriter, Target, whole_schema
 from infra.removed import remembered
-from infra.retire import forget, retire, unread_by
+from infra.retire import forget, retire
 from infra.schema import described
 from infra.settings import Settings
 from infra.tables import Table, catalog
@@ -61,9 +59,16 @@ class Done:
     freed: int = 0
     kept_hours: float = 0.0
     """How far back the files of former versions were kept."""
+    held: tuple[Held, ...] = ()
+    """Jobs that hold it up."""
+
+    def row(self) -> dict[str, Any]:
+        """What is shown of it, under the names of `COLUMNS`."""
+        jobs = ", ".join(one.job for one in self.held)
+        return {name: getattr(self, name) for name in COLUMNS[:-1]} | {COLUMNS[-1]: jobs}
 
 
-COLUMNS = tuple(one.name for one in fields(Done))
+COLUMNS = (*(one.name for one in fields(Done) if one.name != "held"), "held_by")
 
 
 def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
@@ -77,8 +82,11 @@ def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
         return done
     done.expired = expire(lake, table, datetime.now(UTC), say)
     done.merged, done.made = merge(lake, table, say)
-    done.kept_hours = keep(lake.settings, table, lake.folder(table)).total_seconds() / 3600
-    done.deleted, done.freed = _vacuumed(lake, table, timedelta(hours=done.kept_hours), say)
+    jobs = list(behind(lake.settings, table.name, lake.folder(table)))
+    done.held = tuple(holding(lake.settings, table.name, jobs, time.time()))
+    kept = _needed(lake.settings, table, jobs)
+    done.kept_hours = kept.total_seconds() / 3600
+    done.deleted, done.freed = _vacuumed(lake, table, kept, jobs, say)
     with lake.alone(table):
         retire(lake.settings, lake.folder(table))
     forget(lake.folder(table), time.time())
@@ -264,38 +272,33 @@ def keep(settings: Settings, table: Table, folder: Location) -> timedelta:
     By readers, as long as the settings promise; by each stream, as far as it is behind: its
     next batch reads files that were added then, also those that were merged since.
     """
+    return _needed(settings, table, list(behind(settings, table.name, folder)))
+
+
+def _needed(settings: Settings, table: Table, jobs: Sequence[Behind]) -> timedelta:
     needed = timedelta(hours=settings.upkeep.keep_hours)
     needed = min(needed, table.rewritten or needed)
     needed = max(needed, table.kept)
-    for job, version in unread_by(settings, table_id(folder)):
-        if version > newest_version(folder):
-            continue
-        try:
-            needed = max(needed, timedelta(seconds=time.time() - _made(folder, version)) + MARGIN)
-        except FileNotFoundError:
-            raise Fatal(
-                f"{table.name}: job {job} has yet to read version {version}, which the log no "
-                "longer has; nothing is deleted: let the job catch up, or restore the table"
-            ) from None
-    return needed
+    return max([needed, *(timedelta(seconds=time.time() - one.since) + MARGIN for one in jobs)])
 
 
-def _made(folder: Location, version: int) -> float:
-    try:
-        return single(folder / LOG, version).stat().st_mtime  # by the clock of the data files
-    except FileNotFoundError:
-        return Committed(folder).of(version).timestamp()
-
-
-def _vacuumed(lake: Lake, table: Table, kept: timedelta, say: Say) -> tuple[int, int]:
+def _vacuumed(
+    lake: Lake, table: Table, kept: timedelta, jobs: Sequence[Behind], say: Say
+) -> tuple[int, int]:
     """VACUUM, unless the log has forgotten files that are still needed."""
     told = remembered(described(lake.folder(table)))
     if kept <= told:
         return vacuum(lake, table, kept)
+    first = time.time() - (told - MARGIN).total_seconds()
+    late = ", ".join(one.job for one in jobs if one.since < first)
+    until = (
+        f"of these jobs has caught up: {late}"
+        if late
+        else "job was started once with upkeep.keep_hours as it is now"
+    )
     say(
         f"{table.name}: what left it in the last {kept.days} days is still needed, and its log "
-        f"tells that for {told.days} days only: nothing is deleted until the jobs that are behind "
-        "have caught up (headgate status), or were started once with upkeep.keep_hours as it is now"
+        f"tells that for {told.days} days only: nothing is deleted until each {until}"
     )
     return 0, 0
 

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -17,6 +16,7 @@ from infra.cells import for_programs
 from infra.commits import newest_version
 from infra.errors import Fatal, HeadgateError
 from infra.expired import require_sources
+from infra.held import leave, sentence
 from infra.jobs import Lock
 from infra.lake import Lake
 from infra.settings import Settings
@@ -34,7 +34,9 @@ MEMORY = "1g"
 def build(commands: Any) -> None:
     """Register `compact`."""
     compact = commands.add_parser(
-        "compact", help="merge small files, apply retention, delete files nobody needs any more"
+        "compact",
+        help="merge small files, apply retention, delete files nobody needs any more; exit 1 when "
+        "a table could not be tended, or a job that does not read on holds one up",
     )
     compact.add_argument("table", nargs="*", help="only these (default: all)")
     compact.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
@@ -58,10 +60,26 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
         lake.claim()  # before it deletes by its own checkpoints what another home's jobs need
         done, refused = tend_all(lake, there)
     show(done, arguments.output)
+    return report(settings, done, refused, whole=not arguments.table)
+
+
+def report(
+    settings: Settings,
+    done: Sequence[Done],
+    refused: Sequence[HeadgateError],
+    *,
+    whole: bool,
+) -> int:
+    """Say what was not done and what is held up; 1 where there is any. `whole`: of all tables."""
+    held = [found for one in done for found in one.held]
+    if whole:
+        leave(settings, len(refused), held)
     sys.stdout.flush()  # the driver passes on how the log ends
-    for refusal in refused:
-        print(f"headgate: {refusal}", file=sys.stderr)
-    return 1 if refused else 0
+    said = [str(refusal) for refusal in refused]
+    said += [sentence(settings, held)] if held else []
+    for line in said:
+        print(f"headgate: {line}", file=sys.stderr)
+    return 1 if said else 0
 
 
 def tend_all(lake: Lake, tables: Sequence[Declared]) -> tuple[list[Done], list[HeadgateError]]:
@@ -84,13 +102,13 @@ def tend_all(lake: Lake, tables: Sequence[Declared]) -> tuple[list[Done], list[H
 
 def show(done: Sequence[Done], form: str) -> None:
     """Write what was done, a row a table."""
-    rows = [asdict(one) for one in done]
+    rows = [one.row() for one in done]
     if form != "table":
         for_programs(COLUMNS, rows, form)
         return
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in COLUMNS:
-        shown.add_column(name, justify="left" if name == "table" else "right")
+        shown.add_column(name, justify="left" if name in ("table", "held_by") else "right")
     for row in rows:
         shown.add_row(*[f"{v:,.1f}" if isinstance(v, float) else f"{v}" for v in row.values()])
     Console(width=None if sys.stdout.isatty() else 200).print(shown)

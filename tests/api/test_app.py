@@ -21,6 +21,7 @@ from enrich.tables import DHCP_SEGMENT
 from infra.catalog import AUDIT
 from infra.driver import wanted
 from infra.errors import Fatal
+from infra.held import Held, leave
 from infra.lake import Lake
 from infra.settings import Settings, load
 from infra.spool import fold
@@ -133,6 +134,24 @@ def test_metrics_of_a_driver_that_is_gone_are_only_those_that_grow_on(lake: Lake
     shown = re.findall(r'^headgate_job_(\w+){headgate_job="ingest"', text, re.MULTILINE)
     assert set(shown) == {"up", "progress_age_seconds", "lag_seconds"}
     assert "headgate_memory_bytes{" not in text
+
+
+def test_metrics_show_how_upkeep_is_getting_on(lake: Lake) -> None:
+    client = TestClient(create_app(lake.settings))
+    client.headers["Authorization"] = f"Bearer {token_of(lake.settings)}"
+    text = client.get("/metrics").text
+    assert "headgate_upkeep_age_seconds NaN" in text
+    assert "headgate_upkeep_held_seconds{" not in text
+
+    leave(lake.settings, 0, [Held("silver.event", "rollup", time.time() - 3600, "switched off")])
+    text = client.get("/metrics").text
+    assert re.search(r"^headgate_upkeep_age_seconds \d\.", text, re.M)
+    found = r'^headgate_upkeep_held_seconds\{job="rollup",table="silver.event"\} 36\d\d\.'
+    assert re.search(found, text, re.M)
+    leave(lake.settings, 1, [])
+    text = client.get("/metrics").text
+    assert re.search(r"^headgate_upkeep_age_seconds \d", text, re.M)
+    assert "headgate_upkeep_held_seconds{" not in text
 
 
 def test_methods_that_a_caller_makes_up_make_no_series(lake: Lake) -> None:
