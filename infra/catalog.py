@@ -55,7 +55,10 @@ GAP = Table(
         Column("gap_id", S, "identity of what was stated; rows with the same one say the same"),
         Column("job", S, "the job that missed them"),
         Column(
-            "kind", S, "expired (retention), reset (the log lost its end), recreated or removed"
+            "kind",
+            S,
+            "expired (retention), reset (the log lost its end), recreated or removed; hole: read "
+            "by the job's own account, and not in bronze",
         ),
         Column("topic", S, "their topic"),
         Column("partition", N, "its partition"),
@@ -66,6 +69,21 @@ GAP = Table(
         Column("accepted_at", TS, "when a person accepted it, UTC"),
         Column("accepted_by", S, "who"),
         Column("reason", S, "why, in that person's words"),
+        Column("source", S, "whose messages they were", False),
+        Column(
+            "lost_after",
+            TS,
+            "arrival of the newest record that bronze has of the partition, UTC: what is missing "
+            "came after it; null: bronze had none",
+            False,
+        ),
+        Column(
+            "lost_before",
+            TS,
+            "the broker's time of the message the job went on with, UTC: what is missing came "
+            "before it; null: there was none yet",
+            False,
+        ),
     ),
     event_time="accepted_at",
     key=("gap_id",),

@@ -11,6 +11,7 @@ asked for a connection: `infra.worker_daemon` loads our code and must have none.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -125,6 +126,16 @@ def open_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
     connection.execute("SET temp_directory = ''")
     connection.execute("SET TimeZone = 'UTC'")
     return connection
+
+
+def spill(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Let an engine write down what finds no room in its memory, into a folder that is there and
+    goes with the process. It takes half of what is free there at most."""
+    most = shutil.disk_usage(folder).free // 2
+    connection.execute(f"SET temp_directory = {_text(str(folder))}")
+    connection.execute(f"SET max_temp_directory_size = '{most // 2**20}MiB'")
+    # What is written down in the order it came in is held for longer.
+    connection.execute("SET preserve_insertion_order = false")
 
 
 def extension_file(name: str = "delta") -> Path:

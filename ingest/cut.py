@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from infra.commits import newest_first
 from infra.errors import Retryable
@@ -48,7 +48,7 @@ def first_new(
     newest = {place: found for place, found in sought.items() if found is not None}
     if not newest:
         return {}
-    with closing(_Log(kafka)) as log:
+    with closing(Log(kafka)) as log:
         now = log.messages({place: offset for place, (_, offset) in newest.items()})
         others = [one for one in now if known.differs(one, *newest[one], now[one])]
         return {place: _first(place, taken[place], held[place], known, log) for place in others}
@@ -91,7 +91,7 @@ def _decided(at: Checkpoint, number: int) -> Mapping[str, Any]:
     return decided(at.folder, number) if there else {}
 
 
-def _first(place: Place, runs: Sequence[_Run], held: Held, known: _Bronze, log: _Log) -> int:
+def _first(place: Place, runs: Sequence[_Run], held: Held, known: _Bronze, log: Log) -> int:
     """The first message that is another, by halving: all after it are others too."""
 
     def other(run: _Run, offset: int) -> bool:
@@ -160,7 +160,7 @@ class _Bronze:
         return self._files[batch]
 
 
-class _Log:
+class Log:
     """The broker's messages, one of a partition at a time."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
@@ -179,7 +179,13 @@ class _Log:
 
     def messages(self, wanted: Mapping[Place, int]) -> dict[Place, bytes | None]:
         """The messages at these offsets; one that is not there is missing in the answer."""
-        found: dict[Place, bytes | None] = {}
+        found = self.first(wanted)
+        return {place: one.value() for place, one in found.items() if one.offset() == wanted[place]}
+
+    def first(self, wanted: Mapping[Place, int]) -> dict[Place, Message]:
+        """The first message of each partition from an offset on; one that has none there is
+        missing in the answer."""
+        found: dict[Place, Message] = {}
         waiting = {*wanted}
         end = time.monotonic() + SECONDS
         try:
@@ -193,8 +199,8 @@ class _Log:
                 place = str(message.topic()), int(message.partition() or 0)
                 if place not in waiting:
                     continue
-                if message.error() is None and message.offset() == wanted[place]:
-                    found[place] = message.value()
+                if message.error() is None:
+                    found[place] = message
                 waiting.discard(place)
                 self._reader.incremental_unassign([TopicPartition(*place)])
         except KafkaException as error:

@@ -20,6 +20,7 @@ from infra.commits import newest_first
 from infra.errors import Fatal, Usage
 from infra.files import write_whole
 from infra.jobs import Lock, forget_digest
+from infra.kafka import source_of
 from infra.location import Location
 from infra.log import say
 from infra.offsets import Broker, Checkpoint, Held, Place, checkpoint, offsets_of
@@ -27,6 +28,7 @@ from infra.settings import KafkaSettings, Settings
 from infra.spool import put
 from infra.tables import table
 from ingest.cut import first_new
+from ingest.gap_times import goes_on, newest
 
 JOB = "ingest"
 LOOK = "see 'headgate gaps'; 'headgate accept-gap' goes on without what is missing"
@@ -238,15 +240,25 @@ def accept(settings: Settings, stated: str, who: str, reason: str) -> tuple[Gap,
 def _keep(settings: Settings, gaps: Sequence[Gap], who: str, reason: str) -> None:
     """Leave what was missed, and who went on without it, for `ops.gap` and `ops.audit`."""
     at, stated = datetime.now(UTC).isoformat(), statement(gaps)
+    logs = [gap for gap in gaps if not _tick(gap, settings.kafka)]
+    behind = {(one.topic, one.partition): one.goes_on_at for one in logs}
+    after = newest(settings, list(behind))
+    before = goes_on(settings, {place: to for place, to in behind.items() if to is not None})
     spool = settings.home.absolute() / "spool"
     detail = json.dumps({"reason": reason, "gaps": [asdict(gap) for gap in gaps]})
-    for gap in gaps:
-        if not _tick(gap, settings.kafka):
-            told = {"gap_id": gap.gap_id, "job": JOB, "messages": gap.messages, **asdict(gap)}
-            told |= {"accepted_at": at, "accepted_by": who, "reason": reason}
-            put(spool / "gap", gap.gap_id, told)
+    for gap in logs:
+        place = gap.topic, gap.partition
+        told = {"gap_id": gap.gap_id, "job": JOB, "messages": gap.messages, **asdict(gap)}
+        told |= {"accepted_at": at, "accepted_by": who, "reason": reason}
+        told |= {"source": source_of(gap.topic, settings.kafka)}
+        told |= {"lost_after": _text(after.get(place)), "lost_before": _text(before.get(place))}
+        put(spool / "gap", gap.gap_id, told)
     act = {"at": at, "who": who, "act": "gap.accept", "target": stated, "outcome": "ok"}
     put(spool / "audit", f"gap-{stated}", act | {"detail": detail})
+
+
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
 
 
 def go_on(

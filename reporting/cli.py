@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,10 +13,11 @@ from typing import Any
 
 import duckdb
 
-from infra.cells import for_programs
-from infra.duck import connect
+from infra.cells import for_programs, printable
+from infra.duck import connect, spill
 from infra.errors import Fatal, Usage
 from infra.expired import furthest
+from infra.scratch import scratch
 from infra.settings import Settings
 from ingest.files import under_way
 from reporting.interval import Interval, parse_interval
@@ -26,9 +28,12 @@ from reporting.ledger import (
     completeness,
     excuse,
     forgive,
-    gaps,
+    hourly,
+    roomy,
     total,
+    totals,
 )
+from reporting.ledger_gaps import missed
 
 Render = Callable[[duckdb.DuckDBPyConnection, Interval, datetime], str]
 REPORTS = ("daily",)
@@ -55,6 +60,9 @@ def build(subparsers: Any) -> None:
     ledger.add_argument("--since", help="first arrival time, UTC (default: 24 hours ago)")
     ledger.add_argument("--until", help="end of arrival times (default: now)")
     ledger.add_argument("--source", help="one source")
+    ledger.add_argument(
+        "--by", choices=("source", "hour"), default="source", help="hour: each hour of arrival too"
+    )
     ledger.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
     ledger.set_defaults(run=run_ledger)
 
@@ -66,7 +74,8 @@ def run_report(args: argparse.Namespace, settings: Settings) -> int:
     interval = parse_interval(args.interval)
     out: Path = args.out or settings.home / "reports" / f"{args.name}-{interval.slug}.html"
     render: Render = daily.render
-    page = render(_lake(settings, daily.TABLES), interval, datetime.now(UTC))
+    with roomy():
+        page = render(opened(settings, daily.TABLES), interval, datetime.now(UTC))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(page, "utf-8")
@@ -92,44 +101,63 @@ def run_ledger(args: argparse.Namespace, settings: Settings) -> int:
     since = _instant("--since", args.since) or until - timedelta(days=1)
     if since >= until:
         raise Usage(f"--since {since.isoformat()}: not before --until {until.isoformat()}")
-    lake = _lake(settings, TABLES)
-    rows = completeness(lake, since, until, args.source)
-    summed = total(rows)
-    show(rows, summed, args.output)
-    for sentence in gaps(lake, since, until):
-        print(f"headgate: {sentence}", file=sys.stderr)
-    return 1 if summed.unaccounted or summed.duplicated else 0
+    lake = opened(settings, TABLES)
+    by_hour = args.by == "hour"
+    rows = (hourly if by_hour else completeness)(lake, since, until, args.source)
+    sums = totals(rows) if by_hour else [total(rows)]
+    show(rows, sums, args.output, by_hour=by_hour)
+    for gap in missed(lake, since, until, args.source):
+        print(f"headgate: {printable(gap.sentence())}", file=sys.stderr)
+    return 1 if any(one.unaccounted or one.duplicated for one in sums) else 0
 
 
-def show(rows: Sequence[Completeness], summed: Completeness, form: str) -> None:
-    """Write the rows; the sum of all sources comes last."""
-    told = [asdict(row) for row in (*rows, summed)]
+def show(
+    rows: Sequence[Completeness],
+    sums: Sequence[Completeness],
+    form: str,
+    *,
+    by_hour: bool = False,
+) -> None:
+    """Write the rows; the sum of all sources comes last, with `by_hour` in each hour."""
+    columns = [*(["hour"] if by_hour else []), *COLUMNS]
+    both = [*rows, *sums]
+    if by_hour:
+        both.sort(key=lambda row: (str(row.hour), row.source == "all"))
+    told = [
+        asdict(row) | {"packs": list(row.packs), "hour": row.hour and row.hour.isoformat()}
+        for row in both
+    ]
+    told = [{name: row[name] for name in columns} for row in told]
     if form == "table":
-        _table(told)
+        _table(columns, told)
     else:
-        for_programs(list(COLUMNS), told, form)
+        for_programs(columns, told, form)
 
 
-def _table(told: Sequence[dict[str, Any]]) -> None:
+def _table(columns: Sequence[str], told: Sequence[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in COLUMNS:
-        table.add_column(name, justify="left" if name == "source" else "right", no_wrap=True)
+    for name in columns:
+        left = name in ("hour", "source", "packs")
+        table.add_column(name, justify="left" if left else "right", no_wrap=True)
     for row in told:
-        marked = row["source"] == "all"
-        table.add_row(
-            *[Text(str(row[name]), "bold" if marked else "") for name in COLUMNS]
-        )  # fmt: skip
-    console = Console(width=None if sys.stdout.isatty() else 200)
+        short = {"packs": " ".join(pack[:8] for pack in row["packs"])}
+        short |= {"hour": row["hour"][:16]} if row.get("hour") else {}
+        style = "bold" if row["source"] == "all" else ""
+        table.add_row(*[Text(str((row | short)[name]), style) for name in columns])
+    console = Console(width=None if sys.stdout.isatty() else 240)
     console.print(table)
 
 
-def _lake(settings: Settings, needs: Sequence[str]) -> duckdb.DuckDBPyConnection:
+def opened(settings: Settings, needs: Sequence[str]) -> duckdb.DuckDBPyConnection:
+    """The lake for questions about completeness: with what is excused, and room to spill."""
     before = under_way(settings.checkpoint_root)
     connection = connect(settings.lake_root, needs=needs, memory=settings.api.statement_memory)
+    with suppress(OSError):  # where nothing may be written it does with its memory
+        spill(connection, scratch(settings.scratch_root))
     # One may have begun before the tables were looked at, and one since.
     excuse(connection, [*before, *under_way(settings.checkpoint_root)])
     forgive(connection, furthest(settings, "silver.event"), furthest(settings, "gold.attribution"))

@@ -17,7 +17,7 @@ DOC = "Alerts, devices, sources, attribution, delays and completeness of an inte
 TABLES = (
     "bronze.record", "silver.event", "gold.finding", "gold.findings", "gold.attribution",
     "gold.attribution_current", "gold.alert", "gold.alert_current", "ops.quality",
-    "ops.drift",
+    "ops.drift", "ops.gap", "ops.ledger",
 )  # fmt: skip
 """What it reads."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,6 +12,7 @@ import duckdb
 from ingest.rolled import span
 from reporting.interval import Interval
 from reporting.ledger import Completeness, completeness, total
+from reporting.ledger_gaps import Missed, missed
 
 LEVELS = ("critical", "high", "medium", "low", "informational")
 TOP = 10
@@ -43,6 +45,7 @@ class Figures:
     delays: list[Row]
     ledger: list[Completeness]
     ledger_total: Completeness
+    gaps: Sequence[Missed]
     quality: list[Row]
     quality_runs: int
     drift: list[Row]
@@ -74,6 +77,7 @@ def figures(connection: duckdb.DuckDBPyConnection, interval: Interval) -> Figure
         delays=ask(_DELAYS),
         ledger=ledger,
         ledger_total=total(ledger),
+        gaps=missed(connection, interval.start, interval.end),
         quality=ask(_QUALITY),
         quality_runs=ask(_QUALITY_RUNS)[0]["n"],
         drift=ask(_DRIFT),

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import Row
 
 from alerts.jobs import ingest_and_detect
 from infra.catalog import GAP, LEDGER
@@ -29,7 +30,7 @@ from infra.settings import Settings, load
 from infra.spool import fold
 from ingest.gaps import Gap, accept, compare, find, require_none, statement
 from ingest.tables import RECORD
-from reporting.ledger import gaps as told
+from reporting.ledger_gaps import missed
 
 A = ("logs.a", 0)
 
@@ -140,9 +141,19 @@ def test_expired_messages_stop_the_job_until_a_person_says_go_on(
 
     assert fold(lake, GAP, lake.spool / "gap") == 1
     now = datetime.now(UTC)
-    (sentence,) = told(connect(source.lake_root), now - timedelta(hours=1), now)
-    assert "partition 0: 2 to 3 (2 messages), expired; accepted by me" in sentence
-    assert sentence.endswith("the disk was full")
+    connection = connect(source.lake_root)
+    (gap,) = missed(connection, now - timedelta(hours=1), now)
+    assert "partition 0: 2 to 3 (2 messages), expired; came between" in gap.sentence()
+    assert gap.sentence().endswith("the disk was full")
+    times = {row["raw"]: row["received_at"].astimezone(UTC) for row in received(lake, source)}
+    assert (gap.after, gap.before) == (times["m1"], times["m4"])
+    assert missed(connection, gap.before + timedelta(seconds=1), now + timedelta(days=1)) == []
+    assert missed(connection, now - timedelta(hours=1), now, "dhcpd") == []
+
+
+def received(lake: Lake, source: Settings) -> list[Row]:
+    found = Lake(lake.spark, source).read(RECORD)
+    return found.selectExpr("string(raw) AS raw", "received_at").collect()
 
 
 def test_what_expired_before_a_topic_was_first_read_does_not_count_as_read(
