@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from api.ledger_gauges import LedgerCheck
 from api.queries import Reader, Row
 from infra import held, status
 from infra.driver import wanted
@@ -216,6 +217,7 @@ class Meters:
         self._dead = self._gauge("dead_letters", "Records that no parser could read.")
         self._status = Jobs(self.registry, settings)
         self._upkeep = Upkeep(self.registry, settings)
+        LedgerCheck(self.registry, settings)
         self._lock = threading.Lock()
         self._asked = -KEPT_SECONDS
 

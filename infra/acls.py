@@ -66,6 +66,8 @@ def _ingest(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     yield Grant("topic", kafka.topic_prefix, "Read", prefixed=True)
     yield Grant("group", GROUPS, "Read", prefixed=True)
     yield Grant("topic", kafka.tick_topic, "Write")
+    # Its driver asks how long topics keep what is unread (`headgate ledger --check`).
+    yield Grant("topic", kafka.topic_prefix, "DescribeConfigs", prefixed=True)
     yield Grant("topic", kafka.tick_topic, "DescribeConfigs")
     yield Grant("topic", topic_of(QUALITY, kafka), "Write")
     if settings.webhooks:  # its driver runs `headgate webhooks deliver`

@@ -90,4 +90,46 @@ GAP = Table(
     cluster_by=("accepted_at",),
 )
 
-TABLES = (LEDGER, AUDIT, GAP)
+LEDGER_CHECK = Table(
+    name="ops.ledger_check",
+    doc="What a check of the ledger found of a partition's offsets, or of a source's records.",
+    columns=(
+        Column("run_at", TS, "when the check ran, UTC"),
+        Column("passed", B, "whether nothing is missing, doubled or about to be lost"),
+        Column("topic", S, "of a partition: its Kafka topic; null: of a source", False),
+        Column("partition", N, "its partition", False),
+        Column("source", S, "whose messages or records they are", False),
+        Column("from_offset", L, "the first offset looked at", False),
+        Column("to_offset", L, "the first one that job ingest has not read; not looked at", False),
+        Column("records", L, "different records found in bronze"),
+        Column("gaps", L, "offsets without a record, that an accepted gap names", False),
+        Column("expired", L, "offsets without a record, as old as retention", False),
+        Column("erased", L, "offsets without a record, as many as erasures may have taken", False),
+        Column(
+            "empty", L, "offsets at which the broker has no message: marks of transactions", False
+        ),
+        Column("missing", L, "offsets without a record otherwise; of a source: unaccounted"),
+        Column("repeated", L, "rows of bronze that stand there again; of a source: event ids"),
+        Column("broker_first", L, "the first offset the broker still has", False),
+        Column("broker_end", L, "the offset its next message gets", False),
+        Column("unread", L, "messages that job ingest has not read", False),
+        Column(
+            "expiring",
+            L,
+            "of these, messages older than three quarters of what the topic keeps; null: the "
+            "broker does not say how long that is",
+            False,
+        ),
+        Column(
+            "examples", S, "offsets that are missing, a few, as JSON: from, to (not in it)", False
+        ),
+        Column("since", TS, "of a source: first arrival looked at, UTC", False),
+        Column("until", TS, "of a source: end of the arrivals looked at, UTC", False),
+    ),
+    event_time="run_at",
+    key=("run_at", "topic", "partition", "source"),
+    cluster_by=("run_at",),
+    expires="ops_days",
+)
+
+TABLES = (LEDGER, AUDIT, GAP, LEDGER_CHECK)

@@ -24,7 +24,7 @@ from pyspark.errors import StreamingQueryException
 
 from infra import poison, status
 from infra.alone import Beside, Taken
-from infra.catalog import AUDIT, GAP, LEDGER
+from infra.catalog import AUDIT, GAP, LEDGER, LEDGER_CHECK
 from infra.clock import clock
 from infra.errors import Fatal, Retryable, Usage
 from infra.expired import require_sources
@@ -190,13 +190,14 @@ class Driver:
     def _spooled(self) -> dict[str, Table]:
         """Tables whose rows wait in the spool, by the name of their folder there."""
         spooled = {"ledger": LEDGER, "audit": AUDIT, "alert_action": table("gold.alert_action")}
-        spooled |= {"gap": GAP}
+        spooled |= {"gap": GAP, "ledger_check": LEDGER_CHECK}
         return spooled | {name: table(f"ops.{name}") for name in ("quality", "drift", "rule_cost")}
 
     def _scheduled(self) -> list[Every]:
         """What runs in processes of its own beside job ingest, if there is one."""
         wanted = "ingest" in self.names and not self.once
         minutes = self.settings.jobs.quality_minutes if wanted else 0
+        ledger = self.settings.jobs.ledger_minutes if wanted else 0
         upkeep = self.settings.upkeep.minutes if wanted else 0
         # It runs on until it is stopped; should it end, it is started again soon.
         hooks = 0.1 if wanted and self.settings.webhooks else 0
@@ -204,6 +205,7 @@ class Driver:
         return [
             Every("quality", ("quality", "run"), minutes, self.settings, self.tell),
             Every("blind", ("rules", "blind", "--tell"), minutes, self.settings, self.tell),
+            Every("ledger", ("ledger", "--check"), ledger, self.settings, self.tell),
             Every("webhooks", ("webhooks", "deliver"), hooks, self.settings, self.tell),
             Every("upkeep", ("compact",), upkeep, self.settings, self.tell, clock.doubt, again=inf),
             *(

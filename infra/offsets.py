@@ -15,6 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # OffsetSpec: public, not listed
     AdminClient,
+    ConfigResource,
     OffsetSpec,
 )
 
@@ -34,6 +35,7 @@ ANEW = 5.0
 """So many seconds a partition may take to have a leader after its broker began anew."""
 
 _SPEC: Any = OffsetSpec  # the library gives its methods no types
+_NOT_TOLD = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,18 @@ class Broker:
         at = found.get(place, -1)
         return at if at >= 0 else None
 
+    def retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
+        """How long each topic keeps its messages, in milliseconds; one that keeps them for ever,
+        or of which we may not know it, is missing in the answer."""
+        wanted = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(set(topics))]
+        found = {}
+        for resource, answer in self._admin().describe_configs(wanted).items() if wanted else ():
+            told = self._answer(answer, "how long it keeps messages", *_NOT_TOLD)
+            kept = int(told["retention.ms"].value) if told else -1
+            if kept >= 0:
+                found[str(resource.name)] = kept
+        return found
+
     def partitions(self, prefix: str) -> list[Place]:
         """All partitions of the topics whose names begin with `prefix`."""
         try:
@@ -184,7 +198,7 @@ class Broker:
                 found[partition.topic, partition.partition] = told
         return found
 
-    def _answer(self, future: Any, what: str, gone: int) -> Any:
+    def _answer(self, future: Any, what: str, *gone: int) -> Any:
         """What the broker answers; None where the thing is not there."""
         try:
             return future.result(self._seconds)
@@ -194,7 +208,7 @@ class Broker:
             ) from None
         except KafkaException as error:
             code = error.args[0].code()
-            if code in (gone, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
+            if code in (*gone, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
                 return None
             if code in (KafkaError.FENCED_LEADER_EPOCH, KafkaError._NOENT):
                 raise _Anew(_silent(what, error)) from None

@@ -306,6 +306,9 @@ class JobSettings(_Section):
     quality_minutes: float = Field(
         60, ge=0, description="how often the data is checked beside the jobs; 0: never"
     )
+    ledger_minutes: float = Field(
+        60, ge=0, description="how often the ledger is compared with broker and tables; 0: never"
+    )
     silent_minutes: int = Field(
         10, gt=0, description="a source is not called silent before so long, whatever its habit"
     )

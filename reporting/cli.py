@@ -64,6 +64,15 @@ def build(subparsers: Any) -> None:
         "--by", choices=("source", "hour"), default="source", help="hour: each hour of arrival too"
     )
     ledger.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    ledger.add_argument(
+        "--check",
+        action="store_true",
+        help="compare bronze with what was read and with the broker, as runs on a schedule",
+    )
+    ledger.add_argument("--all", action="store_true", help="--check: not only what is new")
+    ledger.add_argument(
+        "--accept", metavar="REASON", help="--check: what is missing stays missing; it is kept"
+    )
     ledger.set_defaults(run=run_ledger)
 
 
@@ -97,6 +106,12 @@ def list_reports(args: argparse.Namespace, settings: Settings) -> int:
 
 def run_ledger(args: argparse.Namespace, settings: Settings) -> int:
     """Print completeness by source; 1 when a record is unaccounted or a row stands twice."""
+    if args.check:
+        from reporting.check_cli import run_check
+
+        return run_check(args, settings)
+    if args.all or args.accept is not None:
+        raise Usage("--all and --accept go with --check")
     until = _instant("--until", args.until) or datetime.now(UTC)
     since = _instant("--since", args.since) or until - timedelta(days=1)
     if since >= until:

@@ -1,0 +1,56 @@
+"""What the newest check of the ledger found, for /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from infra.errors import Fatal
+from infra.settings import Settings
+from ingest.check_state import State, folder_of
+
+GAUGES = {
+    "passed": "1 when the newest check of the ledger found nothing missing, doubled or expiring.",
+    "age_seconds": "Since the newest check of the ledger began.",
+    "missing": "Messages that were read and are not in bronze.",
+    "repeated": "Rows that stand there again.",
+    "unaccounted": "Records that no row names.",
+    "expiring": "Unread messages that the broker soon deletes.",
+    "lost": "Gaps that nobody has accepted.",
+}
+
+
+class LedgerCheck(Collector):
+    """Gauges from the file that a check leaves; they need neither Spark nor the lake.
+
+    Before the first check they have no values: 0 would say that it failed.
+    """
+
+    def __init__(self, registry: CollectorRegistry, settings: Settings) -> None:
+        self._folder = folder_of(settings)
+        registry.register(self)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Read the file anew."""
+        values = self._values()
+        for name, doc in GAUGES.items():
+            family = GaugeMetricFamily(f"headgate_ledger_{name}", doc)
+            if name in values:
+                family.add_metric([], values[name])
+            yield family
+
+    def _values(self) -> dict[str, float]:
+        try:
+            state = State.load(self._folder)
+        except Fatal:  # the check itself names the file
+            return {}
+        if state.at is None:
+            return {}
+        age = datetime.now(UTC) - datetime.fromisoformat(state.at)
+        counts = ("missing", "repeated", "unaccounted", "expiring", "lost")
+        found = {name: float(getattr(state, name)) for name in counts}
+        return found | {"passed": float(state.passed), "age_seconds": age.total_seconds()}

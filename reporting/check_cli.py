@@ -1,0 +1,121 @@
+"""`headgate ledger --check`: what it found, and accepting what stays missing."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from infra.cells import for_programs, lines, printable
+from infra.errors import Usage
+from infra.kafka import source_of
+from infra.person import person
+from infra.settings import Settings
+from infra.spool import put
+from ingest.gaps import JOB
+from ingest.stretch import Span, Stretch
+from reporting.cli import opened
+from reporting.ledger_check import TABLES, check
+
+if TYPE_CHECKING:
+    import duckdb
+
+NICE = 10
+"""A scheduled run lets the jobs beside it go first."""
+TOLD = 3
+"""Failures that are named in one line; the table has all."""
+COLUMNS = (
+    "topic", "partition", "source", "from_offset", "to_offset", "records", "gaps", "expired",
+    "erased", "empty", "missing", "repeated", "broker_first", "broker_end", "unread", "expiring",
+    "passed",
+)  # fmt: skip
+
+_AROUND = """
+SELECT max(received_at) FILTER (WHERE "offset" < $first),
+       min(received_at) FILTER (WHERE "offset" >= $end)
+FROM bronze.record
+WHERE topic = $topic AND "partition" = $partition AND "offset" >= $first - 100000
+  AND "offset" < $end + 100000
+"""
+
+
+def run_check(args: argparse.Namespace, settings: Settings) -> int:
+    """Exit code 1 when something is missing, doubled, unaccounted or about to be lost.
+
+    The last line names it, so that who starts this on a schedule can tell of it.
+    """
+    if args.accept is not None and not args.accept.strip():
+        raise Usage("--accept: say why it is right to go on; it stays in ops.gap")
+    os.nice(max(0, NICE - os.nice(0)))
+    lake = opened(settings, TABLES)
+    checked = check(settings, lake, everything=args.all)
+    if args.accept is not None:
+        if not checked.holes:
+            raise Usage("nothing is missing in bronze: there is nothing to accept")
+        accept(settings, lake, checked.holes, person(), args.accept)
+        checked = check(settings, lake, everything=args.all)
+    rows = [{name: row.get(name) for name in COLUMNS} for row in checked.rows]
+    if args.output == "table":
+        for line in lines(COLUMNS, rows):
+            print(line)
+    else:
+        for_programs(COLUMNS, rows, args.output)
+    sys.stdout.flush()
+    if not checked.failures:
+        return 0
+    more = len(checked.failures) - TOLD
+    told = "; ".join(checked.failures[:TOLD]) + (f" (and {more} more)" if more > 0 else "")
+    told = f"the ledger's check failed: {told}; see ops.ledger_check and docs/operating.md"
+    print(f"headgate: {printable(told)}", file=sys.stderr)
+    return 1
+
+
+def accept(
+    settings: Settings,
+    lake: duckdb.DuckDBPyConnection,
+    holes: Sequence[tuple[Stretch, Span]],
+    who: str,
+    reason: str,
+) -> None:
+    """Leave holes for `ops.gap`, where the ledger tells of them for good, and the act for
+    `ops.audit`."""
+    at = datetime.now(UTC).isoformat()
+    spool = settings.home.absolute() / "spool"
+    rows = [_gap(settings, lake, stretch, span) for stretch, span in holes]
+    for row in rows:
+        put(
+            spool / "gap",
+            row["gap_id"],
+            row | {"accepted_at": at, "accepted_by": who, "reason": reason},
+        )
+    stated = hashlib.sha256("".join(row["gap_id"] for row in rows).encode()).hexdigest()[:12]
+    act = {"at": at, "who": who, "act": "gap.accept", "target": stated, "outcome": "ok"}
+    put(spool / "audit", f"gap-{stated}", act | {"detail": json.dumps({"reason": reason})})
+
+
+def _gap(
+    settings: Settings, lake: duckdb.DuckDBPyConnection, stretch: Stretch, span: Span
+) -> dict[str, Any]:
+    first, end = span
+    told = [stretch.topic_id, stretch.partition, first, end]
+    asked = {"topic": stretch.topic, "partition": stretch.partition, "first": first, "end": end}
+    after, before = lake.execute(_AROUND, asked).fetchone() or (None, None)
+    return {
+        "gap_id": hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12],
+        "job": JOB,
+        "kind": "hole",
+        "topic": stretch.topic,
+        "partition": stretch.partition,
+        "from_offset": first,
+        "to_offset": end,
+        "messages": end - first,
+        "goes_on_at": end,
+        "source": source_of(stretch.topic, settings.kafka),
+        "lost_after": after and after.isoformat(),
+        "lost_before": before and before.isoformat(),
+    }

@@ -1,0 +1,187 @@
+"""Why bronze may lack an offset that job ingest has read: what is known of it, and what is not.
+
+Whoever finds no reason for a hole has found a loss. Reasons, in the order in which they are looked
+for: a gap that a person accepted; retention; an erasure, which keeps no list of what it took, so
+as many holes are its own as it took records since; and an offset that never was a message, as the
+marks at the end of a transaction are. Raw topics are not compacted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infra.commits import newest_first
+from infra.expired import furthest
+from infra.history import Committed
+from infra.kafka import source_of
+from infra.offsets import Held, Place
+from infra.settings import Settings
+from infra.tables import path_of
+from ingest.cut import Log
+from ingest.stretch import Found, Span, size, without
+
+if TYPE_CHECKING:
+    import duckdb
+
+ASKED = 500
+"""Holes of a stretch that the broker is asked about, one after the other. Where none of them was a
+message, single offsets beyond are none either: a producer with transactions leaves thousands."""
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """What became of a stretch's holes: how many each reason explains, and what is left."""
+
+    gaps: int = 0
+    expired: int = 0
+    erased: int = 0
+    empty: int = 0
+    missing: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A gap as `ops.gap` has it, or as it waits for the driver to put it there."""
+
+    place: Place
+    kind: str
+    first: int
+    end: int | None
+    goes_on_at: int | None
+    at: str
+
+
+_GAPS = """
+SELECT topic, "partition", kind, from_offset, to_offset, goes_on_at, strftime(accepted_at, '%c')
+FROM ops.gap ORDER BY accepted_at
+"""
+
+
+def accepted(settings: Settings, connection: duckdb.DuckDBPyConnection) -> list[Accepted]:
+    """All gaps that were gone on without, the newest last."""
+    found = [
+        Accepted((topic, partition), *rest)
+        for topic, partition, *rest in connection.execute(_GAPS).fetchall()
+    ]
+    waiting = sorted(
+        (settings.home.absolute() / "spool" / "gap").rglob("*.json"),
+        key=lambda file: file.stat().st_mtime,
+    )
+    return found + [_spooled(file) for file in waiting]
+
+
+def _spooled(file: Path) -> Accepted:
+    row = json.loads(file.read_text("utf-8"))
+    place = row["topic"], row["partition"]
+    names = ("kind", "from_offset", "to_offset", "goes_on_at", "accepted_at")
+    return Accepted(place, *(row[name] for name in names))
+
+
+def erased(settings: Settings, since: datetime | None) -> int:
+    """Records that erasures took out of bronze since then, as far as its log tells."""
+    folder = settings.lake_root / path_of("bronze.record")
+    times = Committed(folder)
+    removed = 0
+    for commit in newest_first(folder):
+        if since is not None and times.of(commit.version) < since:
+            break
+        told = _note(commit.user_metadata)
+        removed += int(told.get("removed") or 0) if "erase" in told else 0
+    return removed
+
+
+def _note(text: str | None) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class Explainer:
+    """Looks for reasons; asks only where there are holes."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        connection: duckdb.DuckDBPyConnection,
+        gaps: Sequence[Accepted],
+        held: Mapping[Place, Held],
+        since: datetime | None,
+    ) -> None:
+        """`held`: what the broker has. `since`: when the check before this one began."""
+        self._settings = settings
+        self._connection = connection
+        self._gaps = gaps
+        self._held = held
+        self._since = since
+        self._erased: int | None = None
+
+    def __call__(self, found: Found, *, again: bool) -> Reasons:
+        """Why a stretch has holes. `again`: they were there the last time already."""
+        holes = list(found.holes)
+        if not holes:
+            return Reasons()
+        place = found.stretch.place
+        known = [(one.first, one.end) for one in self._gaps if one.place == place and one.end]
+        left = without(holes, known)
+        reasons = Reasons(gaps=size(holes) - size(left))
+        kept = self._kept(found)
+        inside = without(left, [(0, kept)] if kept else [])
+        reasons = replace(reasons, expired=size(left) - size(inside))
+        if inside and not again and size(inside) <= self._budget():
+            self._erased = self._budget() - size(inside)
+            return replace(reasons, erased=size(inside))
+        missing = self._messages(place, inside)
+        return replace(reasons, empty=size(inside) - size(missing), missing=tuple(missing))
+
+    def _kept(self, found: Found) -> int | None:
+        """The first offset whose record no retention has reached; None: it reached none."""
+        stretch = found.stretch
+        source = source_of(stretch.topic, self._settings.kafka)
+        limit = furthest(self._settings, "bronze.record").of(source)
+        if limit is None:
+            return None
+        row = self._connection.execute(
+            'SELECT min("offset") FROM bronze.record WHERE topic = $topic AND "partition" = $part '
+            "AND received_at >= $limit AND starts_with(record_id, $named)",
+            {
+                "topic": stretch.topic,
+                "part": stretch.partition,
+                "limit": limit,
+                "named": stretch.ids(stretch.topic_id),
+            },
+        ).fetchone()
+        return row[0] if row else None
+
+    def _budget(self) -> int:
+        if self._erased is None:
+            self._erased = erased(self._settings, self._since)
+        return self._erased
+
+    def _messages(self, place: Place, holes: Sequence[Span]) -> list[Span]:
+        """The holes at which the broker has messages, or had them: it keeps no older ones."""
+        held = self._held.get(place)
+        if held is None or not holes:
+            return list(holes)
+        missing = without(holes, [(held.first, held.end)])
+        there = without(holes, [(0, held.first), (held.end, max(held.end, holes[-1][1]))])
+        ordered = sorted(there, key=lambda span: span[0] - span[1])
+        with closing(Log(self._settings.kafka)) as log:
+            lost = [one for span in ordered[:ASKED] if (one := _first(log, place, span))]
+        rest = ordered[ASKED:]
+        unasked = rest if lost else [span for span in rest if size([span]) > 1]
+        return sorted([*missing, *lost, *unasked])
+
+
+def _first(log: Log, place: Place, hole: Span) -> Span | None:
+    """The part of a hole from the first message on that the broker has in it; None: it has none."""
+    message = log.first({place: hole[0]}).get(place)
+    at = None if message is None else message.offset()
+    return None if at is None or at >= hole[1] else (at, hole[1])

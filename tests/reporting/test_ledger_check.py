@@ -1,0 +1,286 @@
+"""The check of the ledger: what was read against bronze, the broker and the tables."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.cimpl import NewTopic
+from delta.tables import DeltaTable
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from api.auth import token_of
+from infra import expired
+from infra.catalog import GAP, LEDGER_CHECK
+from infra.cli import main
+from infra.driver import Driver
+from infra.duck import connect
+from infra.expired import Applied
+from infra.kafka import admin, client_options, topic_of
+from infra.lake import Lake
+from infra.settings import Settings, load
+from infra.spool import fold
+from ingest.check_state import State, folder_of
+from ingest.gaps import accept, find, statement
+from ingest.tables import EVENT, RECORD
+from reporting.check_cli import accept as accept_holes
+from reporting.cli import opened
+from reporting.ledger_check import TABLES, Checked, check
+from reporting.ledger_gaps import missed
+from tests.api.story import DEAD, event, insert, record
+from tests.ingest.test_gaps import drain, expire, remake, send, source  # noqa: F401  # fixtures
+
+Drain = Callable[[], list[str]]
+
+
+def checked(settings: Settings, *, everything: bool = False) -> Checked:
+    lake = opened(settings, TABLES)
+    try:
+        return check(settings, lake, everything=everything)
+    finally:
+        lake.close()
+
+
+def looked(found: Checked) -> list[tuple[int, int, int, int, int]]:
+    """Of each partition: from, to, and how many records, missing and repeated."""
+    names = ("from_offset", "to_offset", "records", "missing", "repeated")
+    return [tuple(row[name] for name in names) for row in found.rows if row["topic"]]  # type: ignore[misc]
+
+
+def lose(lake: Lake, where: str, told: str = "") -> None:
+    """Take records out of bronze behind everybody's back; `told`: what the commit says."""
+    name = "spark.databricks.delta.commitInfo.userMetadata"
+    lake.spark.conf.set(name, told)
+    try:
+        DeltaTable.forPath(lake.spark, lake.path(RECORD)).delete(where)
+    finally:
+        lake.spark.conf.unset(name)
+
+
+def test_a_check_looks_at_what_is_new_and_says_how_far_the_broker_is(
+    lake: Lake,
+    source: Settings,
+    drain: Drain,  # noqa: F811
+) -> None:
+    send(source, "m0", "m1")
+    drain()
+    first = checked(source)
+    assert (looked(first), first.failures) == ([(0, 2, 2, 0, 0)], [])
+    send(source, "m2", "m3", "m4")
+    drain()
+    send(source, "m5")
+    second = checked(source)
+    assert (looked(second), second.failures) == ([(2, 5, 3, 0, 0)], [])
+    (row,) = second.rows
+    assert (row["broker_first"], row["broker_end"], row["unread"], row["expiring"]) == (0, 6, 1, 0)
+    assert looked(checked(source)) == [(5, 5, 0, 0, 0)]
+    assert looked(checked(source, everything=True)) == [(0, 5, 5, 0, 0)]
+    assert fold(lake, LEDGER_CHECK, lake.spool / "ledger_check") == 4
+    assert lake.read(LEDGER_CHECK).where("passed").count() == 4
+
+
+def test_a_record_that_is_not_in_bronze_is_told_until_a_person_accepts_it(
+    lake: Lake,
+    source: Settings,
+    drain: Drain,  # noqa: F811
+) -> None:
+    send(source, "m0", "m1")
+    drain()
+    checked(source)
+    send(source, "m2", "m3", "m4")
+    drain()
+    lose(lake, "offset = 3")
+    found = checked(source)
+    (said,) = found.failures
+    assert said.endswith("1 messages that were read are not in bronze (3 to 3)")
+    assert looked(found) == [(2, 5, 2, 1, 0)]
+    send(source, "m5")
+    drain()
+    assert looked(checked(source)) == [(3, 6, 1, 1, 0)], "what is new, and what was missing"
+
+    found = checked(source)
+    connection = opened(source, TABLES)
+    accept_holes(source, connection, found.holes, "me", "ticket 7")
+    after = checked(source)
+    assert (after.failures, after.rows[0]["gaps"]) == ([], 1)
+    assert fold(lake, GAP, lake.spool / "gap") == 1
+    assert checked(source, everything=True).failures == []
+    now = datetime.now(UTC)
+    (gap,) = missed(connect(source.lake_root), now - timedelta(hours=1), now)
+    assert (gap.kind, gap.first, gap.end, gap.reason) == ("hole", 3, 4, "ticket 7")
+
+
+def test_a_record_that_stands_twice_is_told_until_it_does_not(
+    lake: Lake,
+    source: Settings,
+    drain: Drain,  # noqa: F811
+) -> None:
+    send(source, "m0", "m1", "m2")
+    drain()
+    checked(source)
+    again = lake.read(RECORD).where("offset = 1")
+    again.write.format("delta").mode("append").save(lake.path(RECORD))
+    for _ in range(2):
+        found = checked(source)
+        assert looked(found)[0][4] == 1
+        assert found.failures[0].endswith("1 rows of bronze stand there again")
+    lose(lake, "offset = 1")
+    assert checked(source).failures == []
+
+
+def test_marks_of_transactions_are_no_messages(source: Settings, drain: Drain) -> None:  # noqa: F811
+    client = Producer(client_options(source.kafka) | {"transactional.id": f"t{time.time_ns()}"})
+    client.init_transactions(20)
+    for line in ("m0", "m1"):
+        client.begin_transaction()
+        client.produce(topic_of("sshd", source.kafka), line.encode())
+        client.commit_transaction(20)
+    send(source, "m2")
+    assert drain() == ["m0", "m1", "m2"]
+    found = checked(source)
+    assert (looked(found), found.failures) == ([(0, 5, 3, 0, 0)], [])
+    assert found.rows[0]["empty"] == 2
+
+
+def test_what_retention_and_erasures_took_is_not_missing(
+    lake: Lake,
+    source: Settings,
+    drain: Drain,  # noqa: F811
+) -> None:
+    send(source, "m0", "m1", "m2", "m3", "m4")
+    drain()
+    lose(lake, "offset = 1")
+    assert looked(checked(source))[0][3] == 1
+    (edge,) = lake.read(RECORD).where("offset = 2").select("received_at").first()
+    expired.note(lake.folder(RECORD), Applied(every=edge.astimezone(UTC)))
+    after = checked(source)
+    assert (after.failures, after.rows[0]["expired"]) == ([], 1)
+
+    send(source, "m5", "m6", "m7")
+    drain()
+    lose(lake, "offset = 6", json.dumps({"erase": "e1", "removed": 1, "replaced": 0}))
+    after = checked(source)
+    assert (after.failures, after.rows[0]["erased"]) == ([], 1)
+
+
+def test_unread_messages_that_the_broker_soon_deletes_are_told(
+    source: Settings,
+    drain: Drain,  # noqa: F811
+) -> None:
+    topic = topic_of("fast", source.kafka)
+    client = admin(source.kafka)
+    config = {"message.timestamp.type": "LogAppendTime", "retention.ms": "2000"}
+    client.create_topics([NewTopic(topic, 1, config=config)])[topic].result(20)
+    send(source, "m0", topic=topic)
+    drain()
+    send(source, "m1", "m2", topic=topic)
+    time.sleep(1.7)
+    send(source, "m3", topic=topic)
+    found = checked(source)
+    assert [one.rpartition(": ")[2] for one in found.failures] == [
+        "2 unread messages are soon deleted by the broker's retention"
+    ]
+    (row,) = (row for row in found.rows if row["topic"] == topic)
+    assert (row["unread"], row["expiring"]) == (3, 2)
+
+
+def test_a_gap_that_nobody_has_accepted_fails_and_an_accepted_one_does_not(
+    source: Settings,
+    drain: Drain,  # noqa: F811
+) -> None:
+    send(source, "m0")
+    drain()
+    send(source, "m1", "m2")
+    expire(source, 2)
+    assert "messages 1 to 1 (1) were deleted" in checked(source).failures[0]
+    assert State.load(folder_of(source)).lost == 1
+    accept(source, statement(find(source)), "me", "a test")
+    drain()
+    found = checked(source)
+    assert (looked(found), found.failures) == ([(1, 3, 1, 0, 0)], [])
+    assert found.rows[0]["gaps"] == 1
+
+
+def test_a_topic_made_anew_is_looked_at_from_its_beginning(
+    lake: Lake,
+    source: Settings,
+    drain: Drain,  # noqa: F811
+) -> None:
+    topic = topic_of("sshd", source.kafka)
+    send(source, "old0", "old1", "old2")
+    drain()
+    checked(source)
+    client = admin(source.kafka)
+    client.delete_topics([topic])[topic].result(20)
+    remake(source, topic)
+    send(source, "new0", "new1", "new2", "new3")
+    accept(source, statement(find(source)), "me", "moved")
+    drain()
+    lose(lake, "offset = 0 AND string(raw) = 'new0'")
+    assert looked(checked(source)) == [(0, 4, 3, 1, 0)]
+
+
+def test_a_record_that_no_row_names_fails_the_check_each_time(
+    lake: Lake,
+    source: Settings,  # noqa: F811
+) -> None:
+    now = datetime.now(UTC)
+    lost = record("lost", "12:00") | {"received_at": now - timedelta(minutes=9)}
+    insert(lake, RECORD, [lost])
+    insert(lake, EVENT, [event("b", "12:00", **DEAD) | beat(now - timedelta(minutes=5))])
+    (said,) = checked(source).failures
+    assert said.startswith("source sshd: 1 records unaccounted and 0 event ids")
+    insert(lake, EVENT, [event("c", "12:00", **DEAD) | beat(now)])
+    assert len(checked(source).failures) == 1
+    named = event("lost", "12:00") | {"received_at": lost["received_at"]}
+    insert(lake, EVENT, [named])
+    assert checked(source).failures == []
+
+
+def beat(at: datetime) -> dict[str, object]:
+    return {"source": "_heartbeat", "record_ids": [], "time": at, "received_at": at}
+
+
+def test_the_command_and_the_metrics_tell_loudly(
+    lake: Lake,
+    source: Settings,  # noqa: F811
+    drain: Drain,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("bootstrap", "topic_prefix", "tick_topic"):
+        monkeypatch.setenv(f"HEADGATE_KAFKA__{name.upper()}", getattr(source.kafka, name))
+    home = ["--home", str(source.home), "ledger"]
+    client = TestClient(create_app(source))
+    client.headers["Authorization"] = f"Bearer {token_of(source)}"
+    assert "\nheadgate_ledger_passed " not in client.get("/metrics").text
+    send(source, "m0", "m1", "m2")
+    drain()
+    assert main([*home, "--check", "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["records"] == 3
+    assert "\nheadgate_ledger_passed 1.0" in client.get("/metrics").text
+    lose(lake, "offset = 1")
+    assert main([*home, "--check", "--all"]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("headgate: the ledger's check failed: topic ")
+    text = client.get("/metrics").text
+    assert "\nheadgate_ledger_passed 0.0" in text
+    assert "\nheadgate_ledger_missing 1.0" in text
+    assert main([*home, "--check", "--accept", " "]) == 2
+    assert main([*home, "--accept", "known"]) == 2
+    assert main([*home, "--check", "--accept", "known"]) == 0
+    assert main([*home, "--check", "--accept", "again"]) == 2
+
+
+def test_up_checks_the_ledger_on_a_schedule(tmp_path: Path) -> None:
+    scheduled = {one._name: one for one in Driver(load(home=tmp_path), ("ingest",))._scheduled()}
+    assert scheduled["ledger"]._command == ("ledger", "--check")
+    assert scheduled["ledger"]._seconds == 3600
+    never = Driver(load(home=tmp_path, jobs={"ledger_minutes": 0}), ("ingest",))._scheduled()
+    assert {one._name: one._seconds for one in never}["ledger"] == 0
