@@ -156,6 +156,7 @@ def test_settings_of_a_cluster_load_and_let_workers_reach_driver_and_broker(
     assert settings.spark.master.startswith({"standalone": "spark://", "yarn": "yarn"}[cluster])
     assert {"spark.driver.host", "spark.driver.bindAddress"} <= set(settings.spark.conf)
     assert settings.upkeep.minutes == settings.jobs.quality_minutes == 0
+    assert settings.jobs.ledger_minutes == 0
 
 
 def test_commands_in_units_cron_and_manifests_exist() -> None:
@@ -167,7 +168,7 @@ def test_commands_in_units_cron_and_manifests_exist() -> None:
     }
     args = [c["args"] for _, pod in pods() for c in pod["spec"]["containers"]]
     started |= {re.findall(r"headgate,? ([a-z-]+)", ", ".join(one))[0] for one in args}
-    assert started == {"up", "run", "api", "compact", "quality", "rules", "report"}
+    assert started == {"up", "run", "api", "compact", "quality", "rules", "ledger", "report"}
     assert started <= set(COMMANDS)
 
 
@@ -191,7 +192,8 @@ def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cluster", ["standalone", "yarn"])
 @pytest.mark.parametrize(
-    "unit", ["headgate@", "headgate-compact", "headgate-quality", "headgate-blind"]
+    "unit",
+    ["headgate@", "headgate-compact", "headgate-quality", "headgate-blind", "headgate-ledger"],
 )
 def test_units_may_write_where_the_settings_say(unit: str, cluster: str) -> None:
     text = (FORMS / "systemd" / f"{unit}.service").read_text("utf-8")
