@@ -162,10 +162,11 @@ def _new(
         yield Stretch(*place, named, 0, end, begins)
         return
     kinds = ("recreated", "reset")
-    gap = next((one for one in reversed(gaps) if one.place == place and one.kind in kinds), None)
-    if gap is not None:
-        yield Stretch(*place, before, through, gap.first)
-        on = gap.goes_on_at
+    last = datetime.fromisoformat(state.at) if state.at else datetime(1, 1, 1, tzinfo=UTC)
+    anew = [one for one in gaps if one.place == place and one.kind in kinds and one.at >= last]
+    if anew:
+        yield Stretch(*place, before, through, anew[0].first)
+        on = anew[-1].goes_on_at
         yield Stretch(*place, named, on or 0, end, "inside" if on is None else "all")
     elif own_id(before) == own_id(named):  # the log of another partition lost its end
         yield Stretch(*place, named, through, end, before=before)

@@ -54,11 +54,11 @@ class Accepted:
     first: int
     end: int | None
     goes_on_at: int | None
-    at: str
+    at: datetime
 
 
 _GAPS = """
-SELECT topic, "partition", kind, from_offset, to_offset, goes_on_at, strftime(accepted_at, '%c')
+SELECT topic, "partition", kind, from_offset, to_offset, goes_on_at, accepted_at
 FROM ops.gap ORDER BY accepted_at
 """
 
@@ -69,18 +69,22 @@ def accepted(settings: Settings, connection: duckdb.DuckDBPyConnection) -> list[
         Accepted((topic, partition), *rest)
         for topic, partition, *rest in connection.execute(_GAPS).fetchall()
     ]
-    waiting = sorted(
-        (settings.home.absolute() / "spool" / "gap").rglob("*.json"),
-        key=lambda file: file.stat().st_mtime,
-    )
-    return found + [_spooled(file) for file in waiting]
+    waiting = (settings.home.absolute() / "spool" / "gap").rglob("*.json")
+    found += [_spooled(file) for file in waiting]
+    return sorted(found, key=lambda gap: gap.at)
 
 
 def _spooled(file: Path) -> Accepted:
     row = json.loads(file.read_text("utf-8"))
     place = row["topic"], row["partition"]
-    names = ("kind", "from_offset", "to_offset", "goes_on_at", "accepted_at")
-    return Accepted(place, *(row[name] for name in names))
+    return Accepted(
+        place,
+        row["kind"],
+        row["from_offset"],
+        row["to_offset"],
+        row["goes_on_at"],
+        datetime.fromisoformat(row["accepted_at"]),
+    )
 
 
 def erased(settings: Settings, since: datetime | None) -> int:
