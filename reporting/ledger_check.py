@@ -138,7 +138,7 @@ def stretches(
         if place[0] == kafka.tick_topic or named is None:
             continue
         for one in _new(place, named, end, state, gaps, held):
-            if one.first < one.end:
+            if one.first <= one.end:  # where nothing is new, something may stand there again
                 found.append(one)
     return found
 

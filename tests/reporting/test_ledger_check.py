@@ -124,6 +124,7 @@ def test_a_record_that_stands_twice_is_told_until_it_does_not(
 ) -> None:
     send(source, "m0", "m1", "m2")
     drain()
+    insert(lake, EVENT, [event("b", "12:00", **DEAD) | beat(datetime.now(UTC))])
     checked(source)
     again = lake.read(RECORD).where("offset = 1")
     again.write.format("delta").mode("append").save(lake.path(RECORD))

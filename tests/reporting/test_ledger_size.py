@@ -87,7 +87,7 @@ def test_slices_come_to_what_the_whole_does(lake: Lake) -> None:
         assert hourly(connection, DAY, NEXT, most=most) == hourly(connection, DAY, NEXT)
 
 
-RECORDS = 1_200_000
+RECORDS = 800_000
 
 
 @pytest.fixture
