@@ -29,6 +29,8 @@ QUALITY = "headgate"
 
 GROUPS = "headgate-"
 """Every consumer group of ours begins so. Nothing is committed under them."""
+READER = "headgate-reader"
+"""The one of who reads a compacted topic to its end (`alerts.publish.read_all`)."""
 
 Resource = Literal["topic", "group", "transactional-id"]
 
@@ -64,6 +66,8 @@ def _forwarder(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
 def _ingest(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     kafka = settings.kafka
     yield Grant("topic", kafka.topic_prefix, "Read", prefixed=True)
+    # An erasure's certificate says how long logs stay there.
+    yield Grant("topic", kafka.topic_prefix, "DescribeConfigs", prefixed=True)
     yield Grant("group", GROUPS, "Read", prefixed=True)
     yield Grant("topic", kafka.tick_topic, "Write")
     # Its driver asks how long topics keep what is unread (`headgate ledger --check`).
@@ -80,7 +84,9 @@ def _alert(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
         yield Grant("topic", topic, "Write")
     for topic in (kafka.progress_topic, kafka.state_topic):  # `headgate erase` reads the latter
         yield Grant("topic", topic, "Read")
-    yield Grant("group", "headgate-reader", "Read")
+    for topic in (kafka.alerts_topic, kafka.state_topic):  # and says how long these keep messages
+        yield Grant("topic", topic, "DescribeConfigs")
+    yield Grant("group", READER, "Read")
     own = f"headgate-{settings.alerts.tenant}-alerts"
     yield from (Grant("transactional-id", own, right) for right in ("Write", "Describe"))
 
@@ -93,7 +99,9 @@ def _consumer(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
 
 def _rollup(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     if settings.kafka.rollups_topic:
-        yield Grant("topic", settings.kafka.rollups_topic, "Write")
+        for right in ("Write", "Read", "DescribeConfigs"):  # `headgate erase` wants the latter two
+            yield Grant("topic", settings.kafka.rollups_topic, right)
+        yield Grant("group", READER, "Read")
 
 
 def _driver(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:

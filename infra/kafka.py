@@ -32,6 +32,15 @@ ON_DISK = {"flush.messages": "1"}
 """Of a topic that is forced to disk with each write: else a power cut of the only broker takes
 alerts that count as out."""
 
+COMPACTION_LAG = "max.compaction.lag.ms"
+COMPACTION_LAG_MS = 24 * 3600 * 1000
+"""How long a former value stays on a compacted topic that is written to.
+
+By itself Kafka waits until half of the log is former values, and never looks at the segment that it
+writes to, which closes after a week or at 1 GB: what an erasure took back would stay for so long. A
+day, as tombstones are kept for a day (delete.retention.ms); less makes only more and smaller files.
+"""
+
 
 def topic_of(source: str, kafka: KafkaSettings) -> str:
     """Topic of a source; Kafka allows no colon: `zeek:conn` is fed by `logs.zeek.conn`."""
@@ -116,11 +125,16 @@ def ensure_topics(
         _stamp_on_arrival(client, kafka)
 
 
+def own_topics(kafka: KafkaSettings) -> list[NewTopic]:
+    """The topics of our own that all jobs together use, with what they are made with."""
+    return _topics(kafka, (), ("ingest", "alert", "rollup"))
+
+
 def _topics(kafka: KafkaSettings, sources: Sequence[str], jobs: Sequence[str]) -> list[NewTopic]:
     # A record batch wraps the message; 64 KB leave room for that and for headers.
     largest = {"max.message.bytes": str(kafka.max_message_bytes + 65536)}
     on_arrival = {"message.timestamp.type": "LogAppendTime"}
-    compact = {"cleanup.policy": "compact"}
+    compact = {"cleanup.policy": "compact", COMPACTION_LAG: str(COMPACTION_LAG_MS)}
     wanted = [(topic_of(source, kafka), 1, on_arrival | largest) for source in sources]
     if "ingest" in jobs:
         wanted += [(kafka.tick_topic, 1, on_arrival | {"retention.ms": "86400000"})]

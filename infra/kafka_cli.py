@@ -10,8 +10,9 @@ from typing import Any
 
 from infra.acls import SERVICES, Grant, apply, command, grants
 from infra.cells import for_programs, lines
-from infra.errors import Usage
-from infra.kafka import ensure_topics, require_broker
+from infra.errors import Fatal, Usage
+from infra.kafka import COMPACTION_LAG, COMPACTION_LAG_MS, ensure_topics, require_broker
+from infra.kafka_topics import quicken, slow
 from infra.secrets import hidden
 from infra.settings import Settings
 
@@ -44,6 +45,11 @@ def build(commands: Any) -> None:
     acls.set_defaults(run=_acls)
     topics = what.add_parser("topics", help="make our own topics and those of sources")
     topics.add_argument("source", nargs="*", help="such as sshd or zeek:conn")
+    topics.add_argument(
+        "--apply",
+        action="store_true",
+        help=f"also bring {COMPACTION_LAG} to compacted topics of ours that were there before",
+    )
     topics.set_defaults(run=_topics)
     shown = commands.add_parser("settings", help="what is set, secrets as *****")
     shown.set_defaults(run=_settings)
@@ -98,6 +104,17 @@ def _topics(arguments: argparse.Namespace, settings: Settings) -> int:
     require_broker(settings.kafka)
     ensure_topics(settings, arguments.source)
     print(f"topics: there at {settings.kafka.bootstrap}", file=sys.stderr)
+    try:
+        late = slow(settings.kafka)
+    except Fatal:
+        if arguments.apply:
+            raise
+        return 0  # who may only use topics has seen that they are there
+    if arguments.apply:
+        quicken(settings.kafka, late)
+    for name in late:
+        done = "is set now" if arguments.apply else "is not set or longer; set it with --apply"
+        print(f"{name}: {COMPACTION_LAG}={COMPACTION_LAG_MS} {done}", file=sys.stderr)
     return 0
 
 
