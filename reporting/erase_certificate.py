@@ -19,7 +19,8 @@ from infra.spool import note
 from infra.tables import Table
 from infra.upkeep import keep
 from reporting.erase import commits_of, there
-from reporting.erase_outside import left, models, retentions
+from reporting.erase_outside import left, models
+from reporting.erase_topics import kept, sentences_of
 from reporting.erase_wish import Progress, Wish, digest
 from reporting.erase_words import Search
 
@@ -79,17 +80,25 @@ def _told(
     }
 
 
-def not_touched(settings: Settings, search: Search, away: str | None) -> dict[str, Any]:
+def not_touched(
+    settings: Settings, search: Search, away: str | None, messages: Mapping[str, int]
+) -> dict[str, Any]:
     """What an erasure cannot reach, each with how long it lasts where that is known.
 
-    `away`: why the broker cannot be asked.
+    `away`: why the broker cannot be asked. `messages`: by compacted topic that could be read, how
+    many messages name it.
     """
+    deleted: Mapping[str, int] | str
+    compacted: dict[str, dict[str, int | None]] = {}
     try:
-        topics = away or retentions(settings)
+        deleted, compacted = (away, {}) if away else kept(settings)
     except Retryable as error:
-        topics = str(error)
+        deleted = str(error)
     return {
-        "topics_keep_ms": topics,
+        "topics_keep_ms": deleted,
+        "topics_compacted": {
+            topic: told | {"messages": messages.get(topic)} for topic, told in compacted.items()
+        },
         "files": list(left(settings, search)),
         "state": "jobs sessions and alert remember leases, findings and alerts until they are "
         "over (max_lease_seconds, dedup_seconds, windows of correlations); erase again after that",
@@ -108,10 +117,11 @@ def _counts(settings: Settings) -> str | None:
     late = now + timedelta(seconds=jobs.rollup_late_seconds)
     sessions = late + timedelta(minutes=jobs.login_gap_minutes)
     hours = late + timedelta(hours=1)
+    topic = f" and topic {settings.kafka.rollups_topic}" if settings.kafka.rollups_topic else ""
     return (
         "jobs logins and rollup remember sessions and counts that are open, and may write the name "
         "into gold.login_session until "
-        f"{sessions.isoformat(timespec='seconds')} and into gold.rollup until "
+        f"{sessions.isoformat(timespec='seconds')} and into gold.rollup{topic} until "
         f"{hours.isoformat(timespec='seconds')}, later where logs pause; erase again after that"
     )
 
@@ -141,9 +151,9 @@ def write_down(settings: Settings, certificate: Mapping[str, Any]) -> None:
 
 def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
     """The certificate as a person reads it."""
-    how = "pseudonymised" if certificate["pseudonymised"] else "erased"
+    done = "pseudonymised" if certificate["pseudonymised"] else "erased"
     kind = certificate["subject"]["kind"]
-    yield f"Erasure {certificate['id']}: a {kind} was {how} on {certificate['at'][:19]}Z."
+    yield f"Erasure {certificate['id']}: a {kind} was {done} on {certificate['at'][:19]}Z."
     yield f"Subject: SHA-256 {certificate['subject']['digest']} (salt in the JSON form)."
     if certificate["reason"]:
         yield f"Reason: {certificate['reason']}"
@@ -159,17 +169,24 @@ def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
             + f", smallest and largest values in its log until {told['log_until']}."
         )
     for place, count in certificate["outside"].items():
-        yield f"{place}: {count} reworded" if isinstance(count, int) else f"{place}: {count}"
+        how = "deleted" if place == "rollups" and not certificate["pseudonymised"] else "reworded"
+        yield f"{place}: {count} {how}" if isinstance(count, int) else f"{place}: {count}"
     if certificate.get("recounts"):
         yield (
             f"Counts of {certificate['recounts']} hours had these events; job rollup makes them "
             "anew with its next comparison, or 'headgate rollup recount' where it is off."
+        )
+    if certificate["indexes"]:
+        yield (
+            f"Indexes of the inventories removed: {', '.join(certificate['indexes'])}; a process "
+            "that has one open may hold it until it ends."
         )
     for table, jobs in certificate["jobs_behind"].items():
         yield (
             f"NOT FINISHED: {', '.join(jobs)} has yet to read rows of {table} from before, and may "
             "carry them on; run the same command again when it has caught up."
         )
+    yield from _unpublished(certificate["unpublished"])
     if not certificate["settled"]:
         yield (
             "NOT FINISHED: rows that name it came in for as long as it was at work; run the same "
@@ -177,7 +194,7 @@ def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
         )
     untouched = certificate["not_touched"]
     yield "Not touched:"
-    yield from (f"  {line}" for line in _topics(untouched["topics_keep_ms"]))
+    yield from (f"  {line}" for line in sentences_of(untouched))
     yield from (f"  file {name} names it" for name in untouched["files"])
     yield from (
         f"  model {name} has a baseline of it: train it anew and delete the folder"
@@ -189,10 +206,14 @@ def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
     yield f"  {untouched['elsewhere']}"
 
 
-def _topics(found: Mapping[str, int] | str) -> Iterator[str]:
+def _unpublished(found: list[int] | str) -> Iterator[str]:
+    """What is to be done about alerts that were committed and have yet to go out."""
     if isinstance(found, str):
-        yield found
-        return
-    for topic, millis in found.items():
-        for_long = "for ever" if millis < 0 else f"{timedelta(milliseconds=millis)}"
-        yield f"topic {topic} keeps each message {for_long}"
+        yield f"NOT FINISHED: it cannot be told which alerts have yet to be published: {found}"
+    elif found:
+        yield (
+            f"NOT FINISHED: gold.alert names it in versions {', '.join(map(str, found))} as they "
+            "were committed, and job alert has yet to publish these. Let it do so (headgate up, "
+            "headgate resume alert where it was stopped), then run the same command again: it "
+            "takes back what topic alerts.state got, while topic alerts keeps it as told below."
+        )

@@ -91,9 +91,8 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def finished(certificate: Mapping[str, Any]) -> bool:
     """Whether nothing is left that a later run would still have to do."""
-    states = certificate["outside"]["alert_states"]
-    behind = certificate["jobs_behind"] or not certificate["settled"]
-    return not behind and isinstance(states, int)
+    behind = certificate["jobs_behind"] or not certificate["settled"] or certificate["unpublished"]
+    return not behind and all(isinstance(done, int) for done in certificate["outside"].values())
 
 
 def _previewed(found: Mapping[str, Any], wish: Wish) -> Iterator[str]:
@@ -106,6 +105,7 @@ def _previewed(found: Mapping[str, Any], wish: Wish) -> Iterator[str]:
     if not found["tables"]:
         yield "No table has a row that names it."
     yield f"spool: {found['spool']}, webhooks: {found['webhooks']} would be reworded"
+    yield from (f"index {name} of the inventories would be removed" for name in found["indexes"])
     yield from (f"file {name} names it and would not be touched" for name in found["files"])
     yield f"To do it: the same with --yes{' (rows stay)' if wish.pseudonymise else ''}"
 

@@ -1,36 +1,29 @@
-"""What names a person or a device outside of the tables: the spool, webhooks, the topics."""
+"""What names a person or a device outside of the tables: the spool, webhooks, indexes, files.
+
+Topics are in `erase_topics`.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._resource import ResourceType
 
 from alerts.model_store import BASELINES, FOLDER
-from alerts.publish import state_of
 from alerts.store import store_folder
-from alerts.tables import ALERT
 from alerts.webhook_cli import file_of
-from infra.delta import active_files
-from infra.errors import Retryable
+from enrich.asset_store import end_former, index_files, renew
 from infra.files import write_whole
-from infra.kafka import admin, producer
-from infra.lake import Lake
-from infra.location import to_read
 from infra.settings import Settings
 from reporting.erase_words import Search
 
-TRIES = 5
+ROWS = 20_000
 
 
 def spooled(settings: Settings, search: Search, *, dry: bool) -> int:
@@ -76,93 +69,35 @@ def queued(settings: Settings, search: Search, *, dry: bool) -> int:
     return done
 
 
-# -- the compacted topic ---------------------------------------------------------------------------
+def indexed(settings: Settings, search: Search, *, dry: bool) -> list[str]:
+    """Take away indexes of the inventories that name the subject; their names.
 
-
-def restated(lake: Lake, search: Search, before: Mapping[str, str]) -> int:
-    """Say the states of some alerts anew on the compacted topic; how many.
-
-    `before`: what the topic has, by alert, and names the subject. Raises `Retryable` when the
-    broker does not take it.
+    To be asked once the tables are done: what is made of them from then on does not name it.
     """
-    wanted = set(before)
-    said: dict[str, int] = {}
-    for _ in range(TRIES):
-        newest = {
-            alert: (revision, body)
-            for alert, revision, body in _newest(lake, wanted)
-            if said.get(alert) != revision
-        }
-        if not newest:
-            break
-        # A revision that job `alert` publishes meanwhile is newer: then it is said once more.
-        _say(lake.settings, newest, search)
-        said |= {alert: revision for alert, (revision, _) in newest.items()}
-    gone = wanted - said.keys()
-    _say(lake.settings, dict.fromkeys(gone), search)
-    return len(wanted)
+    if not dry:
+        # First, as one that is being made now is not among the files yet.
+        end_former(settings)
+    found = [file for file in index_files(settings) if _is_in(file, search)]
+    if found and not dry:
+        renew(settings, found)
+    return [file.name for file in found]
 
 
-def _say(settings: Settings, states: Mapping[str, tuple[int, str] | None], search: Search) -> None:
-    """A state each, a tombstone where there is none."""
-    failed: list[str] = []
-    client = producer(settings.kafka)
-    for alert, found in states.items():
-        body = None if found is None else state_of(msgspec.json.decode(search.text(found[1])))
-        client.produce(
-            settings.kafka.state_topic,
-            key=alert.encode(),
-            value=None if body is None else msgspec.json.encode(body),
-            on_delivery=lambda error, _: failed.append(str(error)) if error else None,
-        )
-    if client.flush(30) or failed:
-        raise Retryable(f"topic {settings.kafka.state_topic}: {(failed or ['no answer'])[0]}")
-
-
-def _newest(lake: Lake, alerts: set[str]) -> Iterator[tuple[str, int, str]]:
-    """The newest revision of some alerts in the table."""
-    newest: dict[str, tuple[int, str]] = {}
-    for file in active_files(lake.spark, lake.path(ALERT)):
-        found = to_read(lake.folder(ALERT) / file.name)
-        rows = pq.read_table(found, columns=["alert_id", "revision", "body"])
-        for row in rows.to_pylist():
-            known = newest.get(row["alert_id"], (0, ""))
-            if row["alert_id"] in alerts and row["revision"] > known[0]:
-                newest[row["alert_id"]] = (row["revision"], row["body"])
-    return ((alert, *found) for alert, found in newest.items())
-
-
-def naming(states: Iterator[Any], search: Search) -> dict[str, str]:
-    """Messages of the compacted topic whose newest value names the subject, by key."""
-    newest: dict[str, str] = {}
-    for message in states:
-        key, value = message.key() or b"", message.value()
-        newest[key.decode()] = (value or b"").decode()
-    return {key: value for key, value in newest.items() if search.has(value)}
+def _is_in(index: Path, search: Search) -> bool:
+    """Whether an index names the subject. One that cannot be read does: it is made again."""
+    try:
+        with closing(sqlite3.connect(f"{index.as_uri()}?mode=ro&immutable=1", uri=True)) as held:
+            for asked in ("SELECT body FROM said", "SELECT key FROM entry"):
+                rows = held.execute(asked)
+                while some := rows.fetchmany(ROWS):
+                    if pc.any(search.rows(pa.array([one for (one,) in some], pa.string()))).as_py():
+                        return True
+    except sqlite3.Error:
+        return index.exists()
+    return False
 
 
 # -- what cannot be taken back ---------------------------------------------------------------------
-
-
-def retentions(settings: Settings) -> dict[str, int]:
-    """By topic with logs or alerts, how long the broker keeps a message: milliseconds, -1 for ever.
-
-    Raises `Retryable` when the broker does not say.
-    """
-    kafka = settings.kafka
-    client = admin(kafka)
-    try:
-        topics = client.list_topics(timeout=10).topics
-        ours = [name for name in topics if name.startswith(kafka.topic_prefix)]
-        ours += [name for name in (kafka.alerts_topic, kafka.state_topic) if name in topics]
-        asked = client.describe_configs([ConfigResource(ResourceType.TOPIC, one) for one in ours])
-        return {
-            resource.name: int(answer.result(10)["retention.ms"].value)
-            for resource, answer in asked.items()
-            if resource.name != kafka.tick_topic
-        }
-    except Exception as error:  # librdkafka's and futures' own kinds, all of one meaning here
-        raise Retryable(f"the broker does not say how long it keeps messages: {error}") from None
 
 
 def left(settings: Settings, search: Search) -> Sequence[str]:
@@ -199,7 +134,7 @@ def _names(file: Path, search: Search) -> bool:
         with pq.ParquetFile(file) as held:
             return any(
                 any(search.rows(column).to_pylist())
-                for batch in held.iter_batches(20_000)
+                for batch in held.iter_batches(ROWS)
                 for column in batch.columns
             )
     if file.suffix in (".json", ".ndjson", ".html", ".txt", ".csv", ".log"):

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from alerts.publish import read_all
 from infra.commits import commit, newest_version, table_id, text, versions
 from infra.delta import active_files
-from infra.errors import Fatal, HeadgateError, Retryable
+from infra.errors import Fatal, HeadgateError
 from infra.jobs import Lock
 from infra.kafka import require_broker
 from infra.lake import Lake
@@ -26,7 +25,8 @@ from infra.settings import Settings
 from infra.tables import Table
 from reporting.erase import BLANK, Eraser, Erasure, Linked, commit_of, commits_of, there
 from reporting.erase_certificate import certificate_of, certificates, not_touched, write_down
-from reporting.erase_outside import left, naming, queued, restated, spooled
+from reporting.erase_outside import indexed, left, queued, spooled
+from reporting.erase_topics import taken_back, unsent
 from reporting.erase_wish import Progress, Wish, digest, names_of, progress_of, save, words_of
 from reporting.erase_words import Search
 
@@ -51,6 +51,7 @@ def preview(lake: Lake, wish: Wish, tell: Callable[[str], None]) -> dict[str, An
         "tables": counts,
         "spool": spooled(lake.settings, search, dry=True),
         "webhooks": queued(lake.settings, search, dry=True),
+        "indexes": indexed(lake.settings, search, dry=True),
         "files": list(left(lake.settings, search)),
     }
 
@@ -85,12 +86,14 @@ def erase(
         settled, behind = _passes(lake, eraser, wait_seconds, tell)
         outside["spool"] += spooled(settings, search, dry=False)
         outside["webhooks"] = queued(settings, search, dry=False)
-        # Only now, as alerts were published meanwhile.
-        told = _restate(lake, search, away or _topic(settings, search))
         certificate = certificate_of(lake, wish, progress, behind, settled=settled)
-        certificate["outside"] = outside | {"alert_states": told}
         certificate["recounts"] = eraser.recounts
-        certificate["not_touched"] = not_touched(settings, search, away)
+        certificate["indexes"] = indexed(settings, search, dry=False)
+        certificate["unpublished"] = away or _unsent(lake, search, wait_seconds, tell)
+        # Only now, as alerts were published meanwhile.
+        done, messages = taken_back(lake, search, removes=erasure.removes, away=away)
+        certificate["outside"] = outside | done
+        certificate["not_touched"] = not_touched(settings, search, away, messages)
         if vacuum:
             _delete(lake, certificate, behind, tell)
         write_down(settings, certificate)
@@ -222,21 +225,23 @@ def _away(settings: Settings) -> str | None:
     return None
 
 
-def _topic(settings: Settings, search: Search) -> dict[str, str] | str:
-    """States on the compacted topic that name the subject; a sentence when they cannot be read."""
-    try:
-        return naming(read_all(settings, settings.kafka.state_topic), search)
-    except Exception as error:  # the broker's own kinds too: an erasure of the tables goes on
-        return f"topic {settings.kafka.state_topic} could not be read: {error}"
-
-
-def _restate(lake: Lake, search: Search, topic: Mapping[str, str] | str) -> int | str:
-    if isinstance(topic, str):
-        return topic
-    try:
-        return restated(lake, search, topic)
-    except Retryable as error:
-        return str(error)
+def _unsent(
+    lake: Lake, search: Search, seconds: float, tell: Callable[[str], None]
+) -> list[int] | str:
+    """Versions of gold.alert that have yet to go out and name the subject, once job `alert` had a
+    while for it where it runs; a sentence where it cannot be told."""
+    end, said = time.monotonic() + seconds, False
+    while True:
+        try:
+            found = unsent(lake, search)
+        except Exception as error:  # the broker's own kinds too: an erasure of the tables goes on
+            return str(error)
+        if not found or time.monotonic() >= end or not _runs(lake.settings, "alert"):
+            return found
+        if not said:
+            tell("waiting for job alert to publish what it has committed")
+            said = True
+        time.sleep(1)
 
 
 # -- former versions -------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from infra.children import Part
 from infra.duck import connect
 from infra.errors import Fatal, Retryable
 from infra.kafka import (
+    COMPACTION_LAG_MS,
     Broker,
     Ticker,
     client_options,
@@ -40,6 +41,7 @@ from infra.kafka import (
 from infra.kafka_guard import Guard
 from infra.offsets import Broker as Offsets
 from infra.settings import KafkaSettings, Settings, WebhookSettings, load
+from reporting.erase_topics import kept
 from tests.faults.outbox import Outbox
 from tests.infra.authority import Authority
 
@@ -174,6 +176,17 @@ def test_alerts_go_out_and_are_heard_with_each_services_own_rights(
         list(read_all(stranger, settings.kafka.alerts_topic))
     with pytest.raises(Retryable, match="does not allow user 'stranger' to publish alerts"):
         Publisher(stranger).publish()
+
+
+def test_an_erasure_may_see_how_long_topics_keep_messages_with_the_drivers_rights(
+    plant: Plant,
+) -> None:
+    settings = plant.settings("driver")
+    deleted, compacted = kept(settings)
+    assert {settings.kafka.alerts_topic, topic_of("sshd", settings.kafka)} <= deleted.keys()
+    assert compacted[settings.kafka.state_topic]["lag_ms"] == COMPACTION_LAG_MS
+    with pytest.raises(Retryable, match="does not allow user 'consumer' to read settings of"):
+        kept(plant.settings("consumer"))
 
 
 def family(*pids: int | None) -> list[psutil.Process]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from alerts.model_store import BASELINES, baselines_schema
-from alerts.publish import Publisher, read_all
+from alerts.publish import Publisher
 from alerts.store import store_folder
 from alerts.webhook_cli import file_of
-from alerts.webhook_queue import Queue, enqueue
+from alerts.webhook_queue import Queue
 from api.statements import Refused, Statements
 from infra.commits import text
 from infra.compact import FAN_IN
@@ -29,11 +29,10 @@ from infra.duck import connect
 from infra.errors import Fatal, Usage
 from infra.history import Committed
 from infra.jobs import Batch, Job, Lock
-from infra.kafka import Broker, ensure_topics, free_port, producer
+from infra.kafka import free_port
 from infra.lake import Lake
 from infra.location import Location
 from infra.settings import Settings, load
-from infra.spool import put
 from infra.tables import Column, Table, table
 from infra.upkeep import merge
 from reporting import erase_run
@@ -41,81 +40,29 @@ from reporting.erase_certificate import sentences
 from reporting.erase_cli import finished
 from reporting.erase_run import erase, preview
 from reporting.erase_wish import Wish, require
+from tests.reporting.people import (
+    ANNA,
+    AT,
+    BODY,
+    MAC,
+    OTHER_MAC,
+    add,
+    event,
+    meanwhile,
+    quiet,
+    tell_of_people,
+)
 
-AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
-MAC, OTHER_MAC = "aa:bb:cc:dd:ee:01", "aa:bb:cc:dd:ee:02"
 SEEN = Table("gold.seen", "events that a job saw", (Column("uid", T.StringType(), "an event"),))
-ANNA = Wish("user", "Anna", reason="request 17")
-TITLE = "Many failed logins of anna"
-BODY: dict[str, Any] = {
-    "alert_id": "a1",
-    "revision": 1,
-    "title": TITLE,
-    "rule": {"id": "r"},
-    "entity": {"type": "user", "value": "CORP\\anna"},
-}
-
-
-def add(lake: Lake, name: str, *rows: dict[str, Any]) -> None:
-    lake.add(table(name), rows, "test")
-
-
-def event(uid: str, user: str, mac: str) -> dict[str, Any]:
-    return {
-        "event_uid": f"{uid}:0",
-        "record_ids": [uid],
-        "source": "sshd",
-        "time": AT,
-        "received_at": AT,
-        "user_name": user,
-        "mac": mac,
-        "user": {"name": user, "groups": ["staff"]},
-        "message": f"login of {user}",
-    }
 
 
 @pytest.fixture
 def told(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    """Two people, two devices, in every layer; one record names anna in no readable form."""
+    """With a broker that does not answer."""
     monkeypatch.setattr(erase_run, "BROKER_SECONDS", 0.2)  # none answers, however long one waits
     nobody = {"bootstrap": f"127.0.0.1:{free_port()}"}
     lake.settings = load(home=lake.settings.home, kafka=nobody)
-    raw = {"r1": b"sshd: anna from 10.0.0.1", "r2": b"sshd: bob", "r3": b"\x1f\x8b\x00packed"}
-    record = {"source": "sshd", "mode": "live", "received_at": AT}
-    add(lake, "bronze.record", *({**record, "record_id": n, "raw": raw[n]} for n in raw))
-    add(lake, "silver.event", event("r1", "anna", MAC), event("r2", "bob", OTHER_MAC))
-    add(lake, "silver.event", event("r3", "CORP\\Anna", MAC))
-    add(
-        lake,
-        "silver.user_version",
-        {"user_id": "7", "name": "anna", "full_name": "Anna Smith", "aliases": ["corp\\anna"]},
-        {"user_id": "8", "name": "bob", "full_name": "Bob Smith", "aliases": []},
-    )
-    add(
-        lake,
-        "silver.dhcp_segment",
-        {"ip": "10.0.0.1", "mac": MAC, "hostname": "annas-mac", "kind": "lease", "rev": 1},
-        {"ip": "10.0.0.2", "mac": OTHER_MAC, "hostname": "pc2", "kind": "lease", "rev": 1},
-    )
-    add(
-        lake,
-        "gold.finding",
-        {"finding_id": "f1", "event_uid": "r1:0", "snippet": "a login", "fields": {"user": "anna"}},
-        {"finding_id": "f2", "event_uid": "r2:0", "snippet": "a login", "fields": {"user": "bob"}},
-    )
-    add(
-        lake,
-        "gold.attribution",
-        {"finding_id": "f1", "holder": {"mac": MAC, "evidence": ["r1:0"]}},
-        {"finding_id": "f2", "holder": {"mac": OTHER_MAC}},
-    )
-    add(lake, "gold.alert", {"alert_id": "a1", "revision": 1, "body": json.dumps(BODY)})
-    add(lake, "gold.alert", {"alert_id": "a2", "revision": 1, "body": '{"title": "bob"}'})
-    add(lake, "ops.audit", {"at": AT, "who": "cli", "detail": '{"sql": "... = \'ANNA\'"}'})
-    put(lake.spool / "audit", "x", {"at": AT.isoformat(), "target": "user anna"})
-    queue = Queue(file_of(lake.settings))
-    enqueue(queue._db, ["pager"], ("a1", 1), TITLE, json.dumps(BODY).encode(), 0.0)
-    queue.close()
+    tell_of_people(lake)
     return lake
 
 
@@ -129,10 +76,6 @@ def everything(lake: Lake) -> dict[str, str]:
                 rows += pq.read_table(folder / file.name).to_pylist()
             said[f"{folder.parent.name}.{folder.name}"] = repr(rows).lower()
     return said
-
-
-def quiet(line: str) -> None:
-    """Nobody watches."""
 
 
 def holding(lake: Lake, word: str) -> set[str]:
@@ -149,19 +92,6 @@ def killed_at(name: str) -> Callable[[str], None]:
             raise RuntimeError("killed")
 
     return tell
-
-
-def meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
-    """Once jobs that are behind were waited for, and before the tables are gone through again."""
-    real, left = erase_run._wait, [work]
-
-    def wait(lake: Lake, seconds: float, tell: Callable[[str], None]) -> dict[str, list[str]]:
-        behind = real(lake, seconds, tell)
-        while left:
-            left.pop()()
-        return behind
-
-    monkeypatch.setattr(erase_run, "_wait", wait)
 
 
 def watch(lake: Lake) -> Job:
@@ -263,35 +193,6 @@ def test_alerts_that_an_erasure_put_in_place_are_not_published_again(told: Lake)
     assert len(after) > 0
     assert [one for version in after for one in publisher._revisions(version)] == []
     assert [file for version in after for file in told.files_of(alerts, version)] == []
-
-
-def test_the_compacted_topic_says_alerts_anew(
-    told: Lake, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(erase_run, "BROKER_SECONDS", 10.0)
-    told.settings = load(home=told.settings.home, kafka={"bootstrap": broker.address})
-    topic = told.settings.kafka.state_topic
-    ensure_topics(told.settings)
-    client = producer(told.settings.kafka)
-    said = {"a1": BODY, "a2": {"title": "bob"}, "gone": {"title": "anna again"}}
-    for alert, body in said.items():
-        client.produce(topic, key=alert.encode(), value=json.dumps(body).encode())
-    assert client.flush(30) == 0
-
-    def publish() -> None:
-        client.produce(topic, key=b"late", value=b'{"title": "anna once more"}')
-        assert client.flush(30) == 0
-
-    meanwhile(monkeypatch, publish)
-    certificate = erase(told, ANNA, quiet, wait_seconds=0)
-    assert certificate["outside"]["alert_states"] == 3
-    newest = {m.key(): m.value() for m in read_all(told.settings, topic)}
-    assert newest[b"gone"] is newest[b"late"] is None
-    assert newest[b"a2"] == b'{"title": "bob"}'
-    state = json.loads(newest[b"a1"] or b"{}")
-    assert (state["title"], state["revision"]) == ("Many failed logins of [erased]", 1)
-    assert certificate["not_touched"]["topics_keep_ms"][told.settings.kafka.alerts_topic] > 0
-    assert finished(certificate)
 
 
 def test_a_pseudonym_keeps_rows_and_what_belongs_together(told: Lake) -> None:
