@@ -290,11 +290,8 @@ def sentences_of(untouched: Mapping[str, Any]) -> Iterator[str]:
         if count == 0:
             yield f"topic {topic} is compacted: no message of it named it"
             continue
-        which = (
-            "messages that name it, if there are,"
-            if count is None
-            else (f"{count} messages that name it")
-        )
+        which = "messages that name it"
+        which += ", if there are," if count is None else f" ({count})"
         if one["lag_ms"] is None:
             yield (
                 f"topic {topic} is compacted without {COMPACTION_LAG}: {which} stay for as long as "
