@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +25,15 @@ from enrich.rollup_tables import ROLLUP
 from enrich.rollup_topic import Topic
 from infra.cli import main
 from infra.jobs import Lock
-from infra.kafka import COMPACTION_LAG, COMPACTION_LAG_MS, Broker, admin, ensure_topics, producer
+from infra.kafka import (
+    COMPACTION_LAG,
+    COMPACTION_LAG_MS,
+    Broker,
+    admin,
+    ensure_topics,
+    free_port,
+    producer,
+)
 from infra.kafka_topics import told as told_of
 from infra.lake import Lake
 from infra.settings import Settings, load
@@ -43,10 +53,28 @@ from tests.reporting.people import (
 )
 
 
+class Quick(Broker):
+    """Looks for what to compact all the time, and not every 15 s."""
+
+    def _properties(self, controller: int) -> str:
+        return f"{super()._properties(controller)}log.cleaner.backoff.ms=300\n"
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Iterator[Broker]:
+    running = Quick(tmp_path / "kafka", free_port()).start()
+    yield running
+    running.stop()
+
+
 @pytest.fixture
 def told(lake: Lake, broker: Broker, request: pytest.FixtureRequest) -> Lake:
-    """With topics of its own, whose names nobody else's tests use."""
-    own = f"erase-{abs(hash(request.node.name)) % 10**9}"
+    """With topics of its own, whose names no other test uses."""
+    own = f"erase-{request.node.name.split('_')[-1]}-{len(request.node.name)}"
+    return people(lake, broker, own)
+
+
+def people(lake: Lake, broker: Broker, own: str) -> Lake:
     names = ("alerts_topic", "state_topic", "progress_topic", "rollups_topic")
     kafka = {name: f"{own}.{name}" for name in names}
     lake.settings = load(home=lake.settings.home, kafka={"bootstrap": broker.address, **kafka})
@@ -63,17 +91,6 @@ def held(settings: Settings, topic: str) -> str:
     """All that a topic has, as one text in small letters."""
     pairs = [(message.key(), message.value()) for message in read_all(settings, topic)]
     return repr(pairs).lower()
-
-
-def altered(kind: ResourceType, name: str, setting: str, value: object) -> ConfigResource:
-    entry = ConfigEntry(setting, str(value), incremental_operation=AlterConfigOpType.SET)
-    return ConfigResource(kind, name, incremental_configs=[entry])
-
-
-def alter(settings: Settings, *resources: ConfigResource) -> None:
-    client = admin(settings.kafka)
-    for answer in client.incremental_alter_configs(list(resources)).values():
-        answer.result(20)
 
 
 def said_of(certificate: dict[str, Any], topic: str) -> list[str]:
@@ -191,7 +208,10 @@ def test_a_job_that_runs_has_a_while_to_publish_first(told: Lake) -> None:
     assert "anna" not in repr(newest(told.settings, told.settings.kafka.state_topic)).lower()
 
 
-def test_a_former_state_goes_from_a_quiet_topic_when_the_command_is_run_again(told: Lake) -> None:
+def test_a_former_state_goes_from_a_quiet_topic_when_the_command_is_run_again(
+    lake: Lake, quick: Broker
+) -> None:
+    told = people(lake, quick, "quiet")
     topic = told.settings.kafka.state_topic
     assert Publisher(told.settings).publish() == 2
     certificate = erase(told, ANNA, quiet, wait_seconds=0)
@@ -200,12 +220,11 @@ def test_a_former_state_goes_from_a_quiet_topic_when_the_command_is_run_again(to
     assert "once they are 1 day, 0:00:00 old" in line
     assert topic not in certificate["not_touched"]["topics_keep_ms"]
 
-    # As if the day were over. A broker looks for what to compact every 15 s.
-    alter(
-        told.settings,
-        altered(ResourceType.TOPIC, topic, COMPACTION_LAG, 1000),
-        altered(ResourceType.BROKER, "1", "log.cleaner.backoff.ms", 300),
-    )
+    # As if the day were over.
+    entry = ConfigEntry(COMPACTION_LAG, "1000", incremental_operation=AlterConfigOpType.SET)
+    over = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    client = admin(told.settings.kafka)
+    client.incremental_alter_configs([over])[over].result(20)
     time.sleep(1.5)
     assert "anna" in held(told.settings, topic)  # nothing has come since, so Kafka waits
     again = erase(told, ANNA, quiet, wait_seconds=0)
