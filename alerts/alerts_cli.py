@@ -6,11 +6,14 @@ import argparse
 import json
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alerts.shown import FORMATS, print_rows, since_when
 from infra.errors import Usage
 from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from alerts.publish import Publisher
 
 LEVELS = ("informational", "low", "medium", "high", "critical")
 
@@ -46,6 +49,16 @@ def build(subparsers: Any) -> None:
     closed.add_argument("--verdict", help="what it was: true_positive, false_positive, benign, ...")
     closed.add_argument("--comment", help="why, for those who read it later")
     closed.set_defaults(run=close_alert)
+
+    placed = verbs.add_parser(
+        "published", help="up to which version gold.alert was published; set it when it was lost"
+    )
+    where = placed.add_mutually_exclusive_group()
+    where.add_argument("--now", action="store_true", help="what is there counts as published")
+    where.add_argument(
+        "--up-to", type=int, metavar="VERSION", help="what is there up to it does; -1: nothing"
+    )
+    placed.set_defaults(run=published)
 
 
 def tail_alerts(args: argparse.Namespace, settings: Settings) -> int:
@@ -103,4 +116,48 @@ def close_alert(args: argparse.Namespace, settings: Settings) -> int:
         "the running driver takes it within seconds, else at its next start",
         file=sys.stderr,
     )
+    return 0
+
+
+def published(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate alerts published`: the place; with an option it is set, while job `alert` rests."""
+    from alerts.publish import Publisher
+    from alerts.tables import ALERT
+    from infra.commits import newest_version, oldest_version
+    from infra.driver import resume
+    from infra.jobs import Lock
+    from infra.kafka import require_broker
+    from infra.spool import note
+
+    table = settings.lake_root / ALERT.path
+    first, newest = oldest_version(table) - 1, newest_version(table)
+    if newest < 0:
+        raise Usage(f"{table}: there is no such table yet")
+    require_broker(settings.kafka)
+    if not args.now and args.up_to is None:
+        return _show_places(settings, Publisher(settings), newest)
+    version = newest if args.now else args.up_to
+    if not first <= version <= newest:
+        raise Usage(f"--up-to {version}: must be from {first} to {newest}, as its log goes")
+    lock = Lock(settings.checkpoint_root / "alert", "alert")
+    try:
+        Publisher(settings).move(version)
+    finally:
+        lock.release()
+    note(settings.home.absolute() / "spool", "alerts.published", "gold.alert", {"up_to": version})
+    resume(settings, "alert")
+    print(
+        f"alerts go on behind version {version}; a driver that runs starts job alert by itself",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _show_places(settings: Settings, publisher: Publisher, newest: int) -> int:
+    from alerts.place import file_of
+
+    names = ("gold.alert", f"topic {settings.kafka.progress_topic}", str(file_of(settings)))
+    found = (newest, *(one and one.version for one in publisher.places()))
+    rows = zip(names, found, strict=True)
+    print_rows([{"what": name, "version": version} for name, version in rows], "table")
     return 0

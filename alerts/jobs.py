@@ -116,6 +116,7 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
     outputs = fold(alert_input(lake), settings, str(store.folder))
 
     def batch(rows: DataFrame, run: Batch) -> None:
+        publisher.begin()
         run.decide(SERVERS, servers.current)
         wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
         known = index_file(lake, run.decide(INVENTORIES, lambda: newest(lake)))

@@ -3,13 +3,15 @@
 The table is the outbox. What one commit of it added goes out in one Kafka
 transaction together with the publisher's place (a version of the table), so a
 `read_committed` consumer sees both or neither, and a successor goes on exactly
-there. Sources: KIP-98 (transactions), CloudEvents 1.0 Kafka binding.
+there. Where the broker was lost, a file has the place (`alerts.place`); where the lake
+was, and comes from a backup, what goes out is compared with what was heard (`alerts.heard`).
+Sources: KIP-98 (transactions), CloudEvents 1.0 Kafka binding.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +27,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from alerts import heard, place
 from alerts.feed import sequence_of
+from alerts.place import SET, Place
 from alerts.tables import ALERT
 from infra.clock import clock
-from infra.commits import commit, newest_version, table_id, versions
+from infra.commits import Commit, commit, newest_version, oldest_version, table_id, versions
+from infra.damage import parsed
 from infra.errors import Fatal, Retryable
 from infra.kafka import client_options, producer
 from infra.kafka_auth import denied, lacking
@@ -58,94 +63,204 @@ class Publisher:
         self._settings = settings
         self._table = settings.lake_root / ALERT.path
         self._client: Producer | None = None
-        self._published = -1
-        self._told_older = False
+        self._place = Place(-1)
+        self._kept: Place | None = None
+        self._heard: heard.Heard | None = None
+        self._began: int | None = None
+
+    def begin(self) -> None:
+        """Look at the table before the first batch writes into it; a second call does nothing.
+
+        Of a new table it is noted that nothing was published: later nobody could tell.
+        """
+        if self._began is not None:
+            return
+        self._began = newest_version(self._table)
+        known = self._began < 0 or place.file_of(self._settings).exists()
+        if not known and not place.has_told(self._table, self._began):
+            self._keep(Place(-1))
 
     def publish(self) -> int:
         """Send what the table holds beyond our place; returns how many revisions.
 
         Raises `Retryable` when the broker does not take it now (call again),
-        `Fatal` when the table's log no longer reaches back to our place, or
-        when another publisher has taken over.
+        `Fatal` when our place is known nowhere, when the table's log no longer reaches
+        back to it, or when another publisher has taken over.
         """
+        self.begin()
         try:
             client = self._client or self._open()
             sent = 0
             for version in self._pending():
                 sent += self._send(client, version)
-            return sent
         except KafkaException as error:
             self._client = None
             raise _named(error.args[0], self._settings) from None
+        if self._place != self._kept:
+            self._keep(self._place)  # versions that told nothing
+        return sent
 
-    def _open(self) -> Producer:
-        """Fence the predecessor first, then read its place: nobody can move it any more."""
+    def places(self) -> tuple[Place | None, Place | None]:
+        """Our place by the topic and by the file; None: it is not there, or cannot be read."""
+        return self._noted(), self._by_file()
+
+    def move(self, version: int) -> None:
+        """Let what the table has up to a version count as published, on a person's word."""
+        try:
+            client = self._fence()
+            was = self.places()
+            compared = any(one is not None and one.compared for one in was)
+            self._set(client, place.of(self._table, version, compared=compared))
+        except KafkaException as error:
+            raise _named(error.args[0], self._settings) from None
+
+    def _fence(self) -> Producer:
+        """From here on no predecessor can move its place."""
         options: dict[str, str | int | bool] = {
             "transactional.id": f"headgate-{self._settings.alerts.tenant}-alerts",
             "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
         }
         client = producer(self._settings.kafka, **options)
         client.init_transactions(TRANSACTION_SECONDS)
-        self._published = self._place()
+        return client
+
+    def _open(self) -> Producer:
+        """Fence the predecessor first, then read its place: nobody can move it any more."""
+        client = self._fence()
+        noted = self._noted()
+        known = self._known(noted)
+        if known.compared:
+            self._compare(known)
+        if known != noted and known.version >= 0:
+            self._set(client, known)
+        self._keep(known)
+        self._place = known
         self._client = client
         return client
 
-    def _place(self) -> int:
-        """Newest version our predecessor published, -1 for none."""
-        place = -1
+    def _noted(self) -> Place | None:
+        """What our predecessor published, as the broker has it."""
+        found = None
         for message in read_all(self._settings, self._settings.kafka.progress_topic):
             value = message.value()
             if message.key() == self._key and value is not None:
-                place = int(json.loads(value)["version"])
-        return place
+                found = place.read(parsed(value.decode()))
+        return found
+
+    def _by_file(self) -> Place | None:
+        with suppress(Fatal):
+            return place.kept(self._settings, self._table)
+        return None
+
+    def _known(self, noted: Place | None) -> Place:
+        """Where to go on: behind what the broker names; where it does not, behind what the file
+        does. Where the lake has not what was published there, behind what both have."""
+        table, settings = self._table, self._settings
+        kept = self._by_file() if noted else place.kept(settings, table)
+        known = noted or kept
+        if known is None:
+            return self._first()
+        if not known.is_of(table):
+            return self._restored(known, kept)
+        if noted is None and place.has_told(table, known.version):
+            say(
+                f"job alert: topic {settings.kafka.progress_topic} does not say up to where "
+                f"gold.alert is published; {place.file_of(settings)} does: up to version "
+                f"{known.version}; alerts go on behind it"
+            )
+        # What was between had nothing to tell, or went out by a broker that has lost it since.
+        if kept and known.version + 1 < oldest_version(table) <= kept.version + 1:
+            return kept
+        return known
+
+    def _first(self) -> Place:
+        if not place.has_told(self._table, newest_version(self._table)):
+            return Place(-1)
+        raise Fatal(
+            f"gold.alert has alerts, and neither topic {self._settings.kafka.progress_topic} nor "
+            f"{place.file_of(self._settings)} says up to which version they were published, as "
+            f"with a broker made anew; {SET}"
+        )
+
+    def _restored(self, known: Place, kept: Place | None) -> Place:
+        """The place in a lake from a backup, and what consumers had beyond it, written down."""
+        if kept is not None and kept.version < known.version and kept.is_of(self._table):
+            since = kept.version
+        else:  # a backup of an earlier release, which kept no file
+            since = min(known.version, self._began or 0)
+        found = place.of(self._table, since, compared=True)
+        alerts = self._note_heard(found)
+        say(
+            f"job alert: gold.alert was published up to version {known.version}, which this lake "
+            f"has not: an older lake was restored; behind version {since} only what was not heard "
+            f"goes out ({alerts:,} alerts were heard beyond it)"
+        )
+        return found
+
+    def _note_heard(self, since: Place) -> int:
+        states = read_all(self._settings, self._settings.kafka.state_topic)
+        later = versions(self._table, since.version + 1)
+        told = (self._revisions(commit(self._table, version)) for version in later)
+        waiting = (revision.alert_id for revisions in told for revision in revisions)
+        return heard.note(self._settings, states, waiting)
+
+    def _compare(self, since: Place) -> None:
+        if not heard.file_of(self._settings).exists():
+            self._note_heard(since)
+        if self._heard is not None:
+            self._heard.close()
+        self._heard = heard.Heard(self._settings)
+
+    def _set(self, client: Producer, where: Place) -> None:
+        """Note a place in a transaction of its own, and in the file."""
+        client.begin_transaction()
+        self._mark(client, where)
+        client.commit_transaction(TRANSACTION_SECONDS)
+        self._keep(where)
+
+    def _keep(self, where: Place) -> None:
+        place.keep(self._settings, self._table, where)
+        self._kept = where
 
     @property
     def _key(self) -> bytes:
         return f"gold.alert/{table_id(self._table)}".encode()
 
     def _pending(self) -> list[int]:
-        newest = newest_version(self._table)
-        if 0 <= newest < self._published:
-            self._say_older(newest)
-            return []
-        pending = versions(self._table, self._published + 1)
-        if pending and len(pending) != pending[-1] - self._published:
+        published = self._place.version
+        pending = versions(self._table, published + 1)
+        if pending and len(pending) != pending[-1] - published:
             raise Fatal(
-                f"gold.alert was published up to version {self._published}, but its log now begins "
-                f"at {pending[0]}: versions between were never published; read them from the table "
-                "and set the place on by hand"
+                f"gold.alert was published up to version {published}, but its log now begins "
+                f"at {pending[0]}: versions between were never published; read them from the "
+                f"table, and 'headgate alerts published --up-to {pending[0] - 1}' goes on behind"
             )
         return pending
 
-    def _say_older(self, newest: int) -> None:
-        """A lake was restored that is older than what went out. What it tells anew must not go out
-        twice, and a batch that failed for it would fail for ever."""
-        if not self._told_older:
-            say(
-                f"job alert: gold.alert is at version {newest}, but was published up to "
-                f"{self._published}: an older lake was restored; alerts stay in the table until "
-                "it is beyond that"
-            )
-        self._told_older = True
-
     def _send(self, client: Producer, version: int) -> int:
-        revisions = list(self._revisions(version))
+        found = commit(self._table, version)
+        revisions = [one for one in self._revisions(found) if self._is_news(one)]
+        there = Place(version, found.digest, self._place.compared)
         if revisions:
             client.begin_transaction()
             try:
                 for revision in revisions:
                     self._produce(client, revision)
-                self._mark(client, version)
+                self._mark(client, there)
                 client.commit_transaction(TRANSACTION_SECONDS)
             except KafkaException as error:
                 if error.args[0].txn_requires_abort():
                     client.abort_transaction(TRANSACTION_SECONDS)
                 raise
-        self._published = version
+        self._place = there
+        if revisions:
+            self._keep(there)
         return len(revisions)
 
-    def _revisions(self, version: int) -> Iterator[Revision]:
-        found = commit(self._table, version)
+    def _is_news(self, revision: Revision) -> bool:
+        return self._heard is None or not self._heard.has(revision.alert_id, revision.revision)
+
+    def _revisions(self, found: Commit) -> Iterator[Revision]:
         names = [*Revision.__dataclass_fields__, "suppressed_by"]
         rows: list[dict[str, Any]] = []
         # What puts files in others' place, as an erasure does, tells nothing new.
@@ -180,9 +295,9 @@ class Publisher:
         )
         client.poll(0)
 
-    def _mark(self, client: Producer, version: int) -> None:
-        place = json.dumps({"version": version}).encode()
-        client.produce(self._settings.kafka.progress_topic, key=self._key, value=place)
+    def _mark(self, client: Producer, where: Place) -> None:
+        topic = self._settings.kafka.progress_topic
+        client.produce(topic, key=self._key, value=where.text().encode())
 
 
 def place(settings: Settings) -> int:

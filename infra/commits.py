@@ -8,6 +8,7 @@ and "Commit Provenance Information".
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from bisect import bisect_left
@@ -43,6 +44,8 @@ class Commit:
     """Whether it takes files out of the table."""
     stats: tuple[dict[str, Any], ...]
     """Of each file added, what the log says of its contents; empty where it says nothing."""
+    digest: str
+    """What tells it from another commit of its version, as after a restore."""
 
     @property
     def appends(self) -> bool:
@@ -101,7 +104,8 @@ def text(table: Location, version: int) -> str:
 def commit(table: Location, version: int) -> Commit:
     """Read one commit; raises `FileNotFoundError` when it is gone, `Fatal` when it is damaged."""
     try:
-        actions = objects(text(table, version))
+        told = text(table, version)
+        actions = objects(told)
     except Damaged as error:
         raise _damaged(archive.single(table / LOG, version), error) from None
     info: dict[str, Any] = {}
@@ -126,6 +130,7 @@ def commit(table: Location, version: int) -> Commit:
         changes_data=changes,
         replaces=replaces,
         stats=tuple(stats),
+        digest=hashlib.sha256(told.encode()).hexdigest()[:16],
     )
 
 

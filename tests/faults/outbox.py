@@ -47,17 +47,21 @@ class Outbox:
     def make(self) -> Outbox:
         """Version 0, with no rows."""
         (self.folder / "_delta_log").mkdir(parents=True)
-        told = {"format": {"provider": "parquet"}, "partitionColumns": [], "configuration": {}}
+        told = {
+            "format": {"provider": "parquet", "options": {}},
+            "partitionColumns": [],
+            "configuration": {},
+        }
+        told |= {"id": str(uuid.uuid4()), "schemaString": json.dumps(_struct())}
         self._commit(
-            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-            {"metaData": {"id": str(uuid.uuid4()), "schemaString": "{}", **told}},
+            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": told}
         )
         return self
 
     def append(self, *rows: tuple[str, int, bool]) -> None:
         """One batch of `(alert, revision, silenced)`."""
         self.version += 1
-        name = f"alert-{self.version}.parquet"
+        name = f"alert-{uuid.uuid4()}.parquet"
         table = pa.Table.from_pylist([self._row(*row) for row in rows], schema=SCHEMA)
         pq.write_table(table, self.folder / name)
         size = (self.folder / name).stat().st_size
@@ -65,6 +69,17 @@ class Outbox:
         self._commit({"add": added | {"dataChange": True}})
         for alert, revision, silent in rows:
             (self.silenced if silent else self.wanted).append((alert, revision))
+
+    def back(self, version: int) -> None:
+        """Be as a backup was that was taken at a version."""
+        for later in range(version + 1, self.version + 1):
+            (self.folder / "_delta_log" / f"{later:020d}.json").unlink()
+        self.version = version
+
+    def nothing(self) -> None:
+        """A commit that adds no row, as upkeep makes."""
+        self.version += 1
+        self._commit({"commitInfo": {"operation": "OPTIMIZE"}})
 
     def _row(self, alert: str, revision: int, silent: bool) -> dict[str, Any]:
         rule = {"id": "r", "level": "high", "name": "a rule"}
@@ -84,6 +99,16 @@ class Outbox:
         whole = log / ".commit"
         whole.write_text("".join(json.dumps(action) + "\n" for action in actions))
         whole.rename(log / f"{self.version:020d}.json")
+
+
+def _struct() -> dict[str, Any]:
+    """The columns, in the words of Delta's log."""
+    kinds = {pa.string(): "string", pa.int32(): "integer", pa.int64(): "long"}
+    columns = [
+        {"name": one.name, "type": kinds[one.type], "nullable": True, "metadata": {}}
+        for one in SCHEMA
+    ]
+    return {"type": "struct", "fields": columns}
 
 
 def publish(home: str, bootstrap: str) -> None:

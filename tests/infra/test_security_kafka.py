@@ -166,6 +166,7 @@ def test_alerts_go_out_and_are_heard_with_each_services_own_rights(
 ) -> None:
     settings = load(home=tmp_path).model_copy(update={"kafka": plant.kafka("driver")})
     outbox = Outbox(settings.lake_root / "gold" / "alert").make()
+    Publisher(settings).begin()
     outbox.append(("a1", 1, False), ("a1", 2, False))
     assert Publisher(settings).publish() == 2
     reader = settings.model_copy(update={"kafka": plant.kafka("consumer")})

@@ -22,7 +22,7 @@ from alerts.store import store_folder
 from alerts.webhook_cli import file_of
 from alerts.webhook_queue import Queue
 from api.statements import Refused, Statements
-from infra.commits import text
+from infra.commits import commit, text
 from infra.compact import FAN_IN
 from infra.delta import active_files
 from infra.duck import connect
@@ -186,12 +186,12 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(
 
 def test_alerts_that_an_erasure_put_in_place_are_not_published_again(told: Lake) -> None:
     alerts, publisher = table("gold.alert"), Publisher(told.settings)
-    before = told.version(alerts)
-    assert [one.alert_id for one in publisher._revisions(before)] == ["a2"]
+    folder, before = told.folder(alerts), told.version(alerts)
+    assert [one.alert_id for one in publisher._revisions(commit(folder, before))] == ["a2"]
     erase(told, ANNA, quiet, wait_seconds=0)
     after = range(before + 1, told.version(alerts) + 1)
     assert len(after) > 0
-    assert [one for version in after for one in publisher._revisions(version)] == []
+    assert [one for version in after for one in publisher._revisions(commit(folder, version))] == []
     assert [file for version in after for file in told.files_of(alerts, version)] == []
 
 
