@@ -1,18 +1,21 @@
-"""Lake, checkpoints and what waits in the spool, copied together and put back together.
+"""Lake, checkpoints and what waits for others, copied together and put back together.
 
 They belong to one instant: a checkpoint older than its tables is refused at the next start,
 one that is newer would leave rows out. So a backup is taken while no job runs, and each
-file's digest is kept: what comes back is what was there, or nothing.
+file's digest is kept: what comes back is what was there, or nothing. A broker of one's own has
+its own replication; one whose folder lies in the home, as the demo's, is copied when it rests.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -21,17 +24,24 @@ from typing import Any
 
 from infra.alone import Alone, Taken
 from infra.archive import ARCHIVE, READ
-from infra.errors import Fatal, HeadgateError, Usage
+from infra.errors import Fatal, HeadgateError, Retryable, Usage
 from infra.files import write_whole
 from infra.jobs import LOCK, already_runs
+from infra.kafka import require_broker
 from infra.location import FRESH, HOME, Location, below, delete, make, there, tree
-from infra.offsets import checkpoint
+from infra.offsets import Broker, backlog, checkpoint
 from infra.settings import Settings
 
 MANIFEST = "manifest.json"
-FORM = 1
+FORM = 2
 """Changes when an older version could not restore what a newer one wrote."""
+READABLE = (1, FORM)
+"""Forms that this version restores; in 1 neither webhooks nor certificates were kept."""
 CHUNK = 4 * 1024 * 1024
+BESIDE = ("-wal", "-shm", "-journal")
+"""Ends of the names of what SQLite keeps beside a database that is in use."""
+ASKED_SECONDS = 5.0
+"""So long a broker may take to say what is unread."""
 
 STAGE = ".restoring"
 """Below a place, so that it is of the same file system: what a restore is about to put there."""
@@ -47,7 +57,7 @@ class Part:
     name: str
     path: Location
     file: bool = False
-    """Whether it is a single file; else a folder, or a prefix in a bucket."""
+    """Whether it is a single file, a database of SQLite; else a folder, or a prefix in a bucket."""
 
     @cached_property
     def place(self) -> Location:
@@ -63,7 +73,7 @@ class Part:
 
 
 def parts(settings: Settings) -> tuple[Part, ...]:
-    """What a backup holds. Settings, rules of your own and the broker's log are yours to keep."""
+    """What a backup holds. Settings and rules of your own are yours to keep."""
     home = settings.home.absolute()
     in_folder = settings.lake_side == settings.lake_root
     return (
@@ -72,8 +82,17 @@ def parts(settings: Settings) -> tuple[Part, ...]:
         *(() if in_folder else (Part("lake", settings.lake_side),)),
         Part("checkpoints", settings.checkpoint_root),
         Part("spool", home / "spool"),
+        Part("erasures", home / "erasures"),
         Part("redelivery.sqlite", home / "redelivery.sqlite", file=True),
+        Part("webhooks.sqlite", home / "webhooks.sqlite", file=True),
+        Part(BROKER, home / BROKER),
     )
+
+
+BROKER = "kafka"
+"""The folder of a broker that the home has for itself (`infra.kafka.Broker`), and that part."""
+KAFKAS_LOCK = ".lock"
+"""Held by a broker that runs, in the folder of its log. Who opened it again would lose it."""
 
 
 def backup(settings: Settings, folder: Path, show: Show = lambda done, total: None) -> Path:
@@ -94,7 +113,8 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
         partial = made.with_name(f".{made.name}")
         manifest = {"form": FORM, "at": at.isoformat(), "kafka": _places(settings)}
         try:
-            manifest["files"] = _copied(parts(settings), partial, show)
+            with _resting(settings) as wanted:
+                manifest["files"] = _copied(wanted, partial, show)
             write_whole(partial / MANIFEST, json.dumps(manifest, indent=1))
             partial.rename(made)  # whole from here on
         except OSError as error:
@@ -102,6 +122,38 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return made
+
+
+@contextmanager
+def _resting(settings: Settings) -> Iterator[tuple[Part, ...]]:
+    """What can be copied now: without the home's broker where it runs. It does not begin inside."""
+    wanted = parts(settings)
+    own = next(part for part in wanted if part.name == BROKER)
+    lock = own.path / "log" / KAFKAS_LOCK
+    if not isinstance(lock, Path) or not lock.exists():
+        yield tuple(part for part in wanted if part != own)
+        return
+    with lock.open("r+b") as held:
+        try:
+            fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            wanted = tuple(part for part in wanted if part != own)
+        yield wanted
+
+
+def _has_broker(manifest: dict[str, Any]) -> bool:
+    return any(name.startswith(f"{BROKER}/") for name in manifest["files"])
+
+
+def left_at(made: Path) -> str | None:
+    """What a backup does not hold, in a sentence; None: nothing that is known of."""
+    manifest = json.loads((made / MANIFEST).read_text("utf-8"))
+    if _has_broker(manifest) or not manifest["kafka"]["offsets"]:
+        return None
+    unread = manifest["kafka"]["unread"]
+    if unread is None:
+        return "the broker did not say how much is not read yet; that is only in the broker"
+    return f"{unread:,} messages are not read yet; they are only in the broker" if unread else None
 
 
 @contextmanager
@@ -133,10 +185,19 @@ def _leave(lock: Path) -> None:
 
 
 def _places(settings: Settings) -> dict[str, Any]:
-    """Where job ingest stood in Kafka, and the ids of the topics: what a person may ask later."""
+    """Where job ingest stood in Kafka, and the ids of the topics: what a person may ask later.
+
+    `unread`: how many messages it had yet to read; None where the broker does not say.
+    """
     at = checkpoint(settings.checkpoint_root / "ingest")
     offsets = {f"{topic}:{partition}": end for (topic, partition), end in at.offsets.items()}
-    return {"offsets": offsets, "topic_ids": dict(at.ids)}
+    unread = None
+    with suppress(Retryable, Fatal):
+        if at.done is not None:
+            require_broker(settings.kafka, ASKED_SECONDS)
+            kafka = settings.kafka
+            unread = backlog(at, Broker(kafka), kafka, but=(kafka.tick_topic,))
+    return {"offsets": offsets, "topic_ids": dict(at.ids), "unread": unread}
 
 
 def _copied(wanted: tuple[Part, ...], to: Path, show: Show) -> dict[str, dict[str, Any]]:
@@ -150,8 +211,10 @@ def _copied(wanted: tuple[Part, ...], to: Path, show: Show) -> dict[str, dict[st
     ]
     total, done = sum(source.stat().st_size for source, _ in pairs), 0
     found = {}
+    databases = {part.path for part in wanted if part.file}
     for source, name in pairs:
-        digest, size = _copy(source, to / name)
+        copy = _copy_database if source in databases else _copy
+        digest, size = copy(source, to / name)
         found[name] = {"sha256": digest, "bytes": size}
         done += size
         show(done, total)
@@ -169,7 +232,7 @@ def _files(path: Location) -> list[Location]:
         file
         for file in tree(path)
         # Former versions that were made readable are links to files that are copied anyway.
-        if file.name != LOCK
+        if file.name not in (LOCK, KAFKAS_LOCK)
         and below(path, file).partition("/")[0] != STAGE
         and f"/{ARCHIVE}/{READ}/" not in str(file)
         # In a bucket it names the home, which has it too and may be another one later.
@@ -194,6 +257,26 @@ def _copy(source: Location, target: Location) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
+def _copy_database(source: Location, target: Location) -> tuple[str, int]:
+    """Copy a database whole, also what was committed and lies beside it still, as after a kill."""
+    assert isinstance(source, Path)
+    assert isinstance(target, Path)
+    make(target.parent)
+    try:
+        with (
+            closing(sqlite3.connect(source, timeout=60)) as live,
+            closing(sqlite3.connect(target)) as copy,
+        ):
+            live.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # nothing beside the copy
+    except sqlite3.Error as error:
+        raise Fatal(f"{source}: cannot be copied ({error}); no backup was made") from None
+    with target.open("rb+") as written:
+        os.fsync(written.fileno())
+    shutil.copystat(source, target)
+    return _digest(target), target.stat().st_size
+
+
 def _digest(file: Path) -> str:
     with file.open("rb") as read:
         return hashlib.file_digest(read, "sha256").hexdigest()
@@ -210,7 +293,9 @@ def restore(settings: Settings, made: Path, show: Show = lambda done, total: Non
     wanted = parts(settings)
     manifest = _manifest(made, wanted)
     for part in wanted:
-        if (found := _something(part.place)) is not None:
+        if part.name == BROKER and not _has_broker(manifest):
+            continue  # one may have been made for this home already
+        if (found := _something(part)) is not None:
             raise Usage(f"{found}: something is there; restore onto an empty home")
     steps = _Steps()
     try:
@@ -334,8 +419,13 @@ class _Restore:
             self._steps.add(there, partial(there.rename, waiting))
 
 
-def _something(place: Location) -> Location | None:
+def _something(part: Part) -> Location | None:
     """What lies in a place: a file that a backup would hold, or a link, which would be lost."""
+    place = part.place
+    if part.file and isinstance(place, Path):
+        # SQLite would take what lies beside it for a part of the database that comes.
+        beside = (place.with_name(place.name + end) for end in BESIDE)
+        return next((one for one in (place, *beside) if one.exists()), None)
     if not place.exists():
         return None
     found = _files(place)
@@ -371,8 +461,8 @@ def _manifest(made: Path, wanted: Iterable[Part]) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads((made / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError):
         raise Usage(f"{made}: is no backup of ours (no readable {MANIFEST} in it)") from None
-    if manifest.get("form") != FORM:
-        raise Fatal(f"{made}: has form {manifest.get('form')}, this version restores form {FORM}")
+    if manifest.get("form") not in READABLE:
+        raise Fatal(f"{made}: has form {manifest.get('form')}, this version restores up to {FORM}")
     known = {part.name: part.file for part in wanted}
     for name in manifest["files"]:
         head, _, rest = name.partition("/")

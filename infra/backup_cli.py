@@ -12,13 +12,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
-from infra.backup import Show, backup, restore
+from infra.backup import Show, backup, left_at, restore
 from infra.settings import Settings
 
 
 def build(commands: Any) -> None:
     """Register the commands."""
-    made = commands.add_parser("backup", help="copy lake, checkpoints and spool; no job may run")
+    made = commands.add_parser("backup", help="copy all that is kept; no job may run")
     made.add_argument("folder", type=Path, help="where the backup's own folder is made")
     made.set_defaults(run=_backup)
     back = commands.add_parser("restore-backup", help="put a backup back, onto an empty home")
@@ -28,7 +28,10 @@ def build(commands: Any) -> None:
 
 def _backup(arguments: argparse.Namespace, settings: Settings) -> int:
     with _bar() as show:
-        print(backup(settings, arguments.folder, show))
+        made = backup(settings, arguments.folder, show)
+    print(made)
+    if (left := left_at(made)) is not None:
+        print(left, file=sys.stderr)
     return 0
 
 

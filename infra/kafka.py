@@ -23,6 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 from infra import jars, jdk
 from infra.children import die_with_parent
 from infra.errors import Fatal, Retryable
+from infra.files import write_whole
 from infra.kafka_auth import denied, java, lacking, librdkafka, unreachable
 from infra.kafka_guard import Guard
 from infra.log import say
@@ -265,6 +266,7 @@ class Broker:
         if not properties.exists():
             properties.write_text(self._properties(free_port()))
             self._format(properties)
+        self._settle(properties)
         # A JVM that was killed leaves the libraries that it unpacked.
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(exist_ok=True)
@@ -281,6 +283,14 @@ class Broker:
             )
         self._await(seconds)
         return self
+
+    def _settle(self, properties: Path) -> None:
+        """Let the folder name its own log, also where it was moved, or came from a backup."""
+        lines = properties.read_text("utf-8").splitlines()
+        here = f"log.dirs={self.folder / 'log'}"
+        mine = [here if line.startswith("log.dirs=") else line for line in lines]
+        if mine != lines:
+            write_whole(properties, "\n".join(mine) + "\n")
 
     def kill(self) -> None:
         """End it as a power cut would."""

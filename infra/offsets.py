@@ -7,7 +7,7 @@ its Kafka source's offsets, `{topic: {partition: next offset}}`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,11 @@ SECONDS = 20.0
 
 ANEW = 5.0
 """So many seconds a partition may take to have a leader after its broker began anew."""
+
+LEADERLESS = (
+    *(KafkaError.FENCED_LEADER_EPOCH, KafkaError._NOENT),
+    KafkaError.NOT_LEADER_FOR_PARTITION,  # of a topic that was made a moment ago
+)
 
 _SPEC: Any = OffsetSpec  # the library gives its methods no types
 _NOT_TOLD = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
@@ -210,7 +215,7 @@ class Broker:
             code = error.args[0].code()
             if code in (*gone, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
                 return None
-            if code in (KafkaError.FENCED_LEADER_EPOCH, KafkaError._NOENT):
+            if code in LEADERLESS:
                 raise _Anew(_silent(what, error)) from None
             raise _away(what, error) from None
 
@@ -233,9 +238,10 @@ def _silent(what: str, error: KafkaException) -> str:
     return f"the broker does not say {what}: {error.args[0].str()}"
 
 
-def backlog(at: Checkpoint, broker: Broker, kafka: KafkaSettings) -> int:
-    """Messages that wait for a job reading all raw topics."""
-    return untaken(at.offsets, broker.held(broker.partitions(kafka.topic_prefix)))
+def backlog(at: Checkpoint, broker: Broker, kafka: KafkaSettings, but: Collection[str] = ()) -> int:
+    """Messages that wait for a job reading all raw topics; `but`: those that do not count."""
+    raw = broker.partitions(kafka.topic_prefix)
+    return untaken(at.offsets, broker.held(place for place in raw if place[0] not in but))
 
 
 def untaken(taken: Mapping[Place, int], held: Mapping[Place, Held]) -> int:

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import shutil
+import sqlite3
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from infra.backup import _Steps, backup, restore
+from alerts.publish import read_all
+from infra.backup import _Steps, backup, left_at, restore
 from infra.cli import main
 from infra.errors import Fatal, Retryable, Usage
 from infra.jobs import Batch, Job, Lock
+from infra.kafka import Broker, admin, ensure_topics, free_port, producer, topic_of
 from infra.lake import Lake
 from infra.settings import Settings, load
 from infra.tables import Column, Table
 
 NUMBER = Table("silver.number", "numbers that arrive", (Column("n", T.LongType(), "a number"),))
 SQUARE = Table("gold.square", "their squares", (Column("n", T.LongType(), "a square"),))
+DATABASES = ("redelivery.sqlite", "webhooks.sqlite")
+ROWS = "CREATE TABLE kept (row TEXT); INSERT INTO kept VALUES ('row')"
 LEFT_OUT = {"api.token", "checkpoints/ingest/lock", "checkpoints/lock"}
 
 
@@ -34,31 +44,45 @@ def home(tmp_path: Path) -> Settings:
         "checkpoints/ingest/batches/3.json": '{"topic_ids": {}}',
         "checkpoints/ingest/lock": "77",
         "spool/audit/one.json": "{}",
-        "redelivery.sqlite": "keys",
+        "erasures/one.json": "{}",
         "api.token": "secret",
     }.items():
         file = settings.home / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         os.utime(file, (1_000_000, 1_000_000))
+    for name in DATABASES:
+        with closing(sqlite3.connect(settings.home / name)) as db:
+            db.executescript(f"PRAGMA journal_mode = WAL; {ROWS}")
     return settings
 
 
 def tree(home: Path) -> dict[str, str]:
-    return {str(f.relative_to(home)): f.read_text() for f in home.rglob("*") if f.is_file()}
+    """Each file and what is in it; of a database what it says."""
+    return {str(f.relative_to(home)): said(f) for f in home.rglob("*") if f.is_file()}
+
+
+def said(file: Path) -> str:
+    if file.name not in DATABASES:
+        return file.read_text()
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
+        return "".join(db.iterdump())
 
 
 def test_what_comes_back_is_what_was_there(home: Settings, tmp_path: Path) -> None:
     made = backup(home, tmp_path / "backups")
     assert not any("secret" in text for text in tree(made).values())
     other = load(home=tmp_path / "other", lake=tmp_path / "elsewhere" / "lake")
-    assert restore(other, made) == 5
+    assert restore(other, made) == 7
     assert (tmp_path / "elsewhere/lake/silver/event/a.parquet").read_text() == "rows"
     assert (tmp_path / "elsewhere/lake/silver/event/a.parquet").stat().st_mtime == 1_000_000
+    databases = {name: text for name, text in tree(home.home).items() if name in DATABASES}
+    assert "'row'" in databases["webhooks.sqlite"]
     assert tree(other.home) == {
         "checkpoints/ingest/batches/3.json": '{"topic_ids": {}}',
         "spool/audit/one.json": "{}",
-        "redelivery.sqlite": "keys",
+        "erasures/one.json": "{}",
+        **databases,
     }
     with pytest.raises(Usage, match="something is there; restore onto an empty home"):
         restore(other, made)
@@ -79,7 +103,7 @@ def test_a_backup_that_was_harmed_restores_nothing(
         restore(other, tmp_path)
 
 
-@pytest.mark.parametrize("part", ["lake", "checkpoints", "spool", "redelivery.sqlite"])
+@pytest.mark.parametrize("part", ["lake", "checkpoints", "spool", "erasures", *DATABASES])
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_is_followed(home: Settings, tmp_path: Path, part: str, there: bool) -> None:
     """To a folder of another disk, which may have to be made."""
@@ -89,20 +113,20 @@ def test_a_link_is_followed(home: Settings, tmp_path: Path, part: str, there: bo
     target = tmp_path / "disk" / part
     (target if there and "." not in part else target.parent).mkdir(parents=True)
     (other.home / part).symlink_to(target)
-    assert restore(other, made) == 5
+    assert restore(other, made) == 7
     assert (other.home / part).is_symlink()
     assert {**tree(other.home), **under(other.home, part)} == {
         name: text for name, text in tree(home.home).items() if name not in LEFT_OUT
     }
     assert not list(tmp_path.rglob("*restoring*"))
     again = load(home=tmp_path / "again")
-    assert restore(again, backup(other, tmp_path / "from-the-link")) == 5
+    assert restore(again, backup(other, tmp_path / "from-the-link")) == 7
 
 
 def under(home: Path, part: str) -> dict[str, str]:
     """The files of a part that is a link."""
     if (home / part).is_file():
-        return {part: (home / part).read_text()}
+        return {part: said(home / part)}
     return {f"{part}/{name}": text for name, text in tree((home / part).resolve()).items()}
 
 
@@ -129,7 +153,7 @@ def test_a_place_that_is_a_mount_point_is_filled(
 ) -> None:
     made = backup(home, tmp_path / "backups")
     other = load(home=tmp_path / "other", **{part: disk})
-    assert restore(other, made) == 5
+    assert restore(other, made) == 7
     assert disk.is_mount()
     whole = {name: text for name, text in tree(home.home).items() if name not in LEFT_OUT}
     here = {f"{part}/{name}": text for name, text in tree(disk).items()}
@@ -169,7 +193,7 @@ def test_a_layer_on_another_disk_is_backed_up_with_the_others(
     (disk / "around").symlink_to(home.lake_root)  # whoever follows it has no end
     (home.lake_root / "lost+found").mkdir(mode=0)
     other = load(home=tmp_path / "other")
-    assert restore(other, backup(home, tmp_path / "backups")) == 5
+    assert restore(other, backup(home, tmp_path / "backups")) == 7
     assert (other.lake_root / "silver" / "event" / "a.parquet").read_text() == "rows"
     assert not (other.lake_root / "silver").is_symlink()
 
@@ -208,7 +232,7 @@ def test_what_a_killed_restore_left_is_not_taken_for_a_part_of_the_next(
         left.parent.mkdir(parents=True)
         left.write_text("of another backup")
     (other.home / ".redelivery.sqlite.restoring").write_text("of another backup")
-    assert restore(other, made) == 5
+    assert restore(other, made) == 7
     assert tree(other.home).keys() == tree(home.home).keys() - LEFT_OUT
 
 
@@ -223,6 +247,119 @@ def test_a_manifest_cannot_name_a_place_of_its_own(
     file.write_text(file.read_text().replace("spool/audit/one.json", name))
     with pytest.raises(Fatal, match="which is no part of a backup"):
         restore(load(home=tmp_path / "other"), made)
+
+
+KILLED = """
+import os, sqlite3, sys
+for name in sys.argv[1:]:
+    db = sqlite3.connect(name)
+    db.execute("INSERT INTO kept VALUES ('in the log')")
+    db.commit()
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_database_is_whole_also_after_a_kill(home: Settings, tmp_path: Path) -> None:
+    """What was committed may lie beside it, and a copy of the file alone would lack it."""
+    files = [str(home.home / name) for name in DATABASES]
+    assert subprocess.run([sys.executable, "-c", KILLED, *files], check=False).returncode == -9
+    assert all(Path(f"{file}-wal").stat().st_size > 0 for file in files)
+    other = load(home=tmp_path / "other")
+    assert restore(other, backup(home, tmp_path / "backups")) == 7
+    for name in DATABASES:
+        assert "in the log" in said(other.home / name)
+        assert not list(other.home.glob(f"{name}-*"))
+
+
+def test_what_a_database_left_is_not_taken_for_a_part_of_the_one_that_comes(
+    home: Settings, tmp_path: Path
+) -> None:
+    made = backup(home, tmp_path / "backups")
+    other = load(home=tmp_path / "other")
+    left = other.home / "webhooks.sqlite-wal"
+    left.parent.mkdir()
+    left.write_bytes(b"of another one")
+    with pytest.raises(Usage, match=r"webhooks.sqlite-wal: something is there"):
+        restore(other, made)
+
+
+def test_a_damaged_database_is_named(home: Settings, tmp_path: Path) -> None:
+    (home.home / "webhooks.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(Fatal, match=r"webhooks.sqlite: cannot be copied \(.*no backup was made"):
+        backup(home, tmp_path / "backups")
+    assert list((tmp_path / "backups").iterdir()) == []
+
+
+def test_a_backup_of_an_earlier_form_is_restored_and_a_later_one_refused(
+    home: Settings, tmp_path: Path
+) -> None:
+    made = backup(home, tmp_path / "backups")
+    manifest = made / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"form": 2', '"form": 3'))
+    with pytest.raises(Fatal, match="has form 3, this version restores up to 2"):
+        restore(load(home=tmp_path / "later"), made)
+    manifest.write_text(text.replace('"form": 2', '"form": 1'))
+    assert restore(load(home=tmp_path / "earlier"), made) == 7
+
+
+def test_a_backup_says_how_much_is_only_in_the_broker(
+    home: Settings, tmp_path: Path, own_broker: Broker, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    spark = home.checkpoint_root / "ingest" / "spark"
+    for name, text in {
+        "offsets/3": 'v1\n{}\n{"logs.sshd":{"0":1}}',
+        "commits/3": "v1\n{}",
+    }.items():
+        (spark / name).parent.mkdir(parents=True, exist_ok=True)
+        (spark / name).write_text(text)
+    settings = load(home=home.home, kafka={"bootstrap": own_broker.address})
+    ensure_topics(settings, ["sshd"])
+    client = producer(settings.kafka)
+    for _ in range(3):
+        client.produce(topic_of("sshd", settings.kafka), b"line")
+    assert client.flush(20) == 0
+    command = ["--home", str(home.home), "backup", str(tmp_path / "backups")]
+    monkeypatch.setenv("HEADGATE_KAFKA__BOOTSTRAP", own_broker.address)
+    assert main(command) == 0
+    assert "2 messages are not read yet; they are only in the broker" in capsys.readouterr().err
+    (made,) = (tmp_path / "backups").iterdir()
+    assert json.loads((made / "manifest.json").read_text())["kafka"]["unread"] == 2
+    own_broker.stop()
+    later = load(home=home.home, kafka={"bootstrap": f"127.0.0.1:{free_port()}"})
+    assert left_at(backup(later, tmp_path / "later")) == (
+        "the broker did not say how much is not read yet; that is only in the broker"
+    )
+
+
+def test_a_broker_of_the_home_is_kept_when_it_rests(home: Settings, tmp_path: Path) -> None:
+    own = Broker(home.home / "kafka", free_port()).start()
+    try:
+        settings = load(home=home.home, kafka={"bootstrap": own.address})
+        ensure_topics(settings, ["sshd"])
+        client = producer(settings.kafka)
+        client.produce(topic_of("sshd", settings.kafka), b"a line that nobody has read")
+        assert client.flush(20) == 0
+        running = backup(settings, tmp_path / "backups")
+        assert not (running / "kafka").exists()
+    finally:
+        own.stop()
+    rested = backup(settings, tmp_path / "rested")
+    assert left_at(rested) is None
+    other = load(home=tmp_path / "other", kafka={"bootstrap": own.address})
+    restore(other, rested)
+    shutil.rmtree(home.home / "kafka")
+    own = Broker(other.home / "kafka", own.port).start()
+    try:
+        topic, end = topic_of("sshd", other.kafka), time.monotonic() + 20
+        while topic not in admin(other.kafka).list_topics(timeout=20).topics:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        (message,) = read_all(other, topic)
+        assert message.value() == b"a line that nobody has read"
+    finally:
+        own.stop()
 
 
 def test_a_backup_that_cannot_be_made_leaves_nothing(home: Settings, tmp_path: Path) -> None:
