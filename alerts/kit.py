@@ -9,8 +9,9 @@ connection it is given takes effect exactly once. One that acts elsewhere (a pag
 a ticket) can be called again for a revision after a crash: let it pass
 `Revision.key` on as the idempotency key.
 
-A consumer that was away for longer than the topic keeps messages reads the missing
-revisions from the API's feed, then goes on with the topic. Nothing of the platform
+A consumer that was away for longer than the topic keeps messages, or finds the topic made
+anew as with a new broker, reads the missing revisions from the API's feed, then goes on with
+the topic. Nothing of the platform
 is imported here: this file, with confluent_kafka, can be copied into another project.
 """
 
@@ -29,7 +30,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 
 PAGE = 500
 TIMEOUT = 30.0
@@ -49,6 +58,7 @@ CREATE TABLE IF NOT EXISTS alert_place (
 CREATE TABLE IF NOT EXISTS alert_seen (
   alert_id TEXT PRIMARY KEY, revision INTEGER, sequence TEXT);
 CREATE INDEX IF NOT EXISTS alert_seen_sequence ON alert_seen (sequence);
+CREATE TABLE IF NOT EXISTS alert_topic (topic TEXT PRIMARY KEY, id TEXT);
 """
 
 
@@ -133,6 +143,9 @@ class AlertConsumer:
         self._api = api
         self._begins = begin
         self._taken = 0
+        self._asked: dict[str, str | int | float | bool] = {
+            name: told for name, told in options.items() if name != "group.id"
+        }
         self._db = sqlite3.connect(place, isolation_level=None, timeout=TIMEOUT)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.executescript(_TABLES)
@@ -180,19 +193,24 @@ class AlertConsumer:
 
     def _begin(self, handle: Handle) -> None:
         """Assign every partition at our place; what the topic lost meanwhile comes from the API."""
-        bounds = self._bounds()
+        bounds, own = self._bounds(), self._id()
+        anew = self._known_id() not in (None, own)
         kept = self._places_in(bounds)
         lost = {
             number: f"partition {number} has {low} to {high}, our place is {kept[number][0]}"
+            + (" of a topic that is gone" if anew else "")
             for number, (low, high) in bounds.items()
-            if not low <= kept[number][0] <= high
+            if anew or not low <= kept[number][0] <= high
         }
         if lost:
             self._catch_up(min(sequence for _, sequence in kept.values()), handle, lost.values())
             with self._transaction():
                 for number in lost:
                     self._note(number, bounds[number][0], kept[number][1])
+                # With the places: killed in between, these would be taken for the old topic's.
+                self._note_id(own)
             kept = self._places()
+        self._note_id(own)
         self._forget()
         self._consumer.assign(
             [TopicPartition(self._topic, number, kept[number][0]) for number in bounds]
@@ -208,6 +226,21 @@ class AlertConsumer:
                 if number not in kept:
                     self._note(number, high if now else 0, sequence)
         return self._places()
+
+    def _id(self) -> str:
+        """What tells the topic from one of its name that was there before."""
+        client = AdminClient(self._asked)  # kept: what it was asked ends with it
+        found = client.describe_topics(TopicCollection([self._topic]))
+        return str(found[self._topic].result(TIMEOUT).topic_id)
+
+    def _known_id(self) -> str | None:
+        """That of the topic that our places are of; None: not noted yet."""
+        asked = "SELECT id FROM alert_topic WHERE topic = ?"
+        found = self._db.execute(asked, (self._topic,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def _note_id(self, own: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO alert_topic VALUES (?, ?)", (self._topic, own))
 
     def _bounds(self) -> dict[int, tuple[int, int]]:
         """First and next offset of each partition."""

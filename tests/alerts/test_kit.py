@@ -36,8 +36,17 @@ class Stand:
         self.topic = f"kit.{name}"
         self.file = folder / "place.sqlite"
         self._admin = admin(self.kafka)
+        self._make()
+
+    def _make(self) -> None:
         made = self._admin.create_topics([NewTopic(self.topic, num_partitions=2)])
         made[self.topic].result(20)
+
+    def anew(self) -> None:
+        """As beside a new broker."""
+        self._admin.delete_topics([self.topic])[self.topic].result(20)
+        time.sleep(1)  # until it is gone
+        self._make()
 
     def send(self, *rows: dict[str, Any]) -> None:
         """Revisions as the publisher sends them, by their alert's id to one of the partitions."""
@@ -174,6 +183,29 @@ def test_what_the_topic_lost_while_it_was_away_comes_from_the_feed_once_and_in_o
         assert [revision for alert_id, revision in told if alert_id == name] == [2, 3]
     stand.send(alert("d", "12:03", sequence=5))
     assert stand.consume(1, api) == [("d", 1)]
+
+
+#   topic     a1 b1 | made anew: a2 b2 a3: as many as there were, or more
+def test_a_topic_made_anew_is_not_taken_for_the_one_that_is_gone(
+    stand: Stand, lake: Lake, serve: Callable[[Settings], Api]
+) -> None:
+    first = [alert("a", "12:00", sequence=1), alert("b", "12:00", sequence=1)]
+    there = [
+        alert("a", "12:01", revision=2, sequence=2),
+        alert("b", "12:01", revision=2, sequence=2),
+        alert("a", "12:02", revision=3, sequence=3),
+    ]
+    lake.add(ALERT, [*first, *there], "told")
+    stand.send(*first)
+    assert len(stand.consume(2)) == 2
+    stand.anew()
+    stand.send(*there)
+    with pytest.raises(Gap, match="our place is 1 of a topic that is gone"):
+        stand.consume(1)
+    told = stand.consume(3, serve(lake.settings))
+    assert sorted(told) == [("a", 2), ("a", 3), ("b", 2)]
+    stand.send(alert("b", "12:03", revision=3, sequence=4))
+    assert stand.consume(1) == [("b", 3)]
 
 
 def test_without_the_api_a_gap_is_an_error_and_skips_nothing(stand: Stand) -> None:
