@@ -84,23 +84,22 @@ def topic(bootstrap: str, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def lost_or_doubled_records(lake: Path | UPath, accepted: dict[Place, bytes]) -> list[str]:
-    """I1: each accepted message lies in bronze once, bytes unchanged."""
+def lost_or_doubled_records(lake: Path | UPath, *accepted: dict[Place, bytes]) -> list[str]:
+    """I1: each accepted message lies in bronze once, bytes unchanged.
+
+    Of several brokers, one after the other: a new one gives the places once more.
+    """
     rows = open_lake().execute(
         f"""SELECT topic, "partition", "offset", raw FROM delta_scan('{lake}/bronze/record')"""
     )
-    seen: Counter[Place] = Counter()
+    seen = Counter(((name, part, at), bytes(raw or b"")) for name, part, at, raw in rows.fetchall())
+    sent = Counter(one for messages in accepted for one in messages.items())
+    places = Counter(place for place, _ in sent.elements())
     wrong = []
-    for name, partition, offset, raw in rows.fetchall():
-        place = (name, partition, offset)
-        seen[place] += 1
-        if place not in accepted:
-            wrong.append(f"{place} was never sent")
-        elif bytes(raw or b"") != accepted[place]:
-            wrong.append(f"{place} has other bytes")
-    wrong += [f"{place} is missing" for place in accepted if place not in seen]
-    wrong += [f"{place} is there {count} times" for place, count in seen.items() if count > 1]
-    return wrong
+    for (place, _), count in (seen - sent).items():
+        told = "has other bytes, or is there too often" if place in places else "was never sent"
+        wrong.append(f"{place} {told} ({count})")
+    return wrong + [f"{place} is missing ({count})" for (place, _), count in (sent - seen).items()]
 
 
 def nameless_records(lake: Path | UPath) -> list[str]:
