@@ -130,10 +130,11 @@ def _resting(settings: Settings) -> Iterator[tuple[Part, ...]]:
     wanted = parts(settings)
     own = next(part for part in wanted if part.name == BROKER)
     lock = own.path / "log" / KAFKAS_LOCK
-    if not isinstance(lock, Path) or not lock.exists():
+    if not isinstance(lock, Path) or not lock.parent.is_dir():
         yield tuple(part for part in wanted if part != own)
         return
-    with lock.open("r+b") as held:
+    with lock.open("a+b") as held:  # made where it is missing, so that none begins inside
+        _leave(lock)
         try:
             fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -346,6 +346,7 @@ def test_a_broker_of_the_home_is_kept_when_it_rests(home: Settings, tmp_path: Pa
     finally:
         own.stop()
     rested = backup(settings, tmp_path / "rested")
+    assert (rested / "kafka" / "server.properties").exists()
     assert left_at(rested) is None
     other = load(home=tmp_path / "other", kafka={"bootstrap": own.address})
     restore(other, rested)
