@@ -51,12 +51,14 @@ class Line:
     def slope(self) -> float:
         """y for each x; never below a hundredth of the guess, so that it can be divided by.
 
-        Nor above y / x, since then y would be negative where x is 0.
+        Nor above y / x, since then y would be negative where x is 0: that much also points that
+        lie too close for a line can say against a guess.
         """
-        spread = self.n * self.xx - self.x * self.x
-        if self.n < 2 or spread <= SPREAD * self.x * self.x:
+        if self.n < 2:
             return self.guess
-        fitted = (self.n * self.xy - self.x * self.y) / spread
+        spread = self.n * self.xx - self.x * self.x
+        close = spread <= SPREAD * self.x * self.x
+        fitted = self.guess if close else (self.n * self.xy - self.x * self.y) / spread
         return max(min(fitted, self.y / self.x), self.guess / 100)
 
     @property
@@ -165,14 +167,16 @@ def follow(pace: Pace, batch: Seen, learned: Learned, limits: Limits) -> Pace:
     """The pace after `batch`, `learned` including it; the same cap unless a restart is worth it.
 
     Up after `PATIENCE` batches that left a backlog; down at once when nothing much is left.
-    Between the two thresholds nothing changes. Less at once when batches as large as the cap
-    would take twice the memory they may.
+    Between the two thresholds nothing changes. While behind, less at once when batches as large
+    as the cap would take twice the memory or time they may; and more when they may be twice as
+    large, and more than one such as now is left.
     """
     small, large = caps(learned, limits)
     if pace.regime == "behind":
         if batch.left <= small // 2:
             return Pace("steady", small)
-        return Pace("behind", large) if pace.cap > 2 * large else pace
+        less, more = pace.cap > 2 * large, large > 2 * pace.cap and batch.left > pace.cap
+        return Pace("behind", large) if less or more else pace
     if batch.left <= _enter(small):
         return replace(pace, streak=0)
     if pace.streak + 1 < PATIENCE:

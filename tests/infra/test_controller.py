@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
@@ -190,9 +191,46 @@ def test_whatever_chance_does_a_cost_is_at_most_all_there_is(points) -> None:
     assert line.fixed >= 0
 
 
-def test_a_line_that_saw_one_size_keeps_its_guess() -> None:
-    line = Line(guess=2.0)
+def test_a_line_that_saw_one_size_keeps_a_guess_that_this_does_not_refute() -> None:
+    low, high = Line(guess=0.2), Line(guess=2.0)
     for _ in range(5):
-        line = line.seen(100, 50)
-    assert line.slope == 2.0
-    assert replace(line, n=0.0).fixed == 0.0
+        low, high = low.seen(100, 50), high.seen(100, 50)
+    assert low.slope == 0.2
+    assert high.slope == pytest.approx(0.5), "a point for 100 costs 50, with all that is fixed"
+    assert replace(high, n=0.0).fixed == 0.0
+
+
+def caught_up(machine: Machine, waiting: int, learned: Learned) -> list[Pace]:
+    """The paces of a catch-up, from its begin to the first small one."""
+    paces = [begin(waiting, learned, LIMITS)]
+    while paces[-1].regime == "behind":
+        taken = min(paces[-1].cap, waiting)
+        waiting -= taken
+        batch = machine.batch(taken, waiting)
+        if len(paces) > 1:  # as the governor: the first one also loads and compiles
+            learned = learned.seen(batch)
+        paces.append(follow(paces[-1], batch, learned, LIMITS))
+    return paces
+
+
+def test_a_first_catch_up_does_not_stay_at_the_guess_on_a_fast_machine() -> None:
+    fast = Machine(per_second=40_000.0)
+    paces = caught_up(fast, 6_000_000, Learned())
+    assert paces[0].cap == 150_000
+    changes = [after.cap for before, after in pairwise(paces) if restart(before, after)]
+    assert max(changes) > 400_000
+    assert len(changes) <= 4, "each is a restart of the query"
+    assert all(pace.cap <= LIMITS.most for pace in paces)
+
+
+def test_a_larger_cap_is_not_worth_a_restart_for_less_than_a_batch() -> None:
+    learned = taught(Machine(per_second=40_000.0), 1_000, 3_000, 2_000)
+    small, large = caps(learned, LIMITS)
+    pace = Pace("behind", large // 3)
+    assert follow(pace, Machine().batch(pace.cap, pace.cap), learned, LIMITS) == pace
+    more = follow(pace, Machine().batch(pace.cap, 2 * pace.cap), learned, LIMITS)
+    assert more == Pace("behind", large)
+    # What was learned later may take it back, as soon as it says half.
+    dear = taught(Machine(memory_per_byte=60.0), 1_000, 3_000, 2_000)
+    assert follow(more, Machine().batch(large, 10 * large), dear, LIMITS).cap < large // 2
+    assert small < pace.cap
