@@ -61,6 +61,7 @@ STATUS_GAUGES = {
     "unread_commits": "Delta commits it has not taken.",
     "behind_seconds": "Age of the oldest commit it has not taken.",
     "lag_seconds": "Between now and what it takes as complete.",
+    "event_lag_seconds": "Between now and the event-time watermark of its query.",
     "state_rows": "Rows of state.",
     "state_bytes": "Memory of that state.",
     "late_rows": "Rows of its newest batch that came later than the watermark.",
@@ -107,8 +108,9 @@ class Jobs:
         since = {
             "progress_age_seconds": None if moved is None else now - moved,
             "lag_seconds": job.lag(now),
+            "event_lag_seconds": job.event_lag(now),
         }
-        if not job.current(now):  # these two grow on when its driver is gone
+        if not job.current(now):  # these grow on when its driver is gone
             self._set(job.job, since)
             return
         values = since | {

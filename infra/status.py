@@ -70,6 +70,8 @@ class JobStatus:
     """Age of the oldest commit it has not taken."""
     complete_to: float | None = None
     """Up to when (arrival time) the job takes its input as complete."""
+    event_at: float | None = None
+    """The event-time watermark of its query, as Spark tells it."""
     state_rows: int = 0
     state_bytes: int = 0
     dropped: int = 0
@@ -90,6 +92,10 @@ class JobStatus:
         """Seconds between now and what the job takes as complete."""
         return None if self.complete_to is None else max(0.0, now - self.complete_to)
 
+    def event_lag(self, now: float) -> float | None:
+        """Seconds between now and the watermark of its query; None where it has none."""
+        return None if self.event_at is None else max(0.0, now - self.event_at)
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -101,7 +107,7 @@ class Verdict:
     missed: str | None
 
 
-_TIMES = ("at", "started_at", "batch_at", "progressed_at", "complete_to")
+_TIMES = ("at", "started_at", "batch_at", "progressed_at", "complete_to", "event_at")
 
 
 def folder(settings: Settings) -> Path:

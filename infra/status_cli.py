@@ -36,6 +36,7 @@ COLUMNS = {
     "unread": "Kafka messages or Delta commits not taken yet",
     "behind": "age of the oldest of them (commits), seconds",
     "lag": "seconds between now and what it takes as complete",
+    "event_lag": "seconds between now and the event-time watermark of its query",
     "state_rows": "rows of state",
     "state_mb": "memory of that state",
     "cap": "most messages a batch takes now",
@@ -70,7 +71,7 @@ def _row(one: Verdict, now: float) -> dict[str, Any]:
     current = found.current(now)
     unread = found.unread_messages if found.unread_messages is not None else found.unread_commits
     behind = None if found.behind_seconds is None else round(found.behind_seconds, 1)
-    lag = found.lag(now)
+    lag, event_lag = found.lag(now), found.event_lag(now)
     return {
         "job": one.job,
         "standing": found.standing if one.status else "unknown",
@@ -82,6 +83,7 @@ def _row(one: Verdict, now: float) -> dict[str, Any]:
         "unread": unread if current else None,
         "behind": behind if current else None,
         "lag": None if lag is None else round(lag, 1),
+        "event_lag": None if event_lag is None else round(event_lag, 1),
         "state_rows": found.state_rows,
         "state_mb": round(found.state_bytes / 2**20, 1),
         "cap": found.cap if current else None,

@@ -128,7 +128,7 @@ class Watch:
         status.phases = durations(known)
         status.seconds = status.phases.get("triggerExecution")
         if (mark := watermark(known)) is not None:
-            status.complete_to = mark.timestamp()
+            status.complete_to = status.event_at = mark.timestamp()
 
 
 def _since(job: Job, seen: int) -> list[Mapping[str, Any]]:

@@ -223,6 +223,21 @@ def test_what_a_driver_that_is_gone_left_is_not_told_as_if_it_were_so_now(
         assert (told["unread"], told["cap"], told["batch"], told["rows"]) == (left, cap, 3, 5)
 
 
+def test_status_tells_the_lag_of_event_time_apart_from_that_of_arrival(home, capsys) -> None:
+    now = time.time()
+    for name in wanted(home):
+        write(home, JobStatus(name, "running", at=now, progressed_at=now))
+    counts = JobStatus(
+        "rollup", "running", at=now, progressed_at=now, complete_to=now, event_at=now - 900
+    )
+    write(home, dated(counts, 5.0))
+    assert main(["--home", str(home.home), "status", "--output", "json"]) == 0
+    told = {row["job"]: row for row in json.loads(capsys.readouterr().out)}
+    assert told["ingest"]["event_lag"] is None
+    assert 894 <= told["rollup"]["event_lag"] < 950
+    assert told["rollup"]["lag"] < 50
+
+
 def test_only_a_job_that_was_given_up_is_resumed(home: Settings, capsys) -> None:
     write(home, JobStatus("alert", "running", at=time.time()))
     assert main(["--home", str(home.home), "resume", "alert"]) == 2
