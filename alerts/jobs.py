@@ -168,14 +168,16 @@ def note_refused(lake: Lake, requests: Iterable[str]) -> None:
 def alert_input(lake: Lake) -> DataFrame:
     """All that the alert state must see, as rows `(kind, targets, payload)`."""
     settings = lake.settings
-    findings = lake.stream(FINDING).where("mode <> 'import'")
+    findings = lake.stream(FINDING, job="alert").where("mode <> 'import'")
     waiting, passing = split(findings, settings.scopes)
     # Also where no class is chosen its heartbeats come: a checkpoint has the same sources either
     # way. A stream of nothing in their place makes Spark fail where the findings have a pause.
-    events = waiting_events(lake.stream(EVENT), settings.jobs.attributed_classes, FINDING.schema)
-    attributed = attribute(waiting, lake.stream(DHCP_SEGMENT), settings.jobs, [events])
-    told = lake.stream(ATTRIBUTION).where("finding IS NOT NULL")
-    asked = lake.stream(ALERT_ACTION)
+    events = waiting_events(
+        lake.stream(EVENT, job="alert"), settings.jobs.attributed_classes, FINDING.schema
+    )
+    attributed = attribute(waiting, lake.stream(DHCP_SEGMENT, job="alert"), settings.jobs, [events])
+    told = lake.stream(ATTRIBUTION, job="alert").where("finding IS NOT NULL")
+    asked = lake.stream(ALERT_ACTION, job="alert")
     return (
         to_state(attributed, settings.scopes)
         .unionByName(to_state(passing))

@@ -79,10 +79,7 @@ def _arriving(lake: Lake, once: bool) -> DataFrame:
 
     Heeded at the first start only: later the checkpoint says where to go on.
     """
-    if once:
-        return lake.stream(EVENT)
-    reader = lake.spark.readStream.format("delta").option("skipChangeCommits", "true")
-    return reader.option("startingVersion", "latest").load(lake.path(EVENT))
+    return lake.stream(EVENT, job="models", only_new=not once)
 
 
 def _commit(lake: Lake, run: Batch, table: Table, rows: Sequence[Row]) -> None:

@@ -43,9 +43,11 @@ SWEEP_SLACK = 30
 def repair(lake: Lake, *, once: bool = False) -> Job:
     """Corrections of what the join said, and the sweep that leaves no finding without a row."""
     settings = lake.settings
-    findings = lake.stream(FINDING).where("mode <> 'import'")
+    findings = lake.stream(FINDING, job="repair").where("mode <> 'import'")
     waiting, _ = split(findings, settings.scopes)
-    corrected = correct(waiting, lake.stream(DHCP_SEGMENT), settings.jobs, settings.scopes)
+    corrected = correct(
+        waiting, lake.stream(DHCP_SEGMENT, job="repair"), settings.jobs, settings.scopes
+    )
     servers = Listening(settings)
     sweeps = _Sweeps(lake, always=once)
     mended = time.monotonic()

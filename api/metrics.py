@@ -55,7 +55,7 @@ STATUS_GAUGES = {
     "progress_age_seconds": "Since the job last finished a batch or had nothing to do.",
     "batch_seconds": "How long its newest batch took.",
     "batch_rows": "Rows its newest batch read.",
-    "batch_cap": "Most messages a batch takes now.",
+    "batch_cap": "Most messages (ingest) or rows (what reads tables) a batch takes now.",
     "failures": "Failures in a row.",
     "unread_messages": "Kafka messages it has not taken.",
     "unread_commits": "Delta commits it has not taken.",

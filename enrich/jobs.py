@@ -24,7 +24,7 @@ def sessions(lake: Lake, *, once: bool = False) -> Job:
     claim(lake.settings)
     version = VERSIONS[lake.settings.jobs.session_state]
     lake = Lake(with_store(lake.spark, version), lake.settings)
-    events = lake.stream(EVENT).where(
+    events = lake.stream(EVENT, job="sessions").where(
         (F.col("source") == HEARTBEAT)
         | (
             (F.col("class_uid") == DHCP_ACTIVITY)

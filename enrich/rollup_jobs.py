@@ -61,7 +61,7 @@ def rollup(lake: Lake, *, once: bool = False) -> Job:
         if topic:
             tell_again(lake, topic)
 
-    counts = rolled(lake.stream(EVENT), settings.scopes, jobs.rollup_late_seconds)
+    counts = rolled(lake.stream(EVENT, job="rollup"), settings.scopes, jobs.rollup_late_seconds)
     return lake.each_batch(
         "rollup",
         counts,
@@ -121,7 +121,10 @@ def logins(lake: Lake, *, once: bool = False) -> Job:
             ended.unpersist()
 
     sessions = login_sessions(
-        lake.stream(EVENT), settings.scopes, jobs.login_gap_minutes, jobs.rollup_late_seconds
+        lake.stream(EVENT, job="logins"),
+        settings.scopes,
+        jobs.login_gap_minutes,
+        jobs.rollup_late_seconds,
     )
     trigger = None if once else jobs.rollup_trigger_seconds or 60.0
     return lake.each_batch("logins", sessions, batch, trigger_seconds=trigger)

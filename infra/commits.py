@@ -38,6 +38,10 @@ class Commit:
     user_metadata: str | None
     operation: str | None
     rows: int
+    bytes: int
+    """Of the files added."""
+    at: float
+    """When it was made, seconds since 1970 by the clock of who made it; 0 where it does not say."""
     adds: tuple[str, ...]
     changes_data: bool
     replaces: bool
@@ -110,6 +114,7 @@ def commit(table: Location, version: int) -> Commit:
         raise _damaged(archive.single(table / LOG, version), error) from None
     info: dict[str, Any] = {}
     adds: list[str] = []
+    size = 0
     changes = replaces = False
     stats: list[dict[str, Any]] = []
     for action in actions:
@@ -119,6 +124,7 @@ def commit(table: Location, version: int) -> Commit:
             replaces = True
         elif "add" in action:
             adds.append(unquote(action["add"]["path"]))
+            size += int(action["add"].get("size", 0))
             stats.append(json.loads(action["add"].get("stats") or "{}"))
             changes = changes or action["add"].get("dataChange", True)
     return Commit(
@@ -126,6 +132,8 @@ def commit(table: Location, version: int) -> Commit:
         user_metadata=info.get("userMetadata"),
         operation=info.get("operation"),
         rows=sum(each.get("numRecords", 0) for each in stats),
+        bytes=size,
+        at=float(info.get("timestamp", 0)) / 1000,
         adds=tuple(adds),
         changes_data=changes,
         replaces=replaces,

@@ -384,6 +384,7 @@ class Round:
     def _other_pace(self, one: Watched, job: Job) -> bool:
         """Bring a job's status up to date; whether its query is to be started at another pace."""
         try:
+            job.look()
             self.watch.look(job)
             if one.name != GOVERNED:
                 return False

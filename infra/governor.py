@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
 
-from infra.controller import Learned, Limits, Line, Pace, Seen, begin, follow, restart
-from infra.files import write_whole
+from infra.controller import Learned, Limits, Pace, Seen, begin, follow, restart
 from infra.jobs import Job
+from infra.learned import keep, kept
 from infra.offsets import Broker, backlog, checkpoint
 from infra.progress import durations, unread
 from infra.settings import Settings
@@ -55,7 +52,7 @@ class Governor:
         if not self.settings.jobs.adaptive:
             return self.settings
         if self.pace is None:
-            self.learned = self._remembered()
+            self.learned = kept(self.settings.checkpoint_root / GOVERNED, Learned())
             waiting = backlog(
                 checkpoint(self.settings.checkpoint_root / GOVERNED),
                 Broker(self.settings.kafka),
@@ -114,20 +111,7 @@ class Governor:
             self._sampled = time.monotonic()
 
     def _remember(self) -> None:
-        """Keep what was learned beside the checkpoint, for the next start."""
-        with suppress(OSError):  # only a start with less knowledge
-            write_whole(self._file, json.dumps(asdict(self.learned)))
-
-    def _remembered(self) -> Learned:
-        try:
-            told = json.loads(self._file.read_text("utf-8"))
-            return Learned(**{name: Line(**line) for name, line in told.items()})
-        except (OSError, ValueError, TypeError, AttributeError):
-            return Learned()
-
-    @property
-    def _file(self) -> Path:
-        return self.settings.checkpoint_root / GOVERNED / "learned.json"
+        keep(self.settings.checkpoint_root / GOVERNED, self.learned)
 
     def stop(self) -> None:
         """Keep what was learned."""

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,6 +31,9 @@ from infra.files import write_whole
 from infra.log import batch_in_hand, note
 from infra.progress import Pulse
 from infra.spool import put
+
+if TYPE_CHECKING:
+    from infra.intake import Intake
 
 KEPT_BATCHES = 200
 """Decisions of this many batches are kept; Spark itself replays only the newest."""
@@ -119,16 +122,30 @@ class Job:
     """A running job; `stop` ends it and gives its lock back."""
 
     def __init__(
-        self, name: str, query: StreamingQuery, lock: Lock, gate: Gate, pulse: Pulse
+        self,
+        name: str,
+        query: StreamingQuery,
+        lock: Lock,
+        gate: Gate,
+        pulse: Pulse,
+        intake: Intake | None = None,
     ) -> None:
         self.name = name
         self.query = query
         self.pulse = pulse
+        self._intake = intake
         self._lock = lock
         self._gate = gate
 
+    def look(self) -> None:
+        """Bound its next batch by what has come since the last; to be called again and again."""
+        if self._intake is not None:
+            self._intake.look()
+
     def stop(self, seconds: float = 20.0) -> None:
         """End the query after the batch it is in, or at once if that takes too long."""
+        if self._intake is not None:
+            self._intake.stop()
         self._gate.shut(seconds if self.query.isActive else 0)
         with suppress(Exception):
             self.query.stop()
@@ -243,6 +260,7 @@ def start(
     attempts: int = 6,
     before: Callable[[], object] = lambda: None,
     output_mode: Literal["append", "update"] = "append",
+    intake: Intake | None = None,
 ) -> Job:
     """Run `work` on each micro-batch of `rows`, once, through restarts.
 
@@ -250,6 +268,7 @@ def start(
     often a batch may fail until it is poison, and twice as often end the driver. `before`: is
     called when the job is ours and its checkpoint was looked at, and the query not begun yet.
     `output_mode`: update for counts whose rows take the place of earlier ones (`infra.upsert`).
+    `intake`: what sets how much each batch takes; none: the limits that `rows` were made with.
     Raises `Fatal` when the job runs already, its checkpoint is damaged or it was given up before,
     `Retryable` while a backup is under way.
     """
@@ -264,7 +283,9 @@ def start(
         before()
         gate = Gate()
         pulse = Pulse()
-        runner = _Runner(name, folder, spool, work, gate, pulse)
+        runner = _Runner(name, folder, spool, work, gate, pulse, intake)
+        if intake is not None:
+            trigger_seconds = intake.start(trigger_seconds)
         writer = (
             rows.writeStream.queryName(name)
             .outputMode(output_mode)
@@ -276,7 +297,10 @@ def start(
             if trigger_seconds is None
             else writer.trigger(processingTime=f"{int(trigger_seconds * 1000)} milliseconds")
         )
-        return Job(name, timed.start(), lock, gate, pulse)
+        query = timed.start()
+        if intake is not None:
+            intake.attach(rows.sparkSession, query, pulse)
+        return Job(name, query, lock, gate, pulse, intake)
     except BaseException:
         lock.release()
         raise
@@ -286,8 +310,16 @@ class _Runner:
     """The foreachBatch callback: gives each batch its identity, keeps its ledger row."""
 
     def __init__(
-        self, name: str, folder: Path, spool: Path, work: Work, gate: Gate, pulse: Pulse
+        self,
+        name: str,
+        folder: Path,
+        spool: Path,
+        work: Work,
+        gate: Gate,
+        pulse: Pulse,
+        intake: Intake | None,
     ) -> None:
+        self._intake = intake
         self._gate = gate
         self._pulse = pulse
         self._name = name
@@ -306,6 +338,7 @@ class _Runner:
 
     def _one(self, rows: DataFrame, batch_id: int) -> None:
         run = self._batch(batch_id)
+        began = time.monotonic()
         self._pulse.batch, self._pulse.offsets = batch_id, run.offsets
         self._work(rows, run)
         if not run.decisions.get("in_ledger"):
@@ -321,6 +354,8 @@ class _Runner:
         poison.forget(self._folder)
         self._tell(run)
         self._forget(batch_id - KEPT_BATCHES)
+        if self._intake is not None:
+            self._intake.after(run.offsets, time.monotonic() - began)
 
     def _tell(self, run: Batch) -> None:
         """Let whoever watches know that a batch is in."""

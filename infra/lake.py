@@ -29,6 +29,7 @@ from infra.duck import open_engine, reach
 from infra.errors import Fatal, Usage
 from infra.history import bring_back, readable, told
 from infra.inputs import adopt
+from infra.intake import ALL, Intake
 from infra.jobs import Batch, Job, Work, newest_written, start
 from infra.location import HOME, Location, beginning, delete, tables_below
 from infra.locks import locked, require_home
@@ -65,6 +66,7 @@ class Lake:
         self.spark = spark
         self.settings = settings
         self._ours = isinstance(settings.lake_root, Path)
+        self._intakes: dict[str, Intake] = {}
 
     @property
     def spool(self) -> Path:
@@ -168,8 +170,18 @@ class Lake:
             except FileNotFoundError:
                 raise Usage(f"{table.name}: its version {version} is no longer kept") from None
 
-    def stream(self, table: Table, files_per_batch: int = 1000) -> DataFrame:
+    def stream(
+        self,
+        table: Table,
+        files_per_batch: int = ALL,
+        *,
+        job: str | None = None,
+        only_new: bool = False,
+    ) -> DataFrame:
         """The table's rows as they are appended, from its beginning.
+
+        `job`: whose batches take whole commits, as many as memory allows (`infra.intake`); none:
+        `files_per_batch` at most. `only_new`: where there is no checkpoint, what comes from now on.
 
         Rewrites (compaction, reparse, erasure) are passed over. A stream that
         lags behind the log's retention fails and says so rather than skip. Raises `Fatal` when
@@ -178,12 +190,17 @@ class Lake:
         for version in live(self.folder(table))[-RECENT:]:
             with suppress(FileNotFoundError):
                 commit(self.folder(table), version)
-        rows = (
+        if job is not None and self.settings.jobs.adaptive:
+            intake = self._intakes.setdefault(job, Intake(job, self.settings))
+            files_per_batch = intake.first(self.folder(table))
+        reader = (
             self.spark.readStream.format("delta")
             .option("skipChangeCommits", "true")
             .option("maxFilesPerTrigger", files_per_batch)
-            .load(self.path(table))
         )
+        if only_new:
+            reader = reader.option("startingVersion", "latest")
+        rows = reader.load(self.path(table))
         # What a newer release added would else get into the state of joins, for good.
         declared = [column.name for column in table.columns]
         return rows if set(rows.columns) <= set(declared) else rows.select(*declared)
@@ -229,6 +246,7 @@ class Lake:
             attempts=self.settings.jobs.poison_attempts,
             before=partial(adopt, job, rows, self.settings.checkpoint_root / job),
             output_mode=output_mode,
+            intake=self._intakes.pop(job, None),
         )
 
     def append(

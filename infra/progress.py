@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from infra.archive import single
 from infra.location import Location, location, since
@@ -38,6 +38,10 @@ class Pulse:
     """Bytes of raw data among them, where the job counts them."""
     written: Mapping[str, int] = field(default_factory=dict)
     """Rows it wrote, by table."""
+    cap: int | None = None
+    """Most rows a batch takes now, where that is set while it runs (`infra.intake`)."""
+    regime: Literal["steady", "behind"] | None = None
+    """The same for the regime."""
     finished: str | None = None
     """Up to when all input is in, as the batch claims it (ISO text), if its job claims that."""
 

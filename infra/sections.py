@@ -245,22 +245,31 @@ class JobSettings(_Section):
     max_offsets_per_batch: int = Field(
         1_000_000,
         gt=0,
-        description="most Kafka messages one ingest batch takes, whatever was learned",
+        description="most Kafka messages one ingest batch takes, and most rows that one of a job "
+        "that reads tables takes, whatever was learned",
     )
     adaptive: bool = Field(
-        True, description="ingest takes small batches while it keeps up, large ones to catch up"
+        True,
+        description="jobs take small batches while they keep up, large ones to catch up, and whole "
+        "commits of the tables they read",
     )
     least_offsets_per_batch: int = Field(
         1_000, gt=0, description="a cap is not set below this while it keeps to the memory"
     )
     steady_batch_seconds: float = Field(
-        3.0, gt=0, description="longest ingest batch while the job keeps up; shorter: less delay"
+        3.0,
+        gt=0,
+        description="longest batch while a job keeps up (of jobs that rest for longer, half of "
+        "their pause); shorter: less delay",
     )
     behind_batch_seconds: float = Field(
-        30.0, gt=0, description="longest ingest batch while it catches up; see docs/operating.md"
+        30.0, gt=0, description="longest batch while a job catches up; see docs/operating.md"
     )
     batch_memory_mb: int = Field(
-        512, gt=0, description="by how much Python workers may grow with an ingest batch"
+        512,
+        gt=0,
+        description="by how much Python workers may grow with an ingest batch, and how much the "
+        "rows of any other batch may take in memory",
     )
     session_state: Literal["blob", "cells"] = Field(
         "blob",

@@ -39,7 +39,8 @@ COLUMNS = {
     "event_lag": "seconds between now and the event-time watermark of its query",
     "state_rows": "rows of state",
     "state_mb": "memory of that state",
-    "cap": "most messages a batch takes now",
+    "cap": "most messages (ingest) or rows (what reads tables) a batch takes now",
+    "regime": "steady or behind, which says how large that is",
     "memory_mb": "driver, JVM and workers together",
     "missed": "why it misses its target",
 }
@@ -87,6 +88,7 @@ def _row(one: Verdict, now: float) -> dict[str, Any]:
         "state_rows": found.state_rows,
         "state_mb": round(found.state_bytes / 2**20, 1),
         "cap": found.cap if current else None,
+        "regime": found.regime if current else None,
         "memory_mb": round((used.driver + used.jvm + used.workers) / 2**20) if current else None,
         "missed": one.missed,
     }

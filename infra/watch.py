@@ -81,6 +81,8 @@ class Watch:
             status.standing = "waiting"
         elif pulse.done is not None or status.standing == "waiting":
             status.standing = "running"
+        if pulse.regime is not None:
+            status.cap, status.regime = pulse.cap, pulse.regime
         if pulse.finished:
             status.complete_to = datetime.fromisoformat(pulse.finished).timestamp()
         if self._due(job.name):

@@ -392,6 +392,43 @@ def test_a_driver_begins_when_the_backup_is_done(tmp_path: Path) -> None:
     Alone(settings.checkpoint_root / "lock", str).release()
 
 
+def numbers(lake: Lake, *, once: bool) -> Job:
+    """A job that reads a table and rests for long."""
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        lake.append(rows.selectExpr("n * n AS n"), SQUARE, run)
+
+    pause = None if once else 20.0
+    return lake.each_batch(
+        "numbers", lake.stream(NUMBER, job="numbers"), batch, trigger_seconds=pause
+    )
+
+
+def test_a_job_that_reads_a_table_and_is_behind_neither_rests_nor_is_started_anew(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(driver.JOBS, "numbers", "tests.infra.test_driver:numbers")
+    pace = {"max_offsets_per_batch": 100, "least_offsets_per_batch": 1}
+    jobs = lake.settings.jobs.model_copy(update=pace)
+    ours = Lake(lake.spark, lake.settings.model_copy(update={"jobs": jobs}))
+    ours.ensure(NUMBER, SQUARE)
+    ours.add(NUMBER, [{"n": 300}], "test")
+    numbers(ours, once=True).wait()
+    for number in range(25):
+        ours.add(NUMBER, [{"n": 12 * number + n} for n in range(12)], "test")
+
+    def squares_by_batch() -> list[int]:
+        return [found.rows for found in newest_first(ours.folder(SQUARE)) if found.rows][::-1]
+
+    with running(ours, "numbers") as said:
+        until(lambda: sum(squares_by_batch()) == 301, said, seconds=18)
+        until(lambda: status(ours.settings, "numbers").regime == "steady", said)
+        assert status(ours.settings, "numbers").cap == 100
+    assert squares_by_batch() == [1, 96, 96, 96, 12], "whole commits, at most a hundred rows"
+    assert [line for line in said if "numbers" in line] == ["job numbers: running"]
+    assert sorted(r["n"] for r in ours.read(SQUARE).collect()) == [n * n for n in range(301)]
+
+
 def test_a_backlog_is_worked_off_in_large_batches_and_then_they_are_small_again(
     lake: Lake, broker: Broker
 ) -> None:
