@@ -27,6 +27,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from infra.archive import LOG, from_on, single
 from infra.commits import commit, table_id
 from infra.controller import Learned, Limits, Line, Pace, Seen, caps
 from infra.damage import Damaged
@@ -103,17 +104,25 @@ def _sizes(folder: Location, identity: str, version: int) -> Piece:
 
 def pieces(folder: Location, identity: str, since: Place) -> Iterator[Piece]:
     """What a stream at a place has yet to take, commit by commit."""
-    for version in range(since.version, since.version + MOST):
-        try:
-            whole = _sizes(folder, identity, version)
-        except FileNotFoundError:
-            return
+    for version in _there(folder / LOG, since.version):
+        whole = _sizes(folder, identity, version)
         taken = since.index + 1 if version == since.version else 0
         left = max(0, whole.files - taken)
         if taken and whole.files:
             rows, size = whole.rows * left // whole.files, whole.bytes * left // whole.files
             whole = replace(whole, files=left, rows=rows, bytes=size)
         yield whole
+
+
+def _there(log: Location, first: int) -> Iterator[int]:
+    """Versions of a log from one on, at most `MOST`; the archive, which is long, is not asked."""
+    if not isinstance(log, Path):  # one request tells all
+        yield from (version for version, _ in from_on(log, first)[:MOST])
+        return
+    for version in range(first, first + MOST):
+        if not single(log, version).exists():
+            return
+        yield version
 
 
 @dataclass(frozen=True)
