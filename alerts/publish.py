@@ -300,9 +300,13 @@ class Publisher:
         client.produce(topic, key=self._key, value=where.text().encode())
 
 
-def place(settings: Settings) -> int:
+def published(settings: Settings) -> int:
     """Newest version of gold.alert that went out, -1 for none; a publisher is not disturbed."""
-    return Publisher(settings)._place()
+    noted, kept = Publisher(settings).places()
+    # One that this lake has not is of the lake that was there before a restore.
+    ours = noted is not None and noted.is_of(settings.lake_root / ALERT.path)
+    known = noted if ours else kept or noted
+    return -1 if known is None else known.version
 
 
 STATE_FIELDS = (

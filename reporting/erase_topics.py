@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from confluent_kafka import Message
 
-from alerts.publish import place, read_all, state_of
+from alerts.publish import published, read_all, state_of
 from alerts.tables import ALERT
 from infra.commits import commit, newest_version, versions
 from infra.delta import active_files
@@ -193,7 +193,7 @@ def unsent(lake: Lake, search: Search) -> list[int]:
         return []
     return [
         version
-        for version in versions(folder, place(lake.settings) + 1)
+        for version in versions(folder, published(lake.settings) + 1)
         if _tells(folder, version, search)
     ]
 
