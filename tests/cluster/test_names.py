@@ -30,6 +30,7 @@ DECLARED_IN = [
 ]
 UNDECLARED = {
     "spark.delta.logStore.file.impl",
+    "spark.executor.defaultJavaOptions",
     "spark.kubernetes.authenticate.caCertFile",
     "spark.kubernetes.authenticate.oauthTokenFile",
     "spark.local.dir",
