@@ -303,7 +303,9 @@ class Round:
         before: Watched | None = None
         for one in self.watched:
             if (found := poison.suspected(self._folder(one))) is not None:
-                one.record = Record(batch=found.batch, on_batch=found.failures)
+                one.record = Record(
+                    batch=found.batch, on_batch=found.failures, starved=found.starved
+                )
                 ends[one.name] = found.ends if found.ends >= poison.SUSPECTED else 0
         for one in sorted(self.watched, key=lambda one: -ends.get(one.name, 0)):
             if not ends.get(one.name):
@@ -472,7 +474,10 @@ class Round:
         if one.record.batch is None or (isinstance(follows, GiveUp) and not follows.poison):
             return
         with suppress(OSError, Fatal):  # this driver knows it all the same
-            poison.failed(self._folder(one), one.record.batch, one.record.on_batch, why, stopped)
+            known = one.record
+            poison.failed(
+                self._folder(one), known.batch, known.on_batch, why, stopped, known.starved
+            )
 
     def _give_up(self, one: Watched, why: str) -> None:
         one.given_up = why

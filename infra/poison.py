@@ -40,6 +40,8 @@ class Trouble:
     batch: int
     failures: int = 0
     """How often in a row it failed by its own fault."""
+    starved: int = 0
+    """How often of these a worker was ended, or got no memory."""
     ends: int = 0
     """How often in a row the driver's process ended in the middle of it."""
     why: str = ""
@@ -58,7 +60,7 @@ def known(folder: Path) -> Trouble | None:
     names = {one.name for one in fields(Trouble)}
     try:
         found = Trouble(**{name: value for name, value in told.items() if name in names})
-        numbers = found.batch, found.failures, found.ends
+        numbers = found.batch, found.failures, found.starved, found.ends
         if not all(type(one) is int for one in numbers):
             raise TypeError
     except TypeError:
@@ -91,10 +93,12 @@ def require_none(folder: Path) -> None:
         raise Fatal(said)
 
 
-def failed(folder: Path, batch: int, failures: int, why: str, stopped: str | None) -> None:
+def failed(
+    folder: Path, batch: int, failures: int, why: str, stopped: str | None, starved: int = 0
+) -> None:
     """Note that a batch failed so often in a row, and whether its job was given up for it."""
     found = _of(folder, batch)
-    _write(folder, replace(found, failures=failures, why=why, stopped=stopped))
+    _write(folder, replace(found, failures=failures, starved=starved, why=why, stopped=stopped))
 
 
 def ended(job: str, folder: Path, batch: int, attempts: int) -> None:

@@ -22,6 +22,11 @@ _OUTSIDE = re.compile(
 
 _CRASHED = "Python worker exited unexpectedly"
 """Spark's word for a worker that is gone; the causes below it are about a pipe."""
+_STARVED = re.compile(rf"{_CRASHED}|^\s*MemoryError\s*$", re.MULTILINE)
+"""A worker that was ended or got no memory. It may be the batch, which is too much for it, but more
+often the machine has none left for a while, through no fault of any batch."""
+STARVED = 5
+"""So many times as many of these make a batch poison: half an hour of them, not a minute."""
 
 _DAMAGE = re.compile(r"(?:Checksum error: file:|Failed to read log file |Error reading ).{0,250}")
 """What names a damaged file, somewhere in the text of an error."""
@@ -61,6 +66,8 @@ class Record:
     batch: int | None = None
     on_batch: int = 0
     """How often in a row that batch failed by its own fault."""
+    starved: int = 0
+    """How often of these a worker was ended, or got no memory."""
 
     def failed(
         self, why: str, batch: int | None, ran_seconds: float, attempts: int
@@ -76,9 +83,11 @@ class Record:
         if ran_seconds > STEADY_SECONDS:
             self.failures = 0
         own = batch is not None and not _OUTSIDE.search(why)
-        self.on_batch = self.on_batch + 1 if own and batch == self.batch else int(own)
-        self.batch = batch if own else None
-        if own and self.on_batch >= attempts:
+        if not own or batch != self.batch:
+            self.batch, self.on_batch, self.starved = batch if own else None, 0, 0
+        self.on_batch += own
+        self.starved += own and _STARVED.search(why) is not None
+        if own and self._poison(attempts):
             return GiveUp(
                 f"batch {batch} failed {self.on_batch} times in a row: {reason(why)}; "
                 "mend what it names, then 'headgate resume' the job",
@@ -87,6 +96,10 @@ class Record:
         pause = PAUSES[min(self.failures, len(PAUSES) - 1)]
         self.failures += 1
         return Again(pause)
+
+    def _poison(self, attempts: int) -> bool:
+        clear = self.on_batch - self.starved
+        return clear >= attempts or self.on_batch >= attempts * STARVED
 
 
 def fatal_reason(why: str) -> str | None:

@@ -82,10 +82,11 @@ def test_ends_in_other_batches_count_each_for_itself(folder: Path) -> None:
 def test_failures_and_ends_of_one_batch_are_kept_beside_each_other(folder: Path) -> None:
     poison.failed(folder, 7, 1, "KeyError: 'x'", None)
     poison.ended("squares", folder, 7, ATTEMPTS)
-    poison.failed(folder, 7, 2, "KeyError: 'x'", "batch 7 failed 2 times in a row")
+    poison.failed(folder, 7, 2, "KeyError: 'x'", "batch 7 failed 2 times in a row", 1)
     found = poison.known(folder)
     assert found is not None
-    assert (found.failures, found.ends, found.why) == (2, 1, "KeyError: 'x'")
+    assert (found.failures, found.starved, found.ends) == (2, 1, 1)
+    assert found.why == "KeyError: 'x'"
     assert (poison.stands(folder) or "").startswith("batch 7 failed 2 times in a row (so since")
     poison.forget(folder)
     poison.forget(folder)

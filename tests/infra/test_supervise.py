@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +58,29 @@ STORE = (
 def test_a_store_that_does_not_answer_makes_no_batch_poison(said) -> None:
     record = Record()
     assert all(isinstance(record.failed(why, 41, 1.0, 2), Again) for why in said)
+
+
+KILLED = "SparkException: Python worker exited unexpectedly (crashed)\nCaused by: EOFException"
+NO_MEMORY = "PythonException: Traceback (most recent call last):\nMemoryError\n"
+
+
+@pytest.mark.parametrize("said", [KILLED, NO_MEMORY])
+def test_a_machine_without_memory_for_minutes_makes_no_batch_poison(said: str) -> None:
+    record = Record()
+    waited = 0.0
+    while isinstance(follows := record.failed(said, 41, 1.0, 6), Again):
+        waited += follows.seconds
+    assert record.on_batch == 30
+    assert waited > 20 * 60
+    assert follows.poison
+    assert "batch 41 failed 30 times in a row: " in follows.why
+
+
+def test_what_a_batch_itself_does_counts_in_full_beside_ended_workers() -> None:
+    record = Record()
+    for said in (KILLED, OWN, KILLED, NO_MEMORY):
+        assert isinstance(record.failed(said, 41, 1.0, 2), Again)
+    assert isinstance(record.failed(OWN, 41, 1.0, 2), GiveUp)
 
 
 def test_an_error_that_a_store_s_client_only_passed_on_is_the_batch_s_own() -> None:
