@@ -129,21 +129,23 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
             if files:
                 lake.commit(table, run, files)
         note_refused(lake, [file.stats for file in found if file.table == REFUSED])
-        publish(publisher)
+        publish(publisher, run)
 
     trigger = None if once else settings.jobs.alert_trigger_seconds
     return lake.each_batch("alert", outputs, batch, trigger_seconds=trigger)
 
 
-def publish(publisher: Publisher) -> None:
+def publish(publisher: Publisher, run: Batch) -> None:
     """Publish what is committed; a broker that is away now is tried again at the next batch.
 
     The alerts lie in the table and the publisher's place with the broker, so
     waiting loses nothing, while failing the batch would hold up all later ones.
+    What lasts is seen by the job's target (`headgate status`, `/readyz`).
     """
     try:
         publisher.publish()
     except Retryable as error:
+        run.held_back = str(error)
         say(f"job alert: {error}; they stay in gold.alert and go out with the next batch")
 
 

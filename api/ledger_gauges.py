@@ -34,11 +34,15 @@ class LedgerCheck(Collector):
         self._folder = folder_of(settings)
         registry.register(self)
 
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """The gauges, without values."""
+        for name, doc in GAUGES.items():
+            yield GaugeMetricFamily(f"headgate_ledger_{name}", doc)
+
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the file anew."""
         values = self._values()
-        for name, doc in GAUGES.items():
-            family = GaugeMetricFamily(f"headgate_ledger_{name}", doc)
+        for name, family in zip(GAUGES, self.describe(), strict=True):
             if name in values:
                 family.add_metric([], values[name])
             yield family

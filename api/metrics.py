@@ -57,6 +57,7 @@ STATUS_GAUGES = {
     "batch_rows": "Rows its newest batch read.",
     "batch_cap": "Most messages (ingest) or rows (what reads tables) a batch takes now.",
     "failures": "Failures in a row.",
+    "held_seconds": "Since when what it wrote could not be handed on (alerts to their topic).",
     "unread_messages": "Kafka messages it has not taken.",
     "unread_commits": "Delta commits it has not taken.",
     "behind_seconds": "Age of the oldest commit it has not taken.",
@@ -118,6 +119,7 @@ class Jobs:
             "batch_rows": job.rows,
             "batch_cap": job.cap,
             "failures": job.failures,
+            "held_seconds": 0.0 if job.held_since is None else now - job.held_since,
             "unread_messages": job.unread_messages,
             "unread_commits": job.unread_commits,
             "behind_seconds": job.behind_seconds,
@@ -209,7 +211,7 @@ class Meters:
             registry=self.registry,
         )
         self._lake_up = self._gauge("lake_up", "Whether the lake could be read.")
-        self._alerts = self._gauge("alerts", "Alerts on the topic, by newest revision.", "level")
+        self._alerts = self._gauge("alerts", "Alerts in gold.alert, by newest revision.", "level")
         self._age = self._gauge("job_batch_age_seconds", "Age of the newest batch.", JOB)
         self._ledger = {
             name: self._gauge(f"job_{name}", doc, JOB) for name, doc in LEDGER_GAUGES.items()

@@ -59,6 +59,7 @@ class Batch:
     versions: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     replayed: bool = False
+    held_back: str = ""  # why what is in the tables could not be handed on
     noted: dict[str, Any] = field(default_factory=dict)
     """What its commits carry besides the marker's own fields."""
 
@@ -363,7 +364,7 @@ class _Runner:
         pulse.rows, pulse.written = run.counts.get("read"), dict(run.rows)
         pulse.bytes = run.counts.get("bytes", 0)
         pulse.finished = run.decisions.get("finished") or pulse.finished
-        pulse.done, pulse.done_at = run.batch_id, now
+        pulse.ended(run.batch_id, now, run.held_back)
         note(
             f"job {run.job}: batch {run.batch_id} is in",
             rows_read=pulse.rows,

@@ -44,6 +44,15 @@ class Pulse:
     """The same for the regime."""
     finished: str | None = None
     """Up to when all input is in, as the batch claims it (ISO text), if its job claims that."""
+    held_back: str = ""
+    """Why what its batches wrote could not be handed on, as alerts to their topic."""
+    held_since: float | None = None
+    """Since when, epoch seconds."""
+
+    def ended(self, batch: int, now: float, held_back: str = "") -> None:
+        """A batch is in; `held_back`: why what is in the tables could not be handed on."""
+        self.done, self.done_at, self.held_back = batch, now, held_back
+        self.held_since = (self.held_since or now) if held_back else None
 
     @property
     def under_way(self) -> bool:

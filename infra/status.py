@@ -80,6 +80,10 @@ class JobStatus:
     """The same of all batches since the driver began."""
     cap: int | None = None
     """Most messages a batch takes now, where that is governed."""
+    held_back: str = ""
+    """Why what it wrote could not be handed on, as alerts to their topic."""
+    held_since: float | None = None
+    """Since when."""
     regime: str | None = None
     """steady or behind, where that is governed."""
     memory: Memory = field(default_factory=Memory)
@@ -107,7 +111,7 @@ class Verdict:
     missed: str | None
 
 
-_TIMES = ("at", "started_at", "batch_at", "progressed_at", "complete_to", "event_at")
+_TIMES = ("at", "started_at", "batch_at", "progressed_at", "complete_to", "event_at", "held_since")
 
 
 def folder(settings: Settings) -> Path:
@@ -187,7 +191,8 @@ def _fine(status: JobStatus, target: float, now: float) -> bool:
     moved = status.progressed_at
     alive = status.standing in ("starting", "running", "waiting", "pausing")
     fresh = now - status.at <= max(SILENT_SECONDS, target)
-    return alive and fresh and moved is not None and now - moved <= target
+    handed_on = status.held_since is None or now - status.held_since <= target
+    return alive and fresh and handed_on and moved is not None and now - moved <= target
 
 
 def _missed(status: JobStatus | None, target: float, now: float) -> str:
@@ -202,4 +207,7 @@ def _missed(status: JobStatus | None, target: float, now: float) -> str:
     since = f"; it failed {status.failures} times: {status.why}" if status.failures else ""
     if status.progressed_at is None:
         return f"no batch since it was started {now - status.started_at:.0f} s ago{since}"
-    return f"no progress for {now - status.progressed_at:.0f} s, target {target:.0f} s{since}"
+    if now - status.progressed_at > target:
+        return f"no progress for {now - status.progressed_at:.0f} s, target {target:.0f} s{since}"
+    waited = now - (status.held_since or now)
+    return f"what it wrote is not handed on for {waited:.0f} s: {status.held_back}"

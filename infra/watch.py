@@ -83,6 +83,7 @@ class Watch:
             status.standing = "running"
         if pulse.regime is not None:
             status.cap, status.regime = pulse.cap, pulse.regime
+        status.held_back, status.held_since = pulse.held_back, pulse.held_since
         if pulse.finished:
             status.complete_to = datetime.fromisoformat(pulse.finished).timestamp()
         if self._due(job.name):

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,8 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from alerts.entity import entity_of, holder_of
 from alerts.feed import FEED_SQL
-from alerts.jobs import alert, risk_target
+from alerts.jobs import alert, publish, risk_target
+from alerts.publish import Publisher
 from alerts.request import ask
 from alerts.risk import ENTITIES, INCIDENT, RISK
 from alerts.tables import ALERT, ALERT_ACTION, FINDING
@@ -27,7 +29,8 @@ from enrich.asset_load import load as load_inventory
 from enrich.asset_store import newest
 from enrich.assets import ASSETS
 from infra.duck import connect
-from infra.jobs import Job
+from infra.errors import Retryable
+from infra.jobs import Batch, Job
 from infra.kafka import Broker, admin, ensure_topics
 from infra.lake import Lake
 from infra.settings import Settings, load
@@ -47,6 +50,21 @@ def found(number: int, ip: str, **keys: Any) -> dict[str, Any]:
     row["finding_id"] = f"{row['rule_id']}-{number}"
     columns = set(FINDING.schema.fieldNames()) - {"holder"}
     return {name: value for name, value in row.items() if name in columns}
+
+
+class Away(Publisher):
+    """One whose broker takes nothing for a while."""
+
+    def publish(self) -> int:
+        raise Retryable("alerts could not be published now: no right to write")
+
+
+def test_a_batch_goes_on_while_its_alerts_stay_and_says_why(tmp_path: Path, capsys: Any) -> None:
+    at = datetime.now(UTC)
+    run = Batch("alert", "q", 7, "d", tmp_path, False, at, "")
+    publish(Away(load(home=tmp_path)), run)
+    assert run.held_back == "alerts could not be published now: no right to write"
+    assert f"{run.held_back}; they stay in gold.alert" in capsys.readouterr().err
 
 
 def test_a_finding_goes_to_the_risk_of_the_entity_that_it_is_about(spark: Any) -> None:

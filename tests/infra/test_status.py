@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from infra import log
 from infra.cli import main
 from infra.driver import wanted
-from infra.progress import Unread, durations, newest_from, state, unread, watermark
+from infra.progress import Pulse, Unread, durations, newest_from, state, unread, watermark
 from infra.settings import Settings, load
 from infra.status import JobStatus, Memory, dated, end_unwanted, judge, read, verdict, write
 from infra.watch import resident, waits
@@ -193,6 +193,22 @@ def test_memory_is_that_of_the_jvm_and_the_workers_below_it(tmp_path: Path) -> N
             assert resident(family) == (java.memory_info().rss, worker.memory_info().rss)
         finally:
             os.killpg(driver.pid, signal.SIGKILL)
+
+
+def test_what_cannot_be_handed_on_misses_the_target_once_that_lasts() -> None:
+    pulse = Pulse()
+    for at in (100.0, 105.0, 190.0):
+        pulse.ended(3, at, "alerts could not be published now: no right to write")
+    assert (pulse.held_since, pulse.done_at) == (100.0, 190.0)
+    one = JobStatus("alert", "running", at=190.0, batch=3, progressed_at=190.0)
+    one = replace(one, held_back=pulse.held_back, held_since=pulse.held_since)
+    assert verdict("alert", one, 120.0, 190.0).missed is None
+    assert verdict("alert", one, 60.0, 190.0).missed == (
+        "what it wrote is not handed on for 90 s: alerts could not be published now: "
+        "no right to write"
+    )
+    pulse.ended(4, 195.0)
+    assert (pulse.held_since, pulse.held_back) == (None, "")
 
 
 def test_status_exits_1_and_names_what_misses(home: Settings, capsys) -> None:
