@@ -191,7 +191,7 @@ def test_files_of_a_retention_are_merged_in_spans_of_it(lake: Lake) -> None:
     source = replace(NUMBER, name="gold.kept", expires="gold_days")
     lake.ensure(source)
     lake.settings = load(home=lake.settings.home, retention={"gold_days": 31})
-    written(lake, source, 25, 24.99, 12, 11.99)
+    written(lake, source, 25, 25, 12, 12)
     assert upkeep.merge(lake, source) == (4, 2)
     assert upkeep.merge(lake, source) == (0, 0)
 
