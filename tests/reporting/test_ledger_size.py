@@ -92,7 +92,7 @@ RECORDS = 500_000
 
 @pytest.fixture
 def large(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A day of millions, one lost and one in a hundred dead, as views in an engine with little
+    """A day of half a million, one lost and one in a hundred dead, views in an engine with little
     memory."""
     connection = open_engine(memory="110MB", threads=2)
     for name in ("bronze", "silver", "gold", "ops"):
@@ -122,7 +122,7 @@ def large(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     connection.close()
 
 
-def test_a_day_of_millions_is_counted_in_little_memory(
+def test_a_day_is_counted_in_less_memory_than_it_takes(
     large: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     spill(large, tmp_path)
