@@ -146,7 +146,7 @@ def test_metrics_show_how_upkeep_is_getting_on(lake: Lake) -> None:
     leave(lake.settings, 0, [Held("silver.event", "rollup", time.time() - 3600, "switched off")])
     text = client.get("/metrics").text
     assert re.search(r"^headgate_upkeep_age_seconds \d\.", text, re.M)
-    found = r'^headgate_upkeep_held_seconds\{job="rollup",table="silver.event"\} 36\d\d\.'
+    found = r'^headgate_upkeep_held_seconds\{headgate_job="rollup",table="silver.event"\} 36\d\d\.'
     assert re.search(found, text, re.M)
     leave(lake.settings, 1, [])
     text = client.get("/metrics").text

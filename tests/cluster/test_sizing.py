@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,3 +121,41 @@ def test_what_makes_no_sense_is_refused(
 ) -> None:
     assert main(["size", "--events-per-second", "1", *options]) == 2
     assert words in capsys.readouterr().err
+
+
+PLANTS = (1_000, 83_450, 100_000, 5_000_000)
+"""Events a second of the plants that docs/sizing.md shows."""
+
+
+def volume(gigabytes: float) -> str:
+    for unit, size in (("PB", 1e6), ("TB", 1e3), ("GB", 1.0)):
+        if gigabytes >= size:
+            return f"{gigabytes / size:.{1 if gigabytes < 10 * size and size > 1 else 0}f} {unit}"
+    return f"{gigabytes:.1f} GB"
+
+
+def test_the_page_shows_what_the_command_computes() -> None:
+    known = measured(RESULTS)
+    plants = [values(Load(rate, known.event_bytes, 10_000, 90, 0.5), known) for rate in PLANTS]
+
+    def row(name: str, figure: str, form: Callable[[float], str] = "{:,.0f}".format) -> str:
+        return f"| {name} | {' | '.join(form(plant[figure]) for plant in plants)} |"
+
+    page = (project_root() / "docs" / "sizing.md").read_text("utf-8")
+    memory = plants[0]["memory of an executor of ingest"]
+    wanted = (
+        f"parse {known.parse:,.0f} and detect {known.detect:,.0f} events a CPU second",
+        row("cores of `ingest`, busy 0.5", "cores of ingest"),
+        row(f"executors of 4 cores, {memory:.1f} GB", "executors of ingest"),
+        row(
+            "cores of drivers and other jobs",
+            "cores of drivers and the other jobs",
+            lambda cores: f"{cores:,.{0 if cores >= 10 else 1}f}",
+        ),
+        row("partitions of `logs.*`, at least", "partitions of logs.*, at least"),
+        row("raw data a day", "raw data", volume),
+        row("lake a day", "lake, a day", volume),
+        row("lake, 90 days", "lake, 90 days", lambda terabytes: volume(terabytes * 1000)),
+        f"A raw TB is {plants[0]['a raw TB takes']:.0f} core-hours at `busy` 0.5",
+    )
+    assert [line for line in wanted if line not in page] == []

@@ -79,6 +79,7 @@ def people(lake: Lake, broker: Broker, own: str) -> Lake:
     kafka = {name: f"{own}.{name}" for name in names}
     lake.settings = load(home=lake.settings.home, kafka={"bootstrap": broker.address, **kafka})
     ensure_topics(lake.settings, jobs=("alert", "rollup"))
+    Publisher(lake.settings).begin()  # as job `alert` does before its first batch
     tell_of_people(lake)
     return lake
 
