@@ -156,9 +156,9 @@ def sized(load: Load, known: Measured) -> list[Figure]:
         ),
         Figure(
             "a raw TB takes",
-            round(1e12 / load.event_bytes * a_event / load.busy / 3600, 1),
+            round(1e12 / load.event_bytes * (a_event + known.others) / load.busy / 3600, 1),
             "core-hours",
-            "10^12 / bytes x CPU seconds an event / busy share / 3,600",
+            "10^12 / bytes x CPU seconds an event, all jobs / busy share / 3,600",
         ),
         Figure(
             "and leaves in the lake",

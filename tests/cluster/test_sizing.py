@@ -50,8 +50,8 @@ def test_the_plant_of_a_load_worked_out_by_hand() -> None:
     assert found["raw data"] == pytest.approx(4_320)  # 100,000 x 500 x 86,400 bytes
     assert found["lake, a day"] == pytest.approx(2_160)
     assert found["lake, 30 days"] == pytest.approx(64.8)
-    # A TB is 2 x 10^9 events of 500 bytes: 220,000 CPU seconds, at half use 122.2 hours of a core.
-    assert found["a raw TB takes"] == pytest.approx(122.2)
+    # A TB is 2 x 10^9 events of 500 bytes: 260,000 CPU seconds, at half use 144.4 hours of a core.
+    assert found["a raw TB takes"] == pytest.approx(144.4)
     assert found["and leaves in the lake"] == pytest.approx(0.5)
     assert found["an hour's outage is worked off in"] == 1
 
