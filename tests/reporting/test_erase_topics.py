@@ -248,8 +248,8 @@ def test_an_older_topic_gets_the_limit_by_command_and_the_certificate_says_what_
     client = admin(kafka)
     made = NewTopic(topic, num_partitions=1, config={"cleanup.policy": "compact"})
     client.create_topics([made])[topic].result(20)
-    own = {"bootstrap": kafka.bootstrap, "state_topic": topic, "alerts_topic": kafka.alerts_topic}
-    told.settings = load(home=told.settings.home, kafka=own)
+    own = kafka.model_copy(update={"state_topic": topic})
+    told.settings = told.settings.model_copy(update={"kafka": own})
     assert Publisher(told.settings).publish() == 2
     certificate = erase(told, ANNA, quiet, wait_seconds=0)
     (line,) = said_of(certificate, topic)
