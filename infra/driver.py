@@ -470,14 +470,12 @@ class Round:
 
     def _remember(self, one: Watched, why: str, follows: Again | GiveUp) -> None:
         """Keep for later drivers how often a batch failed by its own fault."""
-        stopped = follows.why if isinstance(follows, GiveUp) else None
-        if one.record.batch is None or (isinstance(follows, GiveUp) and not follows.poison):
+        stopped, known = follows.why if isinstance(follows, GiveUp) else None, one.record
+        if known.batch is None or (isinstance(follows, GiveUp) and not follows.poison):
             return
+        folder = self._folder(one)
         with suppress(OSError, Fatal):  # this driver knows it all the same
-            known = one.record
-            poison.failed(
-                self._folder(one), known.batch, known.on_batch, why, stopped, known.starved
-            )
+            poison.failed(folder, known.batch, known.on_batch, why, stopped, known.starved)
 
     def _give_up(self, one: Watched, why: str) -> None:
         one.given_up = why
