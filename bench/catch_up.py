@@ -58,7 +58,7 @@ class Plan:
 
 FULL = Plan(steady=120, outage=600, calibrate=200_000, caps=(2_000, 10_000, 50_000, 200_000))
 QUICK = Plan(
-    steady=40, outage=120, calibrate=60_000, caps=(10_000, 100_000), patience=120.0, limit=240.0
+    steady=40, outage=180, calibrate=60_000, caps=(10_000, 100_000), patience=120.0, limit=240.0
 )
 TINY = Plan(steady=8, outage=8, calibrate=5_000, caps=(2_000,), patience=120.0)
 
@@ -83,9 +83,11 @@ class Outcome:
 
     name: str
     waited: int = 0
-    """Messages that waited when its first batch after the outage was in."""
+    """Messages that waited when its query was started after the outage."""
     drained: float = 0.0
-    """Messages a second from then until it had caught up."""
+    """Messages a second from then until it had caught up, its first batch included."""
+    seconds: float = 0.0
+    """How long that took."""
     steady_memory: int = 0
     peak_memory: int = 0
     normal_after: int | None = None
@@ -174,26 +176,28 @@ def _variant(name: str, plan: Plan, rate: float) -> Outcome:
 
 def _catch_up(outcome: Outcome, driver: Part, settings: Settings, plan: Plan, rate: float) -> None:
     """Watch until it has caught up, and a little longer for the latency after."""
-    start = time.monotonic()
-    before = _left(settings)
-    try:
-        _until(driver, settings, plan, lambda left: left < before)
-    except Fatal:
-        return  # a batch larger than the machine: that is a result too, of this variant
+    start, launched = time.monotonic(), time.time()
+    _until(driver, settings, plan, lambda _: _started(settings, launched))
     began, outcome.waited = time.monotonic(), _left(settings)
     waits = _Waits(plan.patience)
     took = 0.0
     while (left := _left(settings)) > 2 * rate and took < plan.limit:
         if not waits.less(left) or driver.ended is not None:
-            break
+            break  # as with a batch larger than the machine: that is a result too, of this variant
         _watch(outcome, driver, settings, time.monotonic() - start, 1)
         took = time.monotonic() - began
-    outcome.caught_up = left <= 2 * rate
-    outcome.drained = (outcome.waited - left + took * rate) / max(took, 0.001)
+    outcome.caught_up, outcome.seconds = left <= 2 * rate, took
+    outcome.drained = max(0.0, (outcome.waited - left + took * rate) / max(took, 0.001))
     caught_up = len(outcome.looks)
     _watch(outcome, driver, settings, time.monotonic() - start, plan.steady)
     outcome.peak_memory = max((one.memory for one in outcome.looks if one.seconds > 0), default=0)
     outcome.normal_after = _normal_after(outcome.looks, caught_up)
+
+
+def _started(settings: Settings, launched: float) -> bool:
+    """Whether the query runs, in a driver that was launched then: Spark's start-up is behind it."""
+    status = read(settings).get("ingest")
+    return status is not None and status.started_at > launched
 
 
 def _normal_after(looks: Sequence[Look], caught_up: int) -> int | None:
@@ -357,6 +361,8 @@ def _tell(report: Report, plan: Plan, done: Sequence[Outcome]) -> None:
             report.notes.append(f"{one.name}: does not keep up with the load, without any outage")
             continue
         report.add(f"drain, {one.name}", [one.drained], "messages/s")
+        if one.caught_up:
+            report.add(f"caught up, {one.name}", [one.seconds], "s after the query's start")
         report.add(f"peak memory, {one.name}", [one.peak_memory / 2**20], "MB")
         if not one.caught_up:
             report.notes.append(f"{one.name}: had not caught up in the time it was given")

@@ -1,7 +1,7 @@
 """How much a batch takes: little while a job keeps up, much while it catches up.
 
 Kafka's limit is fixed while a query runs, and a new one costs a restart of the query on its
-checkpoint (about a second in a warm session). So there are two regimes, and a change only
+checkpoint (some seconds in a warm session). So there are two regimes, and a change only
 between them, or when memory asks for less. Everything here is plain arithmetic; what a row
 costs is learned from the batches themselves.
 """
@@ -163,19 +163,25 @@ PATIENCE = 2
 """So many batches in a row must find a backlog before the regime changes."""
 
 
+SAVED = 4.0
+"""A larger cap within a catch-up must save so many batches: what planning and commits cost them
+is then more than the restart of the query, some five seconds (`bench/catch_up`)."""
+
+
 def follow(pace: Pace, batch: Seen, learned: Learned, limits: Limits) -> Pace:
     """The pace after `batch`, `learned` including it; the same cap unless a restart is worth it.
 
     Up after `PATIENCE` batches that left a backlog; down at once when nothing much is left.
     Between the two thresholds nothing changes. While behind, less at once when batches as large
     as the cap would take twice the memory or time they may; and more when they may be twice as
-    large, and more than one such as now is left.
+    large and `SAVED` batches fewer then work off what is left.
     """
     small, large = caps(learned, limits)
     if pace.regime == "behind":
         if batch.left <= small // 2:
             return Pace("steady", small)
-        less, more = pace.cap > 2 * large, large > 2 * pace.cap and batch.left > pace.cap
+        less = pace.cap > 2 * large
+        more = large > 2 * pace.cap and batch.left / pace.cap - batch.left / large > SAVED
         return Pace("behind", large) if less or more else pace
     if batch.left <= _enter(small):
         return replace(pace, streak=0)

@@ -223,12 +223,13 @@ def test_a_first_catch_up_does_not_stay_at_the_guess_on_a_fast_machine() -> None
     assert all(pace.cap <= LIMITS.most for pace in paces)
 
 
-def test_a_larger_cap_is_not_worth_a_restart_for_less_than_a_batch() -> None:
+def test_a_larger_cap_is_not_worth_a_restart_for_a_few_batches() -> None:
     learned = taught(Machine(per_second=40_000.0), 1_000, 3_000, 2_000)
     small, large = caps(learned, LIMITS)
     pace = Pace("behind", large // 3)
-    assert follow(pace, Machine().batch(pace.cap, pace.cap), learned, LIMITS) == pace
-    more = follow(pace, Machine().batch(pace.cap, 2 * pace.cap), learned, LIMITS)
+    for left in (1, 2, 5):  # five batches of this size are five thirds of the larger
+        assert follow(pace, Machine().batch(pace.cap, left * pace.cap), learned, LIMITS) == pace
+    more = follow(pace, Machine().batch(pace.cap, 7 * pace.cap), learned, LIMITS)
     assert more == Pace("behind", large)
     # What was learned later may take it back, as soon as it says half.
     dear = taught(Machine(memory_per_byte=60.0), 1_000, 3_000, 2_000)
