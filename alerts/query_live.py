@@ -11,7 +11,6 @@ finding of rule `headgate-rule-failed`; the batch goes on without it.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -34,6 +33,7 @@ from alerts.query_rule import QueryRule
 from alerts.query_spend import Spend
 from alerts.query_windows import Touched, touched, whole, within
 from alerts.tables import FINDING
+from infra.decisions import decided
 from infra.jobs import Batch
 from infra.lake import Lake
 from infra.parquet import DataFile, writing
@@ -138,9 +138,8 @@ class Queries:
 
     def _decided_before(self, run: Batch) -> dict[str, Any] | None:
         """What the batch before decided, in this run of the job or an earlier one."""
-        file = run.folder / "batches" / f"{run.batch_id - 1}.json"
         try:
-            found: dict[str, Any] | None = json.loads(file.read_text("utf-8")).get(WINDOWS)
+            found: dict[str, Any] | None = decided(run.folder, run.batch_id - 1).get(WINDOWS)
         except FileNotFoundError:
             return None
         return found

@@ -17,9 +17,10 @@ from pyspark.sql import DataFrame
 
 from infra.commits import table_id
 from infra.damage import Damaged, logged
+from infra.decisions import forget_digest
 from infra.errors import Fatal
 from infra.files import write_whole
-from infra.jobs import forget_digest, numbers
+from infra.jobs import numbers
 from infra.location import location
 
 NO_PLACE = "-"

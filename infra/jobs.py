@@ -25,9 +25,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from infra import poison
 from infra.alone import Alone, Beside, Refused
 from infra.clock import clock
-from infra.damage import Damaged, damaged, emptied, logged, parsed, sound
+from infra.damage import Damaged, emptied, logged, parsed, sound
+from infra.decisions import decided, file_of, keep
 from infra.errors import Fatal, Retryable
-from infra.files import write_whole
 from infra.log import batch_in_hand, note
 from infra.progress import Pulse
 from infra.spool import put
@@ -83,16 +83,12 @@ class Batch:
         """
         if name not in self.decisions:
             self.decisions[name] = choose()
-            write_whole(self._file, json.dumps(self.decisions))
+            keep(self.folder, self.batch_id, self.decisions)
         return self.decisions[name]
-
-    @property
-    def _file(self) -> Path:
-        return self.folder / "batches" / f"{self.batch_id}.json"
 
     def load(self) -> Batch:
         """Read the decisions of an earlier attempt, if there was one."""
-        if self._file.exists():
+        if file_of(self.folder, self.batch_id).exists():
             self.decisions = decided(self.folder, self.batch_id)
         return self
 
@@ -391,7 +387,7 @@ class _Runner:
 
     def _forget(self, batch_id: int) -> None:
         with suppress(FileNotFoundError):
-            (self._folder / "batches" / f"{batch_id}.json").unlink()
+            file_of(self._folder, batch_id).unlink()
 
 
 def check(name: str, folder: Path) -> None:
@@ -436,9 +432,10 @@ def _require_sound(name: str, file: Path, lines: int, remedy: str) -> None:
 def _compare(offsets: Path) -> None:
     """Raises `Damaged` for offsets that are not those which their batch was worked on with."""
     folder = offsets.parent.parent.parent
-    if not (folder / "batches" / f"{offsets.name}.json").exists():
+    number = int(offsets.name)
+    if not file_of(folder, number).exists():
         return
-    known = decided(folder, int(offsets.name)).get("digest")
+    known = decided(folder, number).get("digest")
     if known not in (None, digest_of(offsets.read_bytes())):
         raise Damaged("its batch was worked on with other offsets")
 
@@ -448,7 +445,7 @@ def unfinished(folder: Path) -> int | None:
     planned = max(numbers(folder / "spark" / "offsets"), default=None)
     if planned is None or planned in numbers(folder / "spark" / "commits"):
         return None
-    begun = (folder / "batches" / f"{planned}.json").exists()
+    begun = file_of(folder, planned).exists()
     return None if begun and decided(folder, planned).get("in_ledger") else planned
 
 
@@ -459,24 +456,6 @@ def newest_written(folder: Path) -> dict[str, tuple[int, int]]:
         versions = decided(folder, number).get("versions", {})
         found |= {name: (number, at) for name, at in versions.items()}
     return found
-
-
-def decided(folder: Path, number: int) -> dict[str, Any]:
-    """What a batch of a checkpoint decided. Raises `Fatal` for a damaged file."""
-    file = folder / "batches" / f"{number}.json"
-    try:
-        return parsed(file.read_text("utf-8", "replace"))
-    except Damaged as error:
-        remedy = f"restore {folder} from a backup that is not older than the tables"
-        raise damaged(file, error, remedy) from None
-
-
-def forget_digest(folder: Path, number: int) -> None:
-    """Let the offsets of a batch that is done be written anew (`infra.inputs`)."""
-    file = folder / "batches" / f"{number}.json"
-    if file.exists():
-        kept = {name: what for name, what in decided(folder, number).items() if name != "digest"}
-        write_whole(file, json.dumps(kept))
 
 
 def digest_of(offsets: bytes) -> str:

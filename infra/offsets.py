@@ -20,8 +20,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # OffsetSpec:
 )
 
 from infra.damage import Damaged, damaged, logged, parsed
+from infra.decisions import decided
 from infra.errors import Retryable
-from infra.jobs import decided, numbers
+from infra.jobs import numbers
 from infra.kafka import admin
 from infra.progress import places
 from infra.settings import KafkaSettings

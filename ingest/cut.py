@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from infra.commits import newest_first
+from infra.decisions import decided, file_of
 from infra.errors import Retryable
-from infra.jobs import decided, numbers
+from infra.jobs import numbers
 from infra.kafka import client_options
 from infra.location import Location, to_read
 from infra.offsets import Checkpoint, Held, Place, offsets_of
@@ -87,7 +88,7 @@ def _taken(at: Checkpoint) -> dict[Place, list[_Run]]:
 
 
 def _decided(at: Checkpoint, number: int) -> Mapping[str, Any]:
-    there = (at.folder / "batches" / f"{number}.json").exists()
+    there = file_of(at.folder, number).exists()
     return decided(at.folder, number) if there else {}
 
 

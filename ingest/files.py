@@ -25,11 +25,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from infra.clock import clock
-from infra.driver import reason, say
+from infra.decisions import decided
 from infra.errors import Usage
-from infra.jobs import Batch, Job, decided, numbers
+from infra.jobs import Batch, Job, numbers
 from infra.lake import Lake
+from infra.log import say
 from infra.parquet import arrow_schema
+from infra.supervise import reason
 from ingest.formats import REFUSED, WRITTEN
 from ingest.hold import held
 from ingest.jobs import Step, through

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Literal
 
 from infra.commits import newest_first
+from infra.decisions import file_of, forget_digest, keep
 from infra.errors import Fatal, Usage
 from infra.files import write_whole
-from infra.jobs import Lock, forget_digest
+from infra.jobs import Lock
 from infra.kafka import source_of
 from infra.location import Location
 from infra.log import say
@@ -303,7 +304,7 @@ def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
             "the broker; restore lake and checkpoints from a backup"
         )
     else:
-        (at.folder / "batches" / f"{planned}.json").unlink(missing_ok=True)
+        file_of(at.folder, planned).unlink(missing_ok=True)
         # Its number is given again: what it had seen must not count as seen by that batch.
         for keys in (at.folder / "keys").glob(f"{planned}-*"):
             keys.unlink()
@@ -335,7 +336,7 @@ def _add(at: Checkpoint, done: int, gaps: Sequence[Gap], ids: Mapping[str, str])
     # Killed before the last of these, the batch counts as planned, and the next attempt drops it.
     _write(spark / "offsets" / str(number), "\n".join([*lines[:2], json.dumps(offsets)]))
     decided = {"topic_ids": dict(ids), "gaps": [gap.gap_id for gap in gaps], "in_ledger": True}
-    write_whole(at.folder / "batches" / f"{number}.json", json.dumps(decided))
+    keep(at.folder, number, decided)
     _copy(spark / "commits", done, number)
 
 

@@ -16,9 +16,10 @@ from pyspark.sql import types as T
 
 from infra.clock import TOLERANCE, clock, spoken
 from infra.damage import Damaged, parsed
+from infra.decisions import decided
 from infra.errors import Fatal, Retryable
 from infra.files import write_whole
-from infra.jobs import Batch, Job, decided, numbers
+from infra.jobs import Batch, Job, numbers
 from infra.kafka import client_options, source_of, spark_options
 from infra.lake import Lake
 from infra.location import to_read

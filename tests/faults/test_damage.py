@@ -70,6 +70,14 @@ def unchecked_flip(file: Path) -> None:
     file.with_name(f".{file.name}.crc").unlink()
 
 
+def renumbered(file: Path) -> None:
+    """One bit of a number turned: what it says can still be read, and is wrong."""
+    content = bytearray(file.read_bytes())
+    at = next(i for i, byte in enumerate(content) if chr(byte).isdigit())
+    content[at] ^= 1
+    file.write_bytes(bytes(content))
+
+
 def gone(file: Path) -> None:
     """Taken away."""
     file.unlink()
@@ -103,7 +111,7 @@ DAMAGES = tuple(
         (f"{SPARK}/state/0/0/[0-9]*.delta", ".delta", (*HURT, gone)),
         # Its batch is in the tables: taken away, it is worked on again and passed over.
         (f"{SPARK}/commits/[0-9]*", None, (gone,)),
-        ("checkpoints/first/batches/[0-9]*.json", "batches/2.json", (cut, empty)),
+        ("checkpoints/first/batches/[0-9]*.json", "batches/2.json", (cut, empty, renumbered)),
         (f"{OUT}/*[0-9].json", "gold/first/_delta_log", HURT),
         (f"{IN}/*[0-9].json", "silver/number/_delta_log", HURT),
     )

@@ -20,6 +20,7 @@ from pyspark.sql import Row
 from alerts.jobs import ingest_and_detect
 from infra.catalog import GAP, LEDGER
 from infra.cli import main
+from infra.decisions import decided, keep
 from infra.duck import connect
 from infra.errors import Fatal, Usage
 from infra.jobs import Lock
@@ -295,10 +296,9 @@ def test_ticks_that_expired_stop_no_batch_that_is_partly_in(
     done = checkpoint(folder).done
     for name in (f"{done}", f".{done}.crc"):
         (folder / "spark" / "commits" / name).unlink()
-    noted = folder / "batches" / f"{done}.json"
-    decided = json.loads(noted.read_text("utf-8"))
-    del decided["versions"]["gold.finding"], decided["in_ledger"]
-    noted.write_text(json.dumps(decided), "utf-8")
+    noted = decided(folder, done)
+    del noted["versions"]["gold.finding"], noted["in_ledger"]
+    keep(folder, done, noted)
     log = source.lake_root / "gold" / "finding" / "_delta_log"
     newest = max(log.glob("*.json"))
     for file in log.glob(f"*{newest.stem}*"):
