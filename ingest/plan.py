@@ -58,8 +58,9 @@ class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Only lines with this text in them."""
     until: float | None = None
     """Lines that would lie after this offset are left out."""
-    delay: float = 0.0
-    """Late lines: sent so much after the time they carry."""
+    held_until: float = 0.0
+    """Late lines: what carries an earlier time is sent at this offset, all at once, as by a
+    forwarder that stalled."""
     as_is: bool = False
     """Sent without rewriting their times."""
 
@@ -116,8 +117,8 @@ def load_plan(path: Path) -> Plan:
 def _check(each: Input, file: Path, where: str) -> None:
     if not file.is_file():
         raise Usage(f"{where}: no such file")
-    if each.squeeze <= 0 or each.delay < 0 or (each.gap is not None and each.gap < 0):
-        raise Usage(f"{where}: squeeze must be above 0, delay and gap not below 0")
+    if each.squeeze <= 0 or each.held_until < 0 or (each.gap is not None and each.gap < 0):
+        raise Usage(f"{where}: squeeze must be above 0, held_until and gap not below 0")
     if each.zero is not None and each.zero.tzinfo is None:
         raise Usage(f"{where}: zero = {each.zero} names no offset; write {each.zero}Z")
     _require_zone(each.zone, where)
@@ -188,7 +189,7 @@ def _shots(each: Input, speed: float, settings: ParseSettings) -> Iterator[Shot]
         if each.until is not None and offset > each.until:
             continue
         yield Shot(
-            at=(offset + each.delay) / speed,
+            at=max(offset, each.held_until) / speed,
             event_at=offset / speed,
             source=each.source,
             raw=raw,
