@@ -7,7 +7,7 @@ retention was lengthened; and who takes rows that are gone for rows that never w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -84,14 +84,23 @@ def limits(retention: RetentionSettings, table: Table, now: datetime) -> Applied
 
 
 def require_sources(settings: Settings) -> None:
-    """Raises `Usage` for a retention of what is no source: it would keep what is to go."""
-    if settings.retention.sources:  # loading all parsers takes a while
-        known = import_module(KNOWN_BY)
-        for name in settings.retention.sources:
+    """Raises `Usage` for settings of what is no source.
+
+    A retention would keep what is to go, and a zone would leave times in UTC, both in silence.
+    """
+    named: dict[str, Iterable[str]] = {
+        "retention.sources": settings.retention.sources,
+        "sources": settings.sources,
+    }
+    if not any(named.values()):  # loading all parsers takes a while
+        return
+    known = import_module(KNOWN_BY)
+    for where, names in named.items():
+        for name in names:
             try:
                 known.lookup(name)
             except Usage as error:
-                raise Usage(f"retention.sources: {error}") from None
+                raise Usage(f"{where}: {error}") from None
 
 
 def furthest(settings: Settings, table: str) -> Applied:

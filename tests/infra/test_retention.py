@@ -95,11 +95,13 @@ def test_what_went_by_a_family_stays_gone_of_a_source_that_gets_days_of_its_own(
     assert (later.of("zeek:dns"), later.of("zeek:http")) == (day[7], day[5])
 
 
-def test_days_of_what_is_no_source_are_refused(
+def test_settings_of_what_is_no_source_are_refused(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("zeek", "zeek:conn", "sshd"):
-        require_sources(load(retention={"sources": {name: 7}}))
+        require_sources(load(retention={"sources": {name: 7}}, sources={name: {}}))
+    with pytest.raises(Usage, match=r"^sources: no source 'ssdh'; there are .* sshd"):
+        require_sources(load(sources={"sshd": {}, "ssdh": {"tz": "Europe/Berlin"}}))
     wrong = load(home=lake.settings.home, retention={"sources": {"shd": 7}})
     with pytest.raises(Usage, match=r"retention.sources: no source 'shd'; there are .* sshd"):
         Driver(wrong, ("ingest",)).run()
