@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 from api.ledger_gauges import LedgerCheck
 from api.queries import Reader, Row
 from infra import held, status
-from infra.driver import wanted
 from infra.errors import HeadgateError
+from infra.roster import wanted
 from infra.settings import Settings
 
 JOB = "headgate_job"
@@ -25,6 +25,9 @@ JOB = "headgate_job"
 
 KEPT_SECONDS = 10.0
 """The ledger is folded every ten seconds; asking the lake more often tells nothing new."""
+
+SHARE = 1 / 20
+"""Of the time, what asking the lake may take: a ledger of months is asked less often."""
 
 _ALERTS = """
 SELECT level, count(*) AS n FROM gold.alert_current WHERE suppressed_by IS NULL GROUP BY level
@@ -223,7 +226,7 @@ class Meters:
         self._upkeep = Upkeep(self.registry, settings)
         LedgerCheck(self.registry, settings)
         self._lock = threading.Lock()
-        self._asked = -KEPT_SECONDS
+        self._due = 0.0
 
     def _gauge(self, name: str, doc: str, *labels: str) -> Gauge:
         return Gauge(f"headgate_{name}", doc, labels, registry=self.registry)
@@ -236,9 +239,11 @@ class Meters:
     def text(self, reader: Reader) -> bytes:
         """The exposition. A lake that cannot be read is `headgate_lake_up 0`, not an error."""
         with self._lock:
-            if time.monotonic() - self._asked >= KEPT_SECONDS:
+            began = time.monotonic()
+            if began >= self._due:
                 self._refresh(reader)
-                self._asked = time.monotonic()
+                asked = time.monotonic()
+                self._due = asked + max(KEPT_SECONDS, (asked - began) / SHARE)
             self._status.refresh()
             self._upkeep.refresh()
             return generate_latest(self.registry)

@@ -10,8 +10,8 @@ from api import models
 from api.problems import responses
 from api.routes.access import Here
 from infra import status
-from infra.driver import wanted
 from infra.errors import Retryable
+from infra.roster import wanted
 
 router = APIRouter(tags=["health"])
 
