@@ -124,9 +124,9 @@ def published(args: argparse.Namespace, settings: Settings) -> int:
     from alerts.publish import Publisher
     from alerts.tables import ALERT
     from infra.commits import newest_version, oldest_version
-    from infra.driver import resume
     from infra.jobs import Lock
     from infra.kafka import require_broker
+    from infra.roster import resume
     from infra.spool import note
 
     table = settings.lake_root / ALERT.path

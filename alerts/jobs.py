@@ -29,10 +29,10 @@ from enrich.attributed import event_row, is_event
 from enrich.attributed import waiting as waiting_events
 from enrich.attribution import attribute, split
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
-from infra.driver import say
 from infra.errors import Retryable
 from infra.jobs import Batch, Job
 from infra.lake import Lake
+from infra.log import say
 from infra.parquet import collected
 from infra.settings import ScopeSettings
 from infra.spool import put

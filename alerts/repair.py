@@ -22,9 +22,9 @@ from enrich.attribution import as_of, correct, split
 from enrich.servers import Heard
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.clock import clock
-from infra.driver import say
 from infra.jobs import Batch, Job
 from infra.lake import Lake
+from infra.log import say
 from infra.settings import Settings
 
 SWEEP_REACH = timedelta(days=1)

@@ -34,7 +34,7 @@ from infra.jobs import Job, beside
 from infra.kafka import Ticker, ensure_topics, require_broker
 from infra.lake import Lake
 from infra.log import about, say, use
-from infra.roster import HISTORY, JOBS, LATER, Later, resume, wanted
+from infra.roster import HISTORY, JOBS, LATER, wanted
 from infra.schedule import Every
 from infra.settings import Settings
 from infra.spark import (
@@ -52,8 +52,6 @@ from infra.supervise import Again, GiveUp, Record, ours, reason
 from infra.tables import Table, table
 from infra.waiting import Waiting
 from infra.watch import Watch
-
-__all__ = ["JOBS", "LATER", "Driver", "Later", "reason", "resume", "say", "wanted"]
 
 Say = Callable[[str], None]
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import psutil
 
 from infra import class_archive, jars, jdk, rehearsal
-from infra.driver import JOBS, Driver, wanted
+from infra.driver import Driver
 from infra.errors import Fatal, HeadgateError
 from infra.kafka import require_broker, require_free
+from infra.roster import JOBS, wanted
 from infra.settings import Settings
 from infra.tables import catalog, table, views
 

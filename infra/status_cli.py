@@ -18,9 +18,9 @@ from rich.text import Text
 
 from infra import poison, status
 from infra.cells import for_programs, printable
-from infra.driver import JOBS, resume, wanted
 from infra.errors import Usage
 from infra.person import person
+from infra.roster import JOBS, resume, wanted
 from infra.settings import Settings
 from infra.spool import put
 from infra.status import Verdict

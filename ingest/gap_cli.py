@@ -9,9 +9,9 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from infra.cells import for_programs
-from infra.driver import resume
 from infra.errors import Usage
 from infra.person import person
+from infra.roster import resume
 from infra.settings import Settings
 from ingest.gaps import JOB, Gap, accept, find, statement
 

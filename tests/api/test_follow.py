@@ -14,8 +14,8 @@ from alerts.tables import FINDING
 from api.app import create_app
 from api.queries import Reader
 from api.statements import Refused, Statements
-from infra.driver import wanted
 from infra.lake import Lake
+from infra.roster import wanted
 from infra.settings import Settings, load
 from infra.status import JobStatus, write
 from ingest.tables import EVENT

@@ -17,8 +17,9 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from infra.cli import COMMANDS
-from infra.driver import JOBS, Driver
+from infra.driver import Driver
 from infra.kafka_auth import hand_to_executors
+from infra.roster import JOBS
 from infra.settings import load
 from infra.spark import project_root
 from tests.cluster.kinds import defects

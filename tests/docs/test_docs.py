@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from infra.cli import COMMANDS
-from infra.driver import JOBS
+from infra.roster import JOBS
 from infra.settings import (
     ApiKeySettings,
     FolderSettings,

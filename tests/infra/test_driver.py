@@ -16,18 +16,19 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from infra import driver, poison, upkeep, waiting
+from infra import driver, poison, roster, upkeep, waiting
 from infra.alone import Alone, Taken
 from infra.cli import main
 from infra.clock import Clock
 from infra.commits import newest_first
-from infra.driver import Driver, Later, Round, Watched, resume
+from infra.driver import Driver, Round, Watched
 from infra.errors import Fatal, Retryable
 from infra.governor import Governor
 from infra.jobs import Batch, Job, Lock
 from infra.kafka import Broker, Ticker, admin, producer, topic_of
 from infra.lake import Lake
 from infra.log import as_json
+from infra.roster import Later, resume
 from infra.schedule import Every
 from infra.settings import Settings, load
 from infra.status import JobStatus, read
@@ -102,8 +103,8 @@ def status(settings: Settings, job: str) -> JobStatus:
 def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(driver.JOBS, "squares", "tests.infra.test_driver:squares")
-    monkeypatch.setitem(driver.JOBS, "other", "tests.infra.test_driver:other")
+    monkeypatch.setitem(roster.JOBS, "squares", "tests.infra.test_driver:squares")
+    monkeypatch.setitem(roster.JOBS, "other", "tests.infra.test_driver:other")
     lake = impatient(lake)
     monkeypatch.setattr(waiting, "EVERY_SECONDS", 0.2)
     lake.ensure(NUMBER, SQUARE)
@@ -140,7 +141,7 @@ def impatient(lake: Lake, attempts: int = 2) -> Lake:
 def test_poison_stays_poison_for_the_drivers_that_follow(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(driver.JOBS, "squares", "tests.infra.test_driver:squares")
+    monkeypatch.setitem(roster.JOBS, "squares", "tests.infra.test_driver:squares")
     lake = impatient(lake)
     lake.ensure(NUMBER, SQUARE)
     lake.add(NUMBER, [{"n": 13}], "test")
@@ -180,9 +181,9 @@ def test_jobs_in_whose_batches_drivers_ended_begin_one_after_the_other(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under `up` all have a batch under way when the driver ends, and one of them is why."""
-    monkeypatch.setitem(driver.JOBS, "held", "tests.infra.test_driver:held")
-    monkeypatch.setitem(driver.JOBS, "other", "tests.infra.test_driver:other")
-    monkeypatch.setitem(driver.JOBS, "squares", "tests.infra.test_driver:squares")
+    monkeypatch.setitem(roster.JOBS, "held", "tests.infra.test_driver:held")
+    monkeypatch.setitem(roster.JOBS, "other", "tests.infra.test_driver:other")
+    monkeypatch.setitem(roster.JOBS, "squares", "tests.infra.test_driver:squares")
     lake.ensure(NUMBER, SQUARE)
     for job, times in (("other", 3), ("held", 4), ("squares", 2)):
         for _ in range(times):
@@ -203,7 +204,7 @@ def test_jobs_in_whose_batches_drivers_ended_begin_one_after_the_other(
 def test_a_clock_set_back_starts_the_jobs_anew_and_holds_up_upkeep(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(driver.JOBS, "squares", "tests.infra.test_driver:squares")
+    monkeypatch.setitem(roster.JOBS, "squares", "tests.infra.test_driver:squares")
     moved = [0.0]
     monkeypatch.setattr(driver, "clock", clock := Clock(lambda: time.time() + moved[0]))
     monkeypatch.setattr(upkeep, "clock", clock)
@@ -246,9 +247,9 @@ def held(lake: Lake, *, once: bool) -> Job:
 def test_a_job_starts_once_the_one_before_it_has_had_a_batch_or_after_a_while(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
-    monkeypatch.setitem(driver.JOBS, "held", "tests.infra.test_driver:held")
-    monkeypatch.setitem(driver.JOBS, "other", "tests.infra.test_driver:other")
-    monkeypatch.setitem(driver.LATER, "other", Later(patience, "held"))
+    monkeypatch.setitem(roster.JOBS, "held", "tests.infra.test_driver:held")
+    monkeypatch.setitem(roster.JOBS, "other", "tests.infra.test_driver:other")
+    monkeypatch.setitem(roster.LATER, "other", Later(patience, "held"))
     lake.ensure(NUMBER)
     LET_GO.clear()
     with running(lake, "held", "other") as said:
@@ -265,8 +266,8 @@ def test_a_job_starts_once_the_one_before_it_has_had_a_batch_or_after_a_while(
 
 
 def test_a_job_alone_waits_for_none(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(driver.JOBS, "other", "tests.infra.test_driver:other")
-    monkeypatch.setitem(driver.LATER, "other", Later(600.0, "squares"))
+    monkeypatch.setitem(roster.JOBS, "other", "tests.infra.test_driver:other")
+    monkeypatch.setitem(roster.LATER, "other", Later(600.0, "squares"))
     lake.ensure(NUMBER)
     with running(lake, "other") as said:
         until(lambda: said, said)
@@ -295,7 +296,7 @@ def refused(lake: Lake, *, once: bool) -> Job:
 def test_a_run_of_one_job_ends_with_our_sentence_and_a_bug_with_all_there_is(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setitem(driver.JOBS, "refused", "tests.infra.test_driver:refused")
+    monkeypatch.setitem(roster.JOBS, "refused", "tests.infra.test_driver:refused")
     lake.ensure(NUMBER)
     lake.add(NUMBER, [{"n": number}], "test")
     ours = Driver(lake.settings, ("refused",), once=True)
@@ -316,7 +317,7 @@ def away(lake: Lake, *, once: bool) -> Job:
 def test_a_job_that_cannot_begin_is_tried_less_and_less_often(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(driver.JOBS, "away", "tests.infra.test_driver:away")
+    monkeypatch.setitem(roster.JOBS, "away", "tests.infra.test_driver:away")
     settings, said = lake.settings, list[str]()
     one = Watched("away", started=-1e6)
     round_ = over(lake, Driver(settings, ("away",), tell=said.append), one)
@@ -339,7 +340,7 @@ def test_a_lock_that_is_taken_meanwhile_is_waited_for(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, ran: bool
 ) -> None:
     """A command may look whether the job runs; at a driver's start it is another driver."""
-    monkeypatch.setitem(driver.JOBS, "locked", "tests.infra.test_driver:locked")
+    monkeypatch.setitem(roster.JOBS, "locked", "tests.infra.test_driver:locked")
     settings, said = lake.settings, list[str]()
     one = Watched("locked", started=-1e6, again_at=0.0, ran=ran)
     ours = Driver(settings, ("locked",), tell=said.append)
@@ -358,7 +359,7 @@ def fresh(lake: Lake, *, once: bool) -> Job:
 def test_a_job_that_would_begin_beside_a_backup_is_tried_until_that_is_done(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(driver.JOBS, "fresh", "tests.infra.test_driver:fresh")
+    monkeypatch.setitem(roster.JOBS, "fresh", "tests.infra.test_driver:fresh")
     settings, said = lake.settings, list[str]()
     one = Watched("fresh", started=-1e6, again_at=0.0)
     ours = Driver(settings, ("fresh",), tell=said.append)
@@ -407,7 +408,7 @@ def numbers(lake: Lake, *, once: bool) -> Job:
 def test_a_job_that_reads_a_table_and_is_behind_neither_rests_nor_is_started_anew(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(driver.JOBS, "numbers", "tests.infra.test_driver:numbers")
+    monkeypatch.setitem(roster.JOBS, "numbers", "tests.infra.test_driver:numbers")
     pace = {"max_offsets_per_batch": 100, "least_offsets_per_batch": 1}
     jobs = lake.settings.jobs.model_copy(update=pace)
     ours = Lake(lake.spark, lake.settings.model_copy(update={"jobs": jobs}))

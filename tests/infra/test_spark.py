@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from infra.driver import HISTORY, JOBS
+from infra.roster import HISTORY, JOBS
 from infra.settings import load
 from infra.spark import ALERTING, LEISURE, conf_of, java
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from infra import log
 from infra.cli import main
-from infra.driver import wanted
 from infra.progress import Pulse, Unread, durations, newest_from, state, unread, watermark
+from infra.roster import wanted
 from infra.settings import Settings, load
 from infra.status import JobStatus, Memory, dated, end_unwanted, judge, read, verdict, write
 from infra.watch import resident, waits
