@@ -32,7 +32,7 @@ from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.errors import Retryable
 from infra.jobs import Batch, Job
 from infra.lake import Lake
-from infra.log import say
+from infra.log import News
 from infra.parquet import collected
 from infra.settings import ScopeSettings
 from infra.spool import put
@@ -111,7 +111,7 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
     """
     settings = lake.settings
     store = rule_store(settings)
-    publisher = Publisher(settings)
+    publisher, news = Publisher(settings), News()
     servers = Listening(settings)
     outputs = fold(alert_input(lake), settings, str(store.folder))
 
@@ -129,13 +129,13 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
             if files:
                 lake.commit(table, run, files)
         note_refused(lake, [file.stats for file in found if file.table == REFUSED])
-        publish(publisher, run)
+        publish(publisher, run, news)
 
     trigger = None if once else settings.jobs.alert_trigger_seconds
     return lake.each_batch("alert", outputs, batch, trigger_seconds=trigger)
 
 
-def publish(publisher: Publisher, run: Batch) -> None:
+def publish(publisher: Publisher, run: Batch, news: News) -> None:
     """Publish what is committed; a broker that is away now is tried again at the next batch.
 
     The alerts lie in the table and the publisher's place with the broker, so
@@ -146,7 +146,9 @@ def publish(publisher: Publisher, run: Batch) -> None:
         publisher.publish()
     except Retryable as error:
         run.held_back = str(error)
-        say(f"job alert: {error}; they stay in gold.alert and go out with the next batch")
+        news.tell(f"job alert: {error}; they stay in gold.alert and go out with the next batch")
+    else:
+        news.over()
 
 
 def note_refused(lake: Lake, requests: Iterable[str]) -> None:

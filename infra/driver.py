@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,7 @@ from infra.heap import Heap
 from infra.jobs import Job, beside
 from infra.kafka import Ticker, ensure_topics, require_broker
 from infra.lake import Lake
-from infra.log import about, say, use
+from infra.log import News, about, say, use
 from infra.roster import HISTORY, JOBS, LATER, wanted
 from infra.schedule import Every
 from infra.settings import Settings
@@ -72,8 +73,6 @@ class Watched:
     given_up: str | None = None
     stopping: threading.Thread | None = None
     """Ends the query, which is then started at another pace."""
-    unheard: str = ""
-    """Why no request to go on can be heard."""
 
 
 @dataclass
@@ -129,15 +128,14 @@ class Driver:
         It is the driver's own, as it also writes while none of its jobs runs: tables that are
         missing, and what waits in the spool.
         """
-        said = ""
+        news = News(self.tell)
         while True:
             try:
                 return beside(self.settings.checkpoint_root, "the driver")
             except Retryable as error:
                 if self.once:
                     raise
-                if str(error) != said:
-                    self.tell(said := str(error))
+                news.tell(str(error))
             if self.pause(1.0):
                 return None
 
@@ -274,8 +272,12 @@ class Round:
     watched: list[Watched]
     watch: Watch
     governor: Governor
-    trouble: str = ""
-    """What kept a job from being watched, so that it is said once."""
+    news: dict[str, News] = field(init=False)
+    """What keeps a job from being watched or heard, by job."""
+
+    def __post_init__(self) -> None:
+        """Nothing was told yet."""
+        self.news = defaultdict(lambda: News(self.driver.tell))
 
     def run(self) -> int:
         """Until told to stop, or all jobs were given up; 1 when one was."""
@@ -392,9 +394,7 @@ class Round:
             return self.governor.look(job, progress, status)
         except Exception as error:  # what watches must not end what it watches
             said = f"job {one.name}: cannot be watched: {type(error).__name__}: {error}"
-            if said != self.trouble:
-                self.driver.tell(said)
-            self.trouble = said
+            self.news[one.name].tell(said)
             return False
 
     def _restart(self, one: Watched, job: Job, why: str) -> None:
@@ -419,9 +419,7 @@ class Round:
             return False
         except OSError as error:
             said = f"job {one.name}: {request} cannot be read ({error.strerror}): whose is it?"
-            if said != one.unheard:
-                self.driver.tell(said)
-            one.unheard = said
+            self.news[one.name].tell(said)
             return False
         return True
 

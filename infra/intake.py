@@ -36,7 +36,7 @@ from infra.inputs import places
 from infra.jobs import numbers
 from infra.learned import keep, kept
 from infra.location import Location
-from infra.log import say
+from infra.log import News
 from infra.progress import Pulse
 from infra.settings import Settings
 from infra.spark import java
@@ -211,7 +211,7 @@ class Intake:
     _pulse: Pulse = field(default_factory=Pulse)
     _pause: float | None = None
     _looked: float = 0.0
-    _trouble: str = ""
+    _news: News = field(default_factory=News)
 
     def __post_init__(self) -> None:
         """Begin with what was learned before."""
@@ -297,10 +297,7 @@ class Intake:
 
     def _give_way(self, error: Exception) -> None:
         """Without limits that fit, all that is there is taken, as Delta would."""
-        said = f"job {self.job}: how much a batch takes cannot be set: {error}"
-        if said != self._trouble:
-            say(said)
-        self._trouble = said
+        self._news.tell(f"job {self.job}: how much a batch takes cannot be set: {error}")
         if self._query is not None and self._taken is not None:
             with suppress(Exception):  # it may be what cannot be done
                 self._query.limit([ALL] * len(self._taken))

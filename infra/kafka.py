@@ -26,7 +26,7 @@ from infra.errors import Fatal, Retryable
 from infra.files import write_whole
 from infra.kafka_auth import denied, java, lacking, librdkafka, unreachable
 from infra.kafka_guard import Guard
-from infra.log import say
+from infra.log import News
 from infra.settings import KafkaSettings, Settings
 
 ON_DISK = {"flush.messages": "1"}
@@ -197,18 +197,17 @@ class Ticker:
         self._thread.join(self._kafka.tick_seconds + 5)
 
     def _run(self) -> None:
-        client, said = self._producer(), ""
+        client, news = self._producer(), News()
         while not self._stop.wait(self._kafka.tick_seconds):
             try:
                 client.produce(self._kafka.tick_topic, value=b"tick")
                 client.poll(0)
-                said = ""
+                news.over()
             except (KafkaException, BufferError) as error:
                 # A right that is missing, or a topic that is made anew, for a while. Without
                 # ticks no time is ever complete, so this must outlive it.
-                if str(error) != said:
-                    say(f"ticks: {self._kafka.tick_topic} takes none ({error}); trying on")
-                client, said = self._producer(), str(error)
+                news.tell(f"ticks: {self._kafka.tick_topic} takes none ({error}); trying on")
+                client = self._producer()
         client.flush(2)
 
     def _producer(self) -> Producer:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -16,6 +17,9 @@ Format = Literal["text", "json"]
 
 batch_in_hand: ContextVar[tuple[str, int] | None] = ContextVar("batch_in_hand", default=None)
 """Job and number of the batch this thread works on, if any."""
+
+SAME_AGAIN = 600.0
+"""Seconds until what was said last is said again."""
 
 _format: Format = "text"
 
@@ -46,6 +50,30 @@ def note(line: str, **facts: Any) -> None:
     """What only a machine wants to read, such as each batch: nothing in form text."""
     if _format == "json":
         say(line, **facts)
+
+
+class News:
+    """Tells a sentence that is another than the last one; the same again after `again` seconds.
+
+    For what is tried over and over, and would say the same each time. One thread at a time.
+    """
+
+    def __init__(self, tell: Callable[[str], None] = say, again: float = SAME_AGAIN) -> None:
+        self._tell = tell
+        self._again = again
+        self._last, self._at = "", 0.0
+
+    def tell(self, sentence: str) -> None:
+        """Tell it, unless it was told last and lately."""
+        now = time.monotonic()
+        if sentence != self._last or now - self._at >= self._again:
+            self._last, self._at = sentence, now
+            self._tell(sentence)
+
+    def over(self) -> None:
+        """It is well: what comes again is news, unless it comes and goes all the time."""
+        if time.monotonic() - self._at >= SAME_AGAIN:
+            self._last = ""
 
 
 def as_json(line: str, facts: dict[str, Any], now: datetime | None = None) -> str:

@@ -24,6 +24,7 @@ from infra.children import die_with_parent
 from infra.class_archive import INTO
 from infra.errors import Fatal, HeadgateError
 from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
+from infra.log import News
 from infra.settings import Settings, load
 
 LINES = (
@@ -78,7 +79,7 @@ def make(say: Say, *, again: bool = False) -> bool:
 @contextmanager
 def _alone(wanted: Path, say: Say) -> Iterator[None]:
     """One at a time: others wait for what the first one makes."""
-    end, said = time.monotonic() + LONGEST_SECONDS, ""
+    end, news = time.monotonic() + LONGEST_SECONDS, News(say)
     while True:
         try:
             right = Alone(wanted.with_suffix(".lock"), "process {} is gathering them".format)
@@ -86,9 +87,7 @@ def _alone(wanted: Path, say: Say) -> Iterator[None]:
         except Taken as taken:
             if time.monotonic() > end:
                 raise
-            if str(taken) != said:
-                say(f"waiting for Spark's classes: {taken}")
-                said = str(taken)
+            news.tell(f"waiting for Spark's classes: {taken}")
             time.sleep(1.0)
     try:
         yield

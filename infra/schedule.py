@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 from infra.children import Part
+from infra.log import SAME_AGAIN, News
 from infra.settings import Settings
-
-SAME_AGAIN = 600.0
-"""Seconds until what was said last is said again."""
 
 
 class Every:
@@ -35,10 +32,9 @@ class Every:
         self._command = command
         self._seconds = minutes * 60
         self._settings = settings
+        self._news = News(tell, again)
         self._tell = tell
         self._wait = wait
-        self._again = again
-        self._said, self._said_at = "", 0.0
         self._stop = threading.Event()
         # The child dies with the thread that starts it, so that one lives as long as we do.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -73,15 +69,8 @@ class Every:
                 part.stop(5)
                 return
         if part.ended not in (0, 1):
-            self._say(f"{self._name}: ended with {part.ended}: {part.last_words()}")
+            self._news.tell(f"{self._name}: ended with {part.ended}: {part.last_words()}")
         elif refusals := part.refusals():
-            self._say(f"{self._name}: {' '.join(refusals)}")
-        elif time.monotonic() - self._said_at >= SAME_AGAIN:
-            self._said = ""  # it is well since; what comes again is news
-
-    def _say(self, sentence: str) -> None:
-        """What is begun every few seconds says the same for hours."""
-        now = time.monotonic()
-        if sentence != self._said or now - self._said_at >= self._again:
-            self._said, self._said_at = sentence, now
-            self._tell(sentence)
+            self._news.tell(f"{self._name}: {' '.join(refusals)}")
+        else:
+            self._news.over()

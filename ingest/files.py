@@ -29,7 +29,7 @@ from infra.decisions import decided
 from infra.errors import Usage
 from infra.jobs import Batch, Job, numbers
 from infra.lake import Lake
-from infra.log import say
+from infra.log import News, say
 from infra.parquet import arrow_schema
 from infra.supervise import reason
 from ingest.formats import REFUSED, WRITTEN
@@ -86,14 +86,16 @@ def files(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job:
 
 def _watch(scanner: Scanner, job: Job, pause: float) -> None:
     """Look into the folders while the job runs; where nothing lands, rest nine tenths of it."""
+    news = News()
     while job.query.isActive:
         began, found = time.monotonic(), False
         try:
             look = scanner.look()
             found = look.taken + look.known + look.refused > 0
+            news.over()
         except Exception as error:  # a folder that is away now may be back at the next look
             if job.query.isActive:
-                say(f"job files: the folders cannot be looked at: {reason(str(error))}")
+                news.tell(f"job files: the folders cannot be looked at: {reason(str(error))}")
         time.sleep(pause if found else max(pause, 9 * (time.monotonic() - began)))
 
 

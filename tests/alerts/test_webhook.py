@@ -11,7 +11,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from alerts.webhook_queue import DAY, LONGEST_PAUSE, Queue, Waiting, enqueue, pa
 from infra.errors import Fatal, Usage
 from infra.kafka import Broker, ensure_topics, producer
 from infra.settings import Settings, WebhookSettings, load
+from tests.wait import until
 
 SECRET = "a secret of the tests"
 NOW = 1_700_000_000.0
@@ -273,13 +274,6 @@ def test_a_revision_is_put_in_once(tmp_path: Path) -> None:
     queue = put(tmp_path / "q", ("a", 1))
     put(tmp_path / "q", ("a", 1)).close()
     assert len(queue.listed()) == 1
-
-
-def until(true: Callable[[], Any], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_hook_that_hangs_delays_no_other(tmp_path: Path) -> None:

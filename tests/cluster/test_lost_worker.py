@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -20,9 +20,13 @@ from infra.kafka import Broker, admin, ensure_topics, free_port, producer, topic
 from infra.settings import Settings, load
 from tests.cluster.conftest import SECRET
 from tests.recovery import judge
+from tests.wait import until
 
 LINES, PARTITIONS, DEVICES = 120_000, 4, 30
 Accepted = dict[judge.Place, bytes]
+
+patiently = partial(until, seconds=180, pause=0.02)
+"""Often enough to be there while a batch writes its files."""
 
 
 @contextmanager
@@ -99,16 +103,6 @@ def driver(
     return Part(f"driver-{job}", ("run", job), settings, environment=environment)
 
 
-def until(drivers: list[Part], true: Callable[[], bool], seconds: float = 180) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        for one in drivers:
-            assert one.ended is None, one.last_words(20)
-        said = [one.last_words(10) for one in drivers]
-        assert time.monotonic() < end, f"waited {seconds} s in vain: {said}"
-        time.sleep(0.02)
-
-
 def telling(secret: str, processes: Iterable[psutil.Process]) -> list[str]:
     """Command lines, those of children included, that hold a secret."""
     lines = []
@@ -139,26 +133,26 @@ def test_a_worker_killed_in_mid_batch_loses_and_doubles_nothing(
         batches = settings.checkpoint_root / "ingest" / "spark"
 
         # Both workers have an executor, and of the first batch data files are being written.
-        until([ingest], lambda: (batches / "offsets" / "0").exists())
-        until([ingest], lambda: len(list(bronze.glob("ingest-0-*.parquet"))) >= 2)
+        patiently(lambda: (batches / "offsets" / "0").exists(), ingest)
+        patiently(lambda: len(list(bronze.glob("ingest-0-*.parquet"))) >= 2, ingest)
         assert all(cluster.executors(worker) for worker in (0, 1))
         cluster.kill(0)
         assert not (batches / "commits" / "0").exists(), "the batch ended before the worker died"
 
         alive = (cluster.workers[1], psutil.Process(ingest.process.pid))
         assert telling(SECRET, alive) == []
-        until([ingest], lambda: (batches / "commits" / "0").exists())
+        patiently(lambda: (batches / "commits" / "0").exists(), ingest)
         assert "Lost executor" in ingest.log.read_text("utf-8"), "its driver did not notice"
 
         # A second driver on the same lake, and more to read for the first.
         sessions = driver("sessions", settings, cluster, wheel, secret_file, cores=1)
         stack.callback(sessions.stop)
         accepted |= send(settings, LINES // 10, leases=False)
-        until([ingest, sessions], lambda: records(settings) >= len(accepted))
+        patiently(lambda: records(settings) >= len(accepted), ingest, sessions)
         connection = connect(settings.lake_root)
         held = "SELECT mac, count(*) FROM silver.dhcp_session GROUP BY 1 ORDER BY 1"
         wanted = [(f"02:00:00:00:07:{device:02x}", 1) for device in range(DEVICES)]
-        until([ingest, sessions], lambda: connection.execute(held).fetchall() == wanted)
+        patiently(lambda: connection.execute(held).fetchall() == wanted, ingest, sessions)
 
     assert judge.lost_or_doubled_records(settings.lake_root, accepted) == []
     assert judge.nameless_records(settings.lake_root) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from infra.duck import connect
 from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
 from infra.settings import Settings, load
 from infra.topic import Heard, Listener
+from tests import wait
 
 SOURCES = ("zeek:http", "zeek:dns", "aws_cloudtrail", "sshd", "isc_dhcpd", "nobody_knows_it")
 PACE = {
@@ -68,12 +68,7 @@ class Plant:
 
     def until(self, true: Callable[[], Any], what: str, seconds: float = 120) -> Any:
         """Wait until something holds; returns it."""
-        end = time.monotonic() + seconds
-        while not (found := true()):
-            assert self.driver.ended is None, self.driver.last_words(20)
-            assert time.monotonic() < end, f"{what}: not within {seconds:.0f} s"
-            time.sleep(0.3)
-        return found
+        return wait.until(true, self.driver, what=what, seconds=seconds, pause=0.3)
 
     def alerts_on(self, entity: str) -> list[Heard]:
         """Revisions heard about an entity."""

@@ -27,6 +27,7 @@ from infra.kafka import free_port
 from infra.lake import Lake
 from infra.settings import Settings, load
 from tests.api.story import alert, insert
+from tests.wait import until
 
 SEED = 20261124
 TOKEN = "a-token-of-the-tests"
@@ -186,10 +187,3 @@ def noted(settings: Settings) -> dict[int, str]:
         if row["act"] == "statement":
             found[int(json.loads(row["detail"])["params"]["ask"])] = row["outcome"]
     return found
-
-
-def until(true: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"waited {seconds} s in vain"
-        time.sleep(0.02)

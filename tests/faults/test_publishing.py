@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,11 +30,13 @@ from infra.settings import Settings, load
 from tests.alerts.test_webhook import Receiver
 from tests.faults.outbox import Outbox
 from tests.recovery import judge
+from tests.wait import until
 
 SEED = 20261122
 QUICK_KILLS = 10
 SOAK_KILLS = int(os.environ.get("HEADGATE_SOAK_RUNS", "100"))
 ALERTS = 12
+soon = partial(until, seconds=60, pause=0.005)
 EVERY_SECONDS = 0.1
 """Between two batches of the outbox, so that a kill at any moment finds one under way."""
 
@@ -159,7 +161,7 @@ def killed_again_and_again(broker: Broker, home: Path, seed: int, kills: int) ->
     publisher = Process(home / "publisher.log", "tests.faults.outbox", str(home), broker.address)
     hooks = Process(home / "hooks.log", *delivering(home), **environment(broker, receiver))
     hooks.start()
-    until(lambda: judge.has_place(home / "webhooks.sqlite"), "the hooks begin")
+    soon(lambda: judge.has_place(home / "webhooks.sqlite"), what="the hooks begin")
     watch, feeder = Watch(settings), Feeder(outbox, seed).start()
     try:
         for number in range(kills):
@@ -209,7 +211,7 @@ def strike(
     kind = ("sent", "sent", "random", "hook", "hook", "both", "sent", "hook", "random", "broker")
     which = kind[number % len(kind)]
     watch.fresh.clear()
-    until(watch.fresh.is_set, "something is published")
+    soon(watch.fresh.is_set, what="something is published")
     time.sleep(chance.uniform(0, 0.3))
     if which == "hook":
         received(receiver, chance)
@@ -232,26 +234,19 @@ def received(receiver: Receiver, chance: random.Random) -> None:
     """Wait until the hook has the next delivery in hand and has not answered."""
     receiver.wait = 0.2
     before = len(receiver.got)
-    until(lambda: len(receiver.got) > before, "a hook is called")
+    soon(lambda: len(receiver.got) > before, what="a hook is called")
     time.sleep(chance.uniform(0, 0.25))
     receiver.wait = 0.0
 
 
 def await_all(settings: Settings, outbox: Outbox, watch: Watch, receiver: Receiver) -> None:
     wanted, queue = set(outbox.wanted), settings.home / "webhooks.sqlite"
-    until(lambda: wanted <= watch.seen, "all is published")
-    until(lambda: wanted <= set(called(receiver)), "all is delivered")
-    until(lambda: judge.waiting_deliveries(queue) == 0, "all deliveries are noted")
+    soon(lambda: wanted <= watch.seen, what="all is published")
+    soon(lambda: wanted <= set(called(receiver)), what="all is delivered")
+    soon(lambda: judge.waiting_deliveries(queue) == 0, what="all deliveries are noted")
 
 
 def called(receiver: Receiver) -> list[tuple[str, int]]:
     """What the hook got, in order."""
     bodies = [json.loads(body) for *_, body in list(receiver.got)]
     return [(body["alert_id"], body["revision"]) for body in bodies]
-
-
-def until(true: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"{what}: not within {seconds:.0f} s"
-        time.sleep(0.005)

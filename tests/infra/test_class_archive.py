@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from infra.class_archive import INTO, class_path, options
 from infra.errors import Fatal
 from infra.settings import load
 from infra.spark import conf_of, project_root
+from tests.wait import until
 
 BEGINS_A_JVM = """
 import os, subprocess
@@ -183,18 +183,11 @@ def test_a_run_ends_with_whoever_began_it(tmp_path: Path) -> None:
     beginner = subprocess.Popen(command, cwd=project_root())
     pid = tmp_path / "pid"
     try:
-        await_true(lambda: pid.exists() and bool(pid.read_text()))
+        until(lambda: pid.exists() and bool(pid.read_text()))
     finally:
         beginner.kill()
         beginner.wait()
-    await_true(lambda: not psutil.pid_exists(int(pid.read_text())))
-
-
-def await_true(true: Callable[[], bool], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: not psutil.pid_exists(int(pid.read_text())))
 
 
 def test_a_run_that_fails_is_said_noted_and_not_tried_again_unasked(

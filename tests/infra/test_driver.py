@@ -38,6 +38,7 @@ from infra.tables import Column, Table
 from infra.waiting import Waiting
 from infra.watch import Watch
 from ingest.tables import RECORD
+from tests.wait import until
 
 NUMBER = Table("silver.number", "numbers that arrive", (Column("n", T.LongType(), "a number"),))
 SQUARE = Table("gold.square", "their squares", (Column("n", T.LongType(), "a square"),))
@@ -84,13 +85,6 @@ def running(lake: Lake, *jobs: str, form: Callable[[str], str] = str) -> Iterato
                 one.job.stop()
 
 
-def until(true: Callable[[], object], said: list[str], seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, said
-        time.sleep(0.1)
-
-
 def arrived(lake: Lake) -> int:
     """Rows of bronze, as its log has them: asked often, beside jobs on two cores."""
     return sum(commit.rows for commit in newest_first(lake.folder(RECORD)))
@@ -110,25 +104,25 @@ def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
     lake.ensure(NUMBER, SQUARE)
     lake.add(NUMBER, [{"n": 2}], "test")
     with running(lake, "squares", "other") as said:
-        until(lambda: status(lake.settings, "squares").batch == 0, said)
+        until(lambda: status(lake.settings, "squares").batch == 0, what=said)
         assert status(lake.settings, "squares").rows == 1
         lake.add(NUMBER, [{"n": 13}], "test")
-        until(lambda: status(lake.settings, "squares").standing == "given up", said)
+        until(lambda: status(lake.settings, "squares").standing == "given up", what=said)
         given_up = status(lake.settings, "squares")
         assert "batch 1 failed 2 times in a row" in given_up.why
         assert "13 is not a number" in given_up.why
         assert status(lake.settings, "other").standing in ("running", "waiting")
         # What waits is told on.
         lake.add(NUMBER, [{"n": 3}], "test")
-        until(lambda: status(lake.settings, "squares").unread_commits == 2, said)
+        until(lambda: status(lake.settings, "squares").unread_commits == 2, what=said)
         assert (status(lake.settings, "squares").behind_seconds or 0) > 0
         assert time.time() - status(lake.settings, "squares").at < 5
 
         (lake.spool / "antidote").touch()
         resume(lake.settings, "squares")
-        until(lambda: (status(lake.settings, "squares").batch or 0) >= 1, said)
+        until(lambda: (status(lake.settings, "squares").batch or 0) >= 1, what=said)
         assert status(lake.settings, "squares").why == ""
-        until(lambda: status(lake.settings, "squares").unread_commits == 0, said)
+        until(lambda: status(lake.settings, "squares").unread_commits == 0, what=said)
     assert sorted(row["n"] for row in lake.read(SQUARE).collect()) == [4, 9, 169]
 
 
@@ -146,18 +140,18 @@ def test_poison_stays_poison_for_the_drivers_that_follow(
     lake.ensure(NUMBER, SQUARE)
     lake.add(NUMBER, [{"n": 13}], "test")
     with running(lake, "squares", form=lambda line: as_json(line, {})) as said:
-        until(lambda: any("failed, again in" in line for line in said), said)
+        until(lambda: any("failed, again in" in line for line in said), what=said)
     told = [json.loads(line) for line in said if "failed, again in" in line]
     assert [(one["job"], one["batch"]) for one in told] == [("squares", 0)]
 
     # Its failures count on; then a driver of this job alone ends.
     with running(lake, "squares") as said:
-        until(lambda: any("batch 0 failed 2 times in a row" in line for line in said), said)
+        until(lambda: any("batch 0 failed 2 times in a row" in line for line in said), what=said)
     assert not any("again in" in line for line in said)
 
     # The next one stops it at once, beside others, and begins nothing where it is alone.
     with running(lake, "squares") as said:
-        until(lambda: said, said)
+        until(lambda: said, what=said)
     assert said[0].startswith("job squares: stopped for good: batch 0 failed 2 times in a row")
     assert "(so since 20" in said[0]
     assert Driver(lake.settings, ("squares",), tell=said.append).run() == 1
@@ -172,7 +166,7 @@ def test_poison_stays_poison_for_the_drivers_that_follow(
     assert main(["--home", str(lake.settings.home), "resume", "squares"]) == 2
     (lake.spool / "antidote").touch()
     with running(lake, "squares") as said:
-        until(lambda: status(lake.settings, "squares").batch == 0, said)
+        until(lambda: status(lake.settings, "squares").batch == 0, what=said)
     assert [row["n"] for row in lake.read(SQUARE).collect()] == [169]
     assert not (lake.settings.checkpoint_root / "squares" / "poison.json").exists()
 
@@ -191,14 +185,14 @@ def test_jobs_in_whose_batches_drivers_ended_begin_one_after_the_other(
     LET_GO.clear()
     with running(lake, "other", "squares", "held") as said:
         try:
-            until(lambda: "job squares: running" in said, said)
+            until(lambda: "job squares: running" in said, what=said)
             time.sleep(3)
             assert said[0] == "job held: running"
             assert said[1].startswith("job other: waits for job held: ")
             assert "job other: running" not in said
         finally:
             LET_GO.set()
-        until(lambda: "job other: running" in said, said)
+        until(lambda: "job other: running" in said, what=said)
 
 
 def test_a_clock_set_back_starts_the_jobs_anew_and_holds_up_upkeep(
@@ -211,24 +205,24 @@ def test_a_clock_set_back_starts_the_jobs_anew_and_holds_up_upkeep(
     lake.ensure(NUMBER, SQUARE)
     lake.add(NUMBER, [{"n": 2}], "test")
     with running(lake, "squares") as said:
-        until(lambda: status(lake.settings, "squares").batch == 0, said)
+        until(lambda: status(lake.settings, "squares").batch == 0, what=said)
         moved[0] = -10_800.0
-        until(lambda: said.count("job squares: running") == 2, said)
+        until(lambda: said.count("job squares: running") == 2, what=said)
         assert "job squares: started anew, since the clock was set back" in said
         (jump,) = (line for line in said if "the clock jumped" in line)
         assert "3.0 hours back" in jump
         lake.add(NUMBER, [{"n": 3}], "test")
-        until(lambda: status(lake.settings, "squares").batch == 1, said)
+        until(lambda: status(lake.settings, "squares").batch == 1, what=said)
 
         every = Every("tables", ("tables",), 0.005, lake.settings, said.append, clock.doubt)
         every.start()
-        until(lambda: "tables: not now, the clock jumped 3.0 hours back" in said, said)
+        until(lambda: "tables: not now, the clock jumped 3.0 hours back" in said, what=said)
         every.stop()
         assert not (lake.settings.home / "tables.log").exists()
         upkeep.tend(lake, NUMBER, said.append)
         assert said[-1] == "silver.number: left as it is, the clock jumped 3.0 hours back"
         moved[0] = 0.0
-        until(lambda: "the clock is right again" in said, said)
+        until(lambda: "the clock is right again" in said, what=said)
         assert said.count("job squares: running") == 2, "what goes ahead stops nothing"
     assert sorted(row["n"] for row in lake.read(SQUARE).collect()) == [4, 9]
 
@@ -254,15 +248,15 @@ def test_a_job_starts_once_the_one_before_it_has_had_a_batch_or_after_a_while(
     LET_GO.clear()
     with running(lake, "held", "other") as said:
         try:
-            until(lambda: "job held: running" in said, said)
+            until(lambda: "job held: running" in said, what=said)
             if patience > 60:
                 time.sleep(3)
                 assert "job other: running" not in said
             else:
-                until(lambda: "job other: running" in said, said)
+                until(lambda: "job other: running" in said, what=said)
         finally:
             LET_GO.set()
-        until(lambda: "job other: running" in said, said)
+        until(lambda: "job other: running" in said, what=said)
 
 
 def test_a_job_alone_waits_for_none(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +264,7 @@ def test_a_job_alone_waits_for_none(lake: Lake, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(roster.LATER, "other", Later(600.0, "squares"))
     lake.ensure(NUMBER)
     with running(lake, "other") as said:
-        until(lambda: said, said)
+        until(lambda: said, what=said)
         assert said[0] == "job other: running"
 
 
@@ -422,8 +416,8 @@ def test_a_job_that_reads_a_table_and_is_behind_neither_rests_nor_is_started_ane
         return [found.rows for found in newest_first(ours.folder(SQUARE)) if found.rows][::-1]
 
     with running(ours, "numbers") as said:
-        until(lambda: sum(squares_by_batch()) == 301, said, seconds=18)
-        until(lambda: status(ours.settings, "numbers").regime == "steady", said)
+        until(lambda: sum(squares_by_batch()) == 301, what=said, seconds=18)
+        until(lambda: status(ours.settings, "numbers").regime == "steady", what=said)
         assert status(ours.settings, "numbers").cap == 100
     assert squares_by_batch() == [1, 96, 96, 96, 12], "whole commits, at most a hundred rows"
     assert [line for line in said if "numbers" in line] == ["job numbers: running"]
@@ -456,13 +450,13 @@ def test_a_backlog_is_worked_off_in_large_batches_and_then_they_are_small_again(
     ticker = Ticker(settings.kafka).start()
     try:
         with running(ours, "ingest") as said:
-            until(lambda: status(settings, "ingest").regime == "steady", said)
+            until(lambda: status(settings, "ingest").regime == "steady", what=said)
             assert status(settings, "ingest").cap == 50
             for number in range(2_000, 2_020):
                 sender.produce(topic, f"line {number}".encode())
             assert sender.flush(60) == 0
-            until(lambda: arrived(ours) == 2_020, said)
-            until(lambda: status(settings, "ingest").complete_to is not None, said)
+            until(lambda: arrived(ours) == 2_020, what=said)
+            until(lambda: status(settings, "ingest").complete_to is not None, what=said)
     finally:
         ticker.stop()
     # It starts with a large cap, comes down to the small one, and is not started a third time.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -24,6 +23,7 @@ from infra.jobs import Batch, Job
 from infra.lake import Lake
 from infra.parquet import FileWriter, Target, arrow_schema
 from infra.tables import Column, Table
+from tests.wait import until
 
 READING = Table(
     "silver.reading",
@@ -162,14 +162,7 @@ def limited(lake: Lake, most: int) -> Lake:
 
 
 def through(seen: Sequence[Sequence[int]], rows: int, seconds: float = 60) -> None:
-    until(lambda: sum(map(len, seen)) >= rows, seconds)
-
-
-def until(true: Callable[[], object], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: sum(map(len, seen)) >= rows, seconds=seconds)
 
 
 def places(lake: Lake) -> list[Place]:

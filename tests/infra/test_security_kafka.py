@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,7 @@ from infra.settings import KafkaSettings, Settings, WebhookSettings, load
 from reporting.erase_topics import kept
 from tests.faults.outbox import Outbox
 from tests.infra.authority import Authority
+from tests.wait import until
 
 HOOKS = [WebhookSettings(name="pager", url="https://pager.example/in", secret=SecretStr("s"))]
 PASSWORD = 'canary "quoted\\ password'
@@ -130,16 +131,6 @@ def sent(kafka: KafkaSettings, topic: str, line: bytes) -> KafkaError | None:
     return told[0]
 
 
-def until(true: Callable[[], Any], driver: Part, seconds: float = 150) -> Any:
-    """Wait until something holds; returns it."""
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert driver.ended is None, driver.last_words(20)
-        assert time.monotonic() < end, driver.last_words(20)
-        time.sleep(0.3)
-    return found
-
-
 def test_logs_come_in_with_the_drivers_own_rights(plant: Plant, driver: Part) -> None:
     topic = topic_of("sshd", plant.kafka("forwarder"))
     line = b"<38>Nov 20 12:00:00 web sshd[77]: Accepted password for kim from 192.0.2.7 port 4 ssh2"
@@ -158,7 +149,7 @@ def test_logs_come_in_with_the_drivers_own_rights(plant: Plant, driver: Part) ->
         finally:
             connection.close()
 
-    assert until(read, driver) == [("Authentication", line)]
+    assert until(read, driver, seconds=150, pause=0.3) == [("Authentication", line)]
 
 
 def test_alerts_go_out_and_are_heard_with_each_services_own_rights(

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from infra import waiting
 from infra.kafka import Broker, admin, producer
 from infra.settings import Settings, load
 from infra.waiting import Waiting, Waits
+from tests.wait import until
 
 
 @pytest.fixture
@@ -52,13 +53,6 @@ def read_up_to(settings: Settings, batch: int, *places: dict[str, object]) -> No
     lines = ["v1", json.dumps({"batchTimestampMs": 5}), *map(json.dumps, places)]
     (spark / "offsets" / str(batch)).write_text("\n".join(lines))
     (spark / "commits" / str(batch)).write_text("v1\n{}")
-
-
-def until(true: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_messages_are_asked_of_the_broker_and_unknown_while_it_hangs(

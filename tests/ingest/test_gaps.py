@@ -32,6 +32,7 @@ from infra.spool import fold
 from ingest.gaps import Gap, accept, compare, find, require_none, statement
 from ingest.tables import RECORD
 from reporting.ledger_gaps import missed
+from tests.wait import until
 
 A = ("logs.a", 0)
 
@@ -187,11 +188,8 @@ def test_a_topic_made_anew_stops_the_job_also_where_it_has_more_messages(
 
 def remake(settings: Settings, topic: str) -> None:
     """Make a topic as soon as its deletion is through."""
-    end = time.monotonic() + 20
     client = admin(settings.kafka)
-    while topic in client.list_topics(timeout=5).topics:
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    until(lambda: topic not in client.list_topics(timeout=5).topics, what=topic, seconds=20)
     make(settings, topic)
 
 

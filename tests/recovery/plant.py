@@ -10,6 +10,7 @@ from pathlib import Path
 from infra.children import Part
 from infra.settings import Settings
 from infra.tally import tally
+from tests import wait
 from tests.recovery import judge
 
 PACE = {
@@ -49,12 +50,8 @@ def count(folder: Path, pattern: str) -> int:
 
 
 def until(part: Part, true: Callable[[], bool], seconds: float = 150) -> None:
-    """Wait until it holds, while the driver lives."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert part.ended is None, part.last_words(20)
-        assert time.monotonic() < end, f"waited {seconds} s in vain; {part.last_words(20)}"
-        time.sleep(0.002)
+    """Wait until it holds, while the driver lives; asked often, to be there when it begins."""
+    wait.until(true, part, seconds=seconds, pause=0.002)
 
 
 def settle(settings: Settings, part: Part, sent: int, seconds: float = 480) -> None:

@@ -51,6 +51,7 @@ from tests.reporting.people import (
     quiet,
     tell_of_people,
 )
+from tests.wait import until
 
 
 class Quick(Broker):
@@ -230,10 +231,7 @@ def test_a_former_state_goes_from_a_quiet_topic_when_the_command_is_run_again(
     assert "anna" in held(told.settings, topic)  # nothing has come since, so Kafka waits
     again = erase(told, ANNA, quiet, wait_seconds=0)
     assert again["outside"]["alert_states"] == 0  # none was left to be reworded
-    end = time.monotonic() + 30
-    while "anna" in held(told.settings, topic):
-        assert time.monotonic() < end, held(told.settings, topic)
-        time.sleep(0.3)
+    until(lambda: "anna" not in held(told.settings, topic), what=topic, seconds=30, pause=0.3)
     (line,) = said_of(erase(told, ANNA, quiet, wait_seconds=0), topic)
     assert line.endswith("no message of it named it")
     state = json.loads(newest(told.settings, topic)[b"a1"] or b"{}")
