@@ -22,6 +22,7 @@ from infra.errors import Fatal
 from infra.files import write_whole
 from infra.history import Committed
 from infra.location import Location
+from infra.on_demand import ON_DEMAND
 from infra.retire import unread_by
 from infra.roster import JOBS, unwanted
 from infra.settings import Settings
@@ -100,6 +101,9 @@ def _of_job(settings: Settings, job: str, found: Sequence[Held]) -> str:
     what = f"has not read {tables} since {since:%Y-%m-%d %H:%M} UTC"
     root = settings.checkpoint_root
     away = f"if it never shall again, move its checkpoint {root / job} out of {root}"
+    if job in ON_DEMAND:
+        asked = ON_DEMAND[job][1]
+        return f"job {job} {what}: run {asked} once more, it takes nothing twice"
     if job not in JOBS:
         return f"{job}, no job of ours, {what}: let it run, or {away}"
     if (why := found[0].off) is not None:

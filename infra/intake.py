@@ -17,10 +17,10 @@ import heapq
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from infra.archive import LOG, from_on, single
 from infra.commits import commit, table_id
 from infra.controller import Learned, Limits, Line, Pace, Seen, caps
 from infra.damage import Damaged
-from infra.errors import Fatal
+from infra.errors import Fatal, HeadgateError, Retryable
 from infra.inputs import places
 from infra.jobs import numbers
 from infra.learned import keep, kept
@@ -179,6 +179,28 @@ def _in_time(number: int, table: Sequence[Piece]) -> Iterator[tuple[float, int, 
         yield at, number, count, piece
 
 
+def files_of(found: Sequence[Piece], count: int, whole: bool) -> int:
+    """The limit in files for the first `count` commits of those found; `whole`: there are no more.
+
+    Where a batch takes all there is, so it does with what comes meanwhile, as far as `ALL` would
+    not cut a commit of those.
+    """
+    files = sum(piece.files for piece in found[:count])
+    return ALL if whole and count == len(found) and files <= ALL // 2 else files
+
+
+def insisting(step: Callable[[], None], tries: int = 3, pause: float = 1.0) -> None:
+    """Do it, and again after `pause` seconds where a file system or a store fails for a moment."""
+    for left in reversed(range(tries)):
+        try:
+            step()
+            break
+        except (OSError, Retryable):
+            if not left:
+                raise
+            time.sleep(pause)
+
+
 def paced(before: Pace, left: int, learned: Learned, limits: Limits) -> Pace:
     """The pace where so many rows wait. Changing it costs nothing, so it follows at once.
 
@@ -205,6 +227,9 @@ class Intake:
     learned: Learned = GUESS
     _folders: dict[str, Location] = field(default_factory=dict)
     _taken: Places | None = None
+    """Where the newest batch of this run ended."""
+    _began: Places | None = None
+    """Where the newest batch before this run ended."""
     _query: _Query | None = None
     _attached: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -245,7 +270,8 @@ class Intake:
         if newest is None:
             return ALL
         try:
-            known = dict(filter(None, map(place, places(spark / str(newest)))))
+            self._began = [place(line) for line in places(spark / str(newest))]
+            known = dict(filter(None, self._began))
             if identity not in known:
                 return ALL
             before, (most,) = self.pace, self._plan([(identity, known[identity])])
@@ -275,8 +301,8 @@ class Intake:
                 before, self._taken = self._taken, _places(offsets)
                 # The first batch also loads and compiles: it teaches nothing.
                 if before is not None:
-                    self._learn(before, self._taken, seconds)
-                self._steer()
+                    insisting(partial(self._learn, before, self._taken, seconds))
+                insisting(partial(self._steer, self._taken))
             except Exception as error:
                 self._give_way(error)
 
@@ -289,9 +315,12 @@ class Intake:
             return
         with self._lock:
             self._looked = time.monotonic()
+            taken = self._taken or self._began
             try:
-                if self._taken is not None and not self._pulse.under_way:
-                    self._steer()
+                if taken is not None and not self._pulse.under_way:
+                    self._steer(taken)
+            except (OSError, HeadgateError):
+                return  # what was set when the last batch was in holds on
             except Exception as error:
                 self._give_way(error)
 
@@ -313,11 +342,10 @@ class Intake:
                 rows, size = rows + piece.rows, size + piece.bytes
         self.learned = self.learned.seen(Seen(rows, size, seconds, memory=0, left=0))
 
-    def _steer(self) -> None:
+    def _steer(self, taken: Places) -> None:
         assert self._query is not None
-        assert self._taken is not None
         before = self.pace
-        self._query.limit(self._plan(self._taken))
+        self._query.limit(self._plan(taken))
         if self._pause is not None:
             self._query.rest(self._pause if self.pace.regime == "steady" else 0.0)
         self._pulse.cap, self._pulse.regime = self.pace.cap, self.pace.regime
@@ -341,9 +369,7 @@ class Intake:
         budget = self.budget(self.pace.cap)
         counts = together(waiting, budget)
         return [
-            ALL
-            if not found or (whole and count == len(found))
-            else sum(piece.files for piece in found[:count])
+            files_of(found, count, whole)
             for count, (found, whole) in zip(counts, looked, strict=True)
         ]
 

@@ -19,6 +19,7 @@ from infra.expired import require_sources
 from infra.held import leave, sentence
 from infra.jobs import Lock
 from infra.lake import Lake
+from infra.on_demand import move_on
 from infra.settings import Settings
 from infra.spark import session
 from infra.tables import Table as Declared
@@ -58,6 +59,8 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
         stack.callback(spark.stop)
         lake = Lake(spark, settings)
         lake.claim()  # before it deletes by its own checkpoints what another home's jobs need
+        for line in move_on(settings):
+            print(line, file=sys.stderr)
         done, refused = tend_all(lake, there)
     show(done, arguments.output)
     return report(settings, done, refused, whole=not arguments.table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -18,7 +18,20 @@ from infra import intake
 from infra.commits import versions
 from infra.controller import Learned, Limits, Pace, Seen
 from infra.delta import commit as commit_files
-from infra.intake import GUESS, Budget, Piece, Place, ahead, paced, pieces, place, together
+from infra.errors import Retryable
+from infra.intake import (
+    GUESS,
+    Budget,
+    Piece,
+    Place,
+    ahead,
+    files_of,
+    insisting,
+    paced,
+    pieces,
+    place,
+    together,
+)
 from infra.jobs import Batch, Job
 from infra.lake import Lake
 from infra.parquet import FileWriter, Target, arrow_schema
@@ -81,6 +94,37 @@ def test_commits_without_rows_for_a_stream_are_passed_over() -> None:
     merged, data = Piece(1, 0, 0, 0), Piece(2, 2, 9, 9)
     assert ahead(iter([merged, data, merged]), Budget(10**6, 10**6)) == ([data], True)
     assert ahead(iter([merged] * intake.MOST), Budget(10**6, 10**6)) == ([], False)
+
+
+def test_no_limit_of_delta_itself_cuts_a_commit() -> None:
+    def waiting(commits: int) -> list[Piece]:
+        return [Piece(v, 13, 200, 1) for v in range(commits)]
+
+    assert files_of([], 0, True) == intake.ALL
+    assert files_of(waiting(30), 30, True) == intake.ALL, "and what comes meanwhile"
+    assert files_of(waiting(30), 30, False) == 390, "there is more"
+    assert files_of(waiting(30), 20, True) == 260
+    assert files_of(waiting(100), 100, True) == 1_300, "all of it, as 1,000 would cut one"
+
+
+def test_a_store_that_fails_for_a_moment_is_asked_again() -> None:
+    def failing(times: int) -> tuple[list[int], Callable[[], None]]:
+        asked: list[int] = []
+
+        def step() -> None:
+            asked.append(1)
+            if len(asked) <= times:
+                raise Retryable("the store is busy")
+
+        return asked, step
+
+    asked, step = failing(2)
+    insisting(step, pause=0)
+    assert len(asked) == 3
+    asked, step = failing(3)
+    with pytest.raises(Retryable):
+        insisting(step, pause=0)
+    assert len(asked) == 3
 
 
 @given(lefts=st.lists(st.integers(0, 10**7), max_size=30))
@@ -241,3 +285,58 @@ def test_the_first_batch_after_an_outage_is_bounded_too(lake: Lake) -> None:
     assert {(piece.files, piece.rows) for piece in found} == {(2, 100)}
     rest = next(pieces(ours.folder(READING), "told", Place(2, 0)))
     assert (rest.files, rest.rows) == (1, 50)
+
+
+def test_what_comes_after_a_start_with_nothing_to_do_is_bounded_while_the_job_rests(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "LONG", 1.0)
+    ours = limited(lake, 350)
+    add(ours, 0)
+    seen: list[list[int]] = []
+    reading(ours, seen, None).wait()
+    job = reading(ours, seen, 8.0)
+    try:
+        until(lambda: job.query.status["message"] == "Waiting for next trigger")
+        for hour in range(1, 10):
+            add(ours, hour)
+        assert job._intake is not None
+        job._intake._looked = 0.0
+        job.look()
+        through(seen, 1_000)
+    finally:
+        job.stop()
+    assert [len(rows) for rows in seen if rows] == [100, 300, 300, 300]
+
+
+def test_a_store_that_is_away_while_a_job_rests_leaves_its_limit_as_it_is(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(intake, "LONG", 1.0)
+    ours = limited(lake, 350)
+    add(ours, 0)
+    seen: list[list[int]] = []
+    job = reading(ours, seen, 60.0)
+    try:
+        through(seen, 100)
+        until(lambda: not job.pulse.under_way)
+        assert job._intake is not None
+        for hour in range(1, 10):
+            add(ours, hour)
+        job._intake._looked = 0.0
+        job.look()
+        query = job._intake._query
+        assert query is not None
+        before = query._limits
+        assert before == [6], "three commits of two files"
+        monkeypatch.setattr(intake, "pieces", gone)
+        job._intake._looked = 0.0
+        job.look()
+        assert query._limits == before
+    finally:
+        job.stop()
+    assert "cannot be set" not in capsys.readouterr().err
+
+
+def gone(*_: object) -> Iterator[Piece]:
+    raise Retryable("the store is away")

@@ -8,20 +8,27 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 from infra.alone import Alone
 from infra.cli import main
+from infra.commits import table_id
 from infra.duck import connect
 from infra.errors import Fatal, Usage
+from infra.held import Held, sentence
 from infra.jobs import Lock
 from infra.lake import Lake
+from infra.on_demand import move_on
+from infra.retire import unread_by
 from infra.settings import FolderSettings, load
 from ingest.imports import JOB, Imported, take_in
-from ingest.tables import EVENT, RECORD
+from ingest.scan import Scanner
+from ingest.tables import EVENT, LANDED, RECORD
 
 MADE = 24
 LINES = 400
@@ -61,6 +68,54 @@ def test_an_archive_is_taken_once_and_marked_as_an_import(lake: Lake, tmp_path: 
     assert modes == {"import"}
     raws = sorted(bytes(row[0]) for row in lake.read(RECORD).select("raw").collect())
     assert raws == sorted(line(file, number) for file in range(3) for number in range(5))
+
+
+def test_between_imports_its_place_moves_on_past_what_is_not_for_it(
+    lake: Lake, tmp_path: Path
+) -> None:
+    archive(tmp_path / "old", 1, 5)
+    take_in(lake, settings_of(tmp_path / "old"), tell=print)
+    for number in range(3):
+        lake.add(LANDED, [landed("files", f"/logs/{number}")], "test")
+    newest = lake.version(LANDED)
+    (before,) = unread(lake)
+    assert before <= newest - 2
+    running = Lock(lake.settings.checkpoint_root / JOB, JOB)
+    assert list(move_on(lake.settings)) == []
+    running.release()
+    assert unread(lake) == [before], "one that runs moves on by itself"
+    assert list(move_on(lake.settings)) == []
+    assert unread(lake) == [newest + 1]
+    # What is for the import stays for it, in the middle of others' as well.
+    lake.add(LANDED, [landed("files", "/logs/3")], "test")
+    archive(tmp_path / "new", 2, 4)
+    killed = Scanner(lake, JOB, {"new": settings_of(tmp_path / "new")}, print).look()
+    assert killed.taken == 2
+    lake.add(LANDED, [landed("files", "/logs/4")], "test")
+    assert list(move_on(lake.settings)) == []
+    assert unread(lake) == [newest + 2]
+    found = take_in(lake, settings_of(tmp_path / "new"), tell=print)
+    assert (found.files, found.records) == (2, 8)
+    names = [row[0] for row in lake.read(RECORD).select("record_id").collect()]
+    assert len(names) == len(set(names)) == 13
+
+
+def test_an_import_that_has_left_something_is_asked_to_be_run_once_more(lake: Lake) -> None:
+    said = sentence(lake.settings, [Held("ops.file", JOB, 0.0, None)])
+    assert said.endswith("run headgate import once more, it takes nothing twice")
+    assert "move its checkpoint" not in said
+
+
+def unread(lake: Lake) -> list[int]:
+    """The first version of ops.file that the import has not read."""
+    identity = table_id(lake.folder(LANDED))
+    return [version for job, version in unread_by(lake.settings, identity) if job == JOB]
+
+
+def landed(job: str, path: str) -> dict[str, Any]:
+    at = datetime(2026, 11, 24, tzinfo=UTC)
+    told = {"found_at": at, "job": job, "folder": "f", "path": path, "size": 1, "modified_at": at}
+    return told | {"hash": path, "state": "taken", "source": "sshd", "mode": "live"}
 
 
 def test_a_file_that_is_refused_in_reading_it_is_counted(lake: Lake, tmp_path: Path):
