@@ -239,14 +239,23 @@ def test_every_timer_starts_a_service_and_all_schedules_agree() -> None:
         assert re.search(rf"^{re.escape(schedule)} +headgate .*headgate {command}", table, re.M)
 
 
+def test_the_page_starts_every_timer_there_is() -> None:
+    page = (project_root() / "docs" / "cluster.md").read_text("utf-8")
+    started = re.findall(r"^systemctl enable --now (.*)$", page, re.M)
+    named = {word for line in started for word in line.split() if word.endswith(".timer")}
+    assert named == {path.name for path in UNITS if path.suffix == ".timer"}
+
+
 def test_what_the_driver_of_all_jobs_starts_by_these_settings_each_form_does_itself() -> None:
-    """`quality_minutes` and `upkeep.minutes` are 0 in all of them, or it would be done twice."""
+    """`quality_minutes`, `ledger_minutes` and `upkeep.minutes` are 0 in all of them, or it would be
+    done twice."""
     units = "".join(path.read_text("utf-8") for path in UNITS)
     table = (FORMS / "cron" / "headgate").read_text("utf-8")
     args = [c["args"] for _, pod in pods() for c in pod["spec"]["containers"]]
     scheduled = Driver(load(), ("ingest",))._scheduled()
-    started = [one._command for one in scheduled if one._name in ("quality", "blind", "upkeep")]
-    assert len(started) == 3
+    names = ("quality", "blind", "ledger", "upkeep")
+    started = [one._command for one in scheduled if one._name in names]
+    assert len(started) == 4
     for command in started:
         said = " ".join(("headgate", *command))
         assert f"ExecStart=/opt/headgate/bin/{said}\n" in units

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
 from prometheus_client import generate_latest
 
 from api.metrics import Meters
-from infra.settings import load
+from api.queries import Reader
+from infra.errors import Fatal
+from infra.settings import Settings, load
+from ingest.check_state import State, folder_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "dashboards"
 PROMETHEUS = {"job", "instance"}
@@ -65,10 +70,40 @@ def test_every_panel_asks_for_a_metric_there_is(known: set[str]) -> None:
 
 def test_every_rule_asks_for_a_metric_there_is(known: set[str]) -> None:
     rules = yaml.safe_load((FOLDER / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
-    assert len(rules) == 7
+    assert len(rules) == 8
     for rule in rules:
         assert asked(rule["expr"])
         assert asked(rule["expr"]) <= known
+
+
+NEVER = re.compile(r"absent\((headgate_\w+)\) and on\(\) (headgate_\w+)")
+"""One element while nothing has the first name and something has the second; none else. Without
+`on()` it would be none ever: the labels of what is absent are no other series' labels."""
+
+
+def test_a_ledger_that_was_never_checked_is_told_of(tmp_path: Path) -> None:
+    rules = yaml.safe_load((FOLDER / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
+    (rule,) = (one for one in rules if one["alert"] == "HeadgateNeverChecked")
+    found = NEVER.fullmatch(rule["expr"])
+    assert found
+    settings = load(home=tmp_path)
+    assert not shown(settings, found[1])
+    assert shown(settings, found[2])
+    State(at=datetime.now(UTC).isoformat()).save(folder_of(settings))
+    assert shown(settings, found[1])
+
+
+class Away:
+    """A lake that cannot be read."""
+
+    def rows(self, *_: object, **__: object) -> None:
+        raise Fatal("gone")
+
+
+def shown(settings: Settings, name: str) -> bool:
+    """Whether /metrics has a series of this name."""
+    said = Meters(settings).text(cast(Reader, Away())).decode()
+    return re.search(rf"^{name}[ {{]", said, re.MULTILINE) is not None
 
 
 def given(expression: str, labels: Mapping[str, set[str]]) -> set[str]:
@@ -84,7 +119,8 @@ def wrong(expression: str, shown: str, labels: Mapping[str, set[str]]) -> Iterat
     """Labels of an expression, and of the text shown with it, that its series do not have."""
     for name, selector in re.findall(r"(headgate_\w+)\{([^}]*)\}", expression):
         yield from set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector)) - labels[name]
-    for label in (one.strip() for group in GROUPED.findall(expression) for one in group.split(",")):
+    grouped = ",".join(GROUPED.findall(expression)).split(",")
+    for label in filter(None, map(str.strip, grouped)):
         yield from {label} - set.union(*(labels[name] for name in asked(expression)))
     told = set(re.findall(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}", shown))
     yield from told - given(expression, labels)
