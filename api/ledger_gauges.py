@@ -27,7 +27,8 @@ GAUGES = {
 class LedgerCheck(Collector):
     """Gauges from the file that a check leaves; they need neither Spark nor the lake.
 
-    Before the first check they have no values: 0 would say that it failed.
+    Before the first check they have no values: 0 would say that it failed. Nor have they where the
+    file cannot be read, of which the check itself says why.
     """
 
     def __init__(self, registry: CollectorRegistry, settings: Settings) -> None:
@@ -49,12 +50,15 @@ class LedgerCheck(Collector):
 
     def _values(self) -> dict[str, float]:
         try:
-            state = State.load(self._folder)
-        except Fatal:  # the check itself names the file
+            return _told(State.load(self._folder))
+        except (Fatal, OSError, ValueError, TypeError):  # no file must cost all other metrics
             return {}
-        if state.at is None:
-            return {}
-        age = datetime.now(UTC) - datetime.fromisoformat(state.at)
-        counts = ("missing", "repeated", "unaccounted", "expiring", "lost")
-        found = {name: float(getattr(state, name)) for name in counts}
-        return found | {"passed": float(state.passed), "age_seconds": age.total_seconds()}
+
+
+def _told(state: State) -> dict[str, float]:
+    if state.at is None:
+        return {}
+    age = datetime.now(UTC) - datetime.fromisoformat(state.at)
+    counts = ("missing", "repeated", "unaccounted", "expiring", "lost")
+    found = {name: float(getattr(state, name)) for name in counts}
+    return found | {"passed": float(state.passed), "age_seconds": age.total_seconds()}
