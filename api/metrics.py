@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from math import nan
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -28,6 +27,9 @@ KEPT_SECONDS = 10.0
 
 SHARE = 1 / 20
 """Of the time, what asking the lake may take: a ledger of months is asked less often."""
+
+MOST_SECONDS = 60.0
+"""It is asked again after so long, however long that takes: it may be gone by then."""
 
 _ALERTS = """
 SELECT level, count(*) AS n FROM gold.alert_current WHERE suppressed_by IS NULL GROUP BY level
@@ -216,6 +218,8 @@ class Meters:
         self._lake_up = self._gauge("lake_up", "Whether the lake could be read.")
         self._alerts = self._gauge("alerts", "Alerts in gold.alert, by newest revision.", "level")
         self._age = self._gauge("job_batch_age_seconds", "Age of the newest batch.", JOB)
+        self._finished: dict[str, float] = {}
+        """When each job's newest batch was finished, seconds since 1970."""
         self._ledger = {
             name: self._gauge(f"job_{name}", doc, JOB) for name, doc in LEDGER_GAUGES.items()
         }
@@ -243,7 +247,9 @@ class Meters:
             if began >= self._due:
                 self._refresh(reader)
                 asked = time.monotonic()
-                self._due = asked + max(KEPT_SECONDS, (asked - began) / SHARE)
+                rest = max(KEPT_SECONDS, (asked - began) / SHARE)
+                self._due = asked + min(rest, MOST_SECONDS)
+            self._show_ages()
             self._status.refresh()
             self._upkeep.refresh()
             return generate_latest(self.registry)
@@ -263,11 +269,17 @@ class Meters:
 
     def _show_jobs(self, jobs: Sequence[Row]) -> None:
         self._work.rows = jobs
+        self._finished = {row["job"]: row["finished_at"].timestamp() for row in jobs}
         dead = 0
         for row in jobs:
             for name, gauge in self._ledger.items():
                 gauge.labels(row["job"]).set(row[name] or 0)
-            age = (datetime.now(UTC) - row["finished_at"]).total_seconds()
-            self._age.labels(row["job"]).set(max(0.0, age))
             dead += int(row["rows_dead"] or 0)
         self._dead.set(dead)
+
+    def _show_ages(self) -> None:
+        """They grow on also between two looks, and while the lake cannot be read."""
+        self._age.clear()
+        now = time.time()
+        for job, finished_at in self._finished.items():
+            self._age.labels(job).set(max(0.0, now - finished_at))

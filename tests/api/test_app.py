@@ -8,8 +8,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -18,8 +17,6 @@ from openapi_spec_validator import validate
 from alerts.tables import ALERT
 from api.app import create_app
 from api.auth import token_file, token_of
-from api.metrics import Meters
-from api.queries import Reader
 from enrich.tables import DHCP_SEGMENT
 from infra.catalog import AUDIT
 from infra.errors import Fatal
@@ -137,34 +134,6 @@ def test_metrics_of_a_driver_that_is_gone_are_only_those_that_grow_on(lake: Lake
     shown = re.findall(r'^headgate_job_(\w+){headgate_job="ingest"', text, re.MULTILINE)
     assert set(shown) == {"up", "progress_age_seconds", "lag_seconds"}
     assert "headgate_memory_bytes{" not in text
-
-
-def test_a_ledger_that_takes_long_to_fold_is_asked_less_often(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    meters, reader = Meters(load(home=tmp_path)), Slow()
-    clock = SimpleNamespace(monotonic=lambda: reader.now, time=time.time)
-    monkeypatch.setattr("api.metrics.time", clock)
-    for takes, asked in ((0.01, 60), (4.0, 8)):  # every ten seconds; a twentieth of the time
-        reader.takes, reader.asked = takes, 0
-        until = reader.now + 600
-        while reader.now < until:
-            assert b"headgate_lake_up 0.0" in meters.text(cast(Reader, reader))
-            reader.now += 0.5
-        assert asked - 2 <= reader.asked <= asked + 1
-
-
-class Slow:
-    """A lake that answers late, and then not."""
-
-    def __init__(self) -> None:
-        self.now = self.takes = 0.0
-        self.asked = 0
-
-    def rows(self, *_: object, **__: object) -> None:
-        self.asked += 1
-        self.now += self.takes
-        raise Fatal("gone")
 
 
 def test_metrics_show_how_upkeep_is_getting_on(lake: Lake) -> None:
