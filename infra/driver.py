@@ -467,10 +467,13 @@ class Round:
     def _remember(self, one: Watched, why: str, follows: Again | GiveUp) -> None:
         """Keep for later drivers how often a batch failed by its own fault."""
         stopped, known = follows.why if isinstance(follows, GiveUp) else None, one.record
-        if known.batch is None or (isinstance(follows, GiveUp) and not follows.poison):
+        if isinstance(follows, GiveUp) and not follows.poison:
             return
         folder = self._folder(one)
         with suppress(OSError, Fatal):  # this driver knows it all the same
+            if known.batch is None:
+                poison.spared(folder)
+                return
             poison.failed(folder, known.batch, known.on_batch, why, stopped, known.starved)
 
     def _give_up(self, one: Watched, why: str) -> None:

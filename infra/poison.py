@@ -101,6 +101,14 @@ def failed(
     _write(folder, replace(found, failures=failures, starved=starved, why=why, stopped=stopped))
 
 
+def spared(folder: Path) -> None:
+    """Note that a job failed by no fault of its batch: the failures before are not in a row with
+    what follows. What stopped a job stays."""
+    found = known(folder)
+    if found is not None and found.stopped is None and found.failures:
+        _write(folder, replace(found, failures=0, starved=0))
+
+
 def ended(job: str, folder: Path, batch: int, attempts: int) -> None:
     """Note that a driver ended in the middle of a batch, and give the job up if too often."""
     found = _of(folder, batch)

@@ -171,6 +171,33 @@ def test_poison_stays_poison_for_the_drivers_that_follow(
     assert not (lake.settings.checkpoint_root / "squares" / "poison.json").exists()
 
 
+def fragile(lake: Lake, *, once: bool) -> Job:
+    """The same, which rests on something that may be away."""
+    if (lake.spool / "away").exists():
+        raise Retryable("the broker is away")
+    return squares(lake, once=once)
+
+
+def test_failures_before_and_after_one_from_outside_are_not_in_a_row_for_the_next_driver_either(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(roster.JOBS, "squares", "tests.infra.test_driver:fragile")
+    lake = impatient(lake)
+    lake.ensure(NUMBER, SQUARE)
+    lake.add(NUMBER, [{"n": 13}], "test")
+    folder = lake.settings.checkpoint_root / "squares"
+    away = lake.spool / "away"
+    away.parent.mkdir(exist_ok=True)
+    for why, failures in (("13 is not", 1), ("broker is away", 0), ("13 is not", 1)):
+        away.touch() if "away" in why else away.unlink(missing_ok=True)
+        with running(lake, "squares") as said:
+            until(lambda: any("again in" in line for line in said), what=said)
+        assert why in next(line for line in said if "again in" in line)
+        found = poison.known(folder)
+        assert found is not None
+        assert (found.batch, found.failures) == (0, failures)
+
+
 def test_jobs_in_whose_batches_drivers_ended_begin_one_after_the_other(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,20 @@ def test_failures_and_ends_of_one_batch_are_kept_beside_each_other(folder: Path)
     assert poison.known(folder) is None
 
 
+def test_a_failure_from_outside_parts_those_of_a_batch_and_leaves_the_rest(folder: Path) -> None:
+    poison.spared(folder)
+    assert poison.known(folder) is None
+    poison.ended("squares", folder, 7, ATTEMPTS)
+    poison.failed(folder, 7, 5, "KeyError: 'x'", None, 2)
+    poison.spared(folder)
+    found = poison.known(folder)
+    assert found is not None
+    assert (found.failures, found.starved, found.ends) == (0, 0, 1)
+    poison.failed(folder, 7, 6, "KeyError: 'x'", "batch 7 failed 6 times in a row")
+    poison.spared(folder)
+    assert poison.stands(folder)
+
+
 def test_what_another_checkpoint_s_batch_did_is_no_fault_of_this_one_s(folder: Path) -> None:
     poison.failed(folder, 7, 2, "a bug", "batch 7 failed 2 times in a row")
     identified(folder, "b")
