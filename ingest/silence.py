@@ -76,8 +76,10 @@ _THERE = """
 SELECT count(*) FROM information_schema.tables WHERE table_schema = 'ops' AND table_name = 'gap'
 """
 _GAPS = """
-SELECT DISTINCT topic, partition, from_offset, accepted_at FROM ops.gap WHERE accepted_at >= $since
+SELECT DISTINCT topic, partition, from_offset, accepted_at, source, lost_after, lost_before
+FROM ops.gap WHERE accepted_at >= $since
 """
+# Of gaps that a release before noted, which kept no times.
 _BEFORE = """
 SELECT min(received_at) FROM bronze.record
 WHERE topic = $topic AND partition = $partition AND "offset" = $last
@@ -192,7 +194,11 @@ def _lost(
     from infra.kafka import source_of
 
     found = []
-    for topic, partition, first, accepted_at in gaps:
+    for topic, partition, first, accepted_at, source, lost_after, lost_before in gaps:
+        if source is not None:
+            if lost_after is not None:  # else nothing came before it that a pause could begin with
+                found.append((source, (lost_after, lost_before or accepted_at)))
+            continue
         place = {"topic": topic, "partition": partition}
         (before,) = connection.execute(_BEFORE, place | {"last": first - 1}).fetchone() or (None,)
         if before is None:

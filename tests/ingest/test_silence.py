@@ -23,19 +23,25 @@ AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def heard(**minutes: Sequence[float]) -> duckdb.DuckDBPyConnection:
-    """bronze.record with a record of each source so many minutes before AT."""
+    """bronze.record with a record of each source so many minutes before AT; by topic, or by file
+    where its name ends in `_files`."""
     connection = duckdb.connect(":memory:")
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("CREATE SCHEMA bronze")
     connection.execute("CREATE SCHEMA silver")
     connection.execute(
-        "CREATE TABLE bronze.record (source TEXT, mode TEXT, received_at TIMESTAMPTZ)"
+        "CREATE TABLE bronze.record (source TEXT, mode TEXT, received_at TIMESTAMPTZ, topic TEXT, "
+        'partition INT, "offset" BIGINT)'
     )
     connection.execute('CREATE TABLE silver.event (source TEXT, "time" TIMESTAMPTZ)')
     for source, ago in minutes.items():
         name, _, mode = source.partition("__")
-        rows = [[name, mode or "live", AT - timedelta(minutes=one)] for one in ago]
-        connection.executemany("INSERT INTO bronze.record VALUES (?, ?, ?)", rows)
+        topic = None if name.endswith("_files") else f"logs.{name}"
+        rows = [
+            [name, mode or "live", AT - timedelta(minutes=one), topic, 0, n]
+            for n, one in enumerate(sorted(ago, reverse=True))
+        ]
+        connection.executemany("INSERT INTO bronze.record VALUES (?, ?, ?, ?, ?, ?)", rows)
     return connection
 
 
@@ -182,26 +188,56 @@ def test_nobody_is_silent_for_the_time_in_which_nothing_arrived() -> None:
     assert "8.0 h of it unknown" in found.sentence()
 
 
-def test_a_pause_in_which_messages_were_lost_is_none() -> None:
-    lake = heard()
-    for column in ("topic TEXT", "partition INT", '"offset" BIGINT'):
-        lake.execute(f"ALTER TABLE bronze.record ADD COLUMN {column}")
-    lake.execute("CREATE SCHEMA ops")
-    lake.execute(
-        "CREATE TABLE ops.gap (topic TEXT, partition INT, from_offset BIGINT, accepted_at "
-        "TIMESTAMPTZ)"
+def gap(
+    connection: duckdb.DuckDBPyConnection,
+    first: int,
+    accepted: float,
+    after: float | None = None,
+    before: float | None = None,
+    source: str | None = None,
+) -> None:
+    """A gap of sshd's topic that a person accepted, with times in minutes before AT."""
+    connection.execute("CREATE SCHEMA IF NOT EXISTS ops")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS ops.gap (topic TEXT, partition INT, from_offset BIGINT, "
+        "accepted_at TIMESTAMPTZ, source TEXT, lost_after TIMESTAMPTZ, lost_before TIMESTAMPTZ)"
     )
+    times = [None if one is None else AT - timedelta(minutes=one) for one in (after, before)]
+    row = ["logs.sshd", 0, first, AT - timedelta(minutes=accepted), source, *times]
+    connection.execute("INSERT INTO ops.gap VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def test_a_pause_in_which_messages_were_lost_is_none() -> None:
     minutes = [*every(1, 60 + 60 + 300, 60), *every(1, 60, 60)]
-    for source in ("sshd", "okta"):
-        rows = [
-            [source, AT - timedelta(minutes=ago), f"logs.{source}", n if n < 60 else n + 500]
-            for n, ago in enumerate(sorted(minutes, reverse=True))
-        ]
-        lake.executemany("INSERT INTO bronze.record VALUES (?, 'live', ?, ?, 0, ?)", rows)
-    lake.execute("INSERT INTO ops.gap VALUES ('logs.sshd', 0, 60, ?)", [AT - timedelta(hours=1)])
+    lake = heard(sshd=minutes, okta=minutes)
+    lake.execute('UPDATE bronze.record SET "offset" = "offset" + 500 WHERE "offset" >= 60')
+    gap(lake, 60, accepted=60)  # as a release before noted it
     found = judged(lake)
     assert (found["sshd"].broken, found["okta"].broken) == (True, False)
     assert "(its messages were lost)" in found["sshd"].why
+
+
+@pytest.mark.parametrize("mark", [True, False], ids=["behind a mark", "behind a record"])
+@pytest.mark.parametrize("anew", [True, False], ids=["made anew", "one topic"])
+def test_when_messages_were_lost_is_taken_from_the_gap_itself(mark: bool, anew: bool) -> None:
+    """The offset before it is mostly a transaction's mark, or may also be a record of the topic
+    that had the name before."""
+
+    def lost(**sources: Sequence[float]) -> duckdb.DuckDBPyConnection:
+        lake = heard(**sources)
+        if anew:
+            at = AT - timedelta(days=20)
+            row = ["sshd", "replay", at, "logs.sshd", 0, 59]
+            lake.execute("INSERT INTO bronze.record VALUES (?, ?, ?, ?, ?, ?)", row)
+        gap(lake, 61 if mark else 60, accepted=30, after=360, before=60, source="sshd")
+        return lake
+
+    before = every(1, 360, 60)
+    one = judged(lost(sshd=before))["sshd"]
+    assert (one.seconds, one.unknown) == (360 * 60, 300 * 60), "nothing came behind the gap yet"
+    again = judged(lost(sshd=[*every(1, 12, 48), *before]))["sshd"]
+    assert (again.broken, again.longest) == (True, 60), "no pause of five hours is its habit"
+    assert "(its messages were lost)" in again.why
 
 
 @given(
@@ -249,7 +285,9 @@ def test_a_silence_that_was_told_lasts_until_the_source_is_heard() -> None:
     assert found["old"].newest == since["old"]
     never = load(home=Path("nowhere"), sources={"old": {"silent_minutes": 0}})
     assert [one.broken for one in silences(lake, never, AT, since)] == [True, False, False]
-    lake.execute("INSERT INTO bronze.record VALUES ('old', 'live', ?)", [AT])
+    lake.execute(
+        "INSERT INTO bronze.record (source, mode, received_at) VALUES ('old', 'live', ?)", [AT]
+    )
     again = {one.source: one for one in silences(lake, settings, AT, since)}
     assert (again["old"].newest, again["old"].broken) == (AT, False)
 
