@@ -2,8 +2,8 @@
 
 A pause that was itself told as a silence is no habit, or a source that was dead for days could be
 dead for days again and nobody would be told. Neither is the time in which nobody can tell
-whether a source sent anything: while nothing at all arrived, not even ticks, and where its
-messages were lost.
+whether a source sent anything: while nothing at all arrived, not even ticks, where its messages
+were lost, and while nobody read its files.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ USUAL = 3
 """A silence that was told so often within the look-back is a habit after all: each night."""
 
 TOLD, OUT, LOST = "told as silent", "nothing arrived at all", "its messages were lost"
+UNREAD = "its files were not read"
 """Why a pause is left out."""
 
 Interval = tuple[datetime, datetime]
@@ -45,13 +46,19 @@ class Unknown:
 
     out: Sequence[Interval] = ()
     lost: Sequence[Interval] = ()
+    unread: Sequence[Interval] = ()
+    """In which its files were not read, if it comes as files."""
 
     def within(self, pause: Interval) -> float:
         """Seconds of a pause that are such times."""
-        return sum(
-            (end - start).total_seconds()
-            for start, end in joined([*_cut(self.out, pause), *_cut(self.lost, pause)])
-        )
+        found = joined(_cut([*self.out, *self.lost, *self.unread], pause))
+        return sum((end - start).total_seconds() for start, end in found)
+
+    def why(self, pause: Interval) -> str:
+        """Why a pause that has such times is no habit."""
+        if any(_cut(self.out, pause)):
+            return OUT
+        return LOST if any(_cut(self.lost, pause)) else UNREAD
 
 
 @dataclass(frozen=True)
@@ -85,8 +92,7 @@ def habit(heard: Heard, unknown: Unknown, told: Iterable[datetime]) -> Habit:
             continue
         longest = max(longest, usual)
         if usual < whole:
-            why = OUT if any(_cut(unknown.out, (start, end))) else LOST
-            left.append((whole, Left(start, whole - usual, why)))
+            left.append((whole, Left(start, whole - usual, unknown.why((start, end)))))
     if len(silent) >= USUAL:
         longest = max(longest, sorted(silent)[-USUAL])
     return Habit(longest, [one for whole, one in left if whole > longest])

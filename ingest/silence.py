@@ -4,7 +4,8 @@ Minutes in which a source was heard are its habit, the longest pause between two
 it may stay silent; what counts as a pause, `ingest.pauses` says. They are asked from the counts
 of job `rollup` where these were compared with the events, and from bronze.record else. How long
 it is silent now is counted up to where ingest has got, so that a job that stands still makes no
-source silent.
+source silent. What job `files` reads arrives when it is read, so that may lie ahead of where ingest
+has got while that works off an outage: it was heard all the same.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ WITH minute AS (
   FROM bronze.record
   WHERE mode = 'live' AND source NOT IN (SELECT unnest($ours))
     AND ((received_at >= $since AND received_at < $start)
-         OR (received_at >= $end AND received_at <= $at))
+         OR (received_at >= $end AND (received_at <= $at OR topic IS NULL)
+             AND ($now IS NULL OR received_at <= $now)))
   GROUP BY ALL
   {counted}
 ),
@@ -72,8 +74,28 @@ WHERE source = '{HEARTBEAT}' AND "time" >= $since AND "time" <= $at
 GROUP BY time_bucket(INTERVAL 1 MINUTE, "time") ORDER BY tick
 """
 """One a minute: they come each second."""
+_FILED = """
+SELECT DISTINCT source FROM ops.file
+WHERE job = 'files' AND mode = 'live' AND found_at >= $since
+"""
+_STOPS = """
+WITH minute AS (
+  SELECT min(started_at) AS first, max(finished_at) AS last FROM ops.ledger
+  WHERE job IN ('ingest', 'files') AND finished_at >= $since
+  GROUP BY time_bucket(INTERVAL 1 MINUTE, finished_at)
+),
+ran AS (
+  SELECT first, max(last) OVER (
+    ORDER BY first ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+  ) AS before FROM minute
+)
+SELECT before, first FROM ran WHERE epoch(first) - epoch(before) > $short ORDER BY first
+"""
+"""Times without a batch: while its driver runs, job `ingest` has one each second or so, of ticks if
+of nothing else, and one that takes long has begun before."""
 _THERE = """
-SELECT count(*) FROM information_schema.tables WHERE table_schema = 'ops' AND table_name = 'gap'
+SELECT count(*) FROM information_schema.tables
+WHERE table_schema || '.' || table_name IN (SELECT unnest($names))
 """
 _GAPS = """
 SELECT DISTINCT topic, partition, from_offset, accepted_at, source, lost_after, lost_before
@@ -134,20 +156,25 @@ def silences(
     settings: Settings,
     at: datetime,
     told: Mapping[str, datetime] = MappingProxyType({}),
+    now: datetime | None = None,
 ) -> list[Silence]:
-    """Every source that was heard live lately, as of `at`.
+    """Every source that was heard live lately, as of `at`, up to where ingest has got.
 
     `told`: sources called silent until now, and since when. Such a silence lasts until the source
     is heard again, also once its habit, or the source itself, is too old to be looked at.
+    `now`: files that were read until then count, though it is after `at`; None: all.
     """
     since = at - LOOK_BACK
-    heard = _heard(connection, since, at)
+    heard = _heard(connection, since, at, now)
     out = _outages(connection, heard, since, at)
     lost = _lost(connection, settings, since)
+    filed, stops = _unread(connection, since)
     silent = State.load(folder_of(settings)).told
     found = []
     for one in heard:
-        unknown = Unknown(out, [gap for topic, gap in lost if _feeds(topic, one.source)])
+        gaps = [gap for topic, gap in lost if _feeds(topic, one.source)]
+        unread = stops if any(_feeds(name, one.source) for name in filed) else ()
+        unknown = Unknown(out, gaps, unread)
         instants = map(datetime.fromisoformat, silent.get(one.source, ()))
         found.append(_judged(one, unknown, habit(one, unknown, instants), at, settings, told))
     known = {one.source for one in heard}
@@ -159,11 +186,14 @@ def silences(
     return sorted(found, key=lambda one: one.source)
 
 
-def _heard(connection: duckdb.DuckDBPyConnection, since: datetime, at: datetime) -> list[Heard]:
+def _heard(
+    connection: duckdb.DuckDBPyConnection, since: datetime, at: datetime, now: datetime | None
+) -> list[Heard]:
     start, end = compared(connection, since, at)
     asked = _HEARD.format(counted=_COUNTED if start < end else "")
-    bounds = {"since": since, "start": start, "end": end, "at": at, "ours": list(OURS)}
-    rows = connection.execute(asked, bounds | {"short": OUTAGE.total_seconds()}).fetchall()
+    bounds = {"since": since, "start": start, "end": end, "at": at, "now": now}
+    bounds |= {"ours": list(OURS), "short": OUTAGE.total_seconds()}
+    rows = connection.execute(asked, bounds).fetchall()
     return [
         Heard(
             source, first, newest, minutes, short, [(began, ended) for began, ended in long or ()]
@@ -183,11 +213,32 @@ def _outages(
     return list(without_ticks(quiet, ticks))
 
 
+def _there(connection: duckdb.DuckDBPyConnection, *names: str) -> bool:
+    return connection.execute(_THERE, {"names": list(names)}).fetchone() == (len(names),)
+
+
+def _unread(
+    connection: duckdb.DuckDBPyConnection, since: datetime
+) -> tuple[list[str], list[Interval]]:
+    """Sources whose files job `files` reads, and times in which no driver ran that could.
+
+    A driver of job `files` alone that stops beside one of job `ingest` is not noticed.
+    """
+    if not _there(connection, "ops.file", "ops.ledger"):
+        return [], []
+    filed = [row[0] for row in connection.execute(_FILED, {"since": since}).fetchall()]
+    if not filed:
+        return [], []
+    bounds = {"since": since, "short": OUTAGE.total_seconds()}
+    rows = connection.execute(_STOPS, bounds).fetchall()
+    return filed, [(before, first) for before, first in rows]
+
+
 def _lost(
     connection: duckdb.DuckDBPyConnection, settings: Settings, since: datetime
 ) -> list[tuple[str, Interval]]:
     """Sources of topics that lost messages (gaps a person accepted), and when these had come."""
-    (there,) = connection.execute(_THERE).fetchone() or (0,)
+    there = _there(connection, "ops.gap")
     gaps = connection.execute(_GAPS, {"since": since}).fetchall() if there else []
     if not gaps:
         return []
@@ -239,7 +290,7 @@ def _judged(
         allowed = max(usual.longest, least * 60.0)
         why = f"its longest pause was {span(usual.longest)}, at least {least} min are allowed"
         why += _left_out(usual)
-    seconds = (at - heard.newest).total_seconds()
+    seconds = max(0.0, (at - heard.newest).total_seconds())
     missed = unknown.within((heard.newest, at))
     return Silence(heard.source, heard.newest, seconds, usual.longest, allowed, why, missed)
 

@@ -149,7 +149,8 @@ def _silence(
     connection = connect(settings.lake_root, needs=("bronze.record", "silver.event"))
     try:
         now = until or datetime.now(UTC)
-        found = silences(connection, settings, min(now, finished(connection) or now))
+        at = min(now, finished(connection) or now)
+        found = silences(connection, settings, at, now=until)
     finally:
         connection.close()
     if args.output == "json":

@@ -104,8 +104,9 @@ def written(
 ) -> Written:
     """Rows received in `[since, until)`, at most the newest `most`, without heartbeats.
 
-    Volume and silence are told as of `until`, else of now, but never of an instant up to
-    which ingest has not got yet: a source is not silent because ingest is behind.
+    Volume and silence are told as of `until`, else of `now`, but never of an instant up to
+    which ingest has not got yet: a source is not silent because ingest is behind. Of files all
+    that was read until `now`, else `until`, was heard.
     """
     connection = connect(
         settings.lake_root, needs=("silver.event",), memory=settings.api.statement_memory
@@ -119,10 +120,11 @@ def written(
         shares = connection.execute(_SHARES, interval).df()
         hour = at.replace(minute=0, second=0, microsecond=0) - HOUR
         volumes = _volumes(connection, hour)
-        quiet = tuple(silences(connection, settings, at)) if _has_records(connection) else ()
+        there = _has_records(connection)
+        quiet = silences(connection, settings, at, now=now or until) if there else ()
     finally:
         connection.close()
-    return Written(rows, shares, volumes, quiet, since, until, hour)
+    return Written(rows, shares, volumes, tuple(quiet), since, until, hour)
 
 
 def _volumes(connection: duckdb.DuckDBPyConnection, hour: datetime) -> pd.DataFrame:

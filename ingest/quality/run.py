@@ -57,7 +57,7 @@ def run(settings: Settings, now: datetime | None = None) -> Ran:
             fields = drift.learn(connection, known, since, until)
         finally:
             connection.close()
-        found = written(settings, since, until)
+        found = written(settings, since, until, now=run_at)
         outcomes = check(found, expect_some=False)
         said = [
             *report.of_outcomes(outcomes, state, run_at),

@@ -240,15 +240,105 @@ def test_when_messages_were_lost_is_taken_from_the_gap_itself(mark: bool, anew: 
     assert "(its messages were lost)" in again.why
 
 
+def by_files(lake: duckdb.DuckDBPyConnection, *sources: str) -> None:
+    """ops.file with a file of each source."""
+    lake.execute("CREATE SCHEMA IF NOT EXISTS ops")
+    lake.execute("CREATE TABLE ops.file (job TEXT, mode TEXT, source TEXT, found_at TIMESTAMPTZ)")
+    rows = [["files", "live", name, AT] for name in sources]
+    lake.executemany("INSERT INTO ops.file VALUES (?, ?, ?, ?)", rows)
+
+
+def batches(
+    lake: duckdb.DuckDBPyConnection, *ago: float, job: str = "ingest", takes: float = 0.02
+) -> None:
+    """Batches of a job in ops.ledger that began so many minutes before AT and took so many."""
+    lake.execute("CREATE SCHEMA IF NOT EXISTS ops")
+    lake.execute(
+        "CREATE TABLE IF NOT EXISTS ops.ledger (job TEXT, started_at TIMESTAMPTZ, finished_at "
+        "TIMESTAMPTZ)"
+    )
+    began = [AT - timedelta(minutes=one) for one in ago]
+    rows = [[job, one, one + timedelta(minutes=takes)] for one in began]
+    lake.executemany("INSERT INTO ops.ledger VALUES (?, ?, ?)", rows)
+
+
+#                  900         300                  60         0 minutes ago
+#  driver           | runs      | down               | runs     |
+#  sshd, by topic   | each minute, all day                      |
+#  trail, by file   | each 5 min|                    | each 5 min, first all files until then
+def outage(*, until: float) -> duckdb.DuckDBPyConnection:
+    """The driver was down and the broker was not; ingest has got as far as `until` minutes ago."""
+    trail = [*every(5, 305, 120), *every(5, 5, 12)]
+    lake = heard(sshd=every(1, until, 900 - int(until)), trail_files=trail)
+    ticks(lake, every(1, until, 900 - int(until)))
+    by_files(lake, "trail_files")
+    batches(lake, *every(1, 300, 600), *every(1, 0, 60))
+    return lake
+
+
+def test_what_was_read_from_files_was_heard_also_ahead_of_where_ingest_has_got() -> None:
+    at = AT - timedelta(minutes=180)
+    lake, settings = outage(until=180), load(home=Path("nowhere"))
+    found = {one.source: one for one in silences(lake, settings, at)}
+    assert not found["trail_files"].broken
+    assert found["trail_files"].seconds == 0
+    assert found["sshd"].newest == at, "what came by a topic is looked at when ingest is there"
+    # Nor is it a silence for who asks how it was then, as no driver ran.
+    then = {one.source: one for one in silences(lake, settings, at, now=at)}["trail_files"]
+    assert (then.broken, then.seconds) == (False, 125 * 60)
+    assert then.known == pytest.approx(5 * 60, abs=60)
+
+
+def test_a_time_in_which_no_driver_read_its_files_is_no_pause_of_a_source() -> None:
+    found = judged(outage(until=0))
+    assert found["trail_files"].longest == pytest.approx(5 * 60, abs=60)
+    assert "(its files were not read)" in found["trail_files"].why
+    later = outage(until=0)
+    later.execute(
+        "DELETE FROM bronze.record WHERE topic IS NULL AND received_at > $1",
+        [AT - timedelta(minutes=55)],
+    )
+    assert judged(later)["trail_files"].broken, "real silence is seen soon"
+
+
+def test_a_source_by_topic_has_paused_whether_a_driver_ran_or_not() -> None:
+    minutes = [*every(1, 301, 300), *every(1, 0, 60)]
+    lake = heard(sshd=minutes, okta=every(1, 0, 900), trail_files=minutes)
+    by_files(lake, "trail_files")
+    batches(lake, *every(1, 300, 600), *every(1, 0, 60))
+    found = judged(lake)
+    assert found["sshd"].longest == 242 * 60
+    assert found["trail_files"].longest < 3 * 60
+
+
+@pytest.mark.parametrize(
+    ("ago", "job", "takes"), [(every(10, 55, 26), "files", 0.02), ([301], "ingest", 242)]
+)
+def test_a_driver_ran_while_job_files_had_batches_or_one_took_long(
+    ago: Sequence[float], job: str, takes: float
+) -> None:
+    minutes = [*every(1, 301, 300), *every(1, 0, 60)]
+    lake = heard(okta=every(1, 0, 900), trail_files=minutes)
+    by_files(lake, "trail_files")
+    batches(lake, *every(1, 301, 600), *every(1, 0, 59))
+    assert judged(lake)["trail_files"].longest < 3 * 60
+    batches(lake, *ago, job=job, takes=takes)
+    assert judged(lake)["trail_files"].longest == 242 * 60
+
+
 @given(
     lists=st.lists(
         st.lists(st.integers(0, 90), min_size=1, unique=True).map(sorted), min_size=1, max_size=3
     ),
     beats=st.lists(st.integers(0, 90), unique=True).map(sorted),
+    until=st.integers(50, 90),
 )
 def test_an_outage_is_every_long_time_without_a_source_and_a_tick(
-    lists: list[list[int]], beats: list[int]
+    lists: list[list[int]], beats: list[int], until: int
 ) -> None:
+    """Until where ingest has got, of which files that were read are ahead."""
+    beats = [beat for beat in beats if beat <= until]
+
     def at(five: int) -> datetime:  # steps of five minutes
         return AT + five * OUTAGE / 3
 
@@ -256,7 +346,7 @@ def test_an_outage_is_every_long_time_without_a_source_and_a_tick(
     for heard_at in lists:
         long = [(at(a), at(b)) for a, b in pairwise(heard_at) if b - a > 3]
         sources.append(Heard("s", at(heard_at[0]), at(heard_at[-1]), 10, 60, long))
-    found = set(without_ticks(outages(sources, at(0), at(90)), [at(n) for n in beats]))
+    found = set(without_ticks(outages(sources, at(0), at(until)), [at(n) for n in beats]))
     # The judge: from the first tick to the last, what lies between things heard.
     low, high = (beats[0], beats[-1]) if beats else (0, 0)
     points = sorted({*beats, *(n for one in lists for n in one if low <= n <= high)})
@@ -271,7 +361,7 @@ def test_unknown_times_that_overlap_count_once(spans: list[tuple[int, int]]) -> 
 
     intervals = [(at(start), at(start + length)) for start, length in spans]
     minutes = {n for start, length in spans for n in range(start, start + length)}
-    inside = Unknown(intervals[::2], intervals[1::2]).within((at(10), at(40)))
+    inside = Unknown(intervals[::3], intervals[1::3], intervals[2::3]).within((at(10), at(40)))
     assert inside == 60 * len(minutes & set(range(10, 40)))
     assert sum((b - a).total_seconds() for a, b in joined(intervals)) == 60 * len(minutes)
 
