@@ -91,6 +91,8 @@ def parts(settings: Settings) -> tuple[Part, ...]:
 
 BROKER = "kafka"
 """The folder of a broker that the home has for itself (`infra.kafka.Broker`), and that part."""
+CHECKED = "ledger/check.json"
+"""What a check of the ledger leaves to the next one (`ingest.check_state`)."""
 KAFKAS_LOCK = ".lock"
 """Held by a broker that runs, in the folder of its log. Who opened it again would lose it."""
 
@@ -300,6 +302,8 @@ def restore(settings: Settings, made: Path, show: Show = lambda done, total: Non
             raise Usage(f"{found}: something is there; restore onto an empty home")
     steps = _Steps()
     try:
+        # It says how far the lake that was here is looked at; of this one nothing is yet.
+        (settings.home.absolute() / CHECKED).unlink(missing_ok=True)
         _Restore(made, manifest["files"], wanted, steps, show).run()
     except BaseException as error:
         left = ", ".join(str(one) for one in steps.undo())

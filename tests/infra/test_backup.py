@@ -27,6 +27,7 @@ from infra.kafka import Broker, admin, ensure_topics, free_port, producer, topic
 from infra.lake import Lake
 from infra.settings import Settings, load
 from infra.tables import Column, Table
+from ingest.check_state import State, folder_of
 
 NUMBER = Table("silver.number", "numbers that arrive", (Column("n", T.LongType(), "a number"),))
 SQUARE = Table("gold.square", "their squares", (Column("n", T.LongType(), "a square"),))
@@ -86,6 +87,19 @@ def test_what_comes_back_is_what_was_there(home: Settings, tmp_path: Path) -> No
     }
     with pytest.raises(Usage, match="something is there; restore onto an empty home"):
         restore(other, made)
+
+
+def test_the_next_check_of_the_ledger_looks_at_all_of_what_came_back(
+    home: Settings, tmp_path: Path
+) -> None:
+    made = backup(home, tmp_path / "kept")
+    State(through={"raw.sshd:0": ("topic", 5000)}).save(folder_of(home))
+    for folder in ("lake", "checkpoints", "spool", "erasures"):
+        shutil.rmtree(home.home / folder)
+    for file in home.home.glob("*.sqlite*"):
+        file.unlink()
+    restore(home, made)
+    assert State.load(folder_of(home)) == State()
 
 
 @pytest.mark.parametrize("harm", ["change", "remove"])
