@@ -10,7 +10,7 @@ Sources: KIP-98 (transactions), CloudEvents 1.0 Kafka binding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -322,8 +322,13 @@ def state_of(body: dict[str, Any]) -> dict[str, Any]:
     return {name: body.get(name) for name in STATE_FIELDS} | {"rule_id": body["rule"]["id"]}
 
 
-def read_all(settings: Settings, topic: str, seconds: float = 20.0) -> Iterator[Message]:
-    """What a topic holds now, as a `read_committed` consumer without a group sees it."""
+def read_all(
+    settings: Settings, topic: str, seconds: float = 20.0, *, since: Mapping[int, int] | None = None
+) -> Iterator[Message]:
+    """What a topic holds now, as a `read_committed` consumer without a group sees it.
+
+    `since`: offsets to begin at, by partition; of the others, and where these are gone, all.
+    """
     consumer = Consumer(
         {
             **client_options(settings.kafka),
@@ -340,7 +345,10 @@ def read_all(settings: Settings, topic: str, seconds: float = 20.0) -> Iterator[
         if known.error is not None:
             raise Retryable(f"topic {topic}: {known.error.str()}")
         open_partitions = set(known.partitions)
-        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in open_partitions])
+        first = since or {}
+        consumer.assign(
+            [TopicPartition(topic, p, first.get(p, OFFSET_BEGINNING)) for p in open_partitions]
+        )
         while open_partitions:
             message = consumer.poll(seconds)
             if message is None:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from alerts.shown import FORMATS, print_rows
-from infra.alone import Alone
+from infra.alone import Alone, Taken
 from infra.clock import clock
 from infra.errors import Retryable, Usage
 from infra.settings import Settings, WebhookSettings
@@ -92,6 +92,15 @@ def deliver(args: argparse.Namespace, settings: Settings) -> int:
         stop.set()
         alone.release()
     return 1
+
+
+def delivering(settings: Settings) -> bool:
+    """Whether a process delivers now, and so reads the topic."""
+    try:
+        _alone(settings).release()
+    except Taken:
+        return True
+    return False
 
 
 def _alone(settings: Settings) -> Alone:

@@ -187,6 +187,7 @@ def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
             "carry them on; run the same command again when it has caught up."
         )
     yield from _unpublished(certificate["unpublished"])
+    yield from _undelivered(certificate["undelivered"])
     if not certificate["settled"]:
         yield (
             "NOT FINISHED: rows that name it came in for as long as it was at work; run the same "
@@ -216,4 +217,16 @@ def _unpublished(found: list[int] | str) -> Iterator[str]:
             "were committed, and job alert has yet to publish these. Let it do so (headgate up, "
             "headgate resume alert where it was stopped), then run the same command again: it "
             "takes back what topic alerts.state got, while topic alerts keeps it as told below."
+        )
+
+
+def _undelivered(found: int | str) -> Iterator[str]:
+    """What is to be done about alerts that webhooks have yet to read from the topic."""
+    if isinstance(found, str):
+        yield f"NOT FINISHED: it cannot be told what webhooks have yet to read: {found}"
+    elif found:
+        yield (
+            f"NOT FINISHED: webhooks have yet to read messages of topic alerts that name it "
+            f"({found}). Let them do so (headgate up), then run the same command again: it rewords "
+            "what waits for them."
         )

@@ -91,8 +91,11 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def finished(certificate: Mapping[str, Any]) -> bool:
     """Whether nothing is left that a later run would still have to do."""
-    behind = certificate["jobs_behind"] or not certificate["settled"] or certificate["unpublished"]
-    return not behind and all(isinstance(done, int) for done in certificate["outside"].values())
+    behind = certificate["jobs_behind"] or not certificate["settled"]
+    waits = certificate["unpublished"] or certificate["undelivered"]
+    return not (behind or waits) and all(
+        isinstance(done, int) for done in certificate["outside"].values()
+    )
 
 
 def _previewed(found: Mapping[str, Any], wish: Wish) -> Iterator[str]:

@@ -10,9 +10,10 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
+from alerts.webhook_cli import delivering
 from infra.commits import commit, newest_version, table_id, text, versions
 from infra.delta import active_files
 from infra.errors import Fatal, HeadgateError
@@ -26,7 +27,7 @@ from infra.tables import Table
 from reporting.erase import BLANK, Eraser, Erasure, Linked, commit_of, commits_of, there
 from reporting.erase_certificate import certificate_of, certificates, not_touched, write_down
 from reporting.erase_outside import indexed, left, queued, spooled
-from reporting.erase_topics import taken_back, unsent
+from reporting.erase_topics import taken_back, unqueued, unsent
 from reporting.erase_wish import Progress, Wish, digest, names_of, progress_of, save, words_of
 from reporting.erase_words import Search
 
@@ -38,6 +39,8 @@ PASSES = 4
 """How often it goes through the tables while it still finds something."""
 CLOCKS_SECONDS = 3600.0
 """The clock of the data files and that of the commits may differ a little."""
+
+Found = TypeVar("Found", list[int], int)
 
 
 def preview(lake: Lake, wish: Wish, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -85,13 +88,17 @@ def erase(
         outside = {"spool": spooled(settings, search, dry=False)}
         settled, behind = _passes(lake, eraser, wait_seconds, tell)
         outside["spool"] += spooled(settings, search, dry=False)
-        outside["webhooks"] = queued(settings, search, dry=False)
         certificate = certificate_of(lake, wish, progress, behind, settled=settled)
         certificate["recounts"] = eraser.recounts
         certificate["indexes"] = indexed(settings, search, dry=False)
         certificate["unpublished"] = away or _unsent(lake, search, wait_seconds, tell)
         # Only now, as alerts were published meanwhile.
         done, messages = taken_back(lake, search, removes=erasure.removes, away=away)
+        # And these of what went out until now.
+        unread = partial(_unread_by_hooks, lake, search, wait_seconds, tell)
+        certificate["undelivered"] = away if away and settings.webhooks else unread()
+        outside["webhooks"] = queued(settings, search, dry=False)
+        outside["spool"] += spooled(settings, search, dry=False)
         certificate["outside"] = outside | done
         certificate["not_touched"] = not_touched(settings, search, away, messages)
         if vacuum:
@@ -230,16 +237,35 @@ def _unsent(
 ) -> list[int] | str:
     """Versions of gold.alert that have yet to go out and name the subject, once job `alert` had a
     while for it where it runs; a sentence where it cannot be told."""
+    ask, runs = partial(unsent, lake, search), partial(_runs, lake.settings, "alert")
+    waits = "waiting for job alert to publish what it has committed"
+    return _outstanding(ask, runs, seconds, lambda: tell(waits))
+
+
+def _unread_by_hooks(
+    lake: Lake, search: Search, seconds: float, tell: Callable[[str], None]
+) -> int | str:
+    """How many messages that name the subject webhooks have yet to read, once they had a while
+    for it where they are delivered; a sentence where it cannot be told."""
+    ask, runs = partial(unqueued, lake.settings, search), partial(delivering, lake.settings)
+    waits = "waiting for webhooks to read what was published"
+    return _outstanding(ask, runs, seconds, lambda: tell(waits))
+
+
+def _outstanding(
+    ask: Callable[[], Found], runs: Callable[[], bool], seconds: float, tell: Callable[[], None]
+) -> Found | str:
+    """What somebody still has to do, once there was a while for it where it `runs`."""
     end, said = time.monotonic() + seconds, False
     while True:
         try:
-            found = unsent(lake, search)
+            found = ask()
         except Exception as error:  # the broker's own kinds too: an erasure of the tables goes on
             return str(error)
-        if not found or time.monotonic() >= end or not _runs(lake.settings, "alert"):
+        if not found or time.monotonic() >= end or not runs():
             return found
         if not said:
-            tell("waiting for job alert to publish what it has committed")
+            tell()
             said = True
         time.sleep(1)
 

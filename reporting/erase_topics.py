@@ -6,7 +6,9 @@ deleted by a tombstone. The former messages are deleted by Kafka itself, when it
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,6 +23,7 @@ from confluent_kafka import Message
 
 from alerts.publish import published, read_all, state_of
 from alerts.tables import ALERT
+from alerts.webhook_cli import file_of
 from infra.commits import commit, newest_version, versions
 from infra.delta import active_files
 from infra.errors import HeadgateError, Retryable
@@ -210,6 +213,29 @@ def _tells(folder: Location, version: int, search: Search) -> bool:
         if pc.any(search.rows(told)).as_py():
             return True
     return False
+
+
+# -- alerts that webhooks have yet to read ---------------------------------------------------------
+
+
+def unqueued(settings: Settings, search: Search) -> int:
+    """How many messages name the subject that webhooks have yet to read from the topic of alerts.
+
+    Those that they have read wait in a file (`erase_outside.queued`). Raises `Retryable` when the
+    topic cannot be read.
+    """
+    topic = settings.kafka.alerts_topic
+    file = file_of(settings)
+    if not settings.webhooks or not file.exists():
+        return 0
+    with closing(sqlite3.connect(file, timeout=30)) as db:
+        began = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'alert_place'").fetchone()
+        asked = "SELECT number, next FROM alert_place WHERE topic = ?"
+        places: dict[int, int] = dict(db.execute(asked, (topic,)).fetchall()) if began else {}
+    if not places:
+        return 0  # they begin with what comes from then on
+    found = naming(read_all(settings, topic, since=places), search)
+    return sum(one.messages for one in found.values())
 
 
 # -- counts ----------------------------------------------------------------------------------------

@@ -6,8 +6,11 @@ The judge reads the topics from their beginning.
 from __future__ import annotations
 
 import json
+import sqlite3
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
+from alerts.kit import AlertConsumer, Revision
 from alerts.publish import Publisher, read_all
+from alerts.webhook_cli import file_of
+from alerts.webhook_queue import Queue, enqueue
 from enrich.rollup_tables import ROLLUP
 from enrich.rollup_topic import Topic
 from infra.cli import main
@@ -30,13 +36,14 @@ from infra.kafka import (
     COMPACTION_LAG_MS,
     Broker,
     admin,
+    client_options,
     ensure_topics,
     free_port,
     producer,
 )
 from infra.kafka_topics import told as told_of
 from infra.lake import Lake
-from infra.settings import Settings, load
+from infra.settings import Settings, WebhookSettings, load
 from reporting.erase_certificate import sentences
 from reporting.erase_cli import finished
 from reporting.erase_run import erase
@@ -47,6 +54,7 @@ from tests.reporting.people import (
     BODY,
     MAC,
     OTHER_MAC,
+    TITLE,
     meanwhile,
     quiet,
     tell_of_people,
@@ -199,6 +207,7 @@ def test_a_job_that_runs_has_a_while_to_publish_first(told: Lake) -> None:
         heard.append(said)
         if "job alert to publish" in said:
             assert Publisher(told.settings).publish() == 2
+            let_wait(told.settings, "a1", 2)  # as webhooks do that read it at once
 
     lock = Lock(told.settings.checkpoint_root / "alert", "alert")
     try:
@@ -208,6 +217,47 @@ def test_a_job_that_runs_has_a_while_to_publish_first(told: Lake) -> None:
     assert "waiting for job alert to publish what it has committed" in heard
     assert finished(certificate)
     assert "anna" not in repr(newest(told.settings, told.settings.kafka.state_topic)).lower()
+    assert certificate["outside"]["webhooks"] == 2
+    assert b"anna" not in file_of(told.settings).read_bytes().lower()
+
+
+def let_wait(settings: Settings, alert: str, revision: int) -> None:
+    with closing(Queue(file_of(settings))) as queue:
+        body = json.dumps(BODY).encode()
+        enqueue(queue._db, ["pager"], (alert, revision), TITLE, body, 0.0)
+
+
+def test_what_webhooks_have_yet_to_read_is_told_and_reworded_once_they_have(told: Lake) -> None:
+    hook = WebhookSettings(name="pager", url="https://pager.example/", secret_env="PAGER")
+    told.settings = told.settings.model_copy(update={"webhooks": (hook,)})
+    taken: list[str] = []
+
+    def read(wanted: int) -> None:
+        """As the process that delivers does."""
+        stop = threading.Event()
+
+        def handle(revision: Revision, db: sqlite3.Connection) -> None:
+            enqueue(db, ["pager"], (revision.alert_id, 7), TITLE, json.dumps(BODY).encode(), 0.0)
+            taken.append(revision.alert_id)
+            if len(taken) == wanted:
+                stop.set()
+
+        if not wanted:
+            stop.set()
+        options, topic = client_options(told.settings.kafka), told.settings.kafka.alerts_topic
+        with AlertConsumer(options, file_of(told.settings), topic=topic, begin="now") as alerts:
+            alerts.run(handle, stop)
+
+    read(0)
+    assert Publisher(told.settings).publish() == 2
+    certificate = erase(told, ANNA, quiet, wait_seconds=0)
+    assert certificate["undelivered"] == 1  # the other one tells of bob
+    assert not finished(certificate)
+    assert any("yet to read messages of topic alerts" in line for line in sentences(certificate))
+    read(2)
+    again = erase(told, ANNA, quiet, wait_seconds=0)
+    assert (again["undelivered"], again["outside"]["webhooks"]) == (0, 2)
+    assert finished(again)
 
 
 def test_a_former_state_goes_from_a_quiet_topic_when_the_command_is_run_again(
