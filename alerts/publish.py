@@ -105,12 +105,20 @@ class Publisher:
         return self._noted(), self._by_file()
 
     def move(self, version: int) -> None:
-        """Let what the table has up to a version count as published, on a person's word."""
+        """Let what the table has up to a version count as published, on a person's word.
+
+        In a lake from a backup that no driver has seen yet, what goes out behind it is compared
+        with what was heard, as it is otherwise.
+        """
         try:
             client = self._fence()
-            was = self.places()
-            compared = any(one is not None and one.compared for one in was)
-            self._set(client, place.of(self._table, version, compared=compared))
+            was = [one for one in self.places() if one is not None]
+            restored = not all(one.is_of(self._table) for one in was)
+            compared = restored or any(one.compared for one in was)
+            there = place.of(self._table, version, compared=compared)
+            if restored:
+                self._note_heard(there)
+            self._set(client, there)
         except KafkaException as error:
             raise _named(error.args[0], self._settings) from None
 
