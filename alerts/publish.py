@@ -93,6 +93,9 @@ class Publisher:
             sent = 0
             for version in self._pending():
                 sent += self._send(client, version)
+            if self._place != self._kept and self._place.compared:
+                # Of what was heard already others, too, must see that it waits no more.
+                self._set(client, self._place)
         except KafkaException as error:
             self._client = None
             raise _named(error.args[0], self._settings) from None

@@ -16,7 +16,9 @@ import pytest
 
 from alerts import heard, place
 from alerts.publish import Publisher, read_all
+from alerts.publish import published as up_to
 from infra.cli import main
+from infra.commits import newest_version
 from infra.errors import Fatal
 from infra.kafka import Broker, ensure_topics
 from infra.settings import Settings, load
@@ -115,6 +117,17 @@ def test_a_place_that_a_person_sets_first_does_not_hide_the_restore(
     Publisher(settings).move(2)  # headgate alerts published --now
     published(settings, outbox, [("b", 2), ("c", 1), ("c", 2)])
     assert told(settings) == [("a", 1), ("b", 1), ("b", 2), ("c", 1), ("c", 2)]
+
+
+def test_what_was_heard_already_waits_no_more(settings: Settings, outbox: Outbox) -> None:
+    published(settings, outbox, [("a", 1)])
+    backed_up = place.file_of(settings).read_text()
+    published(settings, outbox, [("a", 2), ("b", 1)])
+    outbox.back(1)
+    place.file_of(settings).write_text(backed_up)
+    published(settings, outbox, [("b", 1), ("a", 2)])
+    assert told(settings) == [("a", 1), ("a", 2), ("b", 1)]
+    assert up_to(settings) == newest_version(outbox.folder) == 3
 
 
 def test_only_alerts_of_which_more_was_heard_are_remembered(
