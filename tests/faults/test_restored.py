@@ -3,7 +3,8 @@
           backup
 lake      1  2 │ 3  4              restored: 1  2  3' 4' 5'
 broker    1  2 │ 3  4              what it had of 3 and 4 does not go out, the rest does
-new one                            goes on behind 2: the file beside the checkpoint says so
+new one                            goes on behind 2: the file beside the checkpoint says so, and
+                                   gets 3 and 4 once more where the lake comes from a backup
 """
 
 from __future__ import annotations
@@ -167,6 +168,19 @@ def test_a_new_broker_gets_what_the_lost_one_never_had(
     assert Publisher(new).publish() == 1
     assert place.file_of(new).read_text() != file
     assert told(new) == [("a", 2), ("c", 1)]
+
+
+def test_a_new_broker_beside_a_lake_from_a_backup_gets_again_what_went_out_since(
+    settings: Settings, outbox: Outbox, broker: Broker
+) -> None:
+    published(settings, outbox, [("a", 1), ("b", 1)])
+    backed_up = place.file_of(settings).read_text()
+    published(settings, outbox, [("b", 2), ("c", 1)])
+    outbox.back(2)
+    place.file_of(settings).write_text(backed_up)
+    new = beside(broker, settings.home, f"{settings.kafka.alerts_topic[:40]}.new")
+    published(new, outbox, [("b", 2), ("c", 1), ("c", 2)])
+    assert told(new) == [("b", 2), ("c", 1), ("c", 2)]
 
 
 def test_of_a_new_table_all_goes_out_though_no_driver_lived_to_publish_it(
