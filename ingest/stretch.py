@@ -8,7 +8,7 @@ the log says of their arrivals; what seems to be missing is then looked for in a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -91,17 +91,19 @@ def look(
     ]
     if since is not None and short:
         again = _counted(connection, [stretches[n] for n in short], None)
-        counted |= {n: again[at] for at, n in enumerate(short)}
+        counted |= {n: _beside(again[at], counted[n]) for at, n in enumerate(short)}
     holes = _holes(connection, stretches, counted)
     return [_found(one, counted[n], holes[n]) for n, one in enumerate(stretches)]
 
 
 @dataclass(frozen=True)
 class _Block:
-    rows: int
-    different: int
-    within: int
+    within: int = 0
     """Different offsets that lie in the stretch."""
+    twice: int = 0
+    """Rows of the stretch that stand there once more."""
+    before: int = 0
+    """The same of offsets before the stretch."""
 
 
 Counted = dict[int, _Block]
@@ -115,6 +117,7 @@ _OURS = "(starts_with(r.record_id, s.named) OR starts_with(r.record_id, s.also))
 _COUNT = """
 SELECT s.n, r."offset" >> {bits} AS block, count(*),
        bit_count(bitstring_agg((r."offset" & {low})::INTEGER, 0, {low})),
+       count(*) FILTER (WHERE r."offset" >= s.first),
        coalesce(bit_count(bitstring_agg((r."offset" & {low})::INTEGER, 0, {low})
                           FILTER (WHERE r."offset" >= s.first)), 0)
 FROM bronze.record r JOIN stretch s ON r.topic = s.topic AND r."partition" = s.part
@@ -142,9 +145,19 @@ def _counted(
     )
     asked = _COUNT.format(bits=BITS, low=BLOCK - 1, where=where, ours=_OURS)
     found: dict[int, Counted] = {n: {} for n in range(len(stretches))}
-    for n, block, *numbers in connection.execute(asked).fetchall():
-        found[n][block] = _Block(*numbers)
+    for n, block, rows, different, ours, within in connection.execute(asked).fetchall():
+        before = (rows - ours) - (different - within)
+        found[n][block] = _Block(within, ours - within, before)
     return found
+
+
+def _beside(whole: Counted, late: Counted) -> Counted:
+    """What all of the table has of a stretch, with what came lately before it: the former does not
+    look there."""
+    return {
+        block: replace(whole.get(block, _Block()), before=late.get(block, _Block()).before)
+        for block in {*whole, *late}
+    }
 
 
 def _plan(connection: duckdb.DuckDBPyConnection, stretches: Sequence[Stretch]) -> None:
@@ -218,7 +231,7 @@ def _joined(spans: Sequence[Span]) -> list[Span]:
 def _found(stretch: Stretch, counted: Counted, holes: list[Span]) -> Found:
     if stretch.holes == "inside" and holes and holes[0][0] == stretch.first:
         holes = holes[1:]
-    times = {block: one.rows - one.different for block, one in counted.items()}
+    times = {block: one.twice + one.before for block, one in counted.items()}
     return Found(
         stretch,
         records=sum(one.within for one in counted.values()),
