@@ -38,7 +38,7 @@ class State:
     finished: str | None = None
     """Up to which arrival all was in bronze then."""
     hours: list[str] = field(default_factory=list)
-    """Hours of arrival in which records were unaccounted."""
+    """Hours of arrival in which records were unaccounted, or were still being written."""
 
     @classmethod
     def load(cls, folder: Path) -> State:

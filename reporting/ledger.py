@@ -328,6 +328,12 @@ def excuse(connection: duckdb.DuckDBPyConnection, under_way: Sequence[datetime])
     connection.execute("SET VARIABLE under_way = $1::TIMESTAMPTZ[]", [list(under_way)])
 
 
+def excused(connection: duckdb.DuckDBPyConnection) -> list[datetime]:
+    """The instants that `excuse` was told."""
+    (found,) = _one(connection.execute("SELECT getvariable('under_way')::TIMESTAMPTZ[]"))
+    return list(found or ())
+
+
 def forgive(connection: duckdb.DuckDBPyConnection, emptied: Applied, attributed: Applied) -> None:
     """Let records whose rows retention has taken out of silver.event count as expired, and no
     finding wait for an attribution that was taken out.

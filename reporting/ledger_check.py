@@ -22,7 +22,7 @@ from ingest.check_state import Again, State, folder_of
 from ingest.gaps import JOB, find, own_id
 from ingest.silence import finished
 from ingest.stretch import Found, Span, Stretch, block_of, look, size
-from reporting.ledger import Completeness, hourly
+from reporting.ledger import Completeness, excused, hourly
 from reporting.ledger_holes import Accepted, Explainer, Reasons, accepted
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 TABLES = ("bronze.record", "silver.event", "gold.finding", "gold.attribution", "ops.gap",
           "ops.ledger")  # fmt: skip
 SLACK = timedelta(hours=1)
-"""So far before what the last check had seen files are looked at again: clocks differ, and what
-stands twice came soon after what it repeats."""
+"""So far before what the last check had seen is looked at again: clocks differ, what stands twice
+came soon after what it repeats, and a batch of files is in later than it arrived."""
 AT_FIRST = timedelta(days=1)
 """How far back the first run counts records; offsets it looks at in all of bronze."""
 HOUR = timedelta(hours=1)
@@ -269,25 +269,32 @@ def _repeated(found: Sequence[Found]) -> int:
 def _sources(
     connection: duckdb.DuckDBPyConnection, state: State, reached: datetime | None
 ) -> tuple[list[Row], list[str]]:
-    """A row for each source of what arrived since the last check, and the hours in which records
-    are unaccounted: those are looked at again the next time."""
+    """A row for each source of what arrived since the last check and shortly before it, and the
+    hours that are looked at again the next time: in which records are unaccounted, or are still
+    being written. An import that was killed stands in its hour, and holds up nothing else."""
     if reached is None:
         return [], state.hours
     since = reached - AT_FIRST
     if state.finished is not None:
-        since = min(datetime.fromisoformat(state.finished), reached)
+        since = min(datetime.fromisoformat(state.finished), reached) - SLACK
     spans = [
         (begin, min(begin + HOUR, since)) for begin in map(datetime.fromisoformat, state.hours)
     ]
     spans = [(begin, end) for begin, end in [*spans, (since, reached)] if begin < end]
     found = [row for begin, end in spans for row in hourly(connection, begin, end)]
-    bad = {one.hour for one in found if one.unaccounted or one.duplicated}
+    bad = {one.hour for one in found if one.unaccounted or one.duplicated or one.unfinished}
+    bad |= {hour_of(at) for at in excused(connection)}
     by_source: dict[str, list[Completeness]] = {}
     for one in found:
         by_source.setdefault(one.source, []).append(one)
     first = min((begin for begin, _ in spans), default=since)
     rows = [_counted(name, ours, first, reached) for name, ours in sorted(by_source.items())]
     return rows, sorted(hour.isoformat() for hour in bad if hour)
+
+
+def hour_of(at: datetime) -> datetime:
+    """The hour of arrival, as the ledger names it."""
+    return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
 def _counted(name: str, rows: Sequence[Completeness], since: datetime, until: datetime) -> Row:
