@@ -21,6 +21,7 @@ from ingest.gaps import JOB
 from ingest.stretch import Span, Stretch
 from reporting.cli import opened
 from reporting.ledger_check import TABLES, check
+from reporting.ledger_holes import hole_id
 
 if TYPE_CHECKING:
     import duckdb
@@ -102,11 +103,10 @@ def _gap(
     settings: Settings, lake: duckdb.DuckDBPyConnection, stretch: Stretch, span: Span
 ) -> dict[str, Any]:
     first, end = span
-    told = [stretch.topic_id, stretch.partition, first, end]
     asked = {"topic": stretch.topic, "partition": stretch.partition, "first": first, "end": end}
     after, before = lake.execute(_AROUND, asked).fetchone() or (None, None)
     return {
-        "gap_id": hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12],
+        "gap_id": hole_id(stretch.topic_id, stretch.place, span),
         "job": JOB,
         "kind": "hole",
         "topic": stretch.topic,

@@ -89,7 +89,7 @@ def _check(
     wanted = stretches(at, state, settings.kafka, gaps, there)
     since = datetime.fromisoformat(state.finished) - SLACK if state.finished else None
     last = datetime.fromisoformat(state.at) if state.at else None
-    explain = Explainer(settings, connection, gaps, there, last)
+    explain = Explainer(settings, connection, gaps, there, last, at.ids)
     old = len(state.again)
     found = look(connection, wanted[:old], None) + look(connection, wanted[old:], since)
     judged = [(one, explain(one, again=n < old)) for n, one in enumerate(found)]

@@ -8,12 +8,14 @@ marks at the end of a transaction are. Raw topics are not compacted.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from infra.commits import newest_first
@@ -24,11 +26,13 @@ from infra.offsets import Held, Place
 from infra.settings import Settings
 from infra.tables import path_of
 from ingest.cut import Log
-from ingest.stretch import Found, Span, size, without
+from ingest.stretch import Found, Span, Stretch, size, without
 
 if TYPE_CHECKING:
     import duckdb
 
+ANEW = ("recreated", "reset", "removed")
+"""Kinds of gaps behind which a partition gives its offsets once more."""
 ASKED = 500
 """Holes of a stretch that the broker is asked about, one after the other. Where none of them was a
 message, single offsets beyond are none either: a producer with transactions leaves thousands."""
@@ -55,10 +59,17 @@ class Accepted:
     end: int | None
     goes_on_at: int | None
     at: datetime
+    gap_id: str = ""
+
+
+def hole_id(named: str, place: Place, span: Span) -> str:
+    """Identity of a hole in what its records are named by: a topic made anew has others."""
+    told = json.dumps([named, place[1], *span])
+    return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
 _GAPS = """
-SELECT topic, "partition", kind, from_offset, to_offset, goes_on_at, accepted_at
+SELECT topic, "partition", kind, from_offset, to_offset, goes_on_at, accepted_at, gap_id
 FROM ops.gap ORDER BY accepted_at
 """
 
@@ -84,6 +95,7 @@ def _spooled(file: Path) -> Accepted:
         row["to_offset"],
         row["goes_on_at"],
         datetime.fromisoformat(row["accepted_at"]),
+        row["gap_id"],
     )
 
 
@@ -118,13 +130,16 @@ class Explainer:
         gaps: Sequence[Accepted],
         held: Mapping[Place, Held],
         since: datetime | None,
+        ids: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`held`: what the broker has. `since`: when the check before this one began."""
+        """`held`: what the broker has. `since`: when the check before this one began. `ids`: by
+        topic, what its records are named by now; of a topic not in it, each stretch is of now."""
         self._settings = settings
         self._connection = connection
         self._gaps = gaps
         self._held = held
         self._since = since
+        self._ids = ids
         self._erased: int | None = None
 
     def __call__(self, found: Found, *, again: bool) -> Reasons:
@@ -133,8 +148,7 @@ class Explainer:
         if not holes:
             return Reasons()
         place = found.stretch.place
-        known = [(one.first, one.end) for one in self._gaps if one.place == place and one.end]
-        left = without(holes, known)
+        left = without(holes, self._known(found.stretch))
         reasons = Reasons(gaps=size(holes) - size(left))
         kept = self._kept(found)
         inside = without(left, [(0, kept)] if kept else [])
@@ -144,6 +158,26 @@ class Explainer:
             return replace(reasons, erased=size(inside))
         missing = self._messages(place, inside)
         return replace(reasons, empty=size(inside) - size(missing), missing=tuple(missing))
+
+    def _known(self, stretch: Stretch) -> list[Span]:
+        """The gaps that were accepted of a stretch's own log: one made anew gives its offsets once
+        more, and what was lost of the former says nothing of it."""
+        ours = [gap for gap in self._gaps if gap.place == stretch.place]
+        anew = max((gap.at for gap in ours if gap.kind in ANEW), default=None)
+        return [
+            (gap.first, gap.end)
+            for gap in ours
+            if gap.end and (anew is None or self._of_log(gap, stretch, anew))
+        ]
+
+    def _of_log(self, gap: Accepted, stretch: Stretch, anew: datetime) -> bool:
+        """Whether a gap is of the log that a stretch is of. `anew`: when that was last changed."""
+        if gap.kind == "hole":  # one of the former log may be accepted when the new one is there
+            span = gap.first, gap.end or 0
+            names = {stretch.topic_id, stretch.before} - {""}
+            return gap.gap_id in {hole_id(named, gap.place, span) for named in names}
+        newest = self._ids.get(stretch.topic, stretch.topic_id) == stretch.topic_id
+        return gap.at > anew if newest else gap.at < anew
 
     def _kept(self, found: Found) -> int | None:
         """The first offset whose record no retention has reached; None: it reached none."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import duckdb
 import pytest
 
 from infra.duck import open_engine
 from infra.expired import Applied
+from infra.settings import load
 from ingest.check_state import State
+from ingest.stretch import Found, Span, Stretch
 from reporting.ledger import excuse, forgive
 from reporting.ledger_check import _sources
+from reporting.ledger_holes import Accepted, Explainer, Reasons, hole_id
 
 TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
 DECLARED = {
@@ -108,3 +112,45 @@ def test_an_event_that_is_written_again_behind_a_check_is_told_by_the_next(
     assert found == [(1, 0, 0)]
     name(lake, "a", 56)
     assert counted(lake, left, 117)[0] == [(1, 0, 1)]
+
+
+PLACE = ("logs.sshd", 0)
+EXPIRED = Accepted(PLACE, "expired", 0, 1_000_000, 1_000_000, at(0))
+
+
+def anew(kind: str) -> Accepted:
+    """What a person accepted as the partition began to give its offsets once more."""
+    return Accepted(PLACE, kind, 5_000_000, None, 0, at(30))
+
+
+def hole(named: str, span: Span, minute: int) -> Accepted:
+    return Accepted(PLACE, "hole", *span, span[1], at(minute), hole_id(named, PLACE, span))
+
+
+def excused_of(lake: duckdb.DuckDBPyConnection, home: Path, named: str, *gaps: Accepted) -> Reasons:
+    """What becomes of a hole of 100 to 109 in the log that is named so; the one of now is `new`."""
+    explain = Explainer(load(home=home), lake, gaps, {}, None, {PLACE[0]: "new"})
+    stretch = Stretch(*PLACE, named, 0, 50_000)
+    return explain(Found(stretch, 49_990, ((100, 110),), {}), again=True)
+
+
+@pytest.mark.parametrize("kind", ["recreated", "reset", "removed"])
+def test_a_gap_of_the_former_log_excuses_nothing_of_the_one_made_anew(
+    lake: duckdb.DuckDBPyConnection, tmp_path: Path, kind: str
+) -> None:
+    lost, fine = Reasons(missing=((100, 110),)), Reasons(gaps=10)
+    assert excused_of(lake, tmp_path, "new", EXPIRED) == fine
+    assert excused_of(lake, tmp_path, "new", EXPIRED, anew(kind)) == lost
+    assert excused_of(lake, tmp_path, "old", EXPIRED, anew(kind)) == fine
+    late = Accepted(PLACE, "expired", 90, 120, 120, at(40))
+    assert excused_of(lake, tmp_path, "new", anew(kind), late) == fine
+    assert excused_of(lake, tmp_path, "old", anew(kind), late) == lost
+
+
+@pytest.mark.parametrize("minute", [20, 40])
+def test_an_accepted_hole_is_of_the_log_that_it_was_found_in(
+    lake: duckdb.DuckDBPyConnection, tmp_path: Path, minute: int
+) -> None:
+    both = (anew("recreated"), hole("old", (100, 110), minute))
+    assert excused_of(lake, tmp_path, "old", *both) == Reasons(gaps=10)
+    assert excused_of(lake, tmp_path, "new", *both) == Reasons(missing=((100, 110),))
