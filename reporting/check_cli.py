@@ -17,8 +17,9 @@ from infra.kafka import source_of
 from infra.person import person
 from infra.settings import Settings
 from infra.spool import put
+from ingest.check_state import State, folder_of
 from ingest.gaps import JOB
-from ingest.stretch import Span, Stretch
+from ingest.stretch import Span, Stretch, without
 from reporting.cli import opened
 from reporting.ledger_check import TABLES, check
 from reporting.ledger_holes import hole_id
@@ -54,12 +55,17 @@ def run_check(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage("--accept: say why it is right to go on; it stays in ops.gap")
     os.nice(max(0, NICE - os.nice(0)))
     lake = opened(settings, TABLES)
+    before = State.load(folder_of(settings)) if args.accept is not None else State()
     checked = check(settings, lake, everything=args.all)
     if args.accept is not None:
         if not checked.holes:
             raise Usage("nothing is missing in bronze: there is nothing to accept")
-        accept(settings, lake, checked.holes, person(), args.accept)
-        checked = check(settings, lake, everything=args.all)
+        told, new = parted(checked.holes, before)
+        _say("accepted", told)
+        _say("new since the check before, and not accepted", new)
+        if told:
+            accept(settings, lake, told, person(), args.accept)
+            checked = check(settings, lake, everything=args.all)
     rows = [{name: row.get(name) for name in COLUMNS} for row in checked.rows]
     if args.output == "table":
         for line in lines(COLUMNS, rows):
@@ -76,10 +82,37 @@ def run_check(args: argparse.Namespace, settings: Settings) -> int:
     return 1
 
 
+Holes = Sequence[tuple[Stretch, Span]]
+
+
+def parted(holes: Holes, before: State) -> tuple[Holes, Holes]:
+    """Holes, or parts of them, that the check before has told of, and the rest: a person accepts
+    what they have read, not what was lost since."""
+    told: list[tuple[Stretch, Span]] = []
+    new: list[tuple[Stretch, Span]] = []
+    for stretch, span in holes:
+        named = *stretch.place, stretch.topic_id
+        known = [(first, end) for *whose, first, end, kind in before.again
+                 if kind == "all" and tuple(whose) == named]  # fmt: skip
+        rest = without([span], known)
+        new += [(stretch, one) for one in rest]
+        told += [(stretch, one) for one in without([span], rest)]
+    return told, new
+
+
+def _say(what: str, holes: Holes) -> None:
+    spans = [f"topic {one.topic} partition {one.partition}: {begin} to {end - 1}"
+             for one, (begin, end) in holes]  # fmt: skip
+    if spans:
+        more = f" (and {len(spans) - TOLD} more)" if len(spans) > TOLD else ""
+        told = f"{what}: {'; '.join(spans[:TOLD])}{more}"
+        print(f"headgate: {printable(told)}", file=sys.stderr)
+
+
 def accept(
     settings: Settings,
     lake: duckdb.DuckDBPyConnection,
-    holes: Sequence[tuple[Stretch, Span]],
+    holes: Holes,
     who: str,
     reason: str,
 ) -> None:

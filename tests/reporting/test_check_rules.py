@@ -8,12 +8,15 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.duck import open_engine
 from infra.expired import Applied
 from infra.settings import load
 from ingest.check_state import State
 from ingest.stretch import Found, Span, Stretch
+from reporting.check_cli import parted
 from reporting.ledger import excuse, forgive
 from reporting.ledger_check import _sources
 from reporting.ledger_holes import Accepted, Explainer, Reasons, hole_id
@@ -154,3 +157,23 @@ def test_an_accepted_hole_is_of_the_log_that_it_was_found_in(
     both = (anew("recreated"), hole("old", (100, 110), minute))
     assert excused_of(lake, tmp_path, "old", *both) == Reasons(gaps=10)
     assert excused_of(lake, tmp_path, "new", *both) == Reasons(missing=((100, 110),))
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(41, 60)), max_size=3))
+def test_only_what_the_check_before_told_is_accepted(holes: list[Span]) -> None:
+    stretch = Stretch(*PLACE, "new", 0, 60)
+    before = State(
+        again=[
+            (*PLACE, "new", 5, 20, "all"),
+            (*PLACE, "new", 30, 45, "all"),
+            (*PLACE, "new", 20, 30, "none"),
+            (*PLACE, "old", 45, 60, "all"),
+            ("logs.sshd", 1, "new", 45, 60, "all"),
+        ]
+    )
+    known = {*range(5, 20), *range(30, 45)}
+    for span in holes:
+        told, new = parted([(stretch, span)], before)
+        points = {at for _, one in told for at in range(*one)}
+        assert points == known & {*range(*span)}
+        assert {at for _, one in new for at in range(*one)} == {*range(*span)} - known

@@ -282,6 +282,31 @@ def test_the_command_and_the_metrics_tell_loudly(
     assert main([*home, "--check", "--accept", "again"]) == 2
 
 
+def test_what_was_lost_since_it_was_told_is_not_accepted_unseen(
+    lake: Lake,
+    source: Settings,
+    drain: Drain,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("bootstrap", "topic_prefix", "tick_topic"):
+        monkeypatch.setenv(f"HEADGATE_KAFKA__{name.upper()}", getattr(source.kafka, name))
+    command = ["--home", str(source.home), "ledger", "--check", "--all"]
+    send(source, "m0", "m1", "m2", "m3", "m4")
+    drain()
+    lose(lake, "offset = 1")
+    assert main(command) == 1
+    lose(lake, "offset = 3")
+    capsys.readouterr()
+    assert main([*command, "--accept", "ticket 8"]) == 1
+    accepted, new, failed = capsys.readouterr().err.splitlines()
+    assert accepted.endswith("partition 0: 1 to 1")
+    assert new.startswith("headgate: new since the check before, and not accepted: topic ")
+    assert new.endswith("partition 0: 3 to 3")
+    assert "1 messages that were read are not in bronze (3 to 3)" in failed
+    assert main([*command, "--accept", "that too"]) == 0
+
+
 def test_up_checks_the_ledger_on_a_schedule(tmp_path: Path) -> None:
     scheduled = {one._name: one for one in Driver(load(home=tmp_path), ("ingest",))._scheduled()}
     assert scheduled["ledger"]._command == ("ledger", "--check")
