@@ -12,11 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.catalog import LEDGER
+from infra.duck import connect
+from infra.lake import Lake
 from infra.settings import Settings, load
 from ingest.pauses import OUTAGE, Heard, Unknown, joined, outages, without_ticks
 from ingest.quality.record import State, folder_of
 from ingest.quality.report import of_silences
 from ingest.silence import Silence, finished, silences, span
+from ingest.tables import LANDED, RECORD
 from tests.ingest.logs import good
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -324,6 +328,38 @@ def test_a_driver_ran_while_job_files_had_batches_or_one_took_long(
     assert judged(lake)["trail_files"].longest < 3 * 60
     batches(lake, *ago, job=job, takes=takes)
     assert judged(lake)["trail_files"].longest == 242 * 60
+
+
+def test_a_lake_of_ours_tells_when_no_driver_read_files(lake: Lake) -> None:
+    def at(minute: float) -> datetime:
+        return AT - timedelta(minutes=minute)
+
+    record = {"record_id": "r", "mode": "live", "raw": b""}
+    by_topic = {"source": "sshd", "topic": "logs.sshd", "partition": 0}
+    minutes = [*every(1, 300, 30), *every(1, 0, 60)]
+    records = [
+        *({**record, "source": "trail", "received_at": at(one)} for one in minutes),
+        *({**record, **by_topic, "offset": n, "received_at": at(n)} for n in range(330)),
+    ]
+    lake.add(RECORD, records, "test")
+    file = {"folder": "f", "path": "p", "size": 1, "state": "taken", "source": "trail"}
+    file |= {"job": "files", "mode": "live", "found_at": AT, "modified_at": AT}
+    lake.add(LANDED, [file], "test")
+    batch = {"job": "ingest", "query_id": "q", "replayed": False}
+    ran = [
+        {**batch, "batch_id": n, "started_at": at(one), "finished_at": at(one - 0.1)}
+        for n, one in enumerate(minutes)
+    ]
+    lake.add(LEDGER, ran, "test")
+    connection = connect(lake.settings.lake_root, needs=("ops.file", "ops.ledger"))
+    try:
+        found = {one.source: one for one in silences(connection, lake.settings, at(120))}
+    finally:
+        connection.close()
+    assert found["sshd"].newest == at(120)
+    assert (found["trail"].newest, found["trail"].seconds) == (AT, 0)
+    assert found["trail"].longest < 3 * 60
+    assert "4.0 h since" in found["trail"].why
 
 
 @given(
