@@ -28,6 +28,7 @@ from alerts.alert_model import (
 from alerts.budget import HELD_BACK, limit_of
 from alerts.entity import Entity, Holder, entity_of, holder_of, micros
 from alerts.finding import DISPROVED, counts, identity
+from alerts.heard import Ask, about, nothing
 from alerts.risk import INCIDENT
 from alerts.suppress import Suppression, covering
 from infra.settings import AlertSettings
@@ -57,12 +58,15 @@ class Fold:
         settings: AlertSettings,
         suppressions: Iterable[Suppression] = (),
         incidents: Mapping[str, str] | None = None,
+        heard: Ask = nothing,
     ) -> None:
-        """`incidents`: the incident that is open for an entity, by the entity's key."""
+        """`incidents`: the incident that is open for an entity, by the entity's key. `heard`: what
+        consumers had of an alert before the lake was restored."""
         self.state = state
         self.settings = settings
         self._suppressions = tuple(suppressions)
         self._incidents = incidents or {}
+        self._heard = heard
         self._of = {ref: alert for alert in state.alerts.values() for ref in alert.refs}
         self._by_key: dict[str, list[Alert]] = {}
         for alert in state.alerts.values():
@@ -349,14 +353,14 @@ class Fold:
         out = []
         for alert in sorted(self.state.alerts.values(), key=lambda a: (a.first, a.alert_id)):
             reason = batch.why.get(alert.alert_id)
-            if alert.revision == 0 and reason == "superseded":
+            if alert.revision == 0 and reason == "superseded" and not self._heard(alert.alert_id):
                 del self.state.alerts[alert.alert_id]
                 continue
             if reason in (None, "count"):
                 if not alert.pending or batch.clock - alert.told_at < wait:
                     continue
                 reason = "count"
-            alert.revision += 1
+            alert.revision = self._number(alert, str(reason))
             if alert.rule_id != INCIDENT:
                 alert.incident_id = self._incidents.get(alert.entity_key, alert.incident_id)
             alert.pending, alert.told_at = False, batch.clock
@@ -365,6 +369,20 @@ class Fold:
             activity = "create" if alert.revision == 1 else "close" if closes else "update"
             out.append(Revised(alert, activity, str(reason)))
         return out
+
+    def _number(self, alert: Alert, reason: str) -> int:
+        """The number of an alert's next revision: one more, also than consumers had.
+
+        What a lake from a backup only counts again has the number that follows in the lake, and
+        does not go out (`alerts.publish`): consumers had at least as much.
+        """
+        heard = self._heard(alert.alert_id)
+        if heard is None:
+            return alert.revision + 1
+        whom = about(alert.alert_id, alert.entity_type, alert.entity_value)
+        if reason in ("first", "count") and heard.says(alert.count, whom):
+            return alert.revision + 1
+        return max(alert.revision, heard.revision) + 1
 
 
 def _told_first(alert: Alert) -> tuple[bool, int, str]:

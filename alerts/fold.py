@@ -20,7 +20,9 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from alerts.confirm import Confirming, decided_index
 from alerts.finding import DISPROVED
-from alerts.holders import decided, judge_holders
+from alerts.heard import DECISION as HEARD
+from alerts.heard import asked_of
+from alerts.holders import decided, decision, judge_holders
 from alerts.pack import PackStore
 from alerts.rows import ATTRIBUTED as EVENT
 from alerts.rows import decode, encode
@@ -118,8 +120,10 @@ def stepper(
         known = bucket.dhcp_known(rows, wait_us)
         judge_holders(rows, known, decided(settings.checkpoint_root), settings.scopes)
         rows = confirming.counting(rows, partial(decided_index, settings))
+        heard = asked_of(settings, decision(settings.checkpoint_root, HEARD))
+        now = round(detected.timestamp() * 1_000_000)
         outputs = [
-            *bucket.step(rows, packs.get, alerts, round(detected.timestamp() * 1_000_000)),
+            *bucket.step(rows, packs.get, alerts, now, heard=heard),
             *attributions(rows, detected),
         ]
         return bucket, outputs

@@ -120,22 +120,38 @@ def ask(
 
 
 def decided(checkpoints: Path) -> Heard:
-    """What the driver decided for the micro-batch that this task belongs to; else nothing.
+    """What the driver decided for the micro-batch that this task belongs to; else nothing."""
+    file = _batch(checkpoints)
+    return Heard() if file is None else decided_in(file)
+
+
+def decision(checkpoints: Path, name: str) -> Any:
+    """Another of its decisions for that batch, by name; None where there is none."""
+    file = _batch(checkpoints)
+    return None if file is None else _read(file).get(name)
+
+
+def _batch(checkpoints: Path) -> Path | None:
+    """The file with what was decided for this task's micro-batch; None outside of one.
 
     Sources: Spark's local property `streaming.sql.batchId`, and `infra.jobs.Batch.decide`.
     """
     context = TaskContext.get()
     batch = context.getLocalProperty("streaming.sql.batchId") if context else None
-    if batch is None:
-        return Heard()
-    return decided_in(checkpoints / "alert" / "batches" / f"{batch}.json")
+    return None if batch is None else checkpoints / "alert" / "batches" / f"{batch}.json"
 
 
 @lru_cache(maxsize=4)
 def decided_in(file: Path) -> Heard:
     """What one batch decided, from its file; nothing where there is none."""
-    try:
-        found = json.loads(file.read_text("utf-8")).get(DECISION)
-    except OSError:
-        return Heard()
+    found = _read(file).get(DECISION)
     return Heard() if found is None else Heard.from_json(found)
+
+
+@lru_cache(maxsize=4)
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    except OSError:
+        return {}
+    return found

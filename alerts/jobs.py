@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from alerts.confirm import INVENTORIES
 from alerts.finding import finding_schema
 from alerts.fold import PASSING, SAID_ELSEWHERE, fold
+from alerts.heard import DECISION as HEARD
 from alerts.holders import DECISION as SERVERS
 from alerts.holders import Listening
 from alerts.metering import meter_of
@@ -119,6 +120,8 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
         publisher.begin()
         run.decide(SERVERS, servers.current)
         wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
+        # Rows that are there already have the numbers that they have.
+        run.decide(HEARD, lambda: publisher.heard_by() if ALERT in wanted else None)
         known = index_file(lake, run.decide(INVENTORIES, lambda: newest(lake)))
         sequence = run.decide("sequence", lambda: lake.version(ALERT) + 1)
         targets = {table.name: lake.target(table, run) for table in wanted}

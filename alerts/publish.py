@@ -34,8 +34,8 @@ from alerts.tables import ALERT
 from infra.clock import clock
 from infra.commits import Commit, commit, newest_version, oldest_version, table_id, versions
 from infra.damage import parsed
-from infra.errors import Fatal, Retryable
-from infra.kafka import client_options, producer
+from infra.errors import Fatal, HeadgateError, Retryable
+from infra.kafka import client_options, producer, require_broker
 from infra.kafka_auth import denied, lacking
 from infra.location import to_read
 from infra.log import say
@@ -69,16 +69,35 @@ class Publisher:
         self._began: int | None = None
 
     def begin(self) -> None:
-        """Look at the table before the first batch writes into it; a second call does nothing.
+        """Look at table and broker before the first batch writes; a second call does nothing.
 
-        Of a new table it is noted that nothing was published: later nobody could tell.
+        Of a new table it is noted that nothing was published: later nobody could tell. That the
+        lake came from a backup is noticed here where the broker answers, else when it does; what
+        batches make from then on has numbers behind those that were heard. Raises `Fatal` when
+        our place is known nowhere.
         """
         if self._began is not None:
             return
         self._began = newest_version(self._table)
-        known = self._began < 0 or place.file_of(self._settings).exists()
+        if self._began < 0:
+            return
+        known = place.file_of(self._settings).exists()
         if not known and not place.has_told(self._table, self._began):
             self._keep(Place(-1))
+        try:
+            require_broker(self._settings.kafka)
+        except HeadgateError:
+            return  # publishing will say so
+        with suppress(KafkaException, Retryable):
+            self._open()
+
+    def heard_by(self) -> str | None:
+        """Name of the file with what consumers had before the restore; None where none was."""
+        known = self._kept or self._by_file()
+        if known is None or not known.compared:
+            return None
+        file = heard.file_of(self._settings)
+        return file.name if file.exists() else None
 
     def publish(self) -> int:
         """Send what the table holds beyond our place; returns how many revisions.
@@ -220,7 +239,7 @@ class Publisher:
             self._note_heard(since)
         if self._heard is not None:
             self._heard.close()
-        self._heard = heard.Heard(self._settings)
+        self._heard = heard.Heard(heard.file_of(self._settings))
 
     def _set(self, client: Producer, where: Place) -> None:
         """Note a place in a transaction of its own, and in the file."""

@@ -22,6 +22,7 @@ from alerts.correlate import (
 from alerts.correlation_measure import told_at_once
 from alerts.entity import entity_of, holder_of, micros
 from alerts.finding import counts, identity
+from alerts.heard import Ask, nothing
 from alerts.pack import Correlation, RulePack
 from alerts.revive import revive, revive_asked
 from alerts.risk import (
@@ -120,6 +121,7 @@ class BucketState:
         settings: AlertSettings,
         detected_at: int,
         lineage: Row | None = None,
+        heard: Ask = nothing,
     ) -> list[dict[str, Any]]:
         """Take a micro-batch of rows and return `{"out": kind, "row": ...}`.
 
@@ -128,7 +130,8 @@ class BucketState:
         none for what every bucket must know: a tick, a suppression, an incident, and
         a correction, which may take a finding from the risk of another entity.
         Times are datetimes in UTC or microseconds; `detected_at` microseconds, to
-        be the same when the batch is tried again. The order of rows is no matter.
+        be the same when the batch is tried again, as is what `heard` answers (see `Fold`). The
+        order of rows is no matter.
 
         Kinds returned: alert (gold.alert), finding (gold.finding, of a correlation),
         attribution (gold.attribution, of a correlation's finding), refused (an
@@ -144,7 +147,7 @@ class BucketState:
         correlated = self._correlate(aimed, known) + self._settle(known)
         outputs += correlated
         own = [*self._unfolded(aimed), *self._at_once(correlated)]
-        outputs += self._fold(own, rows, known, settings, detected_at, lineage or {})
+        outputs += self._fold(own, rows, known, settings, detected_at, lineage or {}, heard)
         self._forget(settings.dedup_seconds * 1_000_000)
         return outputs
 
@@ -317,6 +320,7 @@ class BucketState:
         settings: AlertSettings,
         detected_at: int,
         lineage: Row,
+        heard: Ask,
     ) -> list[dict[str, Any]]:
         own = dict(_by_target(findings, lambda r: r["target"] == r["rule_id"]))
         asked: dict[str, list[Row]] = {}
@@ -330,7 +334,7 @@ class BucketState:
             state = self._kept.folds.setdefault(target, FoldState())
             revive(own.get(target, []), state)
             revive_asked(asked.get(target, []), state)
-            fold = Fold(state, settings, silences, incidents)
+            fold = Fold(state, settings, silences, incidents, heard)
             actions = sorted(asked.get(target, []), key=lambda a: (micros(a["at"]), a["action_id"]))
             revised, unknown = fold.apply(own.get(target, []), actions, self._kept.clock)
             for revision in revised:

@@ -64,7 +64,11 @@ ALERT = Table(
     doc="One revision of an alert, as it went to the topic. Written by the job `alert` alone.",
     columns=(
         Column("alert_id", S, "hash of tenant, rule and first event; never changes"),
-        Column("revision", N, "1 for the first, then counting up"),
+        Column(
+            "revision",
+            N,
+            "1 for the first, then counting up; after a restore numbers may be left out",
+        ),
         Column("activity", S, "create, update or close"),
         Column(
             "reason",

@@ -141,7 +141,7 @@ def test_only_alerts_of_which_more_was_heard_are_remembered(
     place.file_of(settings).write_text(backed_up)
     outbox.append(("old-7", 2, False))
     assert Publisher(settings).publish() == 1
-    remembered = heard.Heard(settings)
+    remembered = heard.Heard(heard.file_of(settings))
     assert remembered.has("old-3", 2)
     assert not remembered.has("old-3", 3)
     assert remembered.has("new", 1)
