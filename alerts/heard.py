@@ -33,13 +33,13 @@ KEPT = 2
 
 _MADE = """
 CREATE TABLE heard (
-  alert TEXT PRIMARY KEY, revision INTEGER NOT NULL, counted INTEGER NOT NULL,
+  alert TEXT PRIMARY KEY, revision INTEGER NOT NULL, findings INTEGER NOT NULL,
   entity TEXT NOT NULL) WITHOUT ROWID;
 CREATE TEMP TABLE waiting (alert TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 _HEARD = (
     "INSERT INTO heard VALUES (?, ?, ?, ?) ON CONFLICT (alert) DO UPDATE "
-    "SET revision = excluded.revision, counted = excluded.counted, entity = excluded.entity "
+    "SET revision = excluded.revision, findings = excluded.findings, entity = excluded.entity "
     "WHERE excluded.revision >= revision"
 )
 _KNOWN = (
@@ -52,13 +52,13 @@ class Newest(NamedTuple):
     """What consumers had of an alert: the number of the newest revision, and what it said."""
 
     revision: int
-    count: int
+    findings: int
     entity: str
-    """Whom it was about."""
+    """Whom it was about (`about`)."""
 
-    def says(self, count: int, entity: str) -> bool:
+    def says(self, findings: int, entity: str) -> bool:
         """Whether they had so many findings of it already, about the same."""
-        return count <= self.count and entity == self.entity
+        return findings <= self.findings and entity == self.entity
 
 
 Ask = Callable[[str], Newest | None]
@@ -156,7 +156,7 @@ class Heard:
 
     def newest(self, alert_id: str) -> Newest | None:
         """What consumers had of it; None: no more than the lake has told."""
-        asked = "SELECT revision, counted, entity FROM heard WHERE alert = ?"
+        asked = "SELECT revision, findings, entity FROM heard WHERE alert = ?"
         found = self._db.execute(asked, (alert_id,)).fetchone()
         return None if found is None else Newest(*found)
 
