@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -255,6 +256,20 @@ def without(holes: Sequence[Span], known: Sequence[Span]) -> list[Span]:
         if at < end:
             left.append((at, end))
     return left
+
+
+def gathered(spans: Sequence[Span], most: int) -> list[Span]:
+    """Spans in order as no more than so many, of which each reaches over what is between those that
+    are nearest to each other."""
+    if len(spans) <= most:
+        return list(spans)
+    between = np.array([later[0] - one[1] for one, later in pairwise(spans)])
+    ends = [*np.sort(np.argsort(between, kind="stable")[len(spans) - most :]).tolist()]
+    begins = [0, *(at + 1 for at in ends)]
+    return [
+        (spans[first][0], spans[last][1])
+        for first, last in zip(begins, [*ends, len(spans) - 1], strict=True)
+    ]
 
 
 def block_of(block: int) -> Span:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import pairwise
 
 import duckdb
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from infra.duck import open_engine
-from ingest.stretch import BLOCK, Found, Stretch, look, size, without
+from ingest.stretch import BLOCK, Found, Stretch, gathered, look, size, without
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 Span = tuple[int, int]
@@ -121,3 +122,13 @@ def test_what_is_left_of_holes_is_what_nothing_explains(
     left = without(apart, known)
     assert points(left) == points(holes) - points(known)
     assert size(left) == len(points(left))
+
+
+@given(SPANS, st.integers(1, 9))
+def test_spans_that_are_many_are_gathered_into_few(spans: list[Span], most: int) -> None:
+    points = {at for span in spans for at in range(*span)}
+    apart = sorted((at, at + 1) for at in points)
+    few = gathered(apart, most)
+    assert len(few) == min(most, len(apart))
+    assert without(apart, few) == []
+    assert all(one[1] <= later[0] for one, later in pairwise(few))
