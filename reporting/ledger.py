@@ -2,12 +2,13 @@
 
 A day of a large site finds no room in memory. So arrivals are counted slice by slice, each of so
 many rows at most: an event's row carries the arrival of its first record, so what names a record
-is found beside it. The few records that nothing beside them names are looked for further away.
+is found beside it. The few records that nothing beside them names are looked for further away,
+all at once. So a row is read a few times, however many come in a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
@@ -26,10 +27,13 @@ TABLES = (
 
 SLICE_ROWS = 1_000_000
 """Records and events that are held at once, about: some 300 MB."""
-NEAR = timedelta(minutes=5)
-"""So far from a record what names it is looked for at first."""
-FAR = timedelta(days=1)
-"""And so far at most. An event of several lines carries the arrival of the first of them."""
+BUSY = 4
+"""Minutes that hold more than this part of those rows are counted by seconds."""
+BESIDE = timedelta(seconds=5)
+"""So far from a slice what names its records is looked for at first."""
+FURTHER = (timedelta(minutes=5), timedelta(days=1))
+"""And so far then what nothing names, one after the other. An event of several lines carries the
+arrival of the first of them."""
 
 
 @dataclass(frozen=True)
@@ -144,37 +148,75 @@ def roomy() -> Iterator[None]:
 # -- records and events ----------------------------------------------------------------------------
 
 
+Weight = tuple[datetime, int]
+"""A minute, or a second of one with many, and how many rows arrived in it."""
+
+
 @dataclass(frozen=True)
 class Slice:
-    """Arrivals in `[since, until)`; of more than is held at once, in so many parts by their ids."""
+    """Arrivals in `[since, until)`; of more than is held at once, in so many parts by their ids.
+
+    `beside`: from when until when what names them is looked for at first.
+    """
 
     since: datetime
     until: datetime
     parts: int
+    beside: tuple[datetime, datetime]
 
 
-def cut(
-    weights: Iterable[tuple[datetime, int]], since: datetime, until: datetime, most: int
-) -> Iterator[Slice]:
-    """[since, until) in slices of `most` rows or a minute; `weights`: rows of minutes, in order."""
-    begun, held = since, 0
-    for minute, rows in weights:
+def cut(weights: Sequence[Weight], since: datetime, until: datetime, most: int) -> Iterator[Slice]:
+    """[since, until) in slices of `most` rows, or of one weight that is more; weights in order.
+
+    On either side of a slice half as many rows are read at most, so none is read many times.
+    """
+    begun, first, held = since, 0, 0
+    for at, (moment, rows) in enumerate(weights):
         if held and held + rows > most:
-            yield Slice(begun, max(minute, since), ceil(held / most))
-            begun, held = max(minute, since), 0
+            end = max(moment, since)
+            beside = _beside(weights, first, at, begun, end, most)
+            yield Slice(begun, end, ceil(held / most), beside)
+            begun, first, held = end, at, 0
         held += rows
-    yield Slice(begun, until, max(1, ceil(held / most)))
+    beside = _beside(weights, first, len(weights), begun, until, most)
+    yield Slice(begun, until, max(1, ceil(held / most)), beside)
+
+
+def _beside(
+    weights: Sequence[Weight], first: int, last: int, since: datetime, until: datetime, most: int
+) -> tuple[datetime, datetime]:
+    """`BESIDE` on both sides of weights, or as much of it as holds half of `most` rows."""
+    begin, end = since - BESIDE, until + BESIDE
+    held = 0
+    for at in reversed(range(first)):
+        if weights[at + 1][0] <= begin:
+            break
+        held += weights[at][1]
+        if held > most // 2:
+            begin = min(since, weights[at + 1][0])
+            break
+    held = 0
+    for at in range(last, len(weights)):
+        moment, rows = weights[at]
+        if moment >= end:
+            break
+        held += rows
+        if held > most // 2:
+            end = moment
+            break
+    return begin, end
 
 
 _WEIGHTS = """
-SELECT minute, sum(n)::BIGINT FROM (
-  SELECT time_bucket(INTERVAL 1 MINUTE, received_at) AS minute, count(*) AS n FROM bronze.record
-  WHERE received_at >= {since} AND received_at < {until} GROUP BY 1
+SELECT moment, sum(n)::BIGINT FROM (
+  SELECT time_bucket(INTERVAL 1 {grain}, received_at) AS moment, count(*) AS n FROM bronze.record
+  WHERE received_at >= {since} AND received_at < {until} {which} GROUP BY 1
   UNION ALL
-  SELECT time_bucket(INTERVAL 1 MINUTE, received_at), count(*) FROM silver.event
-  WHERE received_at >= {since} AND received_at < {until} GROUP BY 1
-) GROUP BY minute ORDER BY minute
+  SELECT time_bucket(INTERVAL 1 {grain}, received_at), count(*) FROM silver.event
+  WHERE received_at >= {since} AND received_at < {until} {which} GROUP BY 1
+) GROUP BY moment ORDER BY moment
 """
+_BUSY = "AND time_bucket(INTERVAL 1 MINUTE, received_at) IN (SELECT unnest($busy::TIMESTAMPTZ[]))"
 _BEGIN = """
 CREATE OR REPLACE TEMP TABLE unnamed (
   record_id VARCHAR, source VARCHAR, received_at TIMESTAMPTZ, open BOOLEAN, old BOOLEAN
@@ -196,7 +238,7 @@ WHERE received_at >= {since} AND received_at < {until}
 _BESIDE = """
 CREATE OR REPLACE TEMP TABLE beside AS
 SELECT event_uid, record_ids, dead_letter_reason IS NULL AS parsed FROM silver.event
-WHERE source <> '_heartbeat' AND received_at >= {near_since} AND received_at < {near_until}
+WHERE source <> '_heartbeat' AND received_at >= {beside_since} AND received_at < {beside_until}
   AND ({parts} = 1 OR len(list_filter(record_ids, lambda one: hash(one) % {parts} = {part})) > 0)
 """
 _JUDGED = """
@@ -239,17 +281,19 @@ FROM (
 """
 # Retention that took the row of a record out took it by the same arrival: nothing is elsewhere.
 _SOUGHT = """
-SELECT min(received_at), max(received_at) FROM unnamed WHERE open OR NOT old
-"""
-_ELSEWHERE = """
-CREATE OR REPLACE TEMP TABLE elsewhere AS
-SELECT record_id, bool_or(parsed) AS parsed FROM (
-  SELECT unnest(record_ids) AS record_id, dead_letter_reason IS NULL AS parsed FROM silver.event
-  WHERE source <> '_heartbeat' AND received_at >= {since} AND received_at < {until}
-) WHERE record_id IN (SELECT record_id FROM unnamed) GROUP BY record_id
+SELECT min(received_at), max(received_at) FROM unnamed ANTI JOIN elsewhere USING (record_id)
+WHERE open OR NOT old
 """
 _NOWHERE = """
 CREATE OR REPLACE TEMP TABLE elsewhere (record_id VARCHAR, parsed BOOLEAN)
+"""
+_ELSEWHERE = """
+INSERT INTO elsewhere
+SELECT record_id, bool_or(parsed) FROM (
+  SELECT unnest(record_ids) AS record_id, dead_letter_reason IS NULL AS parsed FROM silver.event
+  WHERE source <> '_heartbeat' AND received_at >= {since} AND received_at < {until}
+) WHERE record_id IN (SELECT record_id FROM unnamed ANTI JOIN elsewhere USING (record_id))
+GROUP BY record_id
 """
 _REST = """
 SELECT date_trunc('hour', received_at) AS hour, source,
@@ -275,12 +319,10 @@ def _records(
     run(_BEGIN)
     # Asked before the records: of what is in by then the rows are there when they are looked for.
     run("SET VARIABLE finished = $1::TIMESTAMPTZ", [_one(run(_FINISHED))[0]])
-    weights = run(_WEIGHTS.format(**_span(since, until))).fetchall()
-    for piece in cut(weights, since, until, most):
-        span = _span(piece.since, piece.until)
-        near = _span(piece.since - NEAR, piece.until + NEAR, "near_")
+    for piece in cut(_weights(connection, since, until, most), since, until, most):
+        span = {**_span(piece.since, piece.until), **_span(*piece.beside, "beside_")}
         for part in range(piece.parts):
-            told = {**span, **near, "parts": piece.parts, "part": part}
+            told = {**span, "parts": piece.parts, "part": part}
             run(_RECEIVED.format(**told), {"source": source})
             run(_BESIDE.format(**told))
             run(_JUDGED)
@@ -289,10 +331,29 @@ def _records(
             run(_LEFT)
     for name in ("received", "beside", "judged"):
         run(f"DROP TABLE {name}")
-    first, last = _one(run(_SOUGHT))
-    run(_NOWHERE if first is None else _ELSEWHERE.format(**_span(first - FAR, last + FAR)))
+    run(_NOWHERE)
+    for reach in FURTHER:
+        first, last = _one(run(_SOUGHT))
+        if first is not None:
+            run(_ELSEWHERE.format(**_span(first - reach, last + reach)))
     _take(counts, run(_REST))
     return counts
+
+
+def _weights(
+    connection: duckdb.DuckDBPyConnection, since: datetime, until: datetime, most: int
+) -> list[Weight]:
+    """The rows of each minute, and of each second of those minutes that hold many."""
+    asked = _WEIGHTS.format(grain="MINUTE", which="", **_span(since, until))
+    found: list[Weight] = connection.execute(asked).fetchall()
+    many = most // BUSY
+    busy = [minute for minute, rows in found if rows > many]
+    if not busy:
+        return found
+    within = max(since, busy[0]), min(until, busy[-1] + timedelta(minutes=1))
+    asked = _WEIGHTS.format(grain="SECOND", which=_BUSY, **_span(*within))
+    seconds = connection.execute(asked, {"busy": busy}).fetchall()
+    return sorted([*(one for one in found if one[1] <= many), *seconds])
 
 
 def _span(since: datetime, until: datetime, prefix: str = "") -> dict[str, str]:

@@ -46,6 +46,26 @@ def test_slices_follow_each_other_and_hold_no_more_than_they_may(
         assert one.parts == 1 or one.until - one.since <= timedelta(days=1)
 
 
+@given(
+    rows=st.lists(st.integers(0, 50), min_size=1, max_size=300),
+    step=st.sampled_from((timedelta(seconds=1), MINUTE)),
+)
+def test_whatever_the_rate_a_row_is_read_a_few_times(rows: list[int], step: timedelta) -> None:
+    most = 50
+    weights = [(DAY + at * step, many) for at, many in enumerate(rows) if many]
+    until = DAY + len(rows) * step
+    read = 0
+    for one in cut(weights, DAY, until, most):
+        begin, end = one.beside
+        assert begin <= one.since < one.until <= end
+        assert one.parts == 1
+        inside = sum(many for at, many in weights if one.since <= at < one.until)
+        beside = sum(many for at, many in weights if at + step > begin and at < end)
+        assert beside <= inside + most
+        read += beside
+    assert read <= 3 * sum(rows) + most
+
+
 def test_slices_come_to_what_the_whole_does(lake: Lake) -> None:
     """Many in one minute, an event of lines that came hours apart, a row twice, one lost."""
     crowd = [f"c{number}" for number in range(40)]
@@ -57,6 +77,7 @@ def test_slices_come_to_what_the_whole_does(lake: Lake) -> None:
             *(record(uid, "12:00") for uid in crowd),
             *(record(f"s{clock}", clock, "zeek:dns") for clock in spread),
             *(record(uid, clock) for uid, clock in (("l1", "03:00"), ("l2", "09:30"))),
+            *(record(uid, clock) for uid, clock in (("n1", "03:02"), ("n2", "03:05"))),
             record("lost", "15:30"),
             record("new", "23:30"),
         ],
@@ -69,13 +90,14 @@ def test_slices_come_to_what_the_whole_does(lake: Lake) -> None:
             *(event(f"s{clock}", clock, source="zeek:dns") for clock in spread),
             event("s04:10", "04:10", source="zeek:dns"),
             event("l1", "03:00", record_ids=["l1", "l2"]),
+            event("n1", "03:02", record_ids=["n1", "n2"]),
             BEAT,
         ],
     )
     connection = connect(lake.settings.lake_root)
     whole = completeness(connection, DAY, NEXT)
     assert [(one.source, one.received, one.parsed, one.events) for one in whole] == [
-        ("sshd", 44, 42, 41),
+        ("sshd", 46, 44, 42),
         ("zeek:dns", 24, 24, 24),
     ]
     assert [(one.unaccounted, one.unfinished, one.duplicated) for one in whole] == [
@@ -130,6 +152,21 @@ def test_a_day_is_counted_in_less_memory_than_it_takes(
     dead = RECORDS // 100 - 1
     assert (found.received, found.dead, found.unaccounted) == (RECORDS, dead, 1)
     assert (found.events, found.duplicated) == (RECORDS - dead - 1, 0)
+
+
+def test_a_busy_minute_is_counted_second_by_second(large: duckdb.DuckDBPyConnection) -> None:
+    large.execute(
+        "CREATE OR REPLACE VIEW bronze.record AS SELECT 'id:0:' || i AS record_id, "
+        "CASE WHEN i % 3 = 0 THEN 'sshd' ELSE 'zeek:dns' END AS source, TIMESTAMPTZ "
+        f"'{DAY.isoformat()}' + (i - 377000) * INTERVAL 5 MILLISECOND AS received_at "
+        "FROM range(377000, 401000) AS one(i)"
+    )
+    whole = completeness(large, DAY, NEXT)
+    assert [(one.received, one.unaccounted, one.events, one.duplicated) for one in whole] == [
+        (8000, 0, 7920, 0),
+        (16000, 1, 15839, 0),
+    ]
+    assert completeness(large, DAY, NEXT, most=3000) == whole, "a minute holds 24,000 rows"
 
 
 def test_what_finds_no_room_is_told_in_a_sentence(large: duckdb.DuckDBPyConnection) -> None:
