@@ -108,6 +108,9 @@ LEDGER_CHECK = Table(
         Column(
             "empty", L, "offsets at which the broker has no message: marks of transactions", False
         ),
+        Column(
+            "unasked", L, "single offsets taken for such; there were too many to ask of all", False
+        ),
         Column("missing", L, "offsets without a record otherwise; of a source: unaccounted"),
         Column("repeated", L, "rows of bronze that stand there again; of a source: event ids"),
         Column("broker_first", L, "the first offset the broker still has", False),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from infra.commits import newest_first
 from infra.decisions import decided, file_of
@@ -32,6 +32,10 @@ from infra.settings import KafkaSettings
 
 SECONDS = 20.0
 """A broker that gives none of its messages for so long does not answer."""
+NEAR = 1_000
+"""Messages that are read through in about the time that it takes to go to another place."""
+END = 2**63 - 1
+"""Behind all messages."""
 
 
 def first_new(
@@ -172,6 +176,8 @@ class Log:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
+                # As Spark reads: else there is no message behind a transaction that is open.
+                "isolation.level": "read_uncommitted",
                 # One message of each partition is wanted, not what comes after it.
                 "queued.max.messages.kbytes": 1024,
                 "log_level": 3,
@@ -207,6 +213,49 @@ class Log:
         except KafkaException as error:
             raise Retryable(f"the broker gives no messages: {error.args[0].str()}") from None
         return found
+
+    def walk(self, place: Place, offsets: Iterable[int], budget: int) -> dict[int, int]:
+        """By offset of a partition: that of the first message from there on, `END` if none is.
+
+        Asks for as many, in the order given, as `budget` messages are read for: where the next
+        one is not far it reads on, and to go there costs as much as `NEAR` of them. Raises
+        `Retryable` when the broker does not say.
+        """
+        found: dict[int, int] = {}
+        before, at, spent = 0, -1, 0
+        try:
+            for wanted in offsets:
+                if spent >= budget:
+                    break
+                if at >= 0 and before <= wanted <= at + NEAR:
+                    begun = at
+                    while at < wanted:
+                        at = self._next(place)
+                    spent += min(at - begun, NEAR)
+                else:
+                    self._reader.unassign()
+                    self._reader.assign([TopicPartition(*place, wanted)])
+                    at = self._next(place)
+                    spent += NEAR
+                found[wanted], before = at, wanted
+            self._reader.unassign()
+        except KafkaException as error:
+            raise Retryable(f"the broker gives no messages: {error.args[0].str()}") from None
+        return found
+
+    def _next(self, place: Place) -> int:
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            message = self._reader.poll(1.0)
+            if message is None or (message.topic(), message.partition()) != place:
+                continue
+            error = message.error()
+            if error is None:
+                return int(message.offset() or 0)
+            if error.code() == KafkaError._PARTITION_EOF:
+                return END
+            raise Retryable(f"the broker gives no messages of {place[0]}: {error.str()}")
+        raise Retryable(f"the broker gives no messages of {place[0]}")
 
     def close(self) -> None:
         """End the client."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +22,7 @@ from infra.spool import put
 from ingest.check_state import Again, State, folder_of
 from ingest.gaps import JOB, find, own_id
 from ingest.silence import finished
-from ingest.stretch import Found, Span, Stretch, block_of, look, size
+from ingest.stretch import Found, Span, Stretch, block_of, gathered, look, size
 from reporting.ledger import Completeness, excused, hourly
 from reporting.ledger_holes import Accepted, Explainer, Reasons, accepted
 
@@ -39,6 +40,8 @@ HOUR = timedelta(hours=1)
 SOON = 0.75
 """Unread messages that are older than this share of what their topic keeps are about to be lost."""
 EXAMPLES = 10
+KEPT = 100
+"""So many spans of a partition are looked at again; more are, together with what is between."""
 
 Row = dict[str, Any]
 
@@ -89,10 +92,10 @@ def _check(
     wanted = stretches(at, state, settings.kafka, gaps, there)
     since = datetime.fromisoformat(state.finished) - SLACK if state.finished else None
     last = datetime.fromisoformat(state.at) if state.at else None
-    explain = Explainer(settings, connection, gaps, there, last, at.ids)
     old = len(state.again)
     found = look(connection, wanted[:old], None) + look(connection, wanted[old:], since)
-    judged = [(one, explain(one, again=n < old)) for n, one in enumerate(found)]
+    with closing(Explainer(settings, connection, gaps, there, last, at.ids)) as explain:
+        judged = [(one, explain(one, again=n < old)) for n, one in enumerate(found)]
     places = Places(settings, broker, at, there, now)
     rows = [places.row(place, judged) for place in sorted({*at.offsets, *there} - places.ticks)]
     counted, hours = _sources(connection, state, reached)
@@ -186,11 +189,14 @@ def _through(at: Checkpoint, state: State, kafka: KafkaSettings) -> dict[str, tu
 def _again(judged: Sequence[tuple[Found, Reasons]]) -> set[Again]:
     """Where something is missing, and the blocks where something stands twice."""
     found: set[Again] = set()
+    missing: dict[tuple[str, int, str], list[Span]] = {}
     for one, why in judged:
         at = one.stretch
         named = at.topic, at.partition, at.topic_id
-        found |= {(*named, *span, "all") for span in why.missing}
+        missing.setdefault(named, []).extend(why.missing)
         found |= {(*named, *block_of(block), "none") for block in one.twice}
+    for named, spans in missing.items():
+        found |= {(*named, *span, "all") for span in gathered(sorted(spans), KEPT)}
     return found
 
 
@@ -233,6 +239,7 @@ class Places:
             "expired": sum(why.expired for _, why in ours),
             "erased": sum(why.erased for _, why in ours),
             "empty": sum(why.empty for _, why in ours),
+            "unasked": sum(why.unasked for _, why in ours),
             "missing": size(spans),
             "repeated": _repeated([one for one, _ in ours]),
             "broker_first": there.first if there else None,

@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from random import randrange
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from infra.kafka import source_of
 from infra.offsets import Held, Place
 from infra.settings import Settings
 from infra.tables import path_of
-from ingest.cut import Log
+from ingest.cut import NEAR, Log
 from ingest.stretch import Found, Span, Stretch, size, without
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 ANEW = ("recreated", "reset", "removed")
 """Kinds of gaps behind which a partition gives its offsets once more."""
 ASKED = 500
-"""Holes of a stretch that the broker is asked about, one after the other. Where none of them was a
-message, single offsets beyond are none either: a producer with transactions leaves thousands."""
+"""Holes of a stretch that the broker is asked about at least. Many more where they lie close
+together, as the marks of a producer with transactions do, which leaves thousands. If there are
+still more, single ones are asked about from a random one on, so that a loss that recurs shows."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Reasons:
     expired: int = 0
     erased: int = 0
     empty: int = 0
+    unasked: int = 0
+    """Single offsets taken for empty, as all were that the broker was asked about."""
     missing: tuple[Span, ...] = ()
 
 
@@ -141,6 +144,7 @@ class Explainer:
         self._since = since
         self._ids = ids
         self._erased: int | None = None
+        self._log: Log | None = None
 
     def __call__(self, found: Found, *, again: bool) -> Reasons:
         """Why a stretch has holes. `again`: they were there the last time already."""
@@ -156,8 +160,14 @@ class Explainer:
         if inside and not again and size(inside) <= self._budget():
             self._erased = self._budget() - size(inside)
             return replace(reasons, erased=size(inside))
-        missing = self._messages(place, inside)
-        return replace(reasons, empty=size(inside) - size(missing), missing=tuple(missing))
+        missing, unasked = self._messages(place, inside, again=again)
+        empty = size(inside) - size(missing) - unasked
+        return replace(reasons, empty=empty, unasked=unasked, missing=tuple(missing))
+
+    def close(self) -> None:
+        """End the client that asked the broker."""
+        if self._log is not None:
+            self._log.close()
 
     def _known(self, stretch: Stretch) -> list[Span]:
         """The gaps that were accepted of a stretch's own log: one made anew gives its offsets once
@@ -203,23 +213,31 @@ class Explainer:
             self._erased = erased(self._settings, self._since)
         return self._erased
 
-    def _messages(self, place: Place, holes: Sequence[Span]) -> list[Span]:
-        """The holes at which the broker has messages, or had them: it keeps no older ones."""
+    def _messages(
+        self, place: Place, holes: Sequence[Span], *, again: bool
+    ) -> tuple[list[Span], int]:
+        """The holes at which the broker has messages, or had them: it keeps no older ones. And at
+        how many single offsets it was not asked; what was missing before stays so until it was."""
         held = self._held.get(place)
         if held is None or not holes:
-            return list(holes)
+            return list(holes), 0
         missing = without(holes, [(held.first, held.end)])
         there = without(holes, [(0, held.first), (held.end, max(held.end, holes[-1][1]))])
-        ordered = sorted(there, key=lambda span: span[0] - span[1])
-        with closing(Log(self._settings.kafka)) as log:
-            lost = [one for span in ordered[:ASKED] if (one := _first(log, place, span))]
-        rest = ordered[ASKED:]
-        unasked = rest if lost else [span for span in rest if size([span]) > 1]
-        return sorted([*missing, *lost, *unasked])
+        wide = sorted((one for one in there if size([one]) > 1), key=lambda one: one[0] - one[1])
+        single = [one for one in there if size([one]) == 1]
+        turn = randrange(len(single)) if single else 0
+        asked = [*sorted(wide[:ASKED]), *single[turn:], *single[:turn]]
+        first = self._first(place, [begin for begin, _ in asked])
+        lost = [(first[begin], end) for begin, end in asked if first.get(begin, end) < end]
+        unasked = [one for one in single if one[0] not in first]
+        if lost or again:
+            return sorted([*missing, *lost, *wide[ASKED:], *unasked]), 0
+        return sorted([*missing, *wide[ASKED:]]), len(unasked)
 
-
-def _first(log: Log, place: Place, hole: Span) -> Span | None:
-    """The part of a hole from the first message on that the broker has in it; None: it has none."""
-    message = log.first({place: hole[0]}).get(place)
-    at = None if message is None else message.offset()
-    return None if at is None or at >= hole[1] else (at, hole[1])
+    def _first(self, place: Place, offsets: Sequence[int]) -> Mapping[int, int]:
+        """The first message from each offset on, of as many as are asked for."""
+        if not offsets:
+            return {}
+        if self._log is None:
+            self._log = Log(self._settings.kafka)
+        return self._log.walk(place, offsets, ASKED * NEAR)

@@ -27,9 +27,11 @@ from infra.kafka import admin, client_options, topic_of
 from infra.lake import Lake
 from infra.settings import Settings, load
 from infra.spool import fold
+from ingest import cut
 from ingest.check_state import State, folder_of
 from ingest.gaps import accept, find, statement
 from ingest.tables import EVENT, RECORD
+from reporting import ledger_holes
 from reporting.check_cli import accept as accept_holes
 from reporting.cli import opened
 from reporting.ledger_check import TABLES, Checked, check
@@ -136,18 +138,56 @@ def test_a_record_that_stands_twice_is_told_until_it_does_not(
     assert checked(source).failures == []
 
 
-def test_marks_of_transactions_are_no_messages(source: Settings, drain: Drain) -> None:
-    client = Producer(client_options(source.kafka) | {"transactional.id": f"t{time.time_ns()}"})
-    client.init_transactions(20)
-    for line in ("m0", "m1"):
+def transactions(settings: Settings, many: int) -> None:
+    """Send three messages in each, behind which it leaves a mark."""
+    client = transactional(settings)
+    for number in range(many):
         client.begin_transaction()
-        client.produce(topic_of("sshd", source.kafka), line.encode())
+        for line in "abc":
+            client.produce(topic_of("sshd", settings.kafka), f"{line}{number}".encode())
         client.commit_transaction(20)
-    send(source, "m2")
-    assert drain() == ["m0", "m1", "m2"]
+
+
+def transactional(settings: Settings) -> Producer:
+    name = {"transactional.id": f"t{time.time_ns()}"}
+    client = Producer(client_options(settings.kafka) | name)
+    client.init_transactions(20)
+    return client
+
+
+def test_marks_of_transactions_are_no_messages(
+    lake: Lake, source: Settings, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_holes, "ASKED", 4)
+    transactions(source, 7)
+    send(source, "last")
+    assert len(drain()) == 22
     found = checked(source)
-    assert (looked(found), found.failures) == ([(0, 5, 3, 0, 0)], [])
-    assert found.rows[0]["empty"] == 2
+    assert (looked(found), found.failures) == ([(0, 29, 22, 0, 0)], [])
+    assert (found.rows[0]["empty"], found.rows[0]["unasked"]) == (7, 0)
+    lose(lake, "offset = 25")
+    found = checked(source, everything=True)
+    assert looked(found) == [(0, 29, 21, 1, 0)], "a single one behind many marks"
+    assert json.loads(found.rows[0]["examples"]) == [[25, 26]]
+    monkeypatch.setattr(ledger_holes, "NEAR", 1)
+    monkeypatch.setattr(cut, "NEAR", 1)
+    row = checked(source, everything=True).rows[0]
+    counts = row["empty"], row["unasked"], row["missing"]
+    assert counts in {(4, 4, 0), (3, 0, 5)}, "four were asked about, from a random one on"
+
+
+def test_what_is_lost_behind_an_open_transaction_is_missing(
+    lake: Lake, source: Settings, drain: Drain
+) -> None:
+    client = transactional(source)
+    client.begin_transaction()
+    client.produce(topic_of("sshd", source.kafka), b"open")
+    client.flush(20)
+    send(source, "m1", "m2")
+    assert len(drain()) == 3
+    lose(lake, "offset = 1")
+    assert looked(checked(source)) == [(0, 3, 2, 1, 0)]
+    client.abort_transaction(20)
 
 
 def test_what_retention_and_erasures_took_is_not_missing(
