@@ -7,19 +7,21 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from infra.cells import for_programs, lines, printable
 from infra.errors import Usage
 from infra.kafka import source_of
+from infra.offsets import Place
 from infra.person import person
 from infra.settings import Settings
 from infra.spool import put
 from ingest.check_state import State, folder_of
 from ingest.gaps import JOB
-from ingest.stretch import Span, Stretch, without
+from ingest.stretch import Span, Stretch, gathered, size, without
 from reporting.cli import opened
 from reporting.ledger_check import TABLES, check
 from reporting.ledger_holes import hole_id
@@ -31,10 +33,12 @@ NICE = 10
 """A scheduled run lets the jobs beside it go first."""
 TOLD = 3
 """Failures that are named in one line; the table has all."""
+ROWS = 1_000
+"""Rows of `ops.gap` that holes of a partition are accepted in at most."""
 COLUMNS = (
     "topic", "partition", "source", "from_offset", "to_offset", "records", "gaps", "expired",
-    "erased", "empty", "missing", "repeated", "broker_first", "broker_end", "unread", "expiring",
-    "passed",
+    "erased", "empty", "unasked", "missing", "repeated", "broker_first", "broker_end", "unread",
+    "expiring", "passed",
 )  # fmt: skip
 
 _AROUND = """
@@ -76,9 +80,9 @@ def run_check(args: argparse.Namespace, settings: Settings) -> int:
     if not checked.failures:
         return 0
     more = len(checked.failures) - TOLD
-    told = "; ".join(checked.failures[:TOLD]) + (f" (and {more} more)" if more > 0 else "")
-    told = f"the ledger's check failed: {told}; see ops.ledger_check and docs/operating.md"
-    print(f"headgate: {printable(told)}", file=sys.stderr)
+    named = "; ".join(checked.failures[:TOLD]) + (f" (and {more} more)" if more > 0 else "")
+    said = f"the ledger's check failed: {named}; see ops.ledger_check and docs/operating.md"
+    print(f"headgate: {printable(said)}", file=sys.stderr)
     return 1
 
 
@@ -88,13 +92,14 @@ Holes = Sequence[tuple[Stretch, Span]]
 def parted(holes: Holes, before: State) -> tuple[Holes, Holes]:
     """Holes, or parts of them, that the check before has told of, and the rest: a person accepts
     what they have read, not what was lost since."""
+    known: dict[tuple[str, int, str], list[Span]] = {}
+    for topic, partition, named, first, end, kind in before.again:
+        if kind == "all":
+            known.setdefault((topic, partition, named), []).append((first, end))
     told: list[tuple[Stretch, Span]] = []
     new: list[tuple[Stretch, Span]] = []
     for stretch, span in holes:
-        named = *stretch.place, stretch.topic_id
-        known = [(first, end) for *whose, first, end, kind in before.again
-                 if kind == "all" and tuple(whose) == named]  # fmt: skip
-        rest = without([span], known)
+        rest = without([span], known.get((*stretch.place, stretch.topic_id), []))
         new += [(stretch, one) for one in rest]
         told += [(stretch, one) for one in without([span], rest)]
     return told, new
@@ -117,10 +122,10 @@ def accept(
     reason: str,
 ) -> None:
     """Leave holes for `ops.gap`, where the ledger tells of them for good, and the act for
-    `ops.audit`."""
+    `ops.audit`. Where a log has very many, a row reaches from one to another."""
     at = datetime.now(UTC).isoformat()
     spool = settings.home.absolute() / "spool"
-    rows = [_gap(settings, lake, stretch, span) for stretch, span in holes]
+    rows = [_gap(settings, lake, stretch, spans) for stretch, spans in _rows(holes)]
     for row in rows:
         put(
             spool / "gap",
@@ -132,21 +137,36 @@ def accept(
     put(spool / "audit", f"gap-{stated}", act | {"detail": json.dumps({"reason": reason})})
 
 
+def _rows(holes: Holes) -> Iterator[tuple[Stretch, Sequence[Span]]]:
+    """The holes of each row: one, unless a log has so many."""
+    logs: dict[tuple[Place, str], tuple[Stretch, list[Span]]] = {}
+    for stretch, span in holes:
+        log = stretch.place, stretch.topic_id
+        logs.setdefault(log, (stretch, []))[1].append(span)
+    for stretch, spans in logs.values():
+        spans.sort()
+        for begin, end in gathered(spans, ROWS):
+            yield stretch, spans[bisect_left(spans, (begin,)) : bisect_left(spans, (end,))]
+
+
 def _gap(
-    settings: Settings, lake: duckdb.DuckDBPyConnection, stretch: Stretch, span: Span
+    settings: Settings,
+    lake: duckdb.DuckDBPyConnection,
+    stretch: Stretch,
+    spans: Sequence[Span],
 ) -> dict[str, Any]:
-    first, end = span
+    first, end = spans[0][0], spans[-1][1]
     asked = {"topic": stretch.topic, "partition": stretch.partition, "first": first, "end": end}
     after, before = lake.execute(_AROUND, asked).fetchone() or (None, None)
     return {
-        "gap_id": hole_id(stretch.topic_id, stretch.place, span),
+        "gap_id": hole_id(stretch.topic_id, stretch.place, (first, end)),
         "job": JOB,
         "kind": "hole",
         "topic": stretch.topic,
         "partition": stretch.partition,
         "from_offset": first,
         "to_offset": end,
-        "messages": end - first,
+        "messages": size(spans),
         "goes_on_at": end,
         "source": source_of(stretch.topic, settings.kafka),
         "lost_after": after and after.isoformat(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,9 +17,9 @@ from infra.expired import Applied
 from infra.settings import load
 from ingest.check_state import State
 from ingest.stretch import Found, Span, Stretch
-from reporting.check_cli import parted
+from reporting.check_cli import ROWS, accept, parted
 from reporting.ledger import excuse, forgive
-from reporting.ledger_check import _sources
+from reporting.ledger_check import KEPT, _again, _sources
 from reporting.ledger_holes import Accepted, Explainer, Reasons, hole_id
 
 TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -177,3 +178,29 @@ def test_only_what_the_check_before_told_is_accepted(holes: list[Span]) -> None:
         points = {at for _, one in told for at in range(*one)}
         assert points == known & {*range(*span)}
         assert {at for _, one in new for at in range(*one)} == {*range(*span)} - known
+
+
+def test_what_a_check_leaves_does_not_grow_with_the_holes(
+    lake: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    """A producer that commits ten times a second leaves 864,000 marks a day."""
+    stretch = Stretch(*PLACE, "new", 0, 50_000)
+    marks = [(at, at + 1) for at in range(9, 50_000, 10)]
+    judged = [(Found(stretch, 45_000, tuple(marks), {}), Reasons(missing=tuple(marks)))]
+    left = sorted(_again(judged))
+    assert len(left) == KEPT
+    assert parted([(stretch, one) for one in marks], State(again=left))[1] == []
+    assert sorted(_again([(judged[0][0], Reasons(missing=((3, 4), (9, 10))))])) == [
+        (*PLACE, "new", 3, 4, "all"),
+        (*PLACE, "new", 9, 10, "all"),
+    ]
+
+    lake.execute(
+        "ALTER TABLE bronze.record ADD COLUMN topic TEXT; "
+        'ALTER TABLE bronze.record ADD COLUMN "partition" INTEGER; '
+        'ALTER TABLE bronze.record ADD COLUMN "offset" BIGINT'
+    )
+    settings = load(home=tmp_path)
+    accept(settings, lake, [(stretch, one) for one in marks], "me", "marks")
+    rows = [json.loads(file.read_text()) for file in (tmp_path / "spool" / "gap").rglob("*.json")]
+    assert (len(rows), sum(row["messages"] for row in rows)) == (ROWS, len(marks))
