@@ -191,7 +191,7 @@ def _heard(
 ) -> list[Heard]:
     start, end = compared(connection, since, at)
     asked = _HEARD.format(counted=_COUNTED if start < end else "")
-    bounds = {"since": since, "start": start, "end": end, "at": at, "now": now}
+    bounds: dict[str, object] = {"since": since, "start": start, "end": end, "at": at, "now": now}
     bounds |= {"ours": list(OURS), "short": OUTAGE.total_seconds()}
     rows = connection.execute(asked, bounds).fetchall()
     return [
