@@ -180,6 +180,8 @@ class Log:
                 "isolation.level": "read_uncommitted",
                 # One message of each partition is wanted, not what comes after it.
                 "queued.max.messages.kbytes": 1024,
+                # Else going to another place waits for an answer about messages to come.
+                "fetch.wait.max.ms": 10,
                 "log_level": 3,
             }
         )
