@@ -229,16 +229,14 @@ class Log:
             for wanted in offsets:
                 if spent >= budget:
                     break
-                if at >= 0 and before <= wanted <= at + NEAR:
-                    begun = at
-                    while at < wanted:
-                        at = self._next(place)
-                    spent += min(at - begun, NEAR)
-                else:
+                begun = at
+                if at < 0 or not before <= wanted <= at + NEAR:
                     self._reader.unassign()
                     self._reader.assign([TopicPartition(*place, wanted)])
+                    begun = at = -1
+                while at < wanted:
                     at = self._next(place)
-                    spent += NEAR
+                spent += NEAR if begun < 0 else min(at - begun, NEAR)
                 found[wanted], before = at, wanted
             self._reader.unassign()
         except KafkaException as error:
