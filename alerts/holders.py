@@ -141,17 +141,32 @@ def _batch(checkpoints: Path) -> Path | None:
     return None if batch is None else checkpoints / "alert" / "batches" / f"{batch}.json"
 
 
-@lru_cache(maxsize=4)
 def decided_in(file: Path) -> Heard:
     """What one batch decided, from its file; nothing where there is none."""
-    found = _read(file).get(DECISION)
+    at = _written(file)
+    return Heard() if at is None else _servers(file, at)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    at = _written(file)
+    return {} if at is None else _parsed(file, at)
+
+
+def _written(file: Path) -> int | None:
+    """When a file was: after a restore another one may have its name. None: there is none."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=4)
+def _servers(file: Path, written: int) -> Heard:
+    found = _parsed(file, written).get(DECISION)
     return Heard() if found is None else Heard.from_json(found)
 
 
 @lru_cache(maxsize=4)
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(file.read_text("utf-8"))
-    except OSError:
-        return {}
+def _parsed(file: Path, written: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return found

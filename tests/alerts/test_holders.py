@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,10 @@ def test_what_the_driver_decided_of_a_batch_is_read_by_its_tasks(tmp_path: Path)
     assert (server.server, server.last_line_at) == ("dhcp-1", at(5))
     assert decided_in(file).before(SCOPE, at(1)) == ()
     assert decided_in(tmp_path / "none.json").before(SCOPE, at(9)) is None
+    # A batch of that number again, as in a lake that was restored.
+    file.write_text(json.dumps({holders.DECISION: []}))
+    os.utime(file, ns=(0, file.stat().st_mtime_ns + 1))
+    assert decided_in(file).before(SCOPE, at(9)) == ()
 
 
 def test_nothing_is_known_of_servers_before_the_lake_answered(tmp_path: Path) -> None:
