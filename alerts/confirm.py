@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-from pyspark import TaskContext
 
 from alerts.entity import holder_of, micros
 from alerts.fields import is_enriched
 from alerts.finding import CONFIRMED
+from alerts.holders import batch_file
 from alerts.pack import Query, Rule, RulePack
 from alerts.predicate import All, Node, holds, tests_of
 from alerts.translate import Untranslatable, all_of
@@ -134,15 +134,10 @@ INVENTORIES = "inventories"
 
 
 def decided_index(settings: Settings) -> AssetIndex | None:
-    """The inventories that the driver decided on for the micro-batch that this task belongs to.
-
-    Source: Spark's local property `streaming.sql.batchId`, and `infra.jobs.Batch.decide`.
-    """
-    context = TaskContext.get()
-    batch = context.getLocalProperty("streaming.sql.batchId") if context else None
-    if batch is None:
+    """The inventories that the driver decided on for the micro-batch that this task belongs to."""
+    file = batch_file(settings.checkpoint_root)
+    if file is None:
         return None
-    file = settings.checkpoint_root / "alert" / "batches" / f"{batch}.json"
     name = json.loads(file.read_text("utf-8")).get(INVENTORIES)
     return None if name is None else index_of(str(index_path(settings, name)))
 

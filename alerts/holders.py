@@ -121,17 +121,17 @@ def ask(
 
 def decided(checkpoints: Path) -> Heard:
     """What the driver decided for the micro-batch that this task belongs to; else nothing."""
-    file = _batch(checkpoints)
+    file = batch_file(checkpoints)
     return Heard() if file is None else decided_in(file)
 
 
 def decision(checkpoints: Path, name: str) -> Any:
     """Another of its decisions for that batch, by name; None where there is none."""
-    file = _batch(checkpoints)
+    file = batch_file(checkpoints)
     return None if file is None else _read(file).get(name)
 
 
-def _batch(checkpoints: Path) -> Path | None:
+def batch_file(checkpoints: Path) -> Path | None:
     """The file with what was decided for this task's micro-batch; None outside of one.
 
     Sources: Spark's local property `streaming.sql.batchId`, and `infra.jobs.Batch.decide`.

@@ -19,9 +19,9 @@ from infra.commits import table_id
 from infra.damage import Damaged, logged
 from infra.decisions import forget_digest
 from infra.errors import Fatal
-from infra.files import write_whole
 from infra.jobs import numbers
 from infra.location import location
+from infra.spark_log import write
 
 NO_PLACE = "-"
 """How Spark writes that a source was not read yet."""
@@ -77,9 +77,7 @@ def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int |
         fresh = [NO_PLACE if place is None else old[place] for place in matched]
         # Else they would be taken for damaged: they are no longer those it was worked on with.
         forget_digest(spark.parent, number)
-        # Before: the local file system of Hadoop compares a file with its own checksum of it.
-        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-        write_whole(file, "\n".join([*head, *fresh]))
+        write(file, "\n".join([*head, *fresh]))
 
 
 def places(file: Path) -> list[str]:

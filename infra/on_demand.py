@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from infra.commits import Commit, commit, newest_version, table_id
-from infra.damage import logged, parsed
-from infra.decisions import keep
 from infra.errors import HeadgateError
-from infra.files import write_whole
+from infra.inputs import places
+from infra.intake import place
 from infra.jobs import Lock, numbers
 from infra.location import Location
 from infra.settings import Settings
+from infra.spark_log import pass_over
 from infra.tables import path_of
 
 ON_DEMAND = {"import": ("ops.file", "headgate import")}
@@ -50,27 +49,17 @@ def _move(folder: Path, job: str, table: Location) -> None:
     done = max(numbers(spark / "offsets"), default=None)
     if done is None or done not in numbers(spark / "commits"):
         return  # a batch of it is under way
-    head, place = _offsets(spark / "offsets" / str(done))
-    first, newest = int(place["reservoirVersion"]), newest_version(table)
-    if place["reservoirId"] != table_id(table) or place.get("isStartingVersion"):
-        return
-    if place.get("index", -1) >= 0:
-        return  # it has read a commit in part
+    (line,) = places(spark / "offsets" / str(done))
+    at = place(line)
+    if at is None or at[0] != table_id(table) or at[1].index >= 0:
+        return  # it reads what was there before it began, or has read a commit in part
+    first, newest = at[1].version, newest_version(table)
     upto = first
     while upto <= newest and not _names(job, commit(table, upto)):
         upto += 1
-    if upto == first:
-        return
-    # Killed before the last of these, the batch counts as planned: the job reads nothing in it.
-    moved = json.dumps(place | {"reservoirVersion": upto})
-    _write(spark / "offsets" / str(done + 1), "\n".join([*head, moved]))
-    keep(folder, done + 1, {"in_ledger": True})
-    _write(spark / "commits" / str(done + 1), (spark / "commits" / str(done)).read_text("utf-8"))
-
-
-def _offsets(file: Path) -> tuple[list[str], dict[str, Any]]:
-    *head, place = logged(file, 3)
-    return head, parsed(place)
+    if upto > first:
+        moved = json.dumps(json.loads(line) | {"reservoirVersion": upto})
+        pass_over(folder, done, [moved], {})
 
 
 def _names(job: str, found: Commit) -> bool:
@@ -82,9 +71,3 @@ def _names(job: str, found: Commit) -> bool:
         if low is None or high is None or low <= job <= high:
             return True
     return False
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file of Spark's checkpoint; Hadoop reads none that another checksum belongs to."""
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-    write_whole(file, text)

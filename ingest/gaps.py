@@ -13,19 +13,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Literal
 
 from infra.commits import newest_first
-from infra.decisions import file_of, forget_digest, keep
+from infra.decisions import file_of, forget_digest
 from infra.errors import Fatal, Usage
-from infra.files import write_whole
 from infra.jobs import Lock
 from infra.kafka import source_of
 from infra.location import Location
 from infra.log import say
 from infra.offsets import Broker, Checkpoint, Held, Place, checkpoint, offsets_of
 from infra.settings import KafkaSettings, Settings
+from infra.spark_log import forget_checksum, note_done, pass_over, write
 from infra.spool import put
 from infra.tables import table
 from ingest.cut import first_new
@@ -215,7 +214,7 @@ def _without_ticks(settings: Settings) -> bool:
         ticks = settings.kafka.tick_topic
         starts[ticks] = ends.get(ticks, {})
         forget_digest(at.folder, at.done)
-        _write(offsets / str(at.done), "\n".join([*lines[:2], json.dumps(starts)]))
+        write(offsets / str(at.done), "\n".join([*lines[:2], json.dumps(starts)]))
         return True
 
 
@@ -297,7 +296,7 @@ def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
     has = _have(settings, planned)
     spark = at.folder / "spark"
     if has[-1]:
-        _copy(spark / "commits", at.done, planned)
+        note_done(spark, at.done, planned)
     elif any(has):
         raise Fatal(
             f"job {JOB}: batch {planned} is in a part of its tables, and what it read is gone from "
@@ -308,7 +307,7 @@ def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
         # Its number is given again: what it had seen must not count as seen by that batch.
         for keys in (at.folder / "keys").glob(f"{planned}-*"):
             keys.unlink()
-        _forget_checksum(spark / "offsets" / str(planned))
+        forget_checksum(spark / "offsets" / str(planned))
         (spark / "offsets" / str(planned)).unlink()
     return checkpoint(at.folder)
 
@@ -326,35 +325,11 @@ def _holds(folder: Location, batch: int) -> bool:
 
 
 def _add(at: Checkpoint, done: int, gaps: Sequence[Gap], ids: Mapping[str, str]) -> None:
-    spark, number = at.folder / "spark", done + 1
-    lines = (spark / "offsets" / str(done)).read_text("utf-8").splitlines()
     moved = {(gap.topic, gap.partition): gap.goes_on_at for gap in gaps}
     offsets: dict[str, dict[str, int]] = {}
     for (topic, partition), position in {**at.offsets, **moved}.items():
         if position is not None:
             offsets.setdefault(topic, {})[str(partition)] = position
-    # Killed before the last of these, the batch counts as planned, and the next attempt drops it.
-    _write(spark / "offsets" / str(number), "\n".join([*lines[:2], json.dumps(offsets)]))
-    decided = {"topic_ids": dict(ids), "gaps": [gap.gap_id for gap in gaps], "in_ledger": True}
-    keep(at.folder, number, decided)
-    _copy(spark / "commits", done, number)
-
-
-def _copy(folder: Path, source: int | None, target: int) -> None:
-    text = (
-        (folder / str(source)).read_text("utf-8")
-        if source is not None
-        else 'v1\n{"nextBatchWatermarkMs":0}'
-    )
-    _write(folder / str(target), text)
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file of Spark's checkpoint."""
-    _forget_checksum(file)
-    write_whole(file, text)
-
-
-def _forget_checksum(file: Path) -> None:
-    """Hadoop keeps one beside each file, and reads no file that another one belongs to."""
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    decided = {"topic_ids": dict(ids), "gaps": [gap.gap_id for gap in gaps]}
+    # Killed in it, the batch counts as planned, and the next attempt drops it.
+    pass_over(at.folder, done, [json.dumps(offsets)], decided)
