@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -209,6 +210,19 @@ def through(seen: Sequence[Sequence[int]], rows: int, seconds: float = 60) -> No
     until(lambda: sum(map(len, seen)) >= rows, seconds=seconds)
 
 
+def rested(pause: float) -> None:
+    """Wait until most of a pause is left: Spark begins batches at whole multiples of it."""
+    until(lambda: 0.5 < time.time() % pause < pause / 2)
+
+
+def look(job: Job) -> intake.Intake:
+    """Let a job that rests look at what has come; seconds of its pause are minutes elsewhere."""
+    assert job._intake is not None
+    job._intake._looked = 0.0
+    job.look()
+    return job._intake
+
+
 def places(lake: Lake) -> list[Place]:
     """Where the batches of the job ended."""
     folder = lake.settings.checkpoint_root / "reading" / "spark" / "offsets"
@@ -242,9 +256,7 @@ def test_a_job_that_is_behind_takes_whole_commits_within_its_limit_and_does_not_
         through(seen, 100)
         for hour in range(1, 16):
             add(ours, hour)
-            assert job._intake is not None
-            job._intake._looked = 0.0  # seconds of its pause are minutes elsewhere
-            job.look()
+            look(job)
         through(seen, 1_600)
         until(lambda: job.pulse.regime == "steady")
         told = [json.loads(one.json) for one in job.query.recentProgress]
@@ -295,14 +307,13 @@ def test_what_comes_after_a_start_with_nothing_to_do_is_bounded_while_the_job_re
     add(ours, 0)
     seen: list[list[int]] = []
     reading(ours, seen, None).wait()
-    job = reading(ours, seen, 8.0)
+    job = reading(ours, seen, 20.0)
     try:
         until(lambda: job.query.status["message"] == "Waiting for next trigger")
+        rested(20.0)
         for hour in range(1, 10):
             add(ours, hour)
-        assert job._intake is not None
-        job._intake._looked = 0.0
-        job.look()
+        look(job)
         through(seen, 1_000)
     finally:
         job.stop()
@@ -320,18 +331,15 @@ def test_a_store_that_is_away_while_a_job_rests_leaves_its_limit_as_it_is(
     try:
         through(seen, 100)
         until(lambda: not job.pulse.under_way)
-        assert job._intake is not None
+        rested(60.0)
         for hour in range(1, 10):
             add(ours, hour)
-        job._intake._looked = 0.0
-        job.look()
-        query = job._intake._query
+        query = look(job)._query
         assert query is not None
         before = query._limits
         assert before == [6], "three commits of two files"
         monkeypatch.setattr(intake, "pieces", gone)
-        job._intake._looked = 0.0
-        job.look()
+        look(job)
         assert query._limits == before
     finally:
         job.stop()
