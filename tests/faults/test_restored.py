@@ -10,7 +10,7 @@ new one                            goes on behind 2: the file beside the checkpo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -65,6 +65,20 @@ def published(settings: Settings, outbox: Outbox, alerts: Iterable[tuple[str, in
         publisher.publish()
 
 
+def restored(
+    settings: Settings,
+    outbox: Outbox,
+    backed_up: Sequence[tuple[str, int]],
+    since: Iterable[tuple[str, int]],
+) -> None:
+    """A lake from a backup, with its place; what came `since` consumers had as well."""
+    published(settings, outbox, backed_up)
+    kept = place.file_of(settings).read_text()
+    published(settings, outbox, since)
+    outbox.back(len(backed_up))
+    place.file_of(settings).write_text(kept)
+
+
 @pytest.mark.parametrize("kept", ["in the backup", "by no release yet", "newer than the lake"])
 def test_what_consumers_had_does_not_come_again_and_what_they_had_not_comes(
     settings: Settings, outbox: Outbox, kept: str, capsys: pytest.CaptureFixture[str]
@@ -95,11 +109,7 @@ def test_what_consumers_had_does_not_come_again_and_what_they_had_not_comes(
 def test_a_restore_is_noticed_also_when_its_first_batch_has_the_number_that_went_out(
     settings: Settings, outbox: Outbox
 ) -> None:
-    published(settings, outbox, [("a", 1)])
-    backed_up = place.file_of(settings).read_text()
-    published(settings, outbox, [("b", 1)])
-    outbox.back(1)
-    place.file_of(settings).write_text(backed_up)
+    restored(settings, outbox, [("a", 1)], [("b", 1)])
     outbox.append(("n", 1, False))
     outbox.append(("b", 1, False), ("b", 2, False))
     assert Publisher(settings).publish() == 2
@@ -109,11 +119,7 @@ def test_a_restore_is_noticed_also_when_its_first_batch_has_the_number_that_went
 def test_a_place_that_a_person_sets_first_does_not_hide_the_restore(
     settings: Settings, outbox: Outbox
 ) -> None:
-    published(settings, outbox, [("a", 1), ("b", 1)])
-    backed_up = place.file_of(settings).read_text()
-    published(settings, outbox, [("b", 2), ("c", 1)])
-    outbox.back(2)
-    place.file_of(settings).write_text(backed_up)
+    restored(settings, outbox, [("a", 1), ("b", 1)], [("b", 2), ("c", 1)])
     heard.note(settings, [], [])  # by a restore before this one
     Publisher(settings).move(2)  # headgate alerts published --now
     published(settings, outbox, [("b", 2), ("c", 1), ("c", 2)])
@@ -121,11 +127,7 @@ def test_a_place_that_a_person_sets_first_does_not_hide_the_restore(
 
 
 def test_what_was_heard_already_waits_no_more(settings: Settings, outbox: Outbox) -> None:
-    published(settings, outbox, [("a", 1)])
-    backed_up = place.file_of(settings).read_text()
-    published(settings, outbox, [("a", 2), ("b", 1)])
-    outbox.back(1)
-    place.file_of(settings).write_text(backed_up)
+    restored(settings, outbox, [("a", 1)], [("a", 2), ("b", 1)])
     published(settings, outbox, [("b", 1), ("a", 2)])
     assert told(settings) == [("a", 1), ("a", 2), ("b", 1)]
     assert up_to(settings) == newest_version(outbox.folder) == 3
@@ -134,11 +136,9 @@ def test_what_was_heard_already_waits_no_more(settings: Settings, outbox: Outbox
 def test_only_alerts_of_which_more_was_heard_are_remembered(
     settings: Settings, outbox: Outbox
 ) -> None:
-    published(settings, outbox, [(f"old-{number}", 1) for number in range(20)])
-    backed_up = place.file_of(settings).read_text()
-    published(settings, outbox, [("old-3", 2), ("new", 1)])
-    outbox.back(20)
-    place.file_of(settings).write_text(backed_up)
+    restored(
+        settings, outbox, [(f"old-{number}", 1) for number in range(20)], [("old-3", 2), ("new", 1)]
+    )
     outbox.append(("old-7", 2, False))
     assert Publisher(settings).publish() == 1
     remembered = heard.Heard(heard.file_of(settings))
@@ -173,11 +173,7 @@ def test_a_new_broker_gets_what_the_lost_one_never_had(
 def test_a_new_broker_beside_a_lake_from_a_backup_gets_again_what_went_out_since(
     settings: Settings, outbox: Outbox, broker: Broker
 ) -> None:
-    published(settings, outbox, [("a", 1), ("b", 1)])
-    backed_up = place.file_of(settings).read_text()
-    published(settings, outbox, [("b", 2), ("c", 1)])
-    outbox.back(2)
-    place.file_of(settings).write_text(backed_up)
+    restored(settings, outbox, [("a", 1), ("b", 1)], [("b", 2), ("c", 1)])
     new = beside(broker, settings.home, f"{settings.kafka.alerts_topic[:40]}.new")
     published(new, outbox, [("b", 2), ("c", 1), ("c", 2)])
     assert told(new) == [("b", 2), ("c", 1), ("c", 2)]

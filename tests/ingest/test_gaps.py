@@ -85,6 +85,14 @@ def source(lake: Lake, broker: Broker, tmp_path: Path) -> Settings:
     return settings
 
 
+@pytest.fixture
+def home(source: Settings, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The options of a command that works on `source`; its broker is in the environment."""
+    for name in ("bootstrap", "topic_prefix", "tick_topic"):
+        monkeypatch.setenv(f"HEADGATE_KAFKA__{name.upper()}", getattr(source.kafka, name))
+    return ["--home", str(source.home)]
+
+
 def make(settings: Settings, *topics: str) -> None:
     config = {"message.timestamp.type": "LogAppendTime"}
     client = admin(settings.kafka)  # kept until the answers are in: they end with it
@@ -318,13 +326,10 @@ def plant(settings: Settings, offsets: dict[str, int], planned: float = 0.001) -
         (folder / name / "0").write_text("\n".join(["v1", *map(json.dumps, lines)]))
 
 
-def test_the_commands_state_and_accept(source: Settings, capsys, monkeypatch) -> None:
-    for name in ("bootstrap", "topic_prefix", "tick_topic"):
-        monkeypatch.setenv(f"HEADGATE_KAFKA__{name.upper()}", getattr(source.kafka, name))
+def test_the_commands_state_and_accept(source: Settings, home: list[str], capsys) -> None:
     sent = topic_of("sshd", source.kafka)
     send(source, "m0")
     plant(source, {sent: 1})
-    home = ["--home", str(source.home)]
     assert main([*home, "gaps", "--output", "ndjson"]) == 0
     assert capsys.readouterr().out == ""
     send(source, "m1", "m2")

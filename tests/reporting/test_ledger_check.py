@@ -37,7 +37,7 @@ from reporting.cli import opened
 from reporting.ledger_check import TABLES, Checked, check
 from reporting.ledger_gaps import missed
 from tests.api.story import DEAD, event, insert, record
-from tests.ingest.test_gaps import drain, expire, remake, send, source  # noqa: F401  # fixtures
+from tests.ingest.test_gaps import drain, expire, home, remake, send, source  # noqa: F401  # fixtures
 
 Drain = Callable[[], list[str]]
 
@@ -296,30 +296,28 @@ def test_the_command_and_the_metrics_tell_loudly(
     source: Settings,
     drain: Drain,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    home: list[str],
 ) -> None:
-    for name in ("bootstrap", "topic_prefix", "tick_topic"):
-        monkeypatch.setenv(f"HEADGATE_KAFKA__{name.upper()}", getattr(source.kafka, name))
-    home = ["--home", str(source.home), "ledger"]
+    ledger = [*home, "ledger"]
     client = TestClient(create_app(source))
     client.headers["Authorization"] = f"Bearer {token_of(source)}"
     assert "\nheadgate_ledger_passed " not in client.get("/metrics").text
     send(source, "m0", "m1", "m2")
     drain()
-    assert main([*home, "--check", "--output", "json"]) == 0
+    assert main([*ledger, "--check", "--output", "json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["records"] == 3
     assert "\nheadgate_ledger_passed 1.0" in client.get("/metrics").text
     lose(lake, "offset = 1")
-    assert main([*home, "--check", "--all"]) == 1
+    assert main([*ledger, "--check", "--all"]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("headgate: the ledger's check failed: topic ")
     text = client.get("/metrics").text
     assert "\nheadgate_ledger_passed 0.0" in text
     assert "\nheadgate_ledger_missing 1.0" in text
-    assert main([*home, "--check", "--accept", " "]) == 2
-    assert main([*home, "--accept", "known"]) == 2
-    assert main([*home, "--check", "--accept", "known"]) == 0
-    assert main([*home, "--check", "--accept", "again"]) == 2
+    assert main([*ledger, "--check", "--accept", " "]) == 2
+    assert main([*ledger, "--accept", "known"]) == 2
+    assert main([*ledger, "--check", "--accept", "known"]) == 0
+    assert main([*ledger, "--check", "--accept", "again"]) == 2
 
 
 def test_what_was_lost_since_it_was_told_is_not_accepted_unseen(
@@ -327,11 +325,9 @@ def test_what_was_lost_since_it_was_told_is_not_accepted_unseen(
     source: Settings,
     drain: Drain,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    home: list[str],
 ) -> None:
-    for name in ("bootstrap", "topic_prefix", "tick_topic"):
-        monkeypatch.setenv(f"HEADGATE_KAFKA__{name.upper()}", getattr(source.kafka, name))
-    command = ["--home", str(source.home), "ledger", "--check", "--all"]
+    command = [*home, "ledger", "--check", "--all"]
     send(source, "m0", "m1", "m2", "m3", "m4")
     drain()
     lose(lake, "offset = 1")
