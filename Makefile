@@ -36,7 +36,7 @@ soak: setup-dev classes
 	$(if $(ARGS),,set -e; for name in catch_up recovery day files scale_out; do $(BIN)/python -m bench --only $$name; done)
 
 audit: setup
-	@$(BIN)/python -m infra.audit --sbom build/headgate.cdx.json $(if $(OSV),--osv $(OSV))
+	@$(BIN)/python -m infra.supply_chain.audit --sbom build/headgate.cdx.json $(if $(OSV),--osv $(OSV))
 
 docs: setup
 	$(BIN)/headgate tables --output markdown > docs/tables.md

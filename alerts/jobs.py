@@ -10,38 +10,38 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from alerts.confirm import INVENTORIES
-from alerts.finding import finding_schema
-from alerts.fold import PASSING, SAID_ELSEWHERE, fold
-from alerts.heard import DECISION as HEARD
-from alerts.holders import DECISION as SERVERS
-from alerts.holders import Listening
-from alerts.metering import meter_of
-from alerts.pack import PackStore
-from alerts.publish import Publisher
-from alerts.query_live import Queries
-from alerts.risk import INCIDENT, RISK
-from alerts.rows import ATTRIBUTED, OUTPUTS, REFUSED, Outputs, decode, to_payload
-from alerts.store import rule_store
-from alerts.suppress import SUPPRESS, UNSUPPRESS
+from alerts.compiler.enrichment_predicates import INVENTORIES
+from alerts.delivery.publisher import Publisher
+from alerts.domain.finding import finding_schema
+from alerts.lifecycle.holder_confidence import DECISION as SERVERS
+from alerts.lifecycle.holder_confidence import Listening
+from alerts.lifecycle.payloads import ATTRIBUTED, OUTPUTS, REFUSED, Outputs, decode, to_payload
+from alerts.lifecycle.republish_guard import DECISION as HEARD
+from alerts.lifecycle.risk_score import INCIDENT, RISK
+from alerts.lifecycle.stateful_operator import PASSING, SAID_ELSEWHERE, fold
+from alerts.lifecycle.suppression import SUPPRESS, UNSUPPRESS
+from alerts.matching.cost_metering import meter_of
+from alerts.rulebook.rule_store import rule_store
+from alerts.rulepack.rule_pack import PackStore
+from alerts.spark_rules.live import Queries
 from alerts.tables import ALERT, ALERT_ACTION, FINDING, HEARTBEAT
-from enrich.asset_store import index_file, newest
-from enrich.attributed import event_row, is_event
-from enrich.attributed import waiting as waiting_events
-from enrich.attribution import attribute, split
+from enrich.assets.index_store import index_file, newest
+from enrich.attribution.attributed_events import event_row, is_event
+from enrich.attribution.attributed_events import waiting as waiting_events
+from enrich.attribution.stream_join import attribute, split
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
+from infra.config.settings import ScopeSettings
+from infra.delta.parquet_writer import collected
 from infra.errors import Retryable
-from infra.jobs import Batch, Job
-from infra.lake import Lake
-from infra.log import News
-from infra.parquet import collected
-from infra.settings import ScopeSettings
-from infra.spool import put
-from ingest.files import files
-from ingest.jobs import Step, ingest
+from infra.process.log import News
+from infra.streaming.job import Batch, Job
+from infra.streaming.lake import Lake
+from infra.streaming.outbox import put
+from ingest.pipeline.batch_pass import Find, Stage
+from ingest.pipeline.files_job import files
+from ingest.pipeline.ingest_job import Step, ingest
 from ingest.tables import EVENT
 from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
-from ingest.write import Find, Stage
 
 
 def ingest_and_detect(lake: Lake, *, once: bool = False) -> Job:

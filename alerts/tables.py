@@ -7,7 +7,7 @@ from datetime import timedelta
 from pyspark.sql import types as T
 
 from enrich.tables import HOLDER
-from infra.tables import STRINGS, TS, B, Column, L, N, S, Table, View, struct
+from infra.delta.schema import STRINGS, TS, B, Column, L, N, S, Table, View, struct
 
 FINDING = Table(
     name="gold.finding",

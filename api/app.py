@@ -15,12 +15,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import models, problems
 from api.auth import Access, Role
-from api.metrics import Meters
-from api.queries import Reader
+from api.observability.metrics import Meters
 from api.routes import alerts, entities, events, explain, health, leases, operate, statements
 from api.routes.access import Services, wants
-from api.statements import Statements
-from infra.settings import Settings
+from api.services.reader import Reader
+from api.sql.runner import Statements
+from infra.config.settings import Settings
 
 MAX_BODY = 1 << 20
 """Bytes of a request; a statement is at most 100,000 characters."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from infra.config.secrets import either, of_file
+from infra.config.settings import Settings
 from infra.errors import Fatal
-from infra.secrets import either, of_file
-from infra.settings import Settings
 
 
 def token_of(settings: Settings) -> str:

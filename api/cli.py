@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Any, TextIO
 
-from infra.cells import harmless, printable
+from infra.config.settings import Settings
+from infra.config.time_args import instant, instant_or_none
 from infra.errors import HeadgateError, Usage
-from infra.instants import instant, instant_or_none
-from infra.settings import Settings
+from infra.process.text_output import harmless, printable
 
 FORMATS = ("table", "json", "ndjson", "csv")
 
@@ -90,8 +90,8 @@ def listen(host: str, port: int) -> Any:
 
 def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     """Answer one statement; what is missing at the end is said on stderr."""
-    from api.audit import note
-    from api.statements import Refused, Statements
+    from api.observability.audit_log import note
+    from api.sql.runner import Refused, Statements
 
     sql = sys.stdin.read() if args.statement == "-" else args.statement
     as_of = instant_or_none("--as-of", args.as_of)
@@ -121,8 +121,8 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
 
 def run_lease(args: argparse.Namespace, settings: Settings) -> int:
     """Say who held an address, with the lease that proves it."""
-    from api.leases import holder
-    from api.queries import Reader
+    from api.services.leases import holder
+    from api.services.reader import Reader
 
     try:
         address = str(ip_address(args.ip))

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from api import models
-from api.statements import Busy, Failed, Limit, Refused
+from api.sql.runner import Busy, Failed, Limit, Refused
 from infra.errors import HeadgateError, Retryable, Usage
 
 MEDIA_TYPE = "application/problem+json"

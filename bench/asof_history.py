@@ -20,9 +20,9 @@ from pyspark.sql import functions as F
 
 from bench.measure import Report, cpu_by_process, cpu_since, settle
 from bench.plot import bars, panel
-from enrich.asof import collected, newest_cover, newest_cover_of_few, true_spans
-from infra.settings import load
-from infra.spark import session
+from enrich.attribution.asof_join import collected, newest_cover, newest_cover_of_few, true_spans
+from infra.config.settings import load
+from infra.spark.session import session
 
 BAR = 400_000
 SEED = 20261121

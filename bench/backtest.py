@@ -17,20 +17,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from alerts.backtest_result import summarise
-from alerts.backtest_rules import choose
-from alerts.backtest_run import Backtest, Wish, begin
-from alerts.finding import event_schema
-from alerts.pack import PackStore
-from alerts.store import store_folder
+from alerts.backtest.result import summarise
+from alerts.backtest.rule_selection import choose
+from alerts.backtest.run import Backtest, Wish, begin
+from alerts.domain.finding import event_schema
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.rule_pack import PackStore
 from bench.measure import Report, cpu_by_process, cpu_since
 from enrich.tables import DHCP_SEGMENT
-from infra.delta import commit
-from infra.lake import Lake
-from infra.parquet import FileWriter, Target, arrow_schema
-from infra.settings import load
-from infra.spark import session
-from infra.tables import Table
+from infra.config.settings import load
+from infra.delta.parquet_writer import FileWriter, Target, arrow_schema
+from infra.delta.schema import Table
+from infra.delta.transaction import commit
+from infra.spark.session import session
+from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 
 RULE = "ssh_password_guessing"

@@ -24,14 +24,14 @@ from confluent_kafka import Producer
 
 from bench.lines import connection
 from bench.measure import RESULTS, Report
-from infra.children import Part
+from infra.config.settings import KafkaSettings, Settings, load
 from infra.errors import Fatal, Retryable
-from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
-from infra.offsets import Broker as Offsets
-from infra.offsets import checkpoint
-from infra.settings import KafkaSettings, Settings, load
-from infra.status import read
-from infra.watch import resident
+from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
+from infra.process.subprocesses import Part
+from infra.runtime.job_status import read
+from infra.runtime.monitor import resident
+from infra.streaming.kafka_offsets import Broker as Offsets
+from infra.streaming.kafka_offsets import checkpoint
 
 SOURCE = "zeek:conn"
 ADAPTIVE, NO_CAP = "adaptive", "no cap"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from bench.records import NO_JSON, Family, client, logged_at, swap
-from infra.spark import project_root
+from infra.spark.session import project_root
 
 SAMPLES = project_root() / "samples" / "cloudtrail"
 SPOILED = {

@@ -18,8 +18,8 @@ from bench.event_to_alert import cut
 from bench.lines import Sent, traversal
 from bench.measure import Report
 from bench.whole import SLOTS, Whole, whole
-from infra import status
-from infra.settings import Settings
+from infra.config.settings import Settings
+from infra.runtime import job_status
 
 BURST = 20
 """Findings of one group within the time span that complete the correlation."""
@@ -86,7 +86,7 @@ def run(quick: bool = False) -> Report:
         began = time.monotonic()
         while time.monotonic() - began < load.seconds:
             running.pace(5, lambda number: made.slot(number, bursts=True))
-            told = status.read(running.settings).get("alert")
+            told = job_status.read(running.settings).get("alert")
             if told is not None:
                 seen.state.append((time.monotonic() - began, told.state_bytes))
         bursts = len(made.bursts)

@@ -19,13 +19,13 @@ import psutil
 
 from bench.lines import Sent, connection, grant, lookup, traversal
 from bench.measure import Report
-from infra.children import Part
-from infra.duck import connect
+from infra.config.settings import Settings, load
+from infra.delta.duckdb_views import connect
 from infra.errors import Fatal
-from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
-from infra.settings import Settings, load
-from infra.status import read
-from infra.worker_daemon import is_daemon
+from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
+from infra.process.subprocesses import Part
+from infra.runtime.job_status import read
+from infra.spark.worker_daemon import is_daemon
 
 SOURCES = ("isc_dhcpd", "zeek:dns", "zeek:conn", "zeek:http")
 DEVICES = 2_000

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import Report
-from infra.kafka import free_port
-from infra.spark import project_root
+from infra.kafka.client import free_port
+from infra.spark.session import project_root
 
 AIM_SECONDS = 120.0
 LONGEST_SECONDS = 900.0
@@ -92,4 +92,4 @@ def _demo(command: list[str], home: Path) -> Start:
 
 
 def _headgate(*words: str) -> list[str]:
-    return [sys.executable, "-m", "infra.cli", *words]
+    return [sys.executable, "-m", "headgate.cli", *words]

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from bench.records import NO_JSON, Family, Spoil, client, logged_at, swap
-from infra.spark import project_root
-from ingest.time import MONTHS
+from infra.spark.session import project_root
+from ingest.parsing.timestamps import MONTHS
 
 SAMPLES = project_root() / "samples"
 EVENTS = ("alert", "flow", "dns", "http", "flow", "alert", "dns", "flow")

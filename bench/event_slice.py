@@ -13,19 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from api.attributed import By, slice_of
-from api.queries import Reader
+from api.services.attributed_events import By, slice_of
+from api.services.reader import Reader
 from bench.asof_history import START, Shape, mac_of, write
 from bench.event_to_alert import cut
 from bench.measure import Report
 from bench.plot import bars, panel
 from enrich.tables import DHCP_SEGMENT
-from infra.delta import commit
-from infra.lake import Lake
-from infra.parquet import DataFile, FileWriter, Target, arrow_schema
-from infra.settings import load
-from infra.spark import session
-from infra.tables import Table
+from infra.config.settings import load
+from infra.delta.parquet_writer import DataFile, FileWriter, Target, arrow_schema
+from infra.delta.schema import Table
+from infra.delta.transaction import commit
+from infra.spark.session import session
+from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 
 FILE_ROWS = 100_000

@@ -15,14 +15,14 @@ from statistics import quantiles
 
 from confluent_kafka import Message, Producer
 
+from alerts.delivery.topic_listener import Heard, Listener
 from bench.lines import Sent, connection, grant, lookup, traversal
 from bench.measure import Report, cpu_seconds
-from infra.children import Part
-from infra.duck import connect
+from infra.config.settings import Settings, load
+from infra.delta.duckdb_views import connect
 from infra.errors import HeadgateError
-from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
-from infra.settings import Settings, load
-from infra.topic import Heard, Listener
+from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
+from infra.process.subprocesses import Part
 
 WARM_SECONDS = 45
 ALERTING_LEASED = 2

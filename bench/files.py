@@ -3,8 +3,8 @@
 A table that is new is the measure of both. The grown ones are filled with hard links of one
 file, in one commit or in as many commits as files, as if there had been one every two seconds;
 they get the checkpoints that Delta would have written on the way, and commits leave the log as
-they would have (`infra.retire`). Then the same batches are written into each by our sink. How
-it would be if none left the log is shown beside it.
+they would have (`infra.streaming.log_retention`). Then the same batches are written into each by
+our sink. How it would be if none left the log is shown beside it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bench.measure import Report
-from infra.commits import commit, newest_version
-from infra.jobs import Batch
-from infra.lake import Lake
-from infra.retire import retire
-from infra.settings import load
-from infra.spark import session
-from infra.tables import Column, Table
+from infra.config.settings import load
+from infra.delta.log_reader import commit, newest_version
+from infra.delta.schema import Column, Table
+from infra.spark.session import session
+from infra.streaming.job import Batch
+from infra.streaming.lake import Lake
+from infra.streaming.log_retention import retire
 
 ROWS = 500
 FILES = (1_000, 10_000, 100_000)

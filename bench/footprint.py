@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 from bench.measure import Report
 from bench.mixes import MIXES, Mix
 from bench.records import store
-from enrich.bucket import BucketState, encode
-from enrich.leases import ACK, SECOND_US, LeaseEvent
-from enrich.tracker import limits
-from infra.parquet import Target
-from infra.settings import JobSettings, load
-from ingest.source import ParseSettings
+from enrich.dhcp.lease_rules import ACK, SECOND_US, LeaseEvent
+from enrich.dhcp.tracker import limits
+from enrich.dhcp.tracker_state import BucketState, encode
+from infra.config.settings import JobSettings, load
+from infra.delta.parquet_writer import Target
+from ingest.parsing.source import ParseSettings
+from ingest.pipeline.batch_pass import Pass, Reach
 from ingest.tables import EVENT, RECORD
-from ingest.write import Pass, Reach
 
 DEVICES = 50_000
 LEASE_SECONDS = 86_400

@@ -17,13 +17,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from alerts.check import complete
-from alerts.indicator_list import Entry, opened, write
-from alerts.indicator_match import FOLDER
-from alerts.indicator_value import SOUGHT, entry
-from alerts.match import Matcher, event_batch
-from alerts.pack import PackStore, Rule, RulePack
-from alerts.predicate import Test
+from alerts.matching.matcher import Matcher, event_batch
+from alerts.rulebook.rule_tests import complete
+from alerts.rulepack.indicator_file_format import Entry, opened, write
+from alerts.rulepack.indicator_match import FOLDER
+from alerts.rulepack.indicator_normalisation import SOUGHT, entry
+from alerts.rulepack.predicate import Test
+from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from bench.measure import Report
 
 BAR = 100_000

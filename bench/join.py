@@ -30,17 +30,17 @@ from alerts.tables import FINDING
 from alerts.tables import HEARTBEAT as DETECTED
 from bench.measure import Report, cpu_by_process, cpu_since
 from bench.plot import bars, panel
-from enrich.asof import collected, newest_cover_of_few, statements
-from enrich.attributed import CARRIED
-from enrich.attribution import attribute
+from enrich.attribution.asof_join import collected, newest_cover_of_few, statements
+from enrich.attribution.attributed_events import CARRIED
+from enrich.attribution.stream_join import attribute
 from enrich.tables import DHCP_SEGMENT
-from infra.commits import newest_version
-from infra.delta import commit
-from infra.lake import Lake
-from infra.parquet import FileWriter, Target, arrow_schema
-from infra.settings import JobSettings, load
-from infra.spark import session
-from infra.tables import Table
+from infra.config.settings import JobSettings, load
+from infra.delta.log_reader import newest_version
+from infra.delta.parquet_writer import FileWriter, Target, arrow_schema
+from infra.delta.schema import Table
+from infra.delta.transaction import commit
+from infra.spark.session import session
+from infra.streaming.lake import Lake
 
 TRIGGER = 10
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)

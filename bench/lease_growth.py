@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from bench.leases import Network, Run, Way, arrive, through
 from bench.measure import Measure, Report
 from bench.plot import save
-from enrich.operator import VERSIONS, tracked, with_store
-from enrich.tracker import limits, tracked_rows
-from infra.settings import JobSettings, load
-from infra.spark import session
+from enrich.dhcp.stateful_operator import VERSIONS, tracked, with_store
+from enrich.dhcp.tracker import limits, tracked_rows
+from infra.config.settings import JobSettings, load
+from infra.spark.session import session
 
 JOBS = JobSettings()
 LIMITS = limits(JOBS)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.measure import cpu_by_process
-from enrich.leases import ACK, RELEASE, SECOND_US
+from enrich.dhcp.lease_rules import ACK, RELEASE, SECOND_US
 from ingest.tables import EVENT, HEARTBEAT
 
 LEASE_SECONDS = 4 * 3600

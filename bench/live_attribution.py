@@ -13,10 +13,10 @@ from bench.event_to_alert import RULE, Attack, Load, cut, loaded
 from bench.measure import Report
 from bench.plot import bars, panel
 from enrich.tables import ATTRIBUTION
-from infra.commits import commit, versions
-from infra.history import Committed
-from infra.settings import Settings, load
-from infra.tables import Table
+from infra.config.settings import Settings, load
+from infra.delta.log_reader import commit, versions
+from infra.delta.schema import Table
+from infra.delta.time_travel import Committed
 
 BARS = {"leased": {50: 3.0, 95: 6.0}, "none": {50: 45.0, 95: 45.0}}
 SAID = {"leased": "lease known", "none": "no lease"}

@@ -16,8 +16,8 @@ from typing import Any
 
 import psutil
 
-from infra import jdk
-from infra.worker_daemon import is_daemon
+from infra.process import jdk
+from infra.spark.worker_daemon import is_daemon
 
 RESULTS = Path(__file__).with_name("results")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.measure import Measure, Report, machine
-from infra.spark import project_root
+from infra.spark.session import project_root
 
 Panels = Mapping[str, Mapping[str, Measure]]
 

@@ -15,8 +15,8 @@ from bench.event_to_alert import cut
 from bench.lines import Sent, lookup, traversal
 from bench.measure import Report
 from bench.whole import SLOTS, Whole, whole
-from infra.settings import Settings
-from infra.spark import project_root
+from infra.config.settings import Settings
+from infra.spark.session import project_root
 
 BAR_SECONDS = 15.0
 RULE, TITLE = "http_path_traversal", "Path traversal in an HTTP request"
@@ -97,7 +97,7 @@ def _switch(settings: Settings, verb: str) -> None:
 
 def _command(settings: Settings, verb: str) -> list[str]:
     home = str(settings.home.absolute())
-    return [sys.executable, "-m", "infra.cli", "--home", home, "rules", verb, RULE]
+    return [sys.executable, "-m", "headgate.cli", "--home", home, "rules", verb, RULE]
 
 
 class _Lines:

@@ -15,8 +15,8 @@ from statistics import median
 from confluent_kafka.cimpl import NewTopic
 
 from bench.measure import Report
-from infra.kafka import ON_DISK, Broker, admin, free_port, producer
-from infra.settings import KafkaSettings
+from infra.config.settings import KafkaSettings
+from infra.kafka.client import ON_DISK, Broker, admin, free_port, producer
 
 WAYS: Mapping[str, Mapping[str, str]] = {"left to the broker": {}, "forced to disk": ON_DISK}
 BODY, STATE = b"x" * 2_000, b"y" * 500

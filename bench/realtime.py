@@ -23,9 +23,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from bench.measure import Report, cpu_by_process, cpu_since
-from infra.kafka import Broker, admin, client_options, free_port, producer
-from infra.settings import KafkaSettings, load
-from infra.spark import session
+from infra.config.settings import KafkaSettings, load
+from infra.kafka.client import Broker, admin, client_options, free_port, producer
+from infra.spark.session import session
 
 INPUT, OUTPUT = "lines", "matches"
 MATCH_EVERY = 10

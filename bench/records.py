@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.parquet import arrow_schema
+from infra.delta.parquet_writer import arrow_schema
 from ingest.tables import RECORD
 
 PLANTED_EVERY = 100

@@ -16,13 +16,13 @@ from statistics import median, quantiles
 
 from bench.lines import grant, lookup
 from bench.measure import Report
-from infra.children import Part
-from infra.commits import newest_version
-from infra.duck import connect
+from infra.config.settings import Settings, load
+from infra.delta.duckdb_views import connect
+from infra.delta.log_reader import newest_version
+from infra.delta.schema import table
 from infra.errors import Fatal
-from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
-from infra.settings import Settings, load
-from infra.tables import table
+from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
+from infra.process.subprocesses import Part
 
 SOURCES = ("isc_dhcpd", "zeek:dns")
 COMMITS = {"ingest": "bronze.record", "sessions": "silver.dhcp_segment"}

@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from alerts.match import event_batch
-from alerts.pack import Rule, RulePack
-from alerts.predicate import All, Either, Node, Not, Test, literals_of
+from alerts.matching.matcher import event_batch
+from alerts.rulepack.predicate import All, Either, Node, Not, Test, literals_of
+from alerts.rulepack.rule_pack import Rule, RulePack
 
 SEED = 20261121
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)

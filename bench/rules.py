@@ -20,17 +20,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from alerts.backtest import History
-from alerts.match import Matcher
-from alerts.pack import PackStore, Rule, RulePack
-from alerts.predicate import All, Either, Node, Not, Test, paths_of
+from alerts.backtest.history_match import History
+from alerts.matching.matcher import Matcher
+from alerts.rulepack.predicate import All, Either, Node, Not, Test, paths_of
+from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from bench.measure import Report, cpu_seconds
 from bench.rule_mix import CHANNELS, PROCESS, Channel, event_batches, rule_pack
-from infra.delta import commit
-from infra.lake import Lake
-from infra.parquet import FileWriter, Target
-from infra.settings import load
-from infra.spark import session
+from infra.config.settings import load
+from infra.delta.parquet_writer import FileWriter, Target
+from infra.delta.transaction import commit
+from infra.spark.session import session
+from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 
 COUNTS = (10, 100, 1000, 3000)

@@ -17,11 +17,11 @@ from confluent_kafka.cimpl import NewTopic
 from bench.lines import connection
 from bench.measure import Report
 from bench.standalone import standalone
-from infra.children import Part
-from infra.duck import connect
+from infra.config.settings import Settings, load
+from infra.delta.duckdb_views import connect
 from infra.errors import Fatal
-from infra.kafka import Broker, admin, ensure_topics, free_port, producer, topic_of
-from infra.settings import Settings, load
+from infra.kafka.client import Broker, admin, ensure_topics, free_port, producer, topic_of
+from infra.process.subprocesses import Part
 
 SOURCE = "zeek:conn"
 PARTITIONS = 8

@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bench.measure import Report, cpu_seconds
-from infra.commits import commit, newest_version
-from infra.jobs import Batch
-from infra.lake import Lake
-from infra.settings import load
-from infra.spark import session
-from infra.tables import Column, Table
+from infra.config.settings import load
+from infra.delta.log_reader import commit, newest_version
+from infra.delta.schema import Column, Table
+from infra.spark.session import session
+from infra.streaming.job import Batch
+from infra.streaming.lake import Lake
 
 ROWS = 500
 SIZES = (100, 1_000, 10_000)

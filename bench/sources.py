@@ -25,14 +25,14 @@ from pyspark.sql import functions as F
 from bench.measure import Report, WorkerMemory, cpu_by_process, cpu_since, settle
 from bench.mixes import MIXES, Kind, Mix, Write
 from bench.records import Stored, store
-from infra.jobs import Batch
-from infra.lake import Lake
-from infra.settings import load
-from infra.spark import session
-from infra.tables import Table
-from ingest.source import ParseSettings
+from infra.config.settings import load
+from infra.delta.schema import Table
+from infra.spark.session import session
+from infra.streaming.job import Batch
+from infra.streaming.lake import Lake
+from ingest.parsing.source import ParseSettings
+from ingest.pipeline.batch_pass import Pass, Reach
 from ingest.tables import EVENT, RECORD
-from ingest.write import Pass, Reach
 
 WORKER_MB = 600
 REPETITIONS = 3

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from infra.kafka import free_port
+from infra.kafka.client import free_port
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 LOOPBACK = "127.0.0.1"

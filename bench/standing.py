@@ -1,7 +1,7 @@
 """What all jobs take of the cores, however few events come, and for each event more.
 
-`infra.sizing` reads both: the first is what micro-batches cost by being there, the second what
-grows with the rate, the other jobs' share of it included.
+`infra.runtime.sizing` reads both: the first is what micro-batches cost by being there, the second
+what grows with the rate, the other jobs' share of it included.
 """
 
 from __future__ import annotations

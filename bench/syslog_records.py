@@ -8,8 +8,8 @@ from datetime import timedelta
 from functools import partial
 
 from bench.records import Family, Spoil, client, logged_at, swap
-from infra.spark import project_root
-from ingest.time import MONTHS
+from infra.spark.session import project_root
+from ingest.parsing.timestamps import MONTHS
 
 SAMPLES = project_root() / "samples"
 FOLDERS = (SAMPLES / "syslog", SAMPLES / "lab" / "dnsmasq", SAMPLES / "lab" / "dhcpd")

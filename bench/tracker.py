@@ -26,11 +26,11 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from bench.leases import Network, Run, Way, arrive, through
 from bench.measure import Report
 from bench.plot import bars, panel
-from enrich.bucket import BucketState, decode, encode
-from enrich.operator import VERSIONS, frame, read, row_schema, tracked, with_store
-from enrich.tracker import limits, tracked_rows
-from infra.settings import JobSettings, load
-from infra.spark import session
+from enrich.dhcp.stateful_operator import VERSIONS, frame, read, row_schema, tracked, with_store
+from enrich.dhcp.tracker import limits, tracked_rows
+from enrich.dhcp.tracker_state import BucketState, decode, encode
+from infra.config.settings import JobSettings, load
+from infra.spark.session import session
 
 JOBS = {"cells": JobSettings(session_state="cells"), "blob": JobSettings(session_buckets=256)}
 LIMITS = limits(JOBS["cells"])

@@ -14,14 +14,14 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from alerts.delivery.topic_listener import Heard, Listener
 from bench.lines import Sent
-from infra import status
-from infra.children import Part
-from infra.duck import connect
+from infra.config.settings import Settings, load
+from infra.delta.duckdb_views import connect
 from infra.errors import HeadgateError
-from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
-from infra.settings import Settings, load
-from infra.topic import Heard, Listener
+from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
+from infra.process.subprocesses import Part
+from infra.runtime import job_status
 
 JOBS = ("ingest", "alert")
 NORMAL_SECONDS = 15.0
@@ -108,7 +108,7 @@ class Whole:
 
     def keeps_up(self) -> bool:
         """Whether detection and job alert have taken all but the newest seconds."""
-        now, found = time.time(), status.read(self.settings)
+        now, found = time.time(), job_status.read(self.settings)
         lags = [found[job].lag(now) if job in found else None for job in JOBS]
         return all(lag is not None and lag < NORMAL_SECONDS for lag in lags)
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from bench.records import NO_JSON, Family, swap
-from infra.spark import project_root
+from infra.spark.session import project_root
 
 SAMPLES = project_root() / "samples" / "zeek" / "json_corelight"
 LOGS = ("conn", "conn", "conn", "dns", "conn", "http", "conn", "dns", "conn", "conn")

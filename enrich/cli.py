@@ -8,16 +8,16 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from infra.cells import for_programs, printable
+from infra.config.settings import Settings
+from infra.config.time_args import instant_or_none
 from infra.errors import Usage
-from infra.instants import instant_or_none
-from infra.settings import Settings
+from infra.process.text_output import for_programs, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enrich.asset_load import Loaded, Row
-    from infra.tables import Table
+    from enrich.assets.loader import Loaded, Row
+    from infra.delta.schema import Table
 
 TOLD = 20
 """Refused lines that are named one by one on a terminal."""
@@ -48,8 +48,8 @@ def build(subparsers: Any) -> None:
 
 def run_load(args: argparse.Namespace, settings: Settings) -> int:
     """Load, say what changed and name each refused line."""
-    from enrich.asset_load import load
-    from enrich.assets import REGISTERS
+    from enrich.assets.loader import load
+    from enrich.assets.registers import REGISTERS
 
     configured = {"assets": settings.assets, "users": settings.users}[args.register].file
     where = args.file or configured
@@ -73,8 +73,8 @@ def run_load(args: argparse.Namespace, settings: Settings) -> int:
 
 def append(settings: Settings, table: Table, rows: Sequence[Row], note: str) -> None:
     """Append rows from a process that has no Spark session yet."""
-    from infra.lake import Lake
-    from infra.spark import session
+    from infra.spark.session import session
+    from infra.streaming.lake import Lake
 
     # It only commits: a job's heap beside the jobs would be wasted.
     little = settings.spark.model_copy(update={"driver_memory": "512m", "master": "local[1]"})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import types as T
 
-from enrich.asset_tables import ASSET_TABLES, ASSET_VIEWS
-from enrich.rollup_tables import ROLLUP_TABLES, ROLLUP_VIEWS
-from enrich.witness_tables import WITNESS_VIEWS
-from infra.tables import STRINGS, TS, Column, L, N, S, Table, View, struct
+from enrich.tables_assets import ASSET_TABLES, ASSET_VIEWS
+from enrich.tables_rollup import ROLLUP_TABLES, ROLLUP_VIEWS
+from enrich.tables_user_evidence import WITNESS_VIEWS
+from infra.delta.schema import STRINGS, TS, Column, L, N, S, Table, View, struct
 
 DHCP_SEGMENT = Table(
     name="silver.dhcp_segment",
@@ -82,7 +82,7 @@ or unknown (the event has no address).
 `evidence`: event uids of DHCP lines. `ended`: why the lease ends, as far as it was known.
 `complete_up_to`: how far the DHCP log was known when it was said; `servers`: each DHCP server's
 last line before. `rivals`: who else could be meant. `confidence` (0 to 100), `certainty` (its
-word) and `reason` are those of `enrich.evidence.judge`."""
+word) and `reason` are those of `enrich.attribution.confidence.judge`."""
 
 ATTRIBUTION = Table(
     name="gold.attribution",

@@ -1,4 +1,7 @@
-"""Raw records in, events out: `parse` for one record, the jobs for streams of them."""
+"""Raw records in, events out: `parse` for one record, the jobs for streams of them.
+
+Imports `infra`; `enrich` and above may import it.
+"""
 
 from __future__ import annotations
 

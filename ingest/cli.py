@@ -15,14 +15,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from infra.errors import Usage
-from infra.garbage import no_collection
-from ingest.lines import Piece, pieces, whole
-from ingest.present import ocsf_object
-from ingest.rows import event_rows
-from ingest.source import ParseSettings, Record, lookup
+from infra.process.gc_pause import no_collection
+from ingest.parsing.event_rows import event_rows
+from ingest.parsing.ocsf_export import ocsf_object
+from ingest.parsing.record_reader import Piece, pieces, whole
+from ingest.parsing.source import ParseSettings, Record, lookup
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
+    from infra.config.settings import Settings
 
 BATCH_LINES = 10_000
 
@@ -55,18 +55,7 @@ def parser_of(
 
 
 def build(subparsers: Any) -> None:
-    """Register the commands of this folder with the command line's subparsers."""
-    from ingest.imports import build as build_import
-    from ingest.listing import build as build_listing
-    from ingest.quality.cli import build as build_quality
-    from ingest.reparse import build as build_reparse
-    from ingest.replay import build as build_replay
-
-    build_replay(subparsers)
-    build_import(subparsers)
-    build_quality(subparsers)
-    build_reparse(subparsers)
-    build_listing(subparsers)
+    """Register `parse`."""
     command = subparsers.add_parser(
         "parse", help="show what records become, one OCSF object a line"
     )
@@ -153,7 +142,7 @@ def _batches(records: Iterator[Piece]) -> Iterator[list[Piece]]:
 
 def main(argv: list[str]) -> int:
     """Run a command of this folder; raises `Usage` where it was called wrongly."""
-    from infra.settings import load
+    from infra.config.settings import load
 
     parser = argparse.ArgumentParser(prog="headgate")
     build(parser.add_subparsers(required=True, metavar="COMMAND"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import types as T
 
-from infra.tables import STRINGS, TS, B, Column, L, N, S, Table, View, struct
+from infra.delta.schema import STRINGS, TS, B, Column, L, N, S, Table, View, struct
 
 RECORD = Table(
     name="bronze.record",

@@ -1,7 +1,7 @@
 """What a rule pack would have found: the live matcher over history, for notebooks and reports.
 
 Alerts, correlations and attribution over history are `headgate rules backtest`
-(`alerts.backtest_run`).
+(`alerts.backtest.run`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from functools import reduce
 
 from pyspark.sql import DataFrame
 
-from alerts.backtest import History, matched
-from alerts.pack import PackStore, RulePack
-from alerts.query_rule import QueryRule
-from alerts.store import store_folder
-from infra.lake import Lake
+from alerts.backtest.history_match import History, matched
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.rule_pack import PackStore, RulePack
+from alerts.spark_rules.rule import QueryRule
+from infra.streaming.lake import Lake
 from reporting.interval import Interval
 
 

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
 
-from infra.kafka import Broker, free_port
-from infra.lake import Lake
-from infra.settings import Settings, load
-from infra.spark import session
+import headgate.packages  # noqa: F401  makes tables, jobs and commands known
+from infra.config.settings import Settings, load
+from infra.kafka.client import Broker, free_port
+from infra.spark.session import session
+from infra.streaming.lake import Lake
 from tests.bucket.store import Store, serve
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from infra.children import Part
+from infra.process.subprocesses import Part
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
 from api.auth import Access, Caller, Role
-from api.metrics import Meters
-from api.queries import Reader
-from api.statements import Statements
-from infra.settings import Settings
+from api.observability.metrics import Meters
+from api.services.reader import Reader
+from api.sql.runner import Statements
+from infra.config.settings import Settings
 
 bearer = HTTPBearer(
     auto_error=False,

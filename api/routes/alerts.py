@@ -9,10 +9,11 @@ from pydantic import AwareDatetime
 from starlette.exceptions import HTTPException
 
 from alerts.tables import ALERT
-from api import lookups, models
+from api import models
 from api.problems import responses
 from api.routes.access import Here, Services
-from infra.commits import newest_version, table_id
+from api.services import alerts
+from infra.delta.log_reader import newest_version, table_id
 from infra.errors import Retryable, Usage
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
@@ -67,8 +68,8 @@ def list_alerts(
         narrowed = (level, rule_id, entity, status, activity, since, until, incident_id, cursor)
         if muted or any(given is not None for given in narrowed):
             raise Usage("after: the feed is whole; only limit may stand beside it")
-        return lookups.feed(services.reader, _lake(services), after, limit)
-    wanted = lookups.AlertFilter(
+        return alerts.feed(services.reader, _lake(services), after, limit)
+    wanted = alerts.AlertFilter(
         levels=tuple(level or ()),
         rule_id=rule_id,
         entity=entity,
@@ -79,7 +80,7 @@ def list_alerts(
         incident_id=incident_id,
         muted=muted,
     )
-    return lookups.alerts(services.reader, wanted, limit, cursor)
+    return alerts.alerts(services.reader, wanted, limit, cursor)
 
 
 @router.get("/{alert_id}", summary="One alert", responses=responses(404, 503))
@@ -88,7 +89,7 @@ def one_alert(
     alert_id: Annotated[str, Path(description="alert_id, as listed and as on the topic")],
 ) -> models.AlertDetail:
     """The newest revision whole, and all revisions in short."""
-    found = lookups.alert(services.reader, alert_id)
+    found = alerts.alert(services.reader, alert_id)
     if found is None:
         raise HTTPException(404, f"no alert '{alert_id}'; list them with GET /api/v1/alerts")
     return found

@@ -11,8 +11,8 @@ from pydantic import AwareDatetime
 from api import models
 from api.problems import responses
 from api.routes.access import Here
-from api.timeline import Kind, timeline
-from api.witnesses import DeviceKind, known, witnesses
+from api.services.timeline import Kind, timeline
+from api.services.user_evidence import DeviceKind, known, witnesses
 
 router = APIRouter(prefix="/api/v1/entities", tags=["entities"])
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime
 
 from api import models
-from api.attributed import By, slice_of
 from api.problems import responses
 from api.routes.access import Here
+from api.services.attributed_events import By, slice_of
 from infra.errors import Usage
 
 router = APIRouter(prefix="/api/v1/events", tags=["events"])

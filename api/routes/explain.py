@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.exceptions import HTTPException
 
-from alerts.explain import explain
+from alerts.explain.explain import explain
 from api import models
 from api.problems import responses
 from api.routes.access import Here

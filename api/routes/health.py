@@ -9,9 +9,9 @@ from fastapi import APIRouter
 from api import models
 from api.problems import responses
 from api.routes.access import Here
-from infra import status
 from infra.errors import Retryable
-from infra.roster import wanted
+from infra.runtime import job_status
+from infra.runtime.job_registry import wanted
 
 router = APIRouter(tags=["health"])
 
@@ -32,7 +32,7 @@ def readyz(services: Here) -> models.Ready:
     services.reader.require_ready()
     now = time.time()
     settings = services.settings
-    verdicts = status.judge(settings, wanted(settings), status.read(settings), now)
+    verdicts = job_status.judge(settings, wanted(settings), job_status.read(settings), now)
     if late := [one for one in verdicts if one.missed]:
         raise Retryable("; ".join(f"job {one.job}: {one.missed}" for one in late))
     found = [one.status for one in verdicts if one.status is not None]

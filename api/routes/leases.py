@@ -8,9 +8,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, IPvAnyAddress
 
-from api import leases, models
+from api import models
 from api.problems import responses
 from api.routes.access import Here
+from api.services import leases
 
 router = APIRouter(prefix="/api/v1/leases", tags=["leases"])
 

@@ -7,12 +7,12 @@ from typing import Any
 from fastapi import APIRouter, Depends
 
 from api import models
-from api.audit import note
+from api.observability.audit_log import note
 from api.problems import responses
 from api.routes.access import Here, Who, wants
-from api.statements import Refused
+from api.sql.runner import Refused
+from infra.delta.schema import catalog, views
 from infra.errors import HeadgateError
-from infra.tables import catalog, views
 
 router = APIRouter(prefix="/api/v1", tags=["statements"])
 

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from infra.cells import lines, printable
+from infra.config.time_args import instant_or_none
 from infra.errors import Usage
-from infra.instants import instant_or_none
+from infra.process.text_output import lines, printable
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
-    from ingest.quality.validate import Outcome
+    from infra.config.settings import Settings
+    from ingest.quality.outcome import Outcome
 
 MOST_ROWS = 500_000
 NICE = 10
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 def _check(
     args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
 ) -> int:
-    from ingest.quality.found import written
+    from ingest.quality.measurements import written
     from ingest.quality.validate import check
 
     found = written(settings, since, until, args.rows)
@@ -105,8 +105,8 @@ def _run(
 def _history(
     args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
 ) -> int:
-    from infra.duck import connect
-    from ingest.quality.record import history
+    from infra.delta.duckdb_views import connect
+    from ingest.quality.outcome_store import history
 
     connection = connect(settings.lake_root, needs=("ops.quality",))
     try:
@@ -120,7 +120,7 @@ def _history(
 def _drift(
     args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
 ) -> int:
-    from infra.duck import connect
+    from infra.delta.duckdb_views import connect
 
     connection = connect(settings.lake_root, needs=("ops.drift",))
     try:
@@ -143,8 +143,9 @@ def _drift(
 def _silence(
     args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
 ) -> int:
-    from infra.duck import connect
-    from ingest.silence import finished, silences, span
+    from infra.delta.duckdb_views import connect
+    from ingest.quality.silence_rules import finished
+    from ingest.quality.source_silence import silences, span
 
     connection = connect(settings.lake_root, needs=("bronze.record", "silver.event"))
     try:

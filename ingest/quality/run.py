@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from infra.duck import connect
-from ingest import drift
-from ingest.drift import Field
-from ingest.quality import record, report
-from ingest.quality.found import Written, written
-from ingest.quality.validate import Outcome, check
-from ingest.silence import finished
+from infra.delta.duckdb_views import connect
+from ingest.quality import outcome_store, self_events, unmapped_fields
+from ingest.quality.measurements import Written, written
+from ingest.quality.outcome import Outcome
+from ingest.quality.silence_rules import finished
+from ingest.quality.unmapped_fields import Field
+from ingest.quality.validate import check
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
+    from infra.config.settings import Settings
 
 AT_FIRST = timedelta(days=1)
 """How far the first run looks back, and any run at most: it checks what is new, not history."""
@@ -38,10 +38,10 @@ def run(settings: Settings, now: datetime | None = None) -> Ran:
     `logs.headgate`. If the broker is away, `Retryable` is raised, and the next run says
     again what this one could not.
     """
-    folder = record.folder_of(settings)
-    with record.alone(folder):
+    folder = outcome_store.folder_of(settings)
+    with outcome_store.alone(folder):
         run_at = now or datetime.now(UTC)
-        state = record.State.load(folder)
+        state = outcome_store.State.load(folder)
         connection = connect(
             settings.lake_root,
             needs=("silver.event", "ops.drift"),
@@ -52,22 +52,22 @@ def run(settings: Settings, now: datetime | None = None) -> Ran:
             since = until - AT_FIRST
             if state.until is not None:
                 since = min(max(since, datetime.fromisoformat(state.until)), until)
-            spool = record.spool_of(settings, "drift")
-            known = drift.known_fields(connection, spool)
-            fields = drift.learn(connection, known, since, until)
+            spool = outcome_store.spool_of(settings, "drift")
+            known = unmapped_fields.known_fields(connection, spool)
+            fields = unmapped_fields.learn(connection, known, since, until)
         finally:
             connection.close()
         found = written(settings, since, until, now=run_at)
         outcomes = check(found, expect_some=False)
         said = [
-            *report.of_outcomes(outcomes, state, run_at),
-            *report.of_silences(found.silences, state, run_at),
-            *report.of_drift(fields, run_at),
+            *self_events.of_outcomes(outcomes, state, run_at),
+            *self_events.of_silences(found.silences, state, run_at),
+            *self_events.of_drift(fields, run_at),
         ]
-        record.keep(settings, outcomes, run_at)
-        report.send(settings, said)
+        outcome_store.keep(settings, outcomes, run_at)
+        self_events.send(settings, said)
         # Only what was told is known: a record that did not get out is told by the next run.
-        drift.keep(spool, fields)
+        unmapped_fields.keep(spool, fields)
         state.until = until.isoformat()
         state.save(folder)
     return Ran(outcomes, fields, found, len(said))

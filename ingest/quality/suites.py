@@ -14,17 +14,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import Usage
-from ingest.ocsf import ACTION, KINDS, SEVERITY, STATUS
-from ingest.quality.found import HOUR, RANGES, Written, ours, presence
-from ingest.quality.required import ONE_OF, REQUIRED
-from ingest.silence import span
-from ingest.source import lookup
+from ingest.parsing.ocsf import ACTION, KINDS, SEVERITY, STATUS
+from ingest.parsing.source import lookup
+from ingest.quality.measurements import HOUR, RANGES, Written, ours, presence
+from ingest.quality.required_columns import ONE_OF, REQUIRED
+from ingest.quality.source_silence import span
 
 if TYPE_CHECKING:
     import pandas as pd
     from great_expectations.expectations.expectation import Expectation
 
-    from ingest.silence import Silence
+    from ingest.quality.source_silence import Silence
 
 DEAD_SHARE = 0.05
 """More dead letters than this are no accident of single lines but a source that is read wrongly."""

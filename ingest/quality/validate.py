@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from ingest.quality.found import Written
+from ingest.quality.measurements import Written
+from ingest.quality.outcome import Outcome
 from ingest.quality.suites import Suite, suites
 
 EXAMPLES = 3
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One expectation and how it came out. `unexpected` counts rows, or sources for a share."""
-
-    expectation: str
-    passed: bool
-    checked: int
-    unexpected: int
-    examples: str = ""
-    suite: str = "events"
-    since: datetime | None = None
-    until: datetime | None = None
-
-    @property
-    def name(self) -> str:
-        """Suite and expectation: what stays the same from one run to the next."""
-        return f"{self.suite}: {self.expectation}"
 
 
 def check(found: Written, *, expect_some: bool = True) -> list[Outcome]:

@@ -1,0 +1,1 @@
+"""Scheduled reports: a module here is a report, found by itself."""

@@ -9,7 +9,7 @@ import duckdb
 import jinja2
 
 from reporting.interval import Interval
-from reporting.ledger import COLUMNS
+from reporting.ledger.completeness import COLUMNS
 from reporting.reports import charts
 from reporting.reports.figures import LEVELS, Figures, figures
 

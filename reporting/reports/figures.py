@@ -9,10 +9,10 @@ from typing import Any
 
 import duckdb
 
-from ingest.rolled import span
+from ingest.completeness.rollup_coverage import span
 from reporting.interval import Interval
-from reporting.ledger import Completeness, completeness, total
-from reporting.ledger_gaps import Missed, missed
+from reporting.ledger.completeness import Completeness, completeness, total
+from reporting.ledger.gaps import Missed, missed
 
 LEVELS = ("critical", "high", "medium", "low", "informational")
 TOP = 10

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import duckdb
 import msgspec
 
-from alerts.correlate import SETTLE
-from alerts.finding import identity
-from alerts.pack import Correlation, RulePack
-from alerts.state import BucketState
-from infra.settings import AlertSettings
+from alerts.correlation.correlator import SETTLE
+from alerts.domain.finding import identity
+from alerts.lifecycle.bucket_state import BucketState
+from alerts.rulepack.rule_pack import Correlation, RulePack
+from infra.config.settings import AlertSettings
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 RULES = ("a", "b", "c")

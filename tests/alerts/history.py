@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from alerts.entity import micros
-from alerts.match import Matcher, event_batch
-from alerts.pack import PackStore, RulePack
-from alerts.state import BucketState
-from alerts.store import store_folder
-from infra.settings import Settings, load
+from alerts.domain.entity import micros
+from alerts.lifecycle.bucket_state import BucketState
+from alerts.matching.matcher import Matcher, event_batch
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.rule_pack import PackStore, RulePack
+from infra.config.settings import Settings, load
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 A, B = "02:00:00:00:00:0a", "02:00:00:00:00:0b"

@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from pyspark.sql import SparkSession
 
 from api.app import create_app
-from infra.lake import Lake
-from infra.settings import Settings, load
+from infra.config.settings import Settings, load
+from infra.streaming.lake import Lake
 from tests.api.story import tell
 
 TOKEN = "a-token-of-the-tests"

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from infra.catalog import LEDGER
-from infra.lake import Lake
-from infra.tables import Table, table
+from infra.delta.ops_tables import LEDGER
+from infra.delta.schema import Table, table
+from infra.streaming.lake import Lake
 
 A, B = "02:00:00:00:00:0a", "02:00:00:00:00:0b"
 IP = "10.0.0.1"

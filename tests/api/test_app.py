@@ -18,14 +18,14 @@ from alerts.tables import ALERT
 from api.app import create_app
 from api.auth import token_file, token_of
 from enrich.tables import DHCP_SEGMENT
-from infra.catalog import AUDIT
+from infra.config.settings import Settings, load
+from infra.delta.ops_tables import AUDIT
 from infra.errors import Fatal
-from infra.held import Held, leave
-from infra.lake import Lake
-from infra.roster import wanted
-from infra.settings import Settings, load
-from infra.spool import fold
-from infra.status import JobStatus, Memory, write
+from infra.maintenance.retention_holds import Held, leave
+from infra.runtime.job_registry import wanted
+from infra.runtime.job_status import JobStatus, Memory, write
+from infra.runtime.outbox_flusher import fold
+from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from tests.api.story import EVENTS, A, B, alert, insert, segment
 

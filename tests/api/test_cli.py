@@ -20,8 +20,8 @@ import pytest
 
 from api import cli
 from api.auth import token_of
+from infra.config.settings import Settings, load
 from infra.errors import HeadgateError, Usage
-from infra.settings import Settings, load
 
 
 def run(argv: Sequence[str], settings: Settings) -> int:
@@ -128,7 +128,7 @@ def test_a_taken_port_is_one_sentence(day_settings: Settings) -> None:
 
 def test_api_serves_until_interrupted_and_leaves_no_process(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    code = "import sys; from infra.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from headgate.cli import main; sys.exit(main(sys.argv[1:]))"
     serving = subprocess.Popen(
         [sys.executable, "-c", code, "--home", str(home), "api", "--port", "0"],
         stdout=subprocess.PIPE,

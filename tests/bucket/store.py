@@ -12,8 +12,8 @@ from pathlib import Path
 
 from botocore.session import get_session
 
-from infra.children import die_with_parent
-from infra.kafka import free_port
+from infra.kafka.client import free_port
+from infra.process.subprocesses import die_with_parent
 
 KEY, SECRET = "reader-and-writer", "not-told-to-anyone"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.kafka import Broker, ensure_topics
-from infra.settings import Settings, load
+from infra.config.settings import Settings, load
+from infra.kafka.client import Broker, ensure_topics
 from tests.bucket.store import SECRET, Store
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
@@ -25,7 +25,7 @@ SEED = 20261122
 
 def headgate(plant: Settings, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "infra.cli", "--home", str(plant.home), *words],
+        [sys.executable, "-m", "headgate.cli", "--home", str(plant.home), *words],
         capture_output=True,
         text=True,
         check=False,

@@ -12,20 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra import location as place
-from infra import retire
-from infra.archive import ARCHIVE, LOG, archived, checkpoint, from_on, packs, single
-from infra.backup import backup, restore
-from infra.commits import commit, live, newest_version, table_id, text, versions
-from infra.duck import connect
+from infra.config.settings import Settings, load
+from infra.delta.duckdb_views import connect
+from infra.delta.log_archive import ARCHIVE, LOG, archived, checkpoint, from_on, packs, single
+from infra.delta.log_reader import commit, live, newest_version, table_id, text, versions
+from infra.delta.parquet_writer import FileWriter, Target
+from infra.delta.table_lock import require_home
+from infra.delta.time_travel import bring_back
 from infra.errors import Fatal, Retryable, Usage
-from infra.history import bring_back
-from infra.kafka import free_port
-from infra.location import Location, location
-from infra.locks import require_home
-from infra.parquet import FileWriter, Target
-from infra.retire import move
-from infra.settings import Settings, load
+from infra.kafka.client import free_port
+from infra.maintenance.backup import backup, restore
+from infra.storage import paths as place
+from infra.storage.paths import Location, location
+from infra.streaming import log_retention
+from infra.streaming.log_retention import move
 from tests.bucket.store import SECRET, Store, serve
 
 FUTURE = 4e9
@@ -115,7 +115,7 @@ def log_of(table: Location, number: int) -> None:
 def test_a_log_is_shortened_archived_and_brought_back(
     root: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retire, "PACK", PACK)
+    monkeypatch.setattr(log_retention, "PACK", PACK)
     table = root / "silver" / "number"
     log_of(table, PACK + 20)
     metadata = {"metaData": {"id": "t-1", "schemaString": "{}"}}

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from api.queries import Reader
-from api.statements import Refused, Statements
-from infra import location as place
-from infra.archive import ARCHIVE, LOG, single, singles
-from infra.history import Committed
-from infra.location import Location
-from infra.locks import locked, require_home
-from infra.settings import Settings, load
+from api.services.reader import Reader
+from api.sql.runner import Refused, Statements
+from infra.config.settings import Settings, load
+from infra.delta.log_archive import ARCHIVE, LOG, single, singles
+from infra.delta.table_lock import locked, require_home
+from infra.delta.time_travel import Committed
+from infra.storage import paths as place
+from infra.storage.paths import Location
 from ingest.tables import EVENT
 from tests.api.story import event
 from tests.bucket.store import Store

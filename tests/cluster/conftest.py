@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bench.standalone import Cluster, standalone
-from infra.spark import project_root
-from infra.spark_guard import page_key
+from infra.spark.auth import page_key
+from infra.spark.session import project_root
 
 SECRET = "shared-by-drivers-and-workers-0123456789"
 
@@ -33,7 +33,7 @@ def conf(tmp_path: Path) -> Path:
     their pages lies beside them."""
     folder = tmp_path / "conf"
     folder.mkdir(mode=0o700)
-    form = project_root() / "infra" / "cluster" / "standalone" / "spark-defaults.conf"
+    form = project_root() / "infra" / "deploy" / "standalone" / "spark-defaults.conf"
     told = re.sub(r"\bSECRET$", SECRET, form.read_text("utf-8"), flags=re.M)
     told = re.sub(r"\bKEY$", page_key(folder / "pages.token"), told, flags=re.M)
     (folder / "spark-defaults.conf").write_text(told)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from infra.acls import apply, grants
-from infra.kafka import Broker, ensure_topics, free_port
-from infra.kafka_guard import Guard
-from infra.settings import KafkaSettings, load
+from infra.config.settings import KafkaSettings, load
+from infra.kafka.acls import apply, grants
+from infra.kafka.client import Broker, ensure_topics, free_port
+from infra.kafka.embedded_auth import Guard
 from tests.infra.authority import Authority
 
 CANARY = "canary-in-no-log"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from infra.children import die_with_parent
+from infra.process.subprocesses import die_with_parent
 from tests.cluster.kinds import defects
 
 Object = dict[str, Any]

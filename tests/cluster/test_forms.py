@@ -16,15 +16,15 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from infra.cli import COMMANDS
-from infra.driver import Driver
-from infra.kafka_auth import hand_to_executors
-from infra.roster import JOBS
-from infra.settings import load
-from infra.spark import project_root
+from headgate.cli import COMMANDS
+from infra.config.settings import load
+from infra.kafka.auth import hand_to_executors
+from infra.runtime.driver import Driver
+from infra.runtime.job_registry import JOBS
+from infra.spark.session import project_root
 from tests.cluster.kinds import defects
 
-FORMS = project_root() / "infra" / "cluster"
+FORMS = project_root() / "infra" / "deploy"
 KUBERNETES = FORMS / "kubernetes"
 MANIFESTS = sorted(path for path in KUBERNETES.glob("*.yaml") if path.stem != "kustomization")
 UNITS = sorted((FORMS / "systemd").iterdir())

@@ -19,13 +19,13 @@ import pytest
 import yaml
 
 from bench.standalone import SMALL
-from infra.duck import connect
-from infra.kafka import producer, topic_of
-from infra.spark import project_root
+from infra.delta.duckdb_views import connect
+from infra.kafka.client import producer, topic_of
+from infra.spark.session import project_root
 from tests.cluster.guarded import CANARY, PASSWORD, guarded
 from tests.cluster.kube import Plant, kube
 
-FORM = project_root() / "infra" / "cluster"
+FORM = project_root() / "infra" / "deploy"
 LINES = 200
 
 
@@ -101,7 +101,7 @@ def test_executors_run_from_our_template_and_entrypoint_and_reach_a_guarded_brok
             client.produce(topic_of("sshd", broker.admin), line.encode())
         client.flush(20)
         done = subprocess.run(
-            [sys.executable, "-m", "infra.cli", "run", "ingest", "--once"],
+            [sys.executable, "-m", "headgate.cli", "run", "ingest", "--once"],
             capture_output=True,
             text=True,
             check=False,

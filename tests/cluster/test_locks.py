@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
-from infra.lake import Lake
-from infra.settings import load
+from infra.config.settings import load
+from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 
 ASK = """

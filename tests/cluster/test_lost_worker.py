@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from bench.standalone import SMALL, Cluster
-from infra.children import Part
-from infra.duck import connect
-from infra.kafka import Broker, admin, ensure_topics, free_port, producer, topic_of
-from infra.settings import Settings, load
+from infra.config.settings import Settings, load
+from infra.delta.duckdb_views import connect
+from infra.kafka.client import Broker, admin, ensure_topics, free_port, producer, topic_of
+from infra.process.subprocesses import Part
 from tests.cluster.conftest import SECRET
 from tests.recovery import judge
 from tests.wait import until

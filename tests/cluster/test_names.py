@@ -13,8 +13,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from infra.settings import load
-from infra.spark import conf_of, java, project_root
+from infra.config.settings import load
+from infra.spark.session import conf_of, java, project_root
 from tests.cluster.test_forms import FORMS, of_kind
 
 DECLARED_IN = [

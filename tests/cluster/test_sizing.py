@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.cli import main
+from headgate.cli import main
 from infra.errors import Usage
-from infra.sizing import Load, Measured, measured, sized
-from infra.spark import project_root
+from infra.runtime.sizing import Load, Measured, measured, sized
+from infra.spark.session import project_root
 
 KNOWN = Measured(
     parse=10_000,

@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from bench.standalone import SMALL, Cluster
-from infra.duck import connect
-from infra.kafka import producer, topic_of
-from infra.settings import load
+from infra.config.settings import load
+from infra.delta.duckdb_views import connect
+from infra.kafka.client import producer, topic_of
 from tests.bucket.store import Store
 from tests.cluster.conftest import SECRET
 from tests.cluster.guarded import CANARY, PASSWORD, Guarded, guarded, telling
@@ -136,7 +136,7 @@ def run_on(
     }
     seen = Seen(set(), set())
     for job in ("ingest", "sessions"):
-        command = [sys.executable, "-m", "infra.cli", "--home", str(home), "run", job, "--once"]
+        command = [sys.executable, "-m", "headgate.cli", "--home", str(home), "run", job, "--once"]
         more = watched(command, environment, cluster)
         seen = Seen(seen.lines | more.lines, seen.listening | more.listening)
 

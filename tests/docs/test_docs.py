@@ -15,9 +15,8 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from infra.cli import COMMANDS
-from infra.roster import JOBS
-from infra.settings import (
+from headgate.cli import COMMANDS
+from infra.config.settings import (
     ApiKeySettings,
     FolderSettings,
     ScopeSettings,
@@ -25,6 +24,7 @@ from infra.settings import (
     SourceSettings,
     WebhookSettings,
 )
+from infra.runtime.job_registry import JOBS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -32,7 +32,7 @@ PAGES = [
     ROOT / "samples/NOTICE.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-MADE = "<!-- below: made from infra/settings.py, checked by tests/docs -->\n"
+MADE = "<!-- below: made from infra/config/settings.py, checked by tests/docs -->\n"
 """What stands above this line of docs/settings.md is written by hand."""
 
 
@@ -58,7 +58,7 @@ def test_files_named_in_the_text_are_there(page: Path) -> None:
 
 @pytest.mark.parametrize("name", ["tables", "sources"])
 def test_a_page_made_by_a_command_is_up_to_date(name: str) -> None:
-    command = [sys.executable, "-m", "infra.cli", name, "--output", "markdown"]
+    command = [sys.executable, "-m", "headgate.cli", name, "--output", "markdown"]
     wanted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert (ROOT / f"docs/{name}.md").read_text("utf-8") == wanted, "run `make docs`"
 

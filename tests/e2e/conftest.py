@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from infra.children import Part
-from infra.duck import connect
-from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
-from infra.settings import Settings, load
-from infra.topic import Heard, Listener
+from alerts.delivery.topic_listener import Heard, Listener
+from infra.config.settings import Settings, load
+from infra.delta.duckdb_views import connect
+from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
+from infra.process.subprocesses import Part
 from tests import wait
 
 SOURCES = ("zeek:http", "zeek:dns", "aws_cloudtrail", "sshd", "isc_dhcpd", "nobody_knows_it")

@@ -34,7 +34,7 @@ STRANGE = {
 def headgate(plant: Plant, *words: str) -> subprocess.CompletedProcess[str]:
     home = str(plant.settings.home)
     return subprocess.run(
-        [sys.executable, "-m", "infra.cli", "--home", home, *words],
+        [sys.executable, "-m", "headgate.cli", "--home", home, *words],
         capture_output=True,
         text=True,
         check=False,
@@ -202,7 +202,7 @@ def test_the_ledger_shows_nothing_unaccounted(plant: Plant) -> None:
 def test_a_second_driver_is_refused_in_one_sentence(plant: Plant) -> None:
     environment = f"127.0.0.1:{plant.broker.port}"
     done = subprocess.run(
-        [sys.executable, "-m", "infra.cli", "--home", str(plant.settings.home), "run", "ingest"],
+        [sys.executable, "-m", "headgate.cli", "--home", str(plant.settings.home), "run", "ingest"],
         capture_output=True,
         text=True,
         check=False,

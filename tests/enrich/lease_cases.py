@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from enrich.leases import (
+from enrich.dhcp.lease_rules import (
     ACK,
     DECLINE,
     EXPIRE,

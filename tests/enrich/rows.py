@@ -8,10 +8,10 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from alerts.tables import FINDING
-from enrich.leases import ACK
+from enrich.dhcp.lease_rules import ACK
 from enrich.tables import DHCP_SEGMENT
-from infra.lake import Lake
-from infra.tables import Table
+from infra.delta.schema import Table
+from infra.streaming.lake import Lake
 from ingest.tables import EVENT, HEARTBEAT
 
 START = datetime(2026, 11, 21, 2, 40, tzinfo=UTC)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from infra.lake import Lake
-from infra.tables import catalog, views
+from infra.delta.schema import catalog, views
+from infra.streaming.lake import Lake
 
 
 def ask(lake: Lake, sql: str) -> list[tuple[Any, ...]]:

@@ -19,9 +19,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from alerts.publish import Publisher
+from alerts.delivery.publisher import Publisher
+from infra.config.settings import load
 from infra.errors import Retryable
-from infra.settings import load
 
 SCHEMA = pa.schema(
     {

@@ -22,10 +22,10 @@ import psutil
 import pytest
 
 from alerts.tables import ALERT
-from infra.children import Part
-from infra.kafka import free_port
-from infra.lake import Lake
-from infra.settings import Settings, load
+from infra.config.settings import Settings, load
+from infra.kafka.client import free_port
+from infra.process.subprocesses import Part
+from infra.streaming.lake import Lake
 from tests.api.story import alert, insert
 from tests.wait import until
 

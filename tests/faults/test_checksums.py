@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infra.damage import Damaged, emptied, logged, objects, sound
+from infra.storage.checksums import Damaged, emptied, logged, objects, sound
 
 texts = st.text(st.characters(codec="ascii"), min_size=1, max_size=2_000)
 shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)

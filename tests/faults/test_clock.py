@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.children import Part
-from infra.kafka import Broker, ensure_topics, free_port
-from infra.settings import Settings, load
+from infra.config.settings import Settings, load
+from infra.kafka.client import Broker, ensure_topics, free_port
+from infra.process.subprocesses import Part
 from tests.faults.stepped import Hand, stepped
 from tests.faults.test_processes import Shuffled, on
 from tests.recovery import judge

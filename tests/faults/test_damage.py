@@ -18,15 +18,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from enrich.kept import VERSION
-from enrich.operator import with_store
-from infra.catalog import AUDIT, LEDGER
-from infra.jobs import Batch
-from infra.lake import Lake
-from infra.settings import Settings, load
-from infra.spool import Folder, fold, put
-from infra.supervise import reason
-from infra.tables import Column, Table
+from enrich.dhcp.state_cells import VERSION
+from enrich.dhcp.stateful_operator import with_store
+from infra.config.settings import Settings, load
+from infra.delta.ops_tables import AUDIT, LEDGER
+from infra.delta.schema import Column, Table
+from infra.runtime.outbox_flusher import Folder, fold
+from infra.runtime.restart_policy import reason
+from infra.streaming.job import Batch
+from infra.streaming.lake import Lake
+from infra.streaming.outbox import put
 from tests.recovery import judge
 
 NUMBER = Table("silver.number", "numbers that arrive", (Column("n", T.LongType(), "a number"),))

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from infra.lake import Lake
-from infra.settings import load
-from infra.supervise import Again, Record
+from infra.config.settings import load
+from infra.runtime.restart_policy import Again, Record
+from infra.streaming.lake import Lake
 from tests.faults.test_damage import BATCHES, FIRST, NUMBER, arrive, first
 from tests.recovery import judge
 

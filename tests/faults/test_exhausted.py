@@ -20,9 +20,9 @@ import psutil
 import pytest
 from confluent_kafka import Message
 
-from infra.children import Part
-from infra.kafka import Broker, ensure_topics, free_port, producer, topic_of
-from infra.settings import Settings, load
+from infra.config.settings import Settings, load
+from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
+from infra.process.subprocesses import Part
 from tests.faults.test_disk import fill, small_disk
 from tests.faults.test_processes import on, workers
 from tests.recovery.flow import SOURCES, Flow

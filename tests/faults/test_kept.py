@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from alerts.blind_run import State as Sight
-from enrich.bucket import WHOLE
-from enrich.shape import Shape, found
+from alerts.coverage.run import State as Sight
+from enrich.dhcp.state_layout import Shape, found
+from enrich.dhcp.tracker_state import WHOLE
 from infra.errors import Fatal
-from ingest.quality.record import State as Checks
+from ingest.quality.outcome_store import State as Checks
 
 
 def shape(folder: Path) -> Shape | None:

@@ -20,10 +20,10 @@ import psutil
 import pytest
 from confluent_kafka.cimpl import NewPartitions
 
-from infra.children import Part
-from infra.kafka import Broker, admin, ensure_topics
-from infra.settings import Settings, load
-from infra.worker_daemon import is_daemon
+from infra.config.settings import Settings, load
+from infra.kafka.client import Broker, admin, ensure_topics
+from infra.process.subprocesses import Part
+from infra.spark.worker_daemon import is_daemon
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
 from tests.recovery.plant import batches, complaints, driver, settle, until

@@ -23,11 +23,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from alerts.publish import Publisher
-from infra.children import die_with_parent
-from infra.kafka import Broker, ensure_topics
-from infra.settings import Settings, load
-from tests.alerts.test_webhook import Receiver
+from alerts.delivery.publisher import Publisher
+from infra.config.settings import Settings, load
+from infra.kafka.client import Broker, ensure_topics
+from infra.process.subprocesses import die_with_parent
+from tests.alerts.delivery.test_webhook import Receiver
 from tests.faults.outbox import Outbox
 from tests.recovery import judge
 from tests.wait import until
@@ -187,7 +187,7 @@ def killed_again_and_again(broker: Broker, home: Path, seed: int, kills: int) ->
 
 
 def delivering(home: Path) -> tuple[str, ...]:
-    return ("infra.cli", "--home", str(home), "webhooks", "deliver")
+    return ("headgate.cli", "--home", str(home), "webhooks", "deliver")
 
 
 def environment(broker: Broker, receiver: Receiver) -> dict[str, str]:

@@ -14,16 +14,16 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from alerts import place
+from alerts.delivery import publish_offset
+from alerts.delivery.action_request import ask
+from alerts.delivery.publisher import Publisher, read_all
 from alerts.jobs import alert
-from alerts.publish import Publisher, read_all
-from alerts.request import ask
 from alerts.tables import ALERT, ALERT_ACTION, FINDING
-from infra.kafka import Broker
-from infra.lake import Lake
-from infra.settings import Settings
-from infra.spool import fold
-from tests.alerts.test_delivery import found, told_by
+from infra.config.settings import Settings
+from infra.kafka.client import Broker
+from infra.runtime.outbox_flusher import fold
+from infra.streaming.lake import Lake
+from tests.alerts.delivery.test_delivery import found, told_by
 from tests.api.story import insert
 from tests.faults.test_restored import beside
 from tests.wait import until
@@ -48,7 +48,7 @@ def test_what_happens_to_an_alert_after_a_restore_is_told(
     settings = beside(broker, tmp_path, "restored-job")
     shutil.copytree(empty_tables, settings.lake_root)
     Publisher(settings).begin()  # as job `alert` does before its first batch
-    backed_up = place.file_of(settings).read_text()
+    backed_up = publish_offset.file_of(settings).read_text()
     lake = Lake(spark, settings)
     job = alert(lake)
     try:
@@ -64,8 +64,8 @@ def test_what_happens_to_an_alert_after_a_restore_is_told(
     for folder in (settings.lake_root, settings.checkpoint_root):
         shutil.rmtree(folder)
     shutil.copytree(empty_tables, settings.lake_root)
-    place.file_of(settings).parent.mkdir(parents=True)
-    place.file_of(settings).write_text(backed_up)
+    publish_offset.file_of(settings).parent.mkdir(parents=True)
+    publish_offset.file_of(settings).write_text(backed_up)
     restored = Lake(spark, settings)
     insert(restored, FINDING, [found(number * BATCH, ADDRESS) for number in range(3)])
     job = alert(restored)

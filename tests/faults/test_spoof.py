@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from enrich.bucket import BucketState, decode, encode
-from enrich.leases import LeaseEvent
-from enrich.segments import Segment
-from tests.enrich.test_bucket import LIMITS, START, line, us
+from enrich.dhcp.lease_rules import LeaseEvent
+from enrich.dhcp.segments import Segment
+from enrich.dhcp.tracker_state import BucketState, decode, encode
+from tests.enrich.dhcp.test_tracker_state import LIMITS, START, line, us
 
 SPOOFED = 10_000
 SOAK_SPOOFED = int(os.environ.get("HEADGATE_SOAK_MACS", "10000000"))

@@ -6,8 +6,8 @@ import random
 
 from delta.tables import DeltaTable
 
-from infra.lake import Lake
-from infra.tables import Table
+from infra.delta.schema import Table
+from infra.streaming.lake import Lake
 from tests.faults.test_damage import FIRST, NUMBER, arrive, first
 from tests.recovery import judge
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from infra.archive import LOG, single
-from infra.commits import newest_version
-from infra.location import Location, make
-from infra.parquet import FileWriter, Target, arrow_schema
-from infra.tables import Table
+from infra.delta.log_archive import LOG, single
+from infra.delta.log_reader import newest_version
+from infra.delta.parquet_writer import FileWriter, Target, arrow_schema
+from infra.delta.schema import Table
+from infra.storage.paths import Location, make
 
 
 def define(folder: Location, table: Table, identity: str = "t-1") -> int:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.lake import Lake
-from infra.settings import load
+from infra.config.settings import load
+from infra.streaming.lake import Lake
 from tests.infra.numbers import NUMBER, SQUARE
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import types as T
 
-from infra.duck import open_engine
-from infra.lake import Lake
-from infra.tables import Column, Table
+from infra.delta.duckdb_views import open_engine
+from infra.delta.schema import Column, Table
+from infra.streaming.lake import Lake
 
 NUMBER = Table(
     "silver.number",

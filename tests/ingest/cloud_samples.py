@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ingest.present import ocsf_object
+from ingest.parsing.ocsf_export import ocsf_object
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.logs import SAMPLES
 

@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 from pyspark.sql import types as T
 
-from ingest.ocsf import FINDING
-from ingest.present import ocsf_object
+from ingest.parsing.ocsf import FINDING
+from ingest.parsing.ocsf_export import ocsf_object
 from ingest.tables import EVENT
 
 EXPORT = get_ocsf_schema(version="1.8.0")

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from ingest.present import ocsf_object
+from ingest.parsing.ocsf_export import ocsf_object
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.logs import rows
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ingest.rows import event_rows
-from ingest.source import ParseSettings, Record
+from ingest.parsing.event_rows import event_rows
+from ingest.parsing.source import ParseSettings, Record
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 NOW = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from infra.parquet import Target, arrow_schema
-from ingest.source import ParseSettings
+from infra.delta.parquet_writer import Target, arrow_schema
+from ingest.parsing.source import ParseSettings
+from ingest.pipeline.batch_pass import Pass, Reach
 from ingest.tables import EVENT, RECORD
-from ingest.write import Pass, Reach
 
 MB = 1024 * 1024
 AT = datetime(2026, 11, 21, tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingest.present import ocsf_object
+from ingest.parsing.ocsf_export import ocsf_object
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.logs import rows
 

@@ -8,9 +8,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from infra.kafka import Broker, ensure_topics, producer, topic_of
-from infra.lake import Lake
-from infra.settings import Settings, load
+from infra.config.settings import Settings, load
+from infra.kafka.client import Broker, ensure_topics, producer, topic_of
+from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from tests.api.story import FAILED, A, event, insert, tell
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from confluent_kafka import Message, Producer
 
-from infra.kafka import producer, topic_of
-from infra.settings import Settings
+from infra.config.settings import Settings
+from infra.kafka.client import producer, topic_of
 from tests.recovery.judge import place_of
 
 SOURCES = ("isc_dhcpd", "sshd", "zeek:dns", "zeek:http", "aws_cloudtrail", "no_such_source")

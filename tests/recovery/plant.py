@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.children import Part
-from infra.settings import Settings
-from infra.tally import tally
+from headgate.demo.check import tally
+from infra.config.settings import Settings
+from infra.process.subprocesses import Part
 from tests import wait
 from tests.recovery import judge
 

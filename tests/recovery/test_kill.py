@@ -21,9 +21,9 @@ import psutil
 import pytest
 from confluent_kafka import Consumer
 
-from infra.children import Part
-from infra.kafka import Broker, ensure_topics
-from infra.settings import Settings, load
+from infra.config.settings import Settings, load
+from infra.kafka.client import Broker, ensure_topics
+from infra.process.subprocesses import Part
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
 from tests.recovery.plant import batches, complaints, driver, settle, until

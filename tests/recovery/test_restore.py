@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.backup import backup, left_at, restore
+from infra.config.settings import Settings, load
 from infra.errors import Fatal
-from infra.kafka import Broker, ensure_topics, free_port
-from infra.settings import Settings, load
-from ingest.gaps import accept, find, require_none, statement
+from infra.kafka.client import Broker, ensure_topics, free_port
+from infra.maintenance.backup import backup, left_at, restore
+from ingest.completeness.gaps import accept, find, require_none, statement
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
 from tests.recovery.plant import batches, driver, settle, until

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from infra.lake import Lake
-from infra.settings import load
+from infra.config.settings import load
+from infra.streaming.lake import Lake
 from tests.api.story import tell
 
 

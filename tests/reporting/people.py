@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from alerts.webhook_cli import file_of
-from alerts.webhook_queue import Queue, enqueue
-from infra.lake import Lake
-from infra.spool import put
-from infra.tables import table
-from reporting import erase_run
-from reporting.erase_wish import Wish
+from alerts.cli.webhooks import file_of
+from alerts.delivery.webhook_queue import Queue, enqueue
+from infra.delta.schema import table
+from infra.streaming.lake import Lake
+from infra.streaming.outbox import put
+from reporting.erasure import run
+from reporting.erasure.request import Wish
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MAC, OTHER_MAC = "aa:bb:cc:dd:ee:01", "aa:bb:cc:dd:ee:02"
@@ -101,7 +101,7 @@ def quiet(line: str) -> None:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
     """Once jobs that are behind were waited for, and before the tables are gone through again."""
-    real, left = erase_run._wait, [work]
+    real, left = run._wait, [work]
 
     def wait(lake: Lake, seconds: float, tell: Callable[[str], None]) -> dict[str, list[str]]:
         behind = real(lake, seconds, tell)
@@ -109,4 +109,4 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None
             left.pop()()
         return behind
 
-    monkeypatch.setattr(erase_run, "_wait", wait)
+    monkeypatch.setattr(run, "_wait", wait)

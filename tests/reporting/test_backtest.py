@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from alerts.compile import BUNDLED, compile_rules
-from alerts.match import brute_force
-from infra.lake import Lake
+from alerts.compiler.compiler import BUNDLED, compile_rules
+from alerts.matching.matcher import brute_force
+from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from reporting.backtest import backtest
 from reporting.interval import parse_interval

@@ -1,0 +1,187 @@
+"""Job `models`: what devices do hour by hour, judged by the models in force as it comes.
+
+What a batch adds to an hour is a row of gold.device_hour; the sum of an hour's rows is judged
+anew whenever one is added. The score of an hour only grows (`alerts.anomaly.baseline`), so the
+batch that lifts it over the threshold makes the one finding that the hour ever has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from alerts.anomaly.baseline import HOUR_SECONDS
+from alerts.anomaly.device_hours import counted, hours, narrowed
+from alerts.anomaly.finding import EVIDENCE, finding
+from alerts.anomaly.store import Model, ModelStore
+from alerts.compiler.model_rule_files import FEATURES
+from alerts.matching.matcher import LIVE_MODES
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.rule_pack import ModelRule, PackStore
+from alerts.tables import DEVICE_HOUR, FINDING
+from enrich.tables import DHCP_SEGMENT
+from infra.delta.parquet_writer import FileWriter, arrow_schema
+from infra.delta.schema import Table
+from infra.streaming.job import Batch, Job
+from infra.streaming.lake import Lake
+from ingest.tables import EVENT
+
+Row = dict[str, Any]
+
+PIECE = timedelta(days=7)
+"""History is judged so much at once: the hours of all devices lie in memory."""
+
+
+def models(lake: Lake, *, once: bool = False) -> Job:
+    """silver.event -> gold.device_hour and gold.finding, for the rules of kind model in force.
+
+    It begins with what arrives once it runs, and judges what happened after the training.
+    """
+    store = PackStore(store_folder(lake.settings))
+    kept = ModelStore(store.folder)
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        pack = run.decide("pack", store.current)
+        rules = store.get(pack).models
+        versions = run.decide(
+            "read", lambda: {t.name: lake.version(t) for t in (DEVICE_HOUR, DHCP_SEGMENT)}
+        )
+        # Also a batch that adds nothing leaves its mark: only so can a restart tell.
+        wanted = [table for table in (DEVICE_HOUR, FINDING) if not lake.has(table, run)]
+        work = [_Work(rule, kept.get(rule.model), pack) for rule in rules if wanted]
+        segments = lake.read(DHCP_SEGMENT, versions[DHCP_SEGMENT.name])
+        before = lake.read(DEVICE_HOUR, versions[DEVICE_HOUR.name])
+        rows.persist()
+        try:
+            for one in work:
+                one.through(rows, segments, before)
+        finally:
+            rows.unpersist()
+        made = {
+            DEVICE_HOUR.name: [row for one in work for row in one.added],
+            FINDING.name: [row for one in work for row in one.findings],
+        }
+        for table in wanted:
+            _commit(lake, run, table, made[table.name])
+
+    trigger = None if once else lake.settings.jobs.models_trigger_seconds
+    events = narrowed(_arriving(lake, once))
+    return lake.each_batch("models", events, batch, trigger_seconds=trigger)
+
+
+def _arriving(lake: Lake, once: bool) -> DataFrame:
+    """Rows of silver.event as they come; with `once` also all that is there already.
+
+    Heeded at the first start only: later the checkpoint says where to go on.
+    """
+    return lake.stream(EVENT, job="models", only_new=not once)
+
+
+def _commit(lake: Lake, run: Batch, table: Table, rows: Sequence[Row]) -> None:
+    writer = FileWriter(lake.target(table, run))
+    writer.write(pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(table)))
+    file = writer.close()
+    lake.commit(table, run, [file] if file else [])
+
+
+class _Work:
+    """One rule's work on a batch: `added` to gold.device_hour, and the `findings`."""
+
+    def __init__(self, rule: ModelRule, model: Model, pack: str) -> None:
+        self.added: list[Row] = []
+        self.findings: list[Row] = []
+        self._rule, self._model, self._pack = rule, model, pack
+
+    def through(self, events: DataFrame, segments: DataFrame, before: DataFrame) -> None:
+        """Judge the hours that the batch adds to; `before` is what batches added so far."""
+        new = F.col("time") >= F.lit(self._model.header.until)
+        wanted = counted(events, self._rule, LIVE_MODES).where(new)
+        rows = hours(wanted, self._rule, segments).toArrow().to_pylist()
+        known = sorted(
+            (row for row in rows if self._model.knows(row["entity"])),
+            key=lambda row: (row["hour"], row["entity"]),
+        )
+        so_far = self._so_far(before, known)
+        for row in known:
+            self._judge(row, so_far.get((row["entity"], int(row["hour"]))))
+
+    def _so_far(self, before: DataFrame, rows: Iterable[Row]) -> dict[tuple[str, int], Row]:
+        """What these hours had before, by entity and hour."""
+        touched = sorted({int(row["hour"]) for row in rows})
+        if not touched:
+            return {}
+        at = [F.lit(datetime.fromtimestamp(hour, UTC)) for hour in touched]
+        mine = before.where((F.col("rule_id") == self._rule.id) & F.col("hour").isin(*at))
+        sums = mine.groupBy("entity", F.unix_seconds("hour").alias("hour")).agg(
+            *[F.sum(name).alias(name) for name in FEATURES],
+            F.bool_or("told").alias("told"),
+            F.flatten(F.collect_list("top")).alias("top"),
+        )
+        found = sums.toArrow().to_pylist()
+        return {(row["entity"], int(row["hour"])): row for row in found}
+
+    def _judge(self, row: Row, earlier: Mapping[str, Any] | None) -> None:
+        whole = dict(row)
+        if earlier is not None:
+            whole |= {name: row[name] + earlier[name] for name in FEATURES}
+            every = [*row["top"], *(earlier["top"] or ())]
+            whole["top"] = sorted(every, key=lambda one: -one["bytes"])[:EVIDENCE]
+        judged = self._model.judge(row["entity"], int(row["hour"]), whole)
+        told = judged.score >= self._rule.threshold and not (earlier and earlier["told"])
+        if told:
+            self.findings.append(finding(self._rule, self._model, whole, judged, self._pack))
+        self.added.append(
+            {name: row[name] for name in (*FEATURES, "entity", "event_time", "received_at", "top")}
+            | {
+                "rule_id": self._rule.id,
+                "model": self._model.hash,
+                "hour": datetime.fromtimestamp(int(row["hour"]), UTC),
+                "score": judged.score,
+                "told": told,
+            }
+        )
+
+
+def history(
+    lake: Lake, rule: ModelRule, model: Model, since: datetime, until: datetime, pack: str = ""
+) -> tuple[list[Row], int]:
+    """What the rule finds in history: rows of gold.finding, and how many hours it judged.
+
+    Events whose `time` is in [since, until), which begin and end with an hour; addresses belong
+    to whom they are given to today.
+    """
+    found: list[Row] = []
+    looked_at = 0
+    while since < until:
+        end = min(since + PIECE, until)
+        for row in _known_hours(lake, rule, model, since, end):
+            looked_at += 1
+            judged = model.judge(row["entity"], int(row["hour"]), row)
+            if judged.score >= rule.threshold:
+                found.append(finding(rule, model, row, judged, pack))
+        since = end
+    return sorted(found, key=lambda one: (one["window_start"], one["finding_id"])), looked_at
+
+
+def _known_hours(
+    lake: Lake, rule: ModelRule, model: Model, since: datetime, until: datetime
+) -> Iterator[Row]:
+    """Hours in [since, until) of devices that the model knows."""
+    span = (F.col("time") >= F.lit(since)) & (F.col("time") < F.lit(until))
+    events = counted(narrowed(lake.read(EVENT).where(span)), rule, (*LIVE_MODES, "import"))
+    rows = hours(events, rule, lake.read(DHCP_SEGMENT)).toArrow()
+    for batch in rows.to_batches(max_chunksize=10_000):
+        yield from (row for row in batch.to_pylist() if model.knows(row["entity"]))
+
+
+def whole_hours(since: datetime, until: datetime) -> tuple[datetime, datetime]:
+    """A span widened to full hours: what is judged is whole."""
+    step = HOUR_SECONDS
+    first = int(since.timestamp()) // step * step
+    last = -(-int(until.timestamp()) // step) * step
+    return datetime.fromtimestamp(first, UTC), datetime.fromtimestamp(last, UTC)

@@ -1,0 +1,232 @@
+"""Training: history -> what is usual for each device, its peers, and how far peers stray.
+
+Spark adds up the hours and makes a profile of each device (`alerts.anomaly.baseline`); MLlib finds
+devices that behave alike (StandardScaler, KMeans; as many groups as separate them best); from
+the peers' own hours it is told how rare a stray is.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.clustering import KMeans
+from pyspark.ml.evaluation import ClusteringEvaluator
+from pyspark.ml.feature import StandardScaler
+from pyspark.ml.functions import array_to_vector
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from alerts.anomaly.baseline import LEAST_STRAY, Tail, profile_of, shape, strays, tail_of
+from alerts.anomaly.device_hours import counted, hours, narrowed
+from alerts.anomaly.store import Header, ModelStore, Peers
+from alerts.rulepack.rule_pack import ModelRule
+from enrich.tables import DHCP_SEGMENT
+from infra.errors import Usage
+from infra.streaming.lake import Lake
+from ingest.tables import EVENT
+
+MODES = ("live", "replay", "import")
+"""Modes whose events teach: all."""
+
+SEED = 20261122
+GROUPS = (2, 3, 4, 6, 8)
+LEAST_DEVICES = 30
+"""Fewer devices are one group: of two or three peers each nothing can be told."""
+SEPARATE = 0.5
+"""Silhouette below which groups are no groups."""
+
+_FITTED = T.StructType(
+    [
+        T.StructField("entity", T.StringType()),
+        T.StructField("days", T.IntegerType()),
+        T.StructField("hours", T.LongType()),
+        *(
+            T.StructField(name, T.ArrayType(T.DoubleType()))
+            for name in ("largest", "centre", "spread", "low", "high", "shape")
+        ),
+        # By feature: how far its hours stray, those beyond what is ordinary.
+        T.StructField("far", T.ArrayType(T.ArrayType(T.DoubleType()))),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A new model: its hash, what it says of itself, and how many hours of its own history it
+    would have told of."""
+
+    hash: str
+    header: Header
+    told: int
+
+
+def train(
+    lake: Lake, store: ModelStore, rule: ModelRule, since: datetime, until: datetime
+) -> Trained:
+    """Train a model for a rule on events whose `time` is in [since, until), and keep it.
+
+    Both are taken at full hours. Raises `Usage` when no device has the history that the rule asks
+    for.
+    """
+    since, until = (_full(at) for at in (since, until))
+    versions = {table.name: lake.version(table) for table in (EVENT, DHCP_SEGMENT)}
+    events = narrowed(lake.read(EVENT, versions[EVENT.name])).where(
+        (F.col("time") >= F.lit(since)) & (F.col("time") < F.lit(until))
+    )
+    segments = lake.read(DHCP_SEGMENT, versions[DHCP_SEGMENT.name])
+    by_hour = hours(counted(events, rule, MODES), rule, segments, named=False)
+    fitted = fit(by_hour, rule, until).persist()
+    try:
+        judged = fitted.where(F.col("days") >= rule.history_days)
+        devices, unjudged = judged.count(), fitted.where(F.col("days") < rule.history_days).count()
+        if not devices:
+            raise Usage(
+                f"rule '{rule.name or rule.id}': none of {unjudged} devices was seen on "
+                f"{rule.history_days} days from {since:%Y-%m-%d} to {until:%Y-%m-%d}; give more "
+                "history (--from), or lower model.history in the rule"
+            )
+        grouped, pipeline, silhouette = peers_of(judged, devices)
+        rows = grouped.toArrow().sort_by("entity")
+    finally:
+        fitted.unpersist()
+    groups = _tails(rows, rule.features)
+    header = Header(
+        rule_id=rule.id,
+        rule_version=rule.version,
+        features=rule.features,
+        least=rule.least,
+        since=since,
+        until=until,
+        trained_at=datetime.now(UTC),
+        history_days=rule.history_days,
+        devices=devices,
+        unjudged=unjudged,
+        device_hours=sum(one.hours for one in groups),
+        peers=groups,
+        silhouette=silhouette,
+        spark=lake.spark.version,
+        versions=versions,
+    )
+    with tempfile.TemporaryDirectory(dir=_folder(store)) as folder:
+        saved = None
+        if pipeline is not None:
+            saved = Path(folder) / "peers"
+            pipeline.write().save(str(saved))
+        wanted = ["entity", "days", "peers", "largest", "centre", "spread", "low", "high"]
+        name = store.put(header, rows.select(wanted), saved)
+    return Trained(name, store.header(name), _own_alarms(rows, groups, rule))
+
+
+def _folder(store: ModelStore) -> Path:
+    store.folder.mkdir(parents=True, exist_ok=True)
+    return store.folder
+
+
+def _full(at: datetime) -> datetime:
+    return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def fit(by_hour: DataFrame, rule: ModelRule, until: datetime) -> DataFrame:
+    """Hours of devices -> a profile of each, rows of `_FITTED`."""
+    end, features = int(until.timestamp()), rule.features
+    least = [rule.least.get(name, 0) for name in features]
+    schema = to_arrow_schema(_FITTED)
+
+    def one(rows: pa.Table) -> pa.Table:
+        rows = rows.sort_by("hour")
+        starts = rows.column("hour").to_numpy().astype(np.int64)
+        columns = [rows.column(name).to_numpy().astype(np.float64) for name in features]
+        profiles = [profile_of(starts, values, end) for values in columns]
+        far = [
+            strays(starts, values, usual, floor)
+            for values, usual, floor in zip(columns, profiles, least, strict=True)
+        ]
+        joined = {
+            name: [np.concatenate([getattr(p, name) for p in profiles])]
+            for name in ("centre", "spread", "low", "high")
+        }
+        made = {
+            "entity": [rows.column("entity")[0].as_py()],
+            "days": [len(np.unique(starts // 86_400))],
+            "hours": [max(end - int(starts[0]), 3600) // 3600],
+            "largest": [[p.largest for p in profiles]],
+            "shape": [shape(profiles)],
+            "far": [[each[each > LEAST_STRAY] for each in far]],
+        }
+        return pa.table({name: (made | joined)[name] for name in schema.names}, schema=schema)
+
+    return by_hour.groupBy("entity").applyInArrow(one, _FITTED)
+
+
+def peers_of(
+    fitted: DataFrame, devices: int
+) -> tuple[DataFrame, PipelineModel | None, float | None]:
+    """Devices with the number of their group (`peers`), MLlib's pipeline, and its silhouette.
+
+    Few devices, and devices that do not fall into groups, are one.
+    """
+    shaped = fitted.withColumn("features", array_to_vector(F.col("shape")))
+    best: tuple[float, PipelineModel] | None = None
+    if devices >= LEAST_DEVICES:
+        evaluator = ClusteringEvaluator(featuresCol="scaled", predictionCol="peers")
+        for groups in GROUPS:
+            if groups * 5 > devices:
+                break
+            scaler = StandardScaler(inputCol="features", outputCol="scaled", withMean=True)
+            means = KMeans(featuresCol="scaled", predictionCol="peers", k=groups, seed=SEED)
+            made = Pipeline(stages=[scaler, means]).fit(shaped)
+            told = made.transform(shaped)
+            # KMeans may find fewer groups than asked; of one there is no silhouette.
+            if told.select("peers").distinct().count() < 2:
+                continue
+            separates = float(evaluator.evaluate(told))
+            if best is None or separates > best[0]:
+                best = (separates, made)
+    if best is None or best[0] < SEPARATE:
+        return fitted.withColumn("peers", F.lit(0)), None, None
+    found = best[1].transform(shaped).drop("features", "scaled")
+    return found, best[1], round(best[0], 3)
+
+
+def _tails(rows: pa.Table, features: Sequence[str]) -> tuple[Peers, ...]:
+    """What each group's hours say of how rare a stray is."""
+    groups = rows.column("peers").to_numpy()
+    counts, far = rows.column("hours").to_numpy(), rows.column("far").to_pylist()
+    found = []
+    for group in range(int(groups.max()) + 1):
+        mine = np.flatnonzero(groups == group)
+        total = int(counts[mine].sum())
+        tails: dict[str, Tail] = {}
+        for place, name in enumerate(features):
+            listed = [np.array(far[row][place], np.float64) for row in mine.tolist()]
+            tails[name] = tail_of(np.concatenate([np.zeros(0), *listed]), total)
+        found.append(Peers(len(mine), total, tails))
+    return tuple(found)
+
+
+def _own_alarms(rows: pa.Table, groups: Sequence[Peers], rule: ModelRule) -> int:
+    """How many hours of the history the model would tell of, at most (features may share one)."""
+    told = 0
+    for group, far in zip(
+        rows.column("peers").to_pylist(), rows.column("far").to_pylist(), strict=True
+    ):
+        tails = groups[group].tails
+        told += sum(
+            tails[name].score(stray) >= rule.threshold
+            for name, each in zip(rule.features, far, strict=True)
+            for stray in each
+        )
+    return told
+
+
+DEFAULT_SPAN = timedelta(days=28)
+"""History that is taken when nobody says: four weeks, so each hour of the week came four times."""

@@ -1,0 +1,85 @@
+"""A rule run again on what is there now: does it still say so, and whose address is it now?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from alerts.correlation.correlator import over_history
+from alerts.domain.entity import Holder, holder_of, micros
+from alerts.domain.finding import DISPROVED
+from alerts.matching.matcher import Matcher, event_batch
+from alerts.rulepack.rule_pack import Correlation, Rule, RulePack
+from enrich.attribution.lease_lookup import LEASE_AT_DUCKDB
+
+MODES = ("live", "replay", "import")
+
+Row = dict[str, Any]
+Ask = Callable[..., list[Row]]
+"""`ask(sql, params, needs=tables)` gives rows as dictionaries."""
+
+FINDINGS_SQL = """
+SELECT f.*, a.holder AS told_holder, a.via, a.rev AS attr_rev, a.attributed_at
+FROM gold.finding f LEFT JOIN gold.attribution_current a USING (finding_id)
+WHERE list_contains($rules, f.rule_id) AND f.event_time >= $since AND f.event_time <= $until
+ORDER BY f.event_time, f.finding_id
+"""
+FINDINGS_NEED = ("gold.finding", "gold.attribution", "gold.attribution_current")
+
+
+def verdict(then: set[str], now: set[str]) -> str:
+    """How the findings that a rule makes now stand to those that were told."""
+    if not then:
+        return "nothing left to compare"
+    if then <= now:
+        return "same"
+    return "different" if then & now else "no longer"
+
+
+def found_by(rule: Rule, events: Sequence[Row]) -> set[str]:
+    """Ids of the findings that a rule makes of events as silver.event has them now."""
+    names = set(event_batch([]).schema.names)
+    rows = [{name: v for name, v in event.items() if name in names} for event in events]
+    matched = Matcher(RulePack(rules=(rule,)), MODES).match(event_batch(rows))
+    return {str(row) for row in matched.column("finding_id").to_pylist()}
+
+
+def counted_by(ask: Ask, rule: Correlation, pack: str, since: Any, until: Any) -> set[str]:
+    """Ids of the findings that a correlation makes of the findings of a span.
+
+    They are taken with their newest attribution, from twice its time span before
+    `since`, so that what the group rested from is there too.
+    """
+    before = timedelta(seconds=2 * rule.timespan_seconds)
+    asked = {"rules": list(rule.rules), "since": since - before, "until": until}
+    rows = [
+        row | {"holder": row["told_holder"] or row["holder"], "pack": pack}
+        for row in ask(FINDINGS_SQL, asked, needs=FINDINGS_NEED)
+        if row["via"] != DISPROVED
+    ]
+    return {str(row["finding_id"]) for row in over_history(rule, rows)}
+
+
+def holder_again(ask: Ask, own: Sequence[Row], wait: timedelta) -> Row:
+    """Who held the newest finding's address: as told, as was known then, and as is known now."""
+    newest = max(own, key=lambda row: micros(row["event_time"]), default=None)
+    if newest is None or not newest["ip"]:
+        return {"verdict": "no address"}
+    asked = {"ip": newest["ip"], "at": newest["event_time"], "scope": newest["scope"]}
+    needs = ("silver.dhcp_segment",)
+    then, now = (
+        _mac(ask(LEASE_AT_DUCKDB, asked | {"known_by": by}, needs=needs))
+        for by in (newest["received_at"] + wait, None)
+    )
+    told = holder_of({"holder": newest["told_holder"] or newest["holder"]}) or Holder()
+    return {
+        "told": told.mac,
+        "known_then": then,
+        "known_now": now,
+        "verdict": "same" if told.mac == now else "different",
+    }
+
+
+def _mac(rows: Sequence[Row]) -> str | None:
+    return str(rows[0]["mac"]) if rows and rows[0]["mac"] else None

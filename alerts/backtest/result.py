@@ -1,0 +1,190 @@
+"""What a backtest came to, as it is kept and shown."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from alerts.backtest.compare import compare, compare_findings
+from alerts.backtest.fold import Brief, Refold
+from alerts.backtest.run import Backtest, Run
+from alerts.domain.entity import micros, moment
+from alerts.rulepack.rule_pack import PackStore, RulePack
+from infra.delta.duckdb_views import open_engine
+from infra.storage.atomic_files import write_whole
+
+EXAMPLES = 5
+ENTITIES = 10
+
+_COUNTED = """
+SELECT pack, rule_id, count(*) AS findings,
+       count(*) FILTER (WHERE mode = 'import') AS imported
+FROM read_parquet($files)
+WHERE event_time >= $since AND event_time < $until GROUP BY ALL
+"""
+
+
+def summarise(work: Backtest, told: Mapping[str, Refold], packs: PackStore) -> dict[str, Any]:
+    """The result of a run that is through; kept beside it as `result.json` and `alerts-*.json`."""
+    run = work.run
+    since, until = (micros(time) for time in run.span())
+    alerts = {
+        side: [one for one in refold.alerts.values() if since <= one.raised < until]
+        for side, refold in told.items()
+    }
+    result: dict[str, Any] = {
+        "id": run.id,
+        "since": run.since,
+        "until": run.until,
+        "versions": run.versions,
+        "packs": run.packs,
+        "sides": {
+            side: _side(work, side, alerts[side], told[side], packs.get(run.packs[side]))
+            for side in told
+        },
+    }
+    rows = [(one, "") for one in alerts["new"]]
+    if "old" in told:
+        by_rule = set(run.ids["new"]) == set(run.ids["old"])
+        found = compare(alerts["new"], alerts["old"], by_rule)
+        named = {"gained": found.gained, "lost": found.lost, "same": found.same}
+        result["difference"] = {
+            "alerts": {name: len(each) for name, each in named.items()},
+            "findings": _findings(work),
+            "examples": {
+                name: [row_of(one) for one in _newest(each)] for name, each in named.items()
+            },
+        }
+        rows = [(one, name) for name, each in named.items() for one in each]
+    keep(work.folder, result, rows)
+    return result
+
+
+def keep(folder: Path, result: Mapping[str, Any], rows: Iterable[tuple[Brief, str]]) -> None:
+    """Write the result, and its alerts as one JSON object a line, in their order."""
+    ordered = sorted(rows, key=lambda pair: (pair[0].raised, pair[0].alert_id))
+    lines = [json.dumps(row_of(one, change)) for one, change in ordered]
+    write_whole(folder / "alerts.ndjson", "\n".join([*lines, ""]))
+    write_whole(folder / "result.json", json.dumps(result, indent=1))
+
+
+def alerts_of(folder: Path) -> list[dict[str, Any]]:
+    """The alerts that were kept with a result."""
+    text = (folder / "alerts.ndjson").read_text("utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def row_of(one: Brief, change: str = "") -> dict[str, Any]:
+    """An alert as it is shown; `change`: gained, lost or same, where there are two versions."""
+    return {
+        **({"change": change} if change else {}),
+        "raised": _stamp(one.raised),
+        "first": _stamp(one.first),
+        "last": _stamp(one.last),
+        "rule_id": one.rule_id,
+        "level": one.level,
+        "entity_type": one.entity_type,
+        "entity": one.entity_value,
+        "attribution": one.status,
+        "count": one.count,
+        "title": one.title,
+        "snippet": one.snippet,
+        "evidence": one.evidence,
+        "alert_id": one.alert_id,
+    }
+
+
+def _side(
+    work: Backtest, side: str, alerts: Sequence[Brief], refold: Refold, pack: RulePack
+) -> dict[str, Any]:
+    run = work.run
+    since, until = run.span()
+    findings, imported = _counted(work, pack.hash)
+    for row in refold.findings:
+        if since <= row["event_time"] < until:
+            findings[row["rule_id"]] += 1
+    days = Counter(f"{moment(one.raised):%Y-%m-%d}" for one in alerts)
+    entities = Counter((one.entity_type, one.entity_value) for one in alerts)
+    return {
+        "alerts": len(alerts),
+        "rules": [
+            {
+                "id": rule_id,
+                "title": rule.title,
+                "level": rule.level,
+                "findings": findings[rule_id],
+                "alerts": sum(one.rule_id == rule_id for one in alerts),
+                "note": "" if rule.alerting else "makes no alerts by itself (level, or counted)",
+            }
+            for rule_id in run.ids[side]
+            if (rule := pack.described(rule_id)) is not None
+        ],
+        "counted": {r: n for r, n in sorted(findings.items()) if r not in run.ids[side]},
+        "imported_findings": imported,
+        "by_day": dict(sorted(days.items())),
+        "by_entity": [
+            {"type": kind, "value": value, "alerts": number}
+            for (kind, value), number in entities.most_common(ENTITIES)
+        ],
+        "by_attribution": dict(sorted(Counter(one.status for one in alerts).items())),
+        "examples": [row_of(one) for one in _newest(alerts)],
+    }
+
+
+def _counted(work: Backtest, pack: str) -> tuple[Counter[str], int]:
+    """Findings in the span by rule, and how many of them are imported events'."""
+    files = [str(file) for file in work.finding_files()]
+    found: Counter[str] = Counter()
+    imported = 0
+    if files:
+        since, until = work.run.span()
+        connection = open_engine(memory="1GB", threads=2)
+        asked = {"files": files, "since": since, "until": until}
+        for name, rule_id, many, old in connection.execute(_COUNTED, asked).fetchall():
+            if name == pack:
+                found[rule_id] += many
+                imported += old
+        connection.close()
+    return found, imported
+
+
+def _findings(work: Backtest) -> dict[str, int]:
+    run = work.run
+    connection = open_engine(memory="1GB", threads=2)
+    try:
+        counted = compare_findings(
+            connection,
+            work.finding_files(),
+            (run.packs["new"], run.packs["old"]),
+            (run.ids["new"], run.ids["old"]),
+            run.span(),
+        )
+    finally:
+        connection.close()
+    return {"gained": counted.gained, "lost": counted.lost, "same": counted.same}
+
+
+def _newest(alerts: Sequence[Brief]) -> list[Brief]:
+    return sorted(alerts, key=lambda one: (-one.raised, one.alert_id))[:EXAMPLES]
+
+
+def _stamp(us: int) -> str:
+    return moment(us).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def loaded(folder: Path) -> dict[str, Any]:
+    """A result that was kept."""
+    found: dict[str, Any] = msgspec.json.decode((folder / "result.json").read_bytes())
+    return found
+
+
+def took(run: Run) -> float:
+    """Seconds from the begin of a run to its end."""
+    end = datetime.fromisoformat(run.finished) if run.finished else datetime.now(UTC)
+    return (end - datetime.fromisoformat(run.began)).total_seconds()

@@ -1,0 +1,364 @@
+"""A backtest as something that takes a while: in chunks, kept, and taken up where it was left.
+
+Layout under `<home>/backtests/<id>/`: `run.json` says what was asked, on which
+versions of the tables, and which chunks are through; `findings/` and
+`attributed/` hold Parquet files; `result.json` and `alerts-*.json` what it came to.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from alerts.backtest.fold import Refold
+from alerts.backtest.history_match import DHCP_ACTIVITY, History, attributed
+from alerts.backtest.rule_selection import Chosen, warm_up_seconds
+from alerts.compiler.enrichment_predicates import inventories
+from alerts.domain.finding import finding_schema
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.rule_pack import PackStore
+from alerts.spark_rules.plan import reason_of
+from alerts.tables import FINDING
+from enrich.tables import DHCP_SEGMENT
+from infra.config.settings import Settings
+from infra.delta.duckdb_views import open_engine, reach
+from infra.delta.parquet_writer import DataFile, Target, collected, written
+from infra.delta.time_travel import require_files
+from infra.errors import Fatal
+from infra.storage.atomic_files import write_whole
+from infra.storage.paths import location
+from infra.streaming.job import Lock
+from infra.streaming.lake import Lake
+from ingest.tables import EVENT
+
+CHUNKS = tuple(timedelta(hours=hours) for hours in (1, 6, 24, 7 * 24, 28 * 24))
+MOST_CHUNKS = 30
+"""A chunk is what an interruption does again; each costs Spark a second or so by itself."""
+
+READ_ROWS = 5_000
+
+RESUMED = timedelta(days=1)
+"""A run left for longer begins anew: what it was asked about lies too far back."""
+
+KEEP = 30
+"""Results kept; older ones go when a new backtest ends."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Run:
+    """What was asked, on what it runs, and how far it is; kept in `run.json`."""
+
+    id: str
+    asked: str
+    rules: list[str]
+    against: str | None
+    since: str
+    until: str
+    warm_since: str
+    chunk_seconds: int
+    packs: dict[str, str]
+    ids: dict[str, list[str]]
+    versions: dict[str, int]
+    began: str
+    chunks: dict[str, list[str]] = field(default_factory=dict)
+    """Files of findings, by the chunk's number."""
+    attributed: list[str] | None = None
+    finished: str | None = None
+
+    def span(self) -> tuple[datetime, datetime]:
+        """[since, until)."""
+        return datetime.fromisoformat(self.since), datetime.fromisoformat(self.until)
+
+    def pieces(self) -> list[tuple[str, datetime, datetime]]:
+        """The chunks, the time before the span included, by number."""
+        begin, end = datetime.fromisoformat(self.warm_since), self.span()[1]
+        step = timedelta(seconds=self.chunk_seconds)
+        many = range(-(-(end - begin) // step))
+        return [(str(n), begin + n * step, min(begin + (n + 1) * step, end)) for n in many]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to run: rules, perhaps against others, over events in [since, until)."""
+
+    names: tuple[str, ...]
+    rules: Chosen
+    since: datetime
+    until: datetime
+    against: Chosen | None = None
+    against_name: str | None = None
+    span: str = ""
+    """The span as it was written: 7d, asked again, means the span it meant when the run began."""
+
+    def sides(self) -> dict[str, Chosen]:
+        """`new`, and `old` where there is one."""
+        return {"new": self.rules} | ({"old": self.against} if self.against else {})
+
+
+def folder_of(settings: Settings) -> Path:
+    """Where backtests are kept."""
+    return settings.home.absolute() / "backtests"
+
+
+def kept(settings: Settings) -> list[Run]:
+    """All backtests that are kept, the newest first."""
+    found = []
+    for path in folder_of(settings).glob("*/run.json"):
+        with suppress(OSError, ValueError, TypeError):
+            found.append(Run(**json.loads(path.read_text("utf-8"))))
+    return sorted(found, key=lambda run: run.began, reverse=True)
+
+
+def forget(settings: Settings) -> None:
+    """Take away the oldest results beyond `KEEP`, and what was left unfinished for too long."""
+    runs = kept(settings)
+    stale = [run for run in runs if run.finished is None and not _fresh(run)]
+    for run in [*[run for run in runs if run.finished][KEEP:], *stale]:
+        folder = folder_of(settings) / run.id
+        with suppress(Fatal):  # it is still being worked on
+            lock = Lock(folder, f"backtest {run.id}")
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.release()
+
+
+def _fresh(run: Run) -> bool:
+    return datetime.now(UTC) - datetime.fromisoformat(run.began) < RESUMED
+
+
+def begin(settings: Settings, lake: Lake, wish: Wish) -> Run:
+    """The run for a wish: the one that was left unfinished, or a new one on the newest versions."""
+    asked = _asked(settings, wish)
+    for run in kept(settings):
+        if run.asked == asked and _fresh(run) and run.finished is None and _readable(lake, run):
+            return run
+    store = PackStore(store_folder(settings))
+    warm = max(
+        warm_up_seconds(side.pack, settings.alerts.dedup_seconds) for side in wish.sides().values()
+    )
+    warm_since = wish.since - timedelta(seconds=warm)
+    run = Run(
+        id=f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}",
+        asked=asked,
+        rules=list(wish.names),
+        against=wish.against_name,
+        since=wish.since.isoformat(),
+        until=wish.until.isoformat(),
+        warm_since=warm_since.isoformat(),
+        chunk_seconds=int(chunk(wish.until - warm_since).total_seconds()),
+        packs={side: store.put(one.pack) for side, one in wish.sides().items()},
+        ids={side: list(one.ids) for side, one in wish.sides().items()},
+        versions={table.name: lake.version(table) for table in (EVENT, DHCP_SEGMENT)},
+        began=datetime.now(UTC).isoformat(),
+    )
+    _save(settings, run)
+    return run
+
+
+def _asked(settings: Settings, wish: Wish) -> str:
+    """What makes two wishes the same: the content of the rules, not what they are called by."""
+    what: list[Any] = [wish.span or f"{wish.since.isoformat()} {wish.until.isoformat()}"]
+    what += [(side, one.ids, one.pack.hash) for side, one in wish.sides().items()]
+    what += [settings.jobs.wait_seconds, settings.alerts.dedup_seconds]
+    what += [scope.model_dump(mode="json") for scope in settings.scopes]
+    return sha256(json.dumps(what, default=str).encode()).hexdigest()[:16]
+
+
+def chunk(span: timedelta) -> timedelta:
+    """How much of a span is matched at once."""
+    return next((c for c in CHUNKS if span / c <= MOST_CHUNKS), CHUNKS[-1])
+
+
+def _readable(lake: Lake, run: Run) -> bool:
+    """Whether the versions a run began on can still be read: their log, and each of their files."""
+    with open_engine(memory="256MB", threads=1) as engine:
+        try:
+            for table in (EVENT, DHCP_SEGMENT):
+                reach(engine, lake.folder(table))
+                version = run.versions[table.name]
+                folder = location(lake.path_at(table, version))
+                began = datetime.fromisoformat(run.began)
+                require_files(engine, table.name, folder, version, began)
+        except Exception:  # whatever is said of a version that is gone: the run begins anew
+            return False
+    return True
+
+
+def _save(settings: Settings, run: Run) -> None:
+    write_whole(folder_of(settings) / run.id / "run.json", json.dumps(asdict(run), indent=1))
+
+
+class Backtest:
+    """One run's work: match chunk by chunk, attribute, fold."""
+
+    def __init__(self, settings: Settings, lake: Lake, run: Run) -> None:
+        self.settings = settings
+        self.run = run
+        self.folder = folder_of(settings) / run.id
+        self._store = PackStore(store_folder(settings))
+        self._history = History(lake, run.versions[EVENT.name], run.versions[DHCP_SEGMENT.name])
+
+    def through(self, tell: Tell) -> dict[str, Refold]:
+        """Do what is left to do; what each side tells. Raises `Fatal` while another does it."""
+        lock = Lock(self.folder, f"backtest {self.run.id}")
+        try:
+            self._match(tell)
+            if self.run.attributed is None:
+                tell("attribution, as it was known then")
+                self._attribute()
+            return {side: self._fold(side, tell) for side in self.run.packs}
+        finally:
+            lock.release()
+
+    def finding_files(self) -> list[Path]:
+        """Files of findings without attribution."""
+        return [self.folder / "findings" / f for names in self.run.chunks.values() for f in names]
+
+    def finish(self) -> None:
+        """All is through and kept: the same wish begins anew; what only led to it is taken away."""
+        self.run.finished = datetime.now(UTC).isoformat()
+        _save(self.settings, self.run)
+        shutil.rmtree(self.folder / "findings", ignore_errors=True)
+        shutil.rmtree(self.folder / "attributed", ignore_errors=True)
+
+    def _match(self, tell: Tell) -> None:
+        packs = [self._store.get(pack) for pack in dict.fromkeys(self.run.packs.values())]
+        pieces = self.run.pieces()
+        for number, since, until in pieces:
+            if number in self.run.chunks:
+                continue
+            parts = self._history.parts(since, until, str(self._store.folder), packs)
+            files = write_parts(parts, self.folder / "findings", number)
+            self.run.chunks[number] = [file.name for file in files]
+            _save(self.settings, self.run)
+            so_far = sum(len(names) for names in self.run.chunks.values())
+            tell(
+                f"events up to {until:%Y-%m-%d %H:%M}: {int(number) + 1} of {len(pieces)} chunks, "
+                f"{sum(file.rows for file in files):,} findings in this one, {so_far} files"
+            )
+
+    def _attribute(self) -> None:
+        files = [str(file) for file in self.finding_files()]
+        self.run.attributed = []
+        if files:
+            spark = self._history.lake.spark
+            findings = spark.read.schema(FINDING.schema).parquet(*files)
+            old = findings.where(F.col("mode") == "import").limit(1).count() > 0
+            imported = self._imported() if old else None
+            rows = attributed(findings, self._history, self.settings, imported)
+            told = write_rows(rows, self.folder / "attributed", "all-", attributed_schema())
+            self.run.attributed = [file.name for file in told]
+        _save(self.settings, self.run)
+
+    def _imported(self) -> DataFrame:
+        """DHCP lines of imports that may say who held an address within the span."""
+        longest = timedelta(seconds=self.settings.jobs.max_lease_seconds)
+        first = datetime.fromisoformat(self.run.warm_since)
+        events = self._history.events(first - longest, self.run.span()[1])
+        return events.where((F.col("mode") == "import") & (F.col("class_uid") == DHCP_ACTIVITY))
+
+    def _fold(self, side: str, tell: Tell) -> Refold:
+        pack = self._store.get(self.run.packs[side])
+        wanted = [*self.run.ids[side], *(c.id for c in pack.correlations)]
+        refold = Refold(self._store.get, self.settings, wanted, index=inventories(self.settings))
+
+        def heard(taken: int, now: int) -> None:
+            at = datetime.fromtimestamp(now / 1e6, UTC)
+            tell(f"folding ({side}): {taken:,} findings, up to {at:%Y-%m-%d %H:%M}")
+
+        refold.run(self._rows(pack.hash), heard)
+        return refold
+
+    def _rows(self, pack: str) -> Iterator[dict[str, Any]]:
+        files = [self.folder / "attributed" / name for name in self.run.attributed or ()]
+        memory = self.settings.api.statement_memory
+        return in_order(files, self.folder / "sorting", memory, pack)
+
+
+def write_rows(rows: DataFrame, folder: Path, prefix: str, schema: pa.Schema) -> list[DataFile]:
+    """Rows as Parquet files in a folder; what an earlier attempt left is taken away first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(f"{prefix}*"):
+        leftover.unlink(missing_ok=True)
+    target = Target(folder.name, folder, prefix, schema, ())
+    return collected(rows.select(*schema.names), partial(written, target=target))
+
+
+def write_parts(
+    parts: Iterator[tuple[str, Callable[[], DataFrame]]],
+    folder: Path,
+    number: str | int,
+    passed_over: Tell | None = None,
+) -> list[DataFile]:
+    """Findings of `History.parts` as files of a folder.
+
+    Raises `Fatal` naming a query that fails; with `passed_over` that is told, and the others count.
+    """
+    files: list[DataFile] = []
+    for part, (title, made) in enumerate(parts):
+        try:
+            files += write_rows(made(), folder, f"{number}-{part}-", finding_schema())
+        except Exception as error:  # a person's query may raise anything
+            if not title:
+                raise
+            told = f"{title}: {reason_of(error)}; correct the rule"
+            if passed_over is None:
+                raise Fatal(told) from None
+            passed_over(told)
+    return files
+
+
+def in_order(
+    files: Sequence[Path], sorting: Path, memory: str, pack: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """Attributed findings in files, of one pack or of all, as they became available.
+
+    `sorting`: a folder for what finds no room in `memory`. Raises `Fatal` when even so it is
+    too much.
+    """
+    if not files:
+        return
+    connection = open_engine(memory=memory, threads=2)
+    try:
+        connection.execute(f"SET temp_directory = '{str(sorting).replace(chr(39), chr(39) * 2)}'")
+        answer = connection.execute(
+            "SELECT * FROM read_parquet($files) WHERE $pack IS NULL OR pack = $pack "
+            "ORDER BY available_at, event_time, finding_id",
+            {"files": [str(file) for file in files], "pack": pack},
+        )
+        for batch in answer.fetch_record_batch(READ_ROWS):
+            yield from batch.to_pylist()
+    except duckdb.OutOfMemoryException as error:
+        raise Fatal(
+            f"{len(files)} files of findings are too many for api.statement_memory = "
+            f"{memory}: raise it, or take a shorter span ({str(error).splitlines()[0]})"
+        ) from None
+    finally:
+        connection.close()
+
+
+def attributed_schema() -> pa.Schema:
+    """Findings as `alerts.backtest.history_match.attributed` gives them."""
+    return pa.schema([*finding_schema(), *_MORE])
+
+
+_MORE: Sequence[pa.Field] = (
+    pa.field("attr_rev", pa.int64()),
+    pa.field("via", pa.string()),
+    pa.field("available_at", pa.timestamp("us", "UTC")),
+)

@@ -1,0 +1,1 @@
+"""The commands about rules and alerts. Thin: they parse arguments, call a package, print."""

@@ -1,0 +1,163 @@
+"""The command `headgate alerts`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from alerts.cli.output import FORMATS, print_rows, since_when
+from infra.config.settings import Settings
+from infra.errors import Usage
+
+if TYPE_CHECKING:
+    from alerts.delivery.publisher import Publisher
+
+LEVELS = ("informational", "low", "medium", "high", "critical")
+
+
+def build(subparsers: Any) -> None:
+    """Register `alerts` with the command line's subparsers."""
+    alerts = subparsers.add_parser("alerts", help="read alerts from the topic or the table")
+    verbs = alerts.add_subparsers(dest="verb", required=True)
+
+    tailed = verbs.add_parser("tail", help="alerts as they come on the topic, until Ctrl-C")
+    tailed.add_argument(
+        "--from", dest="begin", choices=("beginning", "now"), default="now", help="where to begin"
+    )
+    tailed.add_argument("--output", choices=("line", "json"), default="line")
+    tailed.set_defaults(run=tail_alerts)
+
+    listed = verbs.add_parser("list", help="alerts in their newest revision, newest event first")
+    listed.add_argument("--level", action="append", choices=LEVELS, help="one, or several times")
+    listed.add_argument("--since", help="newest event since: 2026-11-20T00:00:00Z, or 90m, 24h, 7d")
+    listed.add_argument("--entity", help="MAC address, address, host or user it is about")
+    listed.add_argument("--muted", action="store_true", help="also what was kept from the topic")
+    listed.add_argument("--limit", type=int, default=50, help="most alerts (default: 50)")
+    listed.add_argument("--output", choices=FORMATS, default="table")
+    listed.set_defaults(run=list_alerts)
+
+    shown = verbs.add_parser("show", help="one alert whole, and all its revisions")
+    shown.add_argument("id", metavar="ID", help="alert_id, or its first characters")
+    shown.add_argument("--output", choices=("text", "json"), default="text")
+    shown.set_defaults(run=show_alert)
+
+    closed = verbs.add_parser("close", help="ask that an alert be closed")
+    closed.add_argument("id", metavar="ID", help="alert_id, or its first characters")
+    closed.add_argument("--verdict", help="what it was: true_positive, false_positive, benign, ...")
+    closed.add_argument("--comment", help="why, for those who read it later")
+    closed.set_defaults(run=close_alert)
+
+    placed = verbs.add_parser(
+        "published", help="up to which version gold.alert was published; set it when it was lost"
+    )
+    where = placed.add_mutually_exclusive_group()
+    where.add_argument("--now", action="store_true", help="what is there counts as published")
+    where.add_argument(
+        "--up-to", type=int, metavar="VERSION", help="what is there up to it does; -1: nothing"
+    )
+    placed.set_defaults(run=published)
+
+
+def tail_alerts(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate alerts tail`: one revision a line; Ctrl-C is its ordinary end."""
+    from alerts.delivery.reader import tail
+    from alerts.delivery.topic_listener import Heard
+
+    def hear(heard: Heard) -> None:
+        print(json.dumps(heard.body) if args.output == "json" else heard.line(), flush=True)
+
+    try:
+        tail(settings, hear, args.begin)
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def list_alerts(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate alerts list`: what a limit leaves out is said on stderr."""
+    from alerts.delivery.reader import Wanted, newest
+
+    if args.limit < 1:
+        raise Usage(f"--limit {args.limit}: must be at least 1")
+    since = since_when(args.since, datetime.now(UTC)) if args.since else None
+    wanted = Wanted(tuple(args.level or ()), since, args.entity, args.limit, args.muted)
+    rows, more = newest(settings, wanted)
+    print_rows(rows, args.output)
+    if more:
+        print(f"the newest {len(rows)}; there are more (--limit)", file=sys.stderr)
+    return 0
+
+
+def show_alert(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate alerts show ID`."""
+    from alerts.delivery.reader import detail
+
+    found = detail(settings, args.id)
+    if args.output == "json":
+        print(json.dumps({"alert": found.body, "revisions": found.revisions}, indent=2))
+        return 0
+    # JSON escapes what could steer a terminal.
+    print(json.dumps(found.body, indent=2))
+    print()
+    print_rows(found.revisions, "table")
+    return 0
+
+
+def close_alert(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate alerts close ID`: leaves a request that job `alert` makes a revision."""
+    from alerts.delivery.reader import close
+
+    request = close(settings, args.id, args.verdict, args.comment)
+    print(
+        f"asked to close alert {request['alert_id']}; "
+        "the running driver takes it within seconds, else at its next start",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def published(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate alerts published`: the place; with an option it is set, while job `alert` rests."""
+    from alerts.delivery.publisher import Publisher
+    from alerts.tables import ALERT
+    from infra.delta.log_reader import newest_version, oldest_version
+    from infra.kafka.client import require_broker
+    from infra.runtime.job_registry import resume
+    from infra.streaming.job import Lock
+    from infra.streaming.outbox import note
+
+    table = settings.lake_root / ALERT.path
+    first, newest = oldest_version(table) - 1, newest_version(table)
+    if newest < 0:
+        raise Usage(f"{table}: there is no such table yet")
+    require_broker(settings.kafka)
+    if not args.now and args.up_to is None:
+        return _show_places(settings, Publisher(settings), newest)
+    version = newest if args.now else args.up_to
+    if not first <= version <= newest:
+        raise Usage(f"--up-to {version}: must be from {first} to {newest}, as its log goes")
+    lock = Lock(settings.checkpoint_root / "alert", "alert")
+    try:
+        Publisher(settings).move(version)
+    finally:
+        lock.release()
+    note(settings.home.absolute() / "spool", "alerts.published", "gold.alert", {"up_to": version})
+    resume(settings, "alert")
+    print(
+        f"alerts go on behind version {version}; a driver that runs starts job alert by itself",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _show_places(settings: Settings, publisher: Publisher, newest: int) -> int:
+    from alerts.delivery.publish_offset import file_of
+
+    names = ("gold.alert", f"topic {settings.kafka.progress_topic}", str(file_of(settings)))
+    found = (newest, *(one and one.version for one in publisher.places()))
+    rows = zip(names, found, strict=True)
+    print_rows([{"what": name, "version": version} for name, version in rows], "table")
+    return 0

@@ -1,0 +1,201 @@
+"""`headgate rules backtest` and `headgate rules backtests`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from alerts.cli import models as models_cli
+from alerts.cli.output import FORMATS, print_rows, since_when
+from infra.config.settings import Settings
+from infra.errors import Usage
+from infra.process.text_output import lines
+
+if TYPE_CHECKING:
+    from alerts.backtest.run import Wish
+
+NICE = 10
+
+
+def build(verbs: Any) -> None:
+    """Add the commands below `headgate rules`."""
+    tested = verbs.add_parser(
+        "backtest",
+        help="what rules, correlations or drafts would have raised in the past",
+        description="Runs rules over history as the jobs would have: the same matcher and state, "
+        "attribution as it was known then. Interrupted, the same command goes on where it was.",
+    )
+    tested.add_argument(
+        "rule", nargs="+", metavar="RULE|FILE", help="id or name, or the file of a draft"
+    )
+    tested.add_argument(
+        "--from", dest="since", required=True, help="events since: an instant, or 24h, 7d"
+    )
+    tested.add_argument("--to", dest="until", help="events before (default: now)")
+    tested.add_argument(
+        "--against",
+        metavar="RULE|FILE|PACK",
+        help="compare with this: a rule, a draft, a pack's hash, or 'current'",
+    )
+    tested.add_argument("--output", choices=FORMATS, default="table", help="how to print it")
+    tested.set_defaults(run=backtest)
+
+    listed = verbs.add_parser("backtests", help="backtests that were run, or one of them again")
+    listed.add_argument("id", nargs="?", metavar="ID", help="show this one")
+    listed.add_argument("--output", choices=FORMATS, default="table", help="how to print it")
+    listed.set_defaults(run=backtests)
+
+
+def backtest(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules backtest RULE|FILE...`: nothing is written to the lake but a rule pack."""
+    if models := models_cli.among(settings, args.rule):
+        return _of_model(args, settings, models[0])
+    # All that can be wrong is found before a JVM starts.
+    wish = _wish(args, settings)
+    from alerts.backtest.result import summarise
+    from alerts.backtest.run import Backtest, begin, forget
+    from alerts.rulepack.locations import store_folder
+    from alerts.rulepack.rule_pack import PackStore
+    from alerts.spark_rules.rule_tests import require_fit
+    from infra.spark.session import session
+    from infra.streaming.lake import Lake
+
+    os.nice(NICE)
+    spark = session(settings, "headgate backtest")
+    try:
+        lake = Lake(spark, settings)
+        for side in wish.sides().values():
+            require_fit(spark, side.pack.queries)
+        run = begin(settings, lake, wish)
+        if run.chunks:
+            _tell(f"goes on with backtest {run.id}: {len(run.chunks)} chunks are through")
+        work = Backtest(settings, lake, run)
+        result = summarise(work, work.through(_tell), PackStore(store_folder(settings)))
+        work.finish()
+    finally:
+        spark.stop()
+    forget(settings)
+    _show(result, settings, args.output)
+    return 0
+
+
+def _of_model(args: argparse.Namespace, settings: Settings, name: str) -> int:
+    """A model judges hours, not events, and has its own form of history."""
+    if len(args.rule) > 1:
+        raise Usage(f"'{name}' is a rule of kind model; backtest it by itself")
+    if args.against:
+        raise Usage(
+            f"--against {args.against}: '{name}' is a rule of kind model; compare with "
+            f"'headgate models backtest {name} --model HASH'"
+        )
+    return models_cli.told_of(settings, name, args.since, args.until, args.output)
+
+
+def backtests(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules backtests [ID]`."""
+    from alerts.backtest.result import loaded, took
+    from alerts.backtest.run import folder_of, kept
+
+    runs = kept(settings)
+    if args.id is None:
+        rows = [
+            {
+                "id": run.id,
+                "rules": ", ".join(run.rules),
+                "against": run.against or "",
+                "since": run.since,
+                "until": run.until,
+                "state": f"{took(run):.0f} s"
+                if run.finished
+                else f"unfinished, {len(run.chunks)} of {len(run.pieces())} chunks",
+            }
+            for run in runs
+        ]
+        print_rows(rows, args.output)
+        return 0
+    found = [run for run in runs if run.id.startswith(args.id)]
+    if len(found) != 1 or found[0].finished is None:
+        raise Usage(f"no finished backtest '{args.id}'; 'headgate rules backtests' lists them")
+    _show(loaded(folder_of(settings) / found[0].id), settings, args.output)
+    return 0
+
+
+def _wish(args: argparse.Namespace, settings: Settings) -> Wish:
+    from alerts.backtest.rule_selection import choose, choose_against
+    from alerts.backtest.run import Wish
+
+    now = datetime.now(UTC)
+    since = since_when(args.since, now, "--from").astimezone(UTC)
+    until = since_when(args.until, now, "--to").astimezone(UTC) if args.until else now
+    if since >= until:
+        raise Usage(f"--from {args.since}: not before --to {args.until or 'now'}")
+    rules = choose(settings, args.rule)
+    against = choose_against(settings, args.against, rules.ids) if args.against else None
+    asked = f"{args.since} {args.until}"
+    return Wish(tuple(args.rule), rules, since, until, against, args.against, asked)
+
+
+def _show(result: dict[str, Any], settings: Settings, output: str) -> None:
+    from alerts.backtest.result import alerts_of
+    from alerts.backtest.run import folder_of
+
+    if output == "json":
+        print(json.dumps(result, indent=2))
+    elif output == "table":
+        print("\n".join(text(result)))
+    else:
+        print_rows(alerts_of(folder_of(settings) / result["id"]), output)
+
+
+def text(result: dict[str, Any]) -> Iterator[str]:
+    """A result for a terminal."""
+    new = result["sides"]["new"]
+    yield f"{result['since']} to {result['until']} (backtest {result['id']})"
+    yield from _table(new["rules"])
+    if "difference" in result:
+        yield from _difference(result)
+        return
+    yield ""
+    yield from _table([{"day": day, "alerts": many} for day, many in new["by_day"].items()])
+    yield ""
+    yield from _table(new["by_entity"])
+    if new["by_attribution"]:
+        yield ""
+        told = ", ".join(f"{many} {status}" for status, many in new["by_attribution"].items())
+        yield f"attribution as known then: {told}"
+    if new["imported_findings"]:
+        yield f"{new['imported_findings']} findings are imported events', attributed as known now"
+    yield ""
+    yield from _table(_short(new["examples"]))
+
+
+def _difference(result: dict[str, Any]) -> Iterator[str]:
+    told = result["difference"]
+    yield ""
+    yield "against"
+    yield from _table(result["sides"]["old"]["rules"])
+    yield ""
+    yield from _table([{"what": what, **told[what]} for what in ("alerts", "findings")])
+    for change in ("gained", "lost"):
+        if told["examples"][change]:
+            yield ""
+            yield f"{change}, the newest"
+            yield from _table(_short(told["examples"][change]))
+
+
+def _short(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in ("raised", "entity", "count", "title")} for row in rows]
+
+
+def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield from lines(list(rows[0]) if rows else [], rows)
+
+
+def _tell(sentence: str) -> None:
+    if sys.stderr.isatty():
+        print(sentence, file=sys.stderr, flush=True)

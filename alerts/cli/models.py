@@ -1,0 +1,297 @@
+"""The command `headgate models`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from alerts.anomaly.store import Header, ModelStore
+from alerts.cli.output import FORMATS, print_rows, since_when
+from alerts.compiler.model_rule_files import BadModel, Models, ModelSource
+from alerts.rulebook.rule_store import model_rules, recompile
+from alerts.rulepack.locations import store_folder
+from infra.config.settings import Settings
+from infra.errors import Usage
+
+if TYPE_CHECKING:
+    from infra.streaming.lake import Lake
+
+SPAN = "28d"
+"""History taken when nobody says: four weeks, so each hour of the week came four times."""
+
+
+def build(subparsers: Any) -> None:
+    """Register `models` with the command line's subparsers."""
+    models = subparsers.add_parser("models", help="anomaly detectors: train, compare, put in force")
+    verbs = models.add_subparsers(dest="verb", required=True)
+
+    trained = verbs.add_parser("train", help="train a rule's model on history, and put it in force")
+    _named(trained)
+    _span(trained, "history to learn from")
+    trained.add_argument(
+        "--keep", action="store_true", help="only keep it; `models use` puts it in force"
+    )
+    _output(trained, train_model)
+
+    listed = verbs.add_parser("list", help="rules of kind model, and the model each runs with")
+    _output(listed, list_models)
+
+    shown = verbs.add_parser("show", help="what a rule's models were trained on, newest first")
+    shown.add_argument("rule", metavar="NAME", help="id or name of the rule, or a model's hash")
+    _output(shown, show_models)
+
+    used = verbs.add_parser("use", help="let a rule run with a model that was trained before")
+    used.add_argument("rule", metavar="NAME", help="id or name of the rule")
+    used.add_argument("model", metavar="HASH", help="the model, or the first digits of its hash")
+    used.set_defaults(run=use_model)
+
+    tried = verbs.add_parser("backtest", help="what a rule finds in history; nothing is kept")
+    _named(tried)
+    _span(tried, "history to judge")
+    tried.add_argument("--model", metavar="HASH", help="another model than the one in force")
+    _output(tried, backtest_model)
+
+
+def _named(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("rule", metavar="NAME|FILE", help="id or name, or the file of a draft")
+
+
+def _span(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--from", dest="since", default=SPAN, help=f"{what}: an instant, or 7d, 24h ({SPAN})"
+    )
+    parser.add_argument("--to", dest="until", help="up to then (default: now)")
+
+
+def _output(parser: argparse.ArgumentParser, run: Any) -> None:
+    parser.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    parser.set_defaults(run=run)
+
+
+def list_models(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate models list`: exit code 1 when a rule is refused."""
+    found = model_rules(settings)
+    store = ModelStore(store_folder(settings))
+    rows = []
+    for source in found.sources.values():
+        rule = source.rule
+        header = store.header(rule.model) if rule.model else None
+        rows.append(
+            {
+                "id": rule.id,
+                "name": rule.name,
+                "level": rule.level,
+                "state": state_of(source),
+                "model": rule.model or None,
+                "trained_at": header.trained_at.isoformat() if header else None,
+                "devices": header.devices if header else None,
+                "threshold": rule.threshold,
+                "title": rule.title,
+            }
+        )
+    print_rows(rows, args.output)
+    return tell_refused(found.refused)
+
+
+def state_of(source: ModelSource) -> str:
+    """Whether a rule runs; a word to what is to be done where it does not."""
+    if not source.enabled:
+        return "off"
+    return "on" if source.rule.model else "untrained"
+
+
+def tell_refused(refused: Sequence[BadModel]) -> int:
+    """Name refused rules on stderr; 1 when there are any."""
+    for one in refused:
+        print(f"refused: {one.path}: {one.reason}", file=sys.stderr)
+    return 1 if refused else 0
+
+
+def train_model(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate models train NAME`."""
+    source = _source(settings, args.rule)
+    since, until = _span_of(args.since, args.until)
+    from alerts.anomaly.train import train
+
+    def work(lake: Lake) -> Any:
+        return train(lake, ModelStore(store_folder(settings)), source.rule, since, until)
+
+    done = _with_lake(settings, work)
+    hours, told = done.header.device_hours, done.told
+    print_rows([_summary(done.hash, done.header, "")], args.output)
+    print(
+        f"of the {hours:,} hours it learned from it would have told of {told} "
+        f"(threshold {source.rule.threshold:g}); a backtest over other days says more",
+        file=sys.stderr,
+    )
+    if not args.keep:
+        _use(settings, source, done.hash)
+    return 0
+
+
+def show_models(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate models show NAME`."""
+    store = ModelStore(store_folder(settings))
+    found = model_rules(settings)
+    source = found.named(args.rule)
+    if source is None:
+        name = _hash(store, args.rule)
+        header = msgspec.to_builtins(store.header(name)) | {"hash": name}
+        print(json.dumps(header, indent=2))
+        return 0
+    rows = [
+        _summary(name, header, "in force" if name == source.rule.model else "")
+        for name, header in store.all()
+        if header.rule_id == source.rule.id
+    ]
+    print_rows(rows, args.output)
+    if not rows:
+        print(f"no model yet: headgate models train {args.rule}", file=sys.stderr)
+    return 0
+
+
+def use_model(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate models use NAME HASH`."""
+    source = _named_source(model_rules(settings), args.rule)
+    _use(settings, source, _hash(ModelStore(store_folder(settings)), args.model))
+    return 0
+
+
+def backtest_model(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate models backtest NAME`."""
+    return told_of(settings, args.rule, args.since, args.until, args.output, model=args.model)
+
+
+def among(settings: Settings, names: Sequence[str]) -> list[str]:
+    """Those of some rules, or files of drafts, that are of kind model."""
+    files = {name: Path(name) for name in names if Path(name).is_file()}
+    found = model_rules(settings, tuple(files.values()))
+    known = {source.path for source in found.sources.values()}
+    known |= {refused.path for refused in found.refused}
+    return [
+        name
+        for name in names
+        if (files[name] in known if name in files else found.named(name) is not None)
+    ]
+
+
+def told_of(
+    settings: Settings,
+    name: str,
+    since: str,
+    until: str | None,
+    output: str,
+    limit: int | None = None,
+    model: str | None = None,
+) -> int:
+    """Print what a rule finds in history, at most `limit` hours, judged by a model or the one in
+    force. Raises `Usage` before it has one."""
+    from alerts.anomaly.job import history, whole_hours
+
+    source, store = _source(settings, name), ModelStore(store_folder(settings))
+    chosen = _hash(store, model) if model else source.rule.model
+    if not chosen:
+        raise Usage(f"rule '{name}' has no model yet: headgate models train {name}")
+    judge = store.get(chosen)
+    begin, end = whole_hours(*_span_of(since, until))
+    found, looked_at = _with_lake(
+        settings, lambda lake: history(lake, source.rule, judge, begin, end)
+    )
+    rows = [
+        {
+            "hour": row["window_start"].isoformat(),
+            "device": (row["holder"]["mac"] if row["holder"].get("mac") else None)
+            or row["ip"]
+            or row["host_name"],
+            "name": row["holder"].get("hostname"),
+            "score": float(dict(row["fields"])["score"]),
+            "what": row["snippet"],
+        }
+        for row in found
+    ]
+    print_rows(rows[:limit], output)
+    print(f"{len(rows)} of {looked_at:,} hours of devices that it knows", file=sys.stderr)
+    if begin < judge.header.until and end > judge.header.since:
+        print("the span overlaps with the history the model was trained on", file=sys.stderr)
+    return 0
+
+
+def _span_of(asked_since: str, asked_until: str | None) -> tuple[datetime, datetime]:
+    now = datetime.now(UTC)
+    until = since_when(asked_until, now, "--to") if asked_until else now
+    since = since_when(asked_since, until, "--from")
+    if since >= until:
+        raise Usage(f"--from {since.isoformat()}: must be before {until.isoformat()}")
+    return since, until
+
+
+def _source(settings: Settings, name: str) -> ModelSource:
+    """A rule by id, name, or the file of a draft; raises `Usage`."""
+    path = Path(name)
+    if not path.is_file():
+        return _named_source(model_rules(settings), name)
+    found = model_rules(settings, (path,))
+    for source in found.sources.values():
+        if source.path == path:
+            return source
+    for refused in found.refused:
+        if refused.path == path:
+            raise Usage(f"{path} is refused: {refused.reason}")
+    raise Usage(f"{path}: holds no rule with `type: model`")
+
+
+def _named_source(found: Models, name: str) -> ModelSource:
+    source = found.named(name)
+    if source is None:
+        raise Usage(f"no rule '{name}' of kind model; 'headgate models list' shows them")
+    return source
+
+
+def _hash(store: ModelStore, text: str) -> str:
+    """A model by the first digits of its hash; raises `Usage`."""
+    found = [name for name, _ in store.all() if name.startswith(text)]
+    if len(found) != 1:
+        raise Usage(
+            f"'{text}' is no rule of kind model, and {len(found)} models have a hash that begins so"
+        )
+    return found[0]
+
+
+def _use(settings: Settings, source: ModelSource, model_hash: str) -> None:
+    ModelStore(store_folder(settings)).use(source.rule.id, model_hash)
+    pack = recompile(settings).pack
+    runs = any(rule.id == source.rule.id for rule in pack.models)
+    where = "is in force" if runs else "is kept; its rule is off, or in no folder of alerts.rules"
+    print(f"model {model_hash} {where} (rule pack {pack.hash})", file=sys.stderr)
+
+
+def _summary(name: str, header: Header, state: str) -> dict[str, Any]:
+    return {
+        "model": name,
+        "state": state,
+        "trained_at": header.trained_at.isoformat(timespec="seconds"),
+        "from": header.since.isoformat(),
+        "to": header.until.isoformat(),
+        "devices": header.devices,
+        "too_new": header.unjudged,
+        "hours": header.device_hours,
+        "peers": " ".join(str(group.devices) for group in header.peers),
+    }
+
+
+def _with_lake(settings: Settings, work: Any) -> Any:
+    from infra.spark.session import session
+    from infra.streaming.lake import Lake
+
+    spark = session(settings, "models")
+    try:
+        return work(Lake(spark, settings).ensure())
+    finally:
+        spark.stop()

@@ -1,0 +1,287 @@
+"""The command `headgate rules`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from alerts.cli import backtest, cost, coverage, spark_rules
+from alerts.cli import models as models_cli
+from alerts.cli.output import FORMATS, print_rows, since_when
+from alerts.compiler.compiler import Compiled, compile_rules
+from alerts.compiler.indicator_lists import INDICATOR
+from alerts.compiler.model_rule_files import MODEL, ModelSource
+from alerts.domain.attack import layer
+from alerts.rulebook.model_rule_tests import check_models
+from alerts.rulebook.public_rules import as_json, as_text, look_through
+from alerts.rulebook.rule_store import model_rules, recompile, rule_folders
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.predicate import tests_of
+from alerts.rulepack.rule_pack import Correlation, PackStore, Query, Rule, Switch
+from alerts.spark_rules.disabled_rules import Aside, state_of
+from infra.config.settings import Settings
+from infra.errors import Usage
+from infra.process.os_user import person
+from infra.process.text_output import harmless
+
+
+def build(subparsers: Any) -> None:
+    """Register the commands of this folder with the command line's subparsers."""
+    rules = subparsers.add_parser("rules", help="list, test, switch rules on and off")
+    verbs = rules.add_subparsers(dest="verb", required=True)
+
+    listed = verbs.add_parser("list", help="all rules, and which are refused or switched off")
+    listed.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    listed.set_defaults(run=list_rules)
+
+    tested = verbs.add_parser("test", help="run the events that rules bring as their tests")
+    tested.add_argument("rule", nargs="*", metavar="RULE", help="id or name; none: all rules")
+    tested.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    tested.set_defaults(run=test_rules)
+
+    seen = verbs.add_parser("preview", help="what a rule finds in events that are already there")
+    seen.add_argument("rule", metavar="RULE", help="id or name, or the file of a draft")
+    seen.add_argument("--since", default="24h", help="an instant, or 90m, 24h, 7d (default: 24h)")
+    seen.add_argument("--limit", type=int, default=20, help="most findings (default: 20)")
+    seen.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    seen.set_defaults(run=preview_rule)
+
+    imported = verbs.add_parser(
+        "import", help="look through a folder of public rules, or put a Python rule in force"
+    )
+    imported.add_argument(
+        "folder", type=Path, metavar="DIR|FILE.py", help="a clone, a part of it, or a function"
+    )
+    imported.add_argument(
+        "--into", type=Path, metavar="DIR", help="copy the rules that load here, with their licence"
+    )
+    imported.add_argument("--output", choices=("text", "json"), default="text")
+    imported.set_defaults(run=import_rules)
+
+    covered = verbs.add_parser(
+        "coverage", help="the rules in force as a layer of the ATT&CK Navigator (JSON, on stdout)"
+    )
+    covered.set_defaults(run=show_coverage)
+
+    enabled = verbs.add_parser("enable", help="switch a rule on, from the next micro-batch")
+    enabled.add_argument("rule", metavar="RULE", help="id or name")
+    enabled.set_defaults(run=enable_rule)
+
+    disabled = verbs.add_parser("disable", help="switch a rule off, from the next micro-batch")
+    disabled.add_argument("rule", metavar="RULE", help="id or name")
+    disabled.add_argument("--reason", default="", help="why, for those who wonder later")
+    disabled.set_defaults(run=disable_rule)
+    backtest.build(verbs)
+    cost.build(verbs)
+    coverage.build(verbs)
+
+
+def list_rules(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules list`: exit code 1 when a rule is refused."""
+    compiled = _compiled(settings)
+    switches = PackStore(store_folder(settings)).disabled()
+    aside = Aside(store_folder(settings)).all()
+    sees = coverage.known(settings)
+    rows = []
+    for rule_id, source in compiled.sources.items():
+        rule = source.rule
+        off = switches.get(rule_id)
+        rows.append(
+            {
+                "id": rule_id,
+                "name": rule.name,
+                "level": rule.level,
+                "kind": _kind(rule),
+                "state": f"off ({off.who}: {off.reason})" if off else state_of(rule, aside),
+                "alerts": "yes" if rule.alerting else "no",
+                "sees": sees.get(rule_id, ""),
+                "title": rule.title,
+            }
+        )
+    models = model_rules(settings)
+    rows += [_model_row(source, switches, sees) for source in models.sources.values()]
+    print_rows(rows, args.output)
+    return max(_tell_refused(compiled), models_cli.tell_refused(models.refused))
+
+
+def _model_row(
+    source: ModelSource, switches: Mapping[str, Switch], sees: Mapping[str, str]
+) -> dict[str, str]:
+    rule, off = source.rule, switches.get(source.rule.id)
+    trained = "on" if source.runs else f"untrained (headgate models train {rule.name or rule.id})"
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "level": rule.level,
+        "kind": MODEL,
+        "state": f"off ({off.who}: {off.reason})" if off else trained,
+        "alerts": "yes" if rule.alerting else "no",
+        "sees": sees.get(rule.id, ""),
+        "title": rule.title,
+    }
+
+
+def _kind(rule: Rule | Correlation | Query) -> str:
+    if isinstance(rule, Correlation | Query):
+        return rule.type
+    return INDICATOR if any(test.op == "listed" for test in tests_of(rule.predicate)) else "rule"
+
+
+def test_rules(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules test`: exit code 1 when a test fails or a rule is refused."""
+    compiled, models = _compiled(settings), model_rules(settings)
+    named = [(name, models.named(name)) for name in args.rule]
+    only = {_id_of(compiled, name) for name, model in named if model is None}
+    judged = {model.rule.id for _, model in named if model is not None}
+    outcomes = []
+    if only or not args.rule:
+        outcomes += spark_rules.checked(compiled, only, settings)
+    if judged or not args.rule:
+        outcomes += check_models(models, judged)
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    rows = [
+        {
+            "id": outcome.rule_id,
+            "title": outcome.title,
+            "event": outcome.number,
+            "must": "match" if outcome.must_match else "not match",
+            "passed": outcome.passed,
+            "detail": outcome.detail,
+        }
+        for outcome in (outcomes if args.output != "table" else failed)
+    ]
+    if rows or args.output != "table":
+        print_rows(rows, args.output)
+    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} tests passed", file=sys.stderr)
+    if args.rule:
+        return 1 if failed else 0
+    refused = max(_tell_refused(compiled), models_cli.tell_refused(models.refused))
+    return 1 if failed else refused
+
+
+def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules preview RULE`: nothing is kept, no alert is made."""
+    from alerts.rulebook.preview import draft, known, preview
+    from infra.delta.duckdb_views import connect
+
+    if args.limit < 1:
+        raise Usage(f"--limit {args.limit}: must be at least 1")
+    if models_cli.among(settings, [args.rule]):
+        return models_cli.told_of(settings, args.rule, args.since, None, args.output, args.limit)
+    path = Path(args.rule)
+    if path.is_file():
+        rule = draft(path, store_folder(settings))
+    else:
+        compiled = _compiled(settings)
+        rule = known(compiled, _id_of(compiled, args.rule))
+    since = since_when(args.since, datetime.now(UTC))
+    if isinstance(rule, Query):
+        found, looked_at = spark_rules.preview(settings, rule, since, args.limit)
+    else:
+        connection = connect(settings.lake_root, needs=("silver.event",))
+        try:
+            found, looked_at = preview(connection, rule, since, args.limit)
+        finally:
+            connection.close()
+    shown = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
+    print_rows(
+        [
+            {"event_time": row["event_time"].isoformat()} | {name: row[name] for name in shown}
+            for row in found
+        ],
+        args.output,
+    )
+    print(f"{len(found)} findings in {looked_at} events of its log source", file=sys.stderr)
+    return 0
+
+
+def import_rules(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules import DIR|FILE.py`: exit code 1 when not one rule of a folder loads."""
+    if args.folder.suffix == ".py" and args.folder.is_file():
+        return spark_rules.import_function(args, settings)
+    report = look_through(args.folder, settings.sources, args.into)
+    if args.output == "json":
+        print(json.dumps(as_json(report), indent=2))
+    else:
+        for line in as_text(report):
+            print(harmless(line))
+    if args.into is not None:
+        print(
+            f"{report.copied} files copied to {args.into}; they run once alerts.rules names it",
+            file=sys.stderr,
+        )
+    return 0 if report.loaded else 1
+
+
+def show_coverage(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules coverage`: what is switched off is not in it."""
+    pack = _compiled(settings).pack
+    every = (*pack.rules, *pack.correlations, *pack.queries, *model_rules(settings).running)
+    rules = [(rule.title, rule.techniques) for rule in every]
+    print(json.dumps(layer(rules), indent=2))
+    return 0
+
+
+def enable_rule(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules enable RULE`: also lets one run again that was set aside."""
+    rule_id = _id_of_any(settings, args.rule)
+    store = PackStore(store_folder(settings))
+    was_aside = Aside(store.folder).lift(rule_id)
+    if not store.enable(rule_id) and not was_aside:
+        print(f"rule {rule_id} was on already", file=sys.stderr)
+    return _put_in_force(settings)
+
+
+def disable_rule(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules disable RULE`."""
+    rule_id = _id_of_any(settings, args.rule)
+    PackStore(store_folder(settings)).disable(rule_id, person(), args.reason)
+    return _put_in_force(settings)
+
+
+def _id_of_any(settings: Settings, rule: str) -> str:
+    """The id of a rule of any kind; raises `Usage`."""
+    model = model_rules(settings).named(rule)
+    return model.rule.id if model else _id_of(_compiled(settings), rule)
+
+
+def _put_in_force(settings: Settings) -> int:
+    pack = recompile(settings).pack
+    count = sum(map(len, (pack.rules, pack.correlations, pack.queries, pack.models)))
+    print(f"rule pack {pack.hash} with {count} rules is in force", file=sys.stderr)
+    return 0
+
+
+def _compiled(settings: Settings) -> Compiled:
+    store = PackStore(store_folder(settings))
+    return compile_rules(
+        rule_folders(settings),
+        disabled=store.disabled(),
+        levels=settings.alerts.levels,
+        store=store.folder,
+    )
+
+
+def _id_of(compiled: Compiled, rule: str) -> str:
+    """The id of a rule given by id or name; raises `Usage`."""
+    for rule_id, source in compiled.sources.items():
+        if rule in (rule_id, source.rule.name):
+            return rule_id
+    for refused in compiled.refused:
+        if refused.rule == rule:
+            raise Usage(f"rule '{rule}' is refused: {refused.reason}; {refused.remedy}")
+    raise Usage(f"no rule '{rule}'; 'headgate rules list' shows them")
+
+
+def _tell_refused(compiled: Compiled) -> int:
+    for refused in compiled.refused:
+        print(
+            f"refused: {refused.rule} ({refused.path}): {refused.reason}; {refused.remedy}",
+            file=sys.stderr,
+        )
+    return 1 if compiled.refused else 0

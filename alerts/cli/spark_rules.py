@@ -1,0 +1,53 @@
+"""What `headgate rules` does with rules in SQL and Python: each starts Spark when it must."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Collection
+from contextlib import ExitStack
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from alerts.compiler.compiler import Compiled
+from alerts.rulebook.rule_tests import Outcome, check
+from alerts.rulepack.rule_pack import Query
+from infra.config.settings import Settings
+
+
+def checked(compiled: Compiled, only: Collection[str], settings: Settings) -> list[Outcome]:
+    """The tests of all rules, or of some; Spark is started for the first that needs it."""
+    with ExitStack() as stack:
+
+        def spark() -> Any:
+            from alerts.spark_rules.rule_tests import running
+
+            return stack.enter_context(running(settings))
+
+        return check(compiled, only, cache(spark))
+
+
+def preview(
+    settings: Settings, query: Query, since: datetime, limit: int
+) -> tuple[list[dict[str, Any]], int]:
+    """As `alerts.spark_rules.rule_tests.preview`."""
+    from alerts.spark_rules import rule_tests
+
+    return rule_tests.preview(settings, query, since, limit)
+
+
+def import_function(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules import FILE.py`."""
+    from alerts.rulebook import import_function as query_import
+
+    told = query_import.import_function(settings, args.folder)
+    if args.output == "json":
+        print(json.dumps({"rule": told.query.id, "tests": told.tests, "pack": told.pack}, indent=2))
+    print(
+        f"rule {told.query.id} passed {told.tests} tests; it runs from the next batch on "
+        f"(rule pack {told.pack})",
+        file=sys.stderr,
+    )
+    return 0

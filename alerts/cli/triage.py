@@ -1,0 +1,214 @@
+"""The commands about what goes out: `headgate suppress` and `headgate triage`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from alerts.cli.output import FORMATS, print_rows, since_when
+from infra.config.settings import Settings
+from infra.errors import Usage
+from infra.process.os_user import person
+
+LONGEST = timedelta(days=366)
+SOON = "the running driver takes it within seconds, else at its next start"
+
+_LISTED = """
+SELECT s.suppression_id, s.rule, s.entity, s.fields, s.owner, s.reason, s.at, s.expires_at,
+       s.ended_at, s.ended_by, count(a.alert_id) AS silenced
+FROM gold.suppression s
+LEFT JOIN gold.alert a ON a.suppressed_by = s.suppression_id AND a.revision = 1
+GROUP BY ALL ORDER BY s.expires_at DESC, s.suppression_id
+"""
+
+
+def build(subparsers: Any) -> None:
+    """Register the commands of this module with the command line's subparsers."""
+    suppress = subparsers.add_parser("suppress", help="silence alerts, with a reason, for a time")
+    verbs = suppress.add_subparsers(dest="verb", required=True)
+
+    added = verbs.add_parser(
+        "add", help="keep alerts from the topic; they stay in gold.alert, with this suppression"
+    )
+    added.add_argument("--rule", help="id, name or title; * and ? in an id or title")
+    added.add_argument("--entity", help="MAC address, address, network, host or user; * and ?")
+    added.add_argument(
+        "--field", action="append", default=[], metavar="NAME=PATTERN", help="a value that matched"
+    )
+    added.add_argument("--reason", required=True, help="why, for those who wonder later")
+    added.add_argument("--owner", help="who answers for it (default: you)")
+    ends = added.add_mutually_exclusive_group(required=True)
+    ends.add_argument("--for", dest="span", metavar="SPAN", help="how long: 90m, 24h, 7d")
+    ends.add_argument("--until", help="an instant: 2026-12-01T00:00:00Z")
+    added.set_defaults(run=add)
+
+    listed = verbs.add_parser("list", help="suppressions, and how many alerts each silenced")
+    listed.add_argument("--all", action="store_true", help="also those that are over")
+    listed.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    listed.set_defaults(run=list_all)
+
+    removed = verbs.add_parser("remove", help="end a suppression before its time")
+    removed.add_argument("id", metavar="ID", help="as listed, or its first characters")
+    removed.add_argument("--reason", help="why")
+    removed.set_defaults(run=remove)
+    _build_triage(subparsers)
+
+
+def _build_triage(subparsers: Any) -> None:
+    triage = subparsers.add_parser("triage", help="take, judge or reopen an alert")
+    triage.add_argument("id", metavar="ID", help="alert, or the first characters of its id")
+    what = triage.add_mutually_exclusive_group()
+    what.add_argument("--assign", metavar="NAME", help="who looks at it (default: you)")
+    what.add_argument("--verdict", help="true_positive, false_positive, benign, ...")
+    what.add_argument("--reopen", action="store_true", help="open a closed alert again")
+    triage.add_argument("--comment", help="kept on the alert")
+    triage.set_defaults(run=triage_alert)
+
+
+def add(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate suppress add`: prints the suppression's id."""
+    from alerts.delivery.action_request import ask
+    from alerts.lifecycle.suppression import ANY, SUPPRESS
+
+    fields = _fields(args.field)
+    rule, entity = _rule(settings, args.rule), (args.entity or "").strip() or None
+    if all(not pattern or not pattern.strip("*?") for pattern in (rule, entity, *fields.values())):
+        raise Usage("this would silence everything: give --rule, --entity or --field")
+    name = uuid.uuid4().hex
+    ask(
+        settings,
+        SUPPRESS,
+        name,
+        rule or ANY,
+        value=args.owner or person(),
+        comment=_said("--reason", args.reason),
+        entity=entity,
+        fields=fields,
+        expires_at=_end(args, datetime.now(UTC)),
+    )
+    print(name)
+    print(f"asked to silence; {SOON}", file=sys.stderr)
+    return 0
+
+
+def list_all(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate suppress list`."""
+    now = datetime.now(UTC)
+    rows = [_shown(row, now) for row in _known(settings)]
+    print_rows([row for row in rows if args.all or row["state"] == "active"], args.output)
+    return 0
+
+
+def remove(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate suppress remove ID`."""
+    from alerts.delivery.action_request import ask
+    from alerts.lifecycle.suppression import UNSUPPRESS
+
+    found = [r for r in _known(settings) if r["suppression_id"].startswith(args.id)]
+    if len(found) != 1:
+        problem = "no suppression" if not found else "several suppressions begin with"
+        raise Usage(f"{problem} '{args.id}'; 'headgate suppress list --all' shows them")
+    state = _shown(found[0], datetime.now(UTC))["state"]
+    if state != "active":
+        raise Usage(f"suppression {found[0]['suppression_id']} is {state} already")
+    one = found[0]
+    ask(settings, UNSUPPRESS, one["suppression_id"], one["rule"], comment=args.reason)
+    print(f"asked to end {one['suppression_id']}; {SOON}", file=sys.stderr)
+    return 0
+
+
+def triage_alert(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate triage ID`."""
+    from alerts.delivery.reader import ask_about, detail
+
+    found = detail(settings, args.id)
+    state, superseded = found.body.get("state"), found.body.get("superseded_by")
+    if args.reopen and superseded:
+        raise Usage(f"alert {found.alert_id}: its findings belong to alert {superseded} now")
+    if args.reopen and state != "closed":
+        raise Usage(f"alert {found.alert_id} is open")
+    action, value = "assign", args.assign or person()
+    if args.reopen:
+        action, value = "reopen", None
+    elif args.verdict:
+        action, value = "verdict", args.verdict
+    ask_about(settings, action, found, value=value, comment=args.comment)
+    print(f"asked to {action} alert {found.alert_id}; {SOON}", file=sys.stderr)
+    return 0
+
+
+def _fields(given: list[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    for text, (name, _, pattern) in zip(given, pairs, strict=True):
+        if not name or not pattern:
+            raise Usage(f"--field {text}: write NAME=PATTERN, such as user.name=svc-*")
+    return {name: pattern for name, _, pattern in pairs}
+
+
+def _rule(settings: Settings, given: str | None) -> str | None:
+    """The id of a rule that is named by its short name; a pattern, id or title as it is."""
+    if not given or "*" in given or "?" in given:
+        return given
+    from alerts.compiler.compiler import compile_rules
+    from alerts.lifecycle.risk_score import INCIDENT
+    from alerts.rulebook.rule_store import rule_folders
+    from alerts.rulepack.locations import store_folder
+
+    sources = compile_rules(rule_folders(settings), store=store_folder(settings)).sources
+    for rule_id, source in sources.items():
+        if given in (rule_id, source.rule.name, source.rule.title):
+            return rule_id
+    if given == INCIDENT:
+        return given
+    raise Usage(f"no rule '{given}'; 'headgate rules list' shows them")
+
+
+def _end(args: argparse.Namespace, now: datetime) -> datetime:
+    if args.span is not None:
+        end = now + (now - since_when(args.span, now, "--for"))
+    else:
+        end = since_when(args.until, now, "--until")
+    if end <= now:
+        raise Usage(f"it would be over already ({end.isoformat()}); give a time to come")
+    if end - now > LONGEST:
+        raise Usage("longer than a year; a rule that is never wanted: headgate rules disable")
+    return end
+
+
+def _said(option: str, text: str) -> str:
+    if not text.strip():
+        raise Usage(f"{option}: say why")
+    return text.strip()
+
+
+def _known(settings: Settings) -> list[dict[str, Any]]:
+    from infra.delta.duckdb_views import connect
+
+    connection = connect(settings.lake_root, needs=("gold.suppression", "gold.alert"))
+    try:
+        answer = connection.execute(_LISTED)
+        names = [column[0] for column in answer.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+    finally:
+        connection.close()
+
+
+def _shown(row: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """A suppression as it is listed. Active: by the clock of who asks; the job goes by arrivals."""
+    over = "expired" if row["expires_at"] <= now else "active"
+    fields = row["fields"] or {}
+    return {
+        "suppression_id": row["suppression_id"],
+        "state": "ended" if row["ended_at"] else over,
+        "rule": row["rule"],
+        "entity": row["entity"],
+        "fields": " ".join(f"{name}={pattern}" for name, pattern in dict(fields).items()),
+        "silenced": row["silenced"],
+        "owner": row["owner"],
+        "reason": row["reason"],
+        "expires_at": row["expires_at"].astimezone(UTC).isoformat(timespec="seconds"),
+        "ended_by": row["ended_by"],
+    }

@@ -1,0 +1,224 @@
+"""`headgate webhooks`: what waits for them, what they never took, and the process that delivers."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from alerts.cli.output import FORMATS, print_rows
+from infra.config.settings import Settings, WebhookSettings
+from infra.errors import Retryable, Usage
+from infra.process.clock import clock
+from infra.storage.file_lock import Alone, Taken
+
+IDLE = 0.5
+PAGE = 1_000
+REST = 30.0
+"""Seconds until the topic is read again after a failure of the broker."""
+
+
+def build(subparsers: Any) -> None:
+    """Register the command with the command line's subparsers."""
+    webhooks = subparsers.add_parser("webhooks", help="alerts that wait for webhooks")
+    verbs = webhooks.add_subparsers(dest="verb", required=True)
+
+    listed = verbs.add_parser("list", help="what waits, and what was given up after a day")
+    listed.add_argument("--dead", action="store_true", help="only what was given up")
+    listed.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    listed.set_defaults(run=list_waiting)
+
+    retried = verbs.add_parser("retry", help="give what was given up another day")
+    retried.add_argument("--hook", metavar="NAME", help="of this hook only")
+    retried.set_defaults(run=retry)
+
+    delivering = verbs.add_parser("deliver", help="deliver until stopped ('up' does this)")
+    delivering.set_defaults(run=deliver)
+
+
+def file_of(settings: Settings) -> Path:
+    """The file with what waits."""
+    return settings.home.absolute() / "webhooks.sqlite"
+
+
+def list_waiting(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate webhooks list`: exit code 1 when something was given up."""
+    from alerts.delivery.webhook_queue import Queue
+
+    queue = Queue(file_of(settings))
+    rows = [_shown(row) for row in queue.listed()]
+    queue.close()
+    dead = [row for row in rows if row["state"] == "dead"]
+    print_rows(dead if args.dead else rows, args.output)
+    return 1 if dead else 0
+
+
+def retry(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate webhooks retry`."""
+    from alerts.delivery.webhook_queue import Queue
+
+    if args.hook is not None and args.hook not in {hook.name for hook in settings.webhooks}:
+        raise Usage(f"no webhook '{args.hook}' in the settings")
+    queue = Queue(file_of(settings))
+    count = queue.again(args.hook, time.time())
+    queue.close()
+    print(f"{count} will be tried again", file=sys.stderr)
+    return 0
+
+
+def deliver(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate webhooks deliver`: exit code 1 when a thread has died; 'up' starts it again."""
+    from alerts.delivery.webhook import secret_of, target_of
+
+    if not settings.webhooks:
+        raise Usage("there are no webhooks; write [[webhooks]] into the settings")
+    for hook in settings.webhooks:
+        target_of(hook), secret_of(hook)
+    alone = _alone(settings)
+    stop = threading.Event()
+    for hook in settings.webhooks:
+        threading.Thread(target=_hold, args=(settings, hook, stop), daemon=True).start()
+    try:
+        listen(settings, stop)
+    finally:
+        stop.set()
+        alone.release()
+    return 1
+
+
+def delivering(settings: Settings) -> bool:
+    """Whether a process delivers now, and so reads the topic."""
+    try:
+        _alone(settings).release()
+    except Taken:
+        return True
+    return False
+
+
+def _alone(settings: Settings) -> Alone:
+    """The right to deliver: two processes would post each revision twice."""
+    return Alone(
+        file_of(settings).with_suffix(".lock"),
+        lambda holder: (
+            f"webhooks are delivered already, by process {holder}: the driver of job ingest does it"
+        ),
+    )
+
+
+def _hold(settings: Settings, hook: WebhookSettings, stop: threading.Event) -> None:
+    """Deliver to one hook; what ends this ends all, for nobody would see one hook fall silent."""
+    try:
+        work_off(settings, hook, stop)
+    finally:
+        stop.set()
+
+
+def listen(settings: Settings, stop: threading.Event) -> None:
+    """Put what comes on the topic before the hooks that want its level, until `stop`."""
+    from confluent_kafka import KafkaException
+
+    from alerts.delivery.consumer import AlertConsumer
+    from alerts.delivery.webhook_queue import Queue
+    from infra.kafka.auth import denied, lacking
+    from infra.kafka.client import client_options
+
+    Queue(file_of(settings)).close()
+    while not stop.is_set():
+        try:
+            with AlertConsumer(
+                client_options(settings.kafka),
+                file_of(settings),
+                topic=settings.kafka.alerts_topic,
+                api=TableFeed(settings),
+                begin="now",
+            ) as alerts:
+                alerts.run(_putter(settings), stop)
+        except (KafkaException, Retryable, OSError) as error:
+            if isinstance(error, KafkaException) and denied(error.args[0]):
+                read = f"read the topic {settings.kafka.alerts_topic}"
+                raise lacking(settings.kafka, read) from None
+            print(f"webhooks: {error}; again in {REST:.0f} s", file=sys.stderr, flush=True)
+            stop.wait(REST)
+
+
+def _putter(settings: Settings) -> Any:
+    from alerts.delivery.webhook_queue import enqueue
+
+    def put(revision: Any, db: Any) -> None:
+        body = revision.body
+        level = (body.get("rule") or {}).get("level", "")
+        hooks = [hook.name for hook in settings.webhooks if level in hook.levels]
+        key = (revision.alert_id, revision.revision)
+        enqueue(db, hooks, key, str(body.get("title")), msgspec.json.encode(body), clock.time())
+
+    return put
+
+
+def work_off(settings: Settings, hook: WebhookSettings, stop: threading.Event) -> None:
+    """Deliver to one hook what waits for it, until `stop`."""
+    from alerts.delivery.webhook import Undelivered, post
+    from alerts.delivery.webhook_queue import Queue
+
+    queue = Queue(file_of(settings))
+    while not stop.is_set():
+        one = queue.due(hook.name, clock.time())
+        if one is None:
+            stop.wait(IDLE)
+            continue
+        try:
+            post(hook, one.key, one.body, int(clock.time()))
+        except Undelivered as error:
+            if queue.failed(one, str(error), clock.time()):
+                print(
+                    f"webhook {hook.name}: gave up {one.key} after a day: {error}; "
+                    "'headgate webhooks list --dead' shows it",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            stop.wait(IDLE)  # one that fails is not hammered with all that waits for it
+        else:
+            queue.done(one)
+    queue.close()
+
+
+class TableFeed:
+    """The feed straight from gold.alert, for when the topic has lost what we had not read."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def feed(self, after: str) -> Iterator[Any]:
+        """All revisions behind a place, as `alerts.delivery.consumer.Api.feed`."""
+        from alerts.delivery.consumer import Revision
+        from alerts.delivery.feed import FEED_SQL, Place, place_of, sequence_of
+        from infra.delta.duckdb_views import connect
+
+        place = place_of(after, "")
+        connection = connect(self._settings.lake_root, needs=("gold.alert",))
+        try:
+            # By pages: sorted as a whole, what a long outage left would not fit into memory.
+            while rows := connection.execute(FEED_SQL, {**asdict(place), "most": PAGE}).fetchall():
+                for sequence, alert_id, revision, body in rows:
+                    place = Place(sequence, alert_id, revision)
+                    told = msgspec.json.decode(body)
+                    yield Revision(alert_id, revision, sequence_of(sequence), told)
+        finally:
+            connection.close()
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    def at(seconds: float) -> str:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+    return row | {
+        "queued_at": at(row["queued_at"]),
+        "next_at": at(row["next_at"]) if row["state"] == "waiting" else None,
+    }

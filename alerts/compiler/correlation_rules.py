@@ -1,0 +1,181 @@
+"""Sigma's correlation rules, as pySigma reads them, into correlations of a rule pack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from sigma.correlations import (
+    SigmaCorrelationCondition,
+    SigmaCorrelationRule,
+    SigmaCorrelationTimespan,
+    SigmaCorrelationType,
+)
+from sigma.exceptions import SigmaTimespanError
+from sigma.rule import SigmaRule, SigmaRuleBase
+
+from alerts.compiler.sigma_to_predicate import Untranslatable
+from alerts.rulepack.field_mapping import mapping
+from alerts.rulepack.rule_pack import Correlation
+
+DEVICE = "device"
+"""Group-by name that is no field: the device a finding was attributed to."""
+
+FIRST_SEEN = "first_seen"
+"""The one type of ours, under `headgate:`; its Sigma type must be value_count."""
+
+MAX_COUNT = 50_000
+"""Highest number of findings or values to count: a group keeps twice as many findings."""
+
+Parsed = Mapping[str, SigmaRuleBase]
+
+
+def correlation_of(
+    parsed: SigmaCorrelationRule,
+    described: Mapping[str, Any],
+    names: Mapping[str, str],
+    rules: Parsed,
+    kind: str = "",
+    learn: str = "",
+) -> Correlation:
+    """The correlation; raises `Untranslatable` or `Unmapped` for what cannot run.
+
+    `names` are rule ids by short name, `rules` all that were read by id. `kind` and
+    `learn` are `headgate.type` and `headgate.learn`.
+    """
+    condition = parsed.condition
+    if not isinstance(condition, SigmaCorrelationCondition):
+        raise Untranslatable("a condition that is an expression", "use `condition: {gte: N}`")
+    sigma_type = parsed.type.name.lower()
+    _check_condition(sigma_type, condition)
+    counted = tuple(dict.fromkeys(names.get(r.reference, r.reference) for r in parsed.rules or ()))
+    _check_circle(str(parsed.id), names, rules)
+    field = condition.fieldref
+    if isinstance(field, list):
+        if len(field) != 1:
+            raise Untranslatable(f"condition.field: {field}", "name one field")
+        field = field[0]
+    aliases = {
+        alias.alias: {
+            names.get(ref.reference, ref.reference): name for ref, name in alias.mapping.items()
+        }
+        for alias in parsed.aliases
+    }
+    return _with_paths(
+        Correlation(
+            **described,
+            type=_type(sigma_type, kind),
+            rules=counted,
+            group_by=tuple(parsed.group_by or ()),
+            timespan_seconds=parsed.timespan.seconds,
+            op=condition.op.name.lower(),
+            count=condition.count,
+            percentile=condition.percentile,
+            learn_seconds=_seconds(learn, kind),
+            field=field,
+            aliases=aliases,
+            generate=parsed.generate,
+        ),
+        names,
+        rules,
+    )
+
+
+def _type(sigma_type: str, kind: str) -> str:
+    if not kind:
+        return sigma_type
+    if kind != FIRST_SEEN:
+        raise Untranslatable(f"headgate.type: '{kind}'", f"{FIRST_SEEN}, or leave it out")
+    if sigma_type != "value_count":
+        raise Untranslatable(
+            f"headgate.type {kind} with correlation type {sigma_type}",
+            "use `type: value_count` and `condition: {field: ..., gte: 1}`",
+        )
+    return kind
+
+
+def _seconds(learn: str, kind: str) -> int:
+    if not learn:
+        return 0
+    if not kind:
+        raise Untranslatable("headgate.learn without a type", f"it belongs to `type: {FIRST_SEEN}`")
+    try:
+        return SigmaCorrelationTimespan(learn).seconds
+    except SigmaTimespanError:
+        raise Untranslatable(f"headgate.learn: '{learn}'", "a time span such as 7d") from None
+
+
+def _check_condition(sigma_type: str, condition: SigmaCorrelationCondition) -> None:
+    percent = condition.percentile
+    if sigma_type == SigmaCorrelationType.VALUE_PERCENTILE.name.lower():
+        if percent is None or not 0 <= percent <= 100:
+            raise Untranslatable(f"percentile {percent}", "a number from 0 to 100")
+    elif percent is not None:
+        raise Untranslatable(f"percentile with {sigma_type}", "it belongs to value_percentile")
+    if sigma_type in ("event_count", "value_count") and condition.count > MAX_COUNT:
+        raise Untranslatable(
+            f"it counts up to {condition.count}", f"at most {MAX_COUNT}; or count by finer groups"
+        )
+
+
+def _check_circle(rule_id: str, names: Mapping[str, str], rules: Parsed) -> None:
+    """Refuse a correlation that counts its own findings, however far round."""
+    seen: set[str] = set()
+    waiting = [rule_id]
+    while waiting:
+        parsed = rules.get(waiting.pop())
+        if not isinstance(parsed, SigmaCorrelationRule):
+            continue
+        for reference in parsed.rules or ():
+            counted = names.get(reference.reference, reference.reference)
+            if counted == rule_id:
+                raise Untranslatable(
+                    "it counts its own findings, if through others",
+                    "remove it from correlation.rules",
+                )
+            if counted not in seen:
+                seen.add(counted)
+                waiting.append(counted)
+
+
+def _with_paths(correlation: Correlation, names: Mapping[str, str], rules: Parsed) -> Correlation:
+    """Put columns for the names of fields, for each rule by its own log source.
+
+    Where rules have different columns for one name, the name becomes an alias.
+    """
+    aliases = {
+        alias: {rule: _path(name, rule, names, rules) for rule, name in fields.items()}
+        for alias, fields in correlation.aliases.items()
+    }
+
+    def resolved(name: str) -> str:
+        if name == DEVICE or name in aliases:
+            return name
+        paths = {rule: _path(name, rule, names, rules) for rule in correlation.rules}
+        if len(set(paths.values())) == 1:
+            return next(iter(paths.values()))
+        aliases[name] = paths
+        return name
+
+    group_by = tuple(resolved(name) for name in correlation.group_by)
+    field = None if correlation.field is None else resolved(correlation.field)
+    return msgspec.structs.replace(correlation, group_by=group_by, field=field, aliases=aliases)
+
+
+def _path(name: str, rule_id: str, names: Mapping[str, str], rules: Parsed) -> str:
+    """Where findings of a rule have the field: its column, or what a correlation calls it."""
+    parsed = rules.get(rule_id)
+    if name == DEVICE:
+        return name
+    if isinstance(parsed, SigmaRule):
+        where = parsed.logsource
+        return mapping().logsource(where.category, where.product, where.service).path(name)
+    if not isinstance(parsed, SigmaCorrelationRule):
+        return name
+    own = {alias.alias for alias in parsed.aliases} | {"count", parsed.type.name.lower()}
+    if name in own:
+        return name
+    counted = [names.get(r.reference, r.reference) for r in parsed.rules or ()]
+    paths = {_path(name, one, names, rules) for one in counted}
+    return paths.pop() if len(paths) == 1 else name

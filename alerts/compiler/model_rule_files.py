@@ -1,0 +1,283 @@
+"""Rules of kind model: a YAML file with a Sigma header, `type: model` and what a model judges by.
+
+They are no Sigma: what they ask is not whether an event looks like something, but whether a
+device's hour is unlike all others that it and its peers had. Such a rule runs once a model
+was trained for it (`headgate models train`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from alerts.compiler.rule_files import rule_files
+from alerts.domain.attack import techniques_of
+from alerts.rulepack.field_mapping import Unmapped, mapping
+from alerts.rulepack.rule_pack import ModelRule, content_version
+
+MODEL = "model"
+"""`type` of such a rule, and `kind` of its findings."""
+
+BUNDLED_MODELS = Path(__file__).parents[1] / "model_rules"
+
+FEATURES = ("events", "bytes_out", "bytes_in")
+"""What can be measured of an hour; all only grow while the hour goes on."""
+
+ROLES = {"src_endpoint": "src_ip", "dst_endpoint": "dst_ip", "device": "device.ip"}
+"""Whose hour it is -> the column of silver.event with the address."""
+
+HISTORY_DAYS = 14
+THRESHOLD = 6.0
+
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?) ?(k|M|G|T)?B?")
+_UNITS = {None: 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_DAYS = re.compile(r"(\d+)d")
+_MENTIONED = re.compile(r"""\btype["']?\s*:\s*["']?model\b""")
+
+
+class _Judged(msgspec.Struct, forbid_unknown_fields=True):
+    """The keys under `model:`."""
+
+    features: tuple[str, ...] = ("bytes_out", "events")
+    least: dict[str, int | str] = {}
+    threshold: float = THRESHOLD
+    history: str = f"{HISTORY_DAYS}d"
+    role: str = "src_endpoint"
+
+
+class Trial(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A test: what devices usually do in an hour, and an hour of one of them.
+
+    `active`: the hours of the day in which they do it, the last one left out; `at`: the judged one.
+    """
+
+    usual: dict[str, int | str]
+    hour: dict[str, int | str]
+    active: tuple[int, int] = (0, 24)
+    at: int = 10
+
+
+class _Trials(msgspec.Struct, forbid_unknown_fields=True):
+    match: tuple[Trial, ...] = ()
+    no_match: tuple[Trial, ...] = ()
+
+
+class _Own(msgspec.Struct, forbid_unknown_fields=True):
+    runbook: str = ""
+    tests: _Trials = msgspec.field(default_factory=_Trials)
+
+
+class _LogSource(msgspec.Struct, forbid_unknown_fields=True):
+    category: str | None = None
+    product: str | None = None
+    service: str | None = None
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """A file of this kind: the keys that Sigma has for a rule, but for its detection."""
+
+    type: Literal["model"]
+    title: str
+    id: str
+    logsource: _LogSource
+    model: _Judged = msgspec.field(default_factory=_Judged)
+    name: str = ""
+    status: str = ""
+    description: str = ""
+    author: str = ""
+    license: str = ""
+    date: Any = None
+    modified: Any = None
+    tags: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    falsepositives: tuple[str, ...] = ()
+    level: Literal["informational", "low", "medium", "high", "critical"] = "medium"
+    headgate: _Own = msgspec.field(default_factory=_Own)
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A rule of kind model, where it came from, and whether it is switched on."""
+
+    rule: ModelRule
+    path: Path
+    enabled: bool
+    match: tuple[Trial, ...] = ()
+    no_match: tuple[Trial, ...] = ()
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is on and has a model."""
+        return self.enabled and bool(self.rule.model)
+
+
+@dataclass(frozen=True)
+class BadModel:
+    """A rule of kind model that is refused, and why."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class Models:
+    """All rules of kind model, by id, and those that are refused."""
+
+    sources: Mapping[str, ModelSource] = field(default_factory=dict)
+    refused: tuple[BadModel, ...] = ()
+
+    @property
+    def running(self) -> tuple[ModelRule, ...]:
+        """Those of the pack, by id."""
+        return tuple(s.rule for _, s in sorted(self.sources.items()) if s.runs)
+
+    def named(self, name: str) -> ModelSource | None:
+        """By id or name."""
+        found = (s for s in self.sources.values() if name in (s.rule.id, s.rule.name))
+        return next(found, None)
+
+
+def is_model(document: Any) -> bool:
+    """Whether a document of a rule folder is of this kind."""
+    return isinstance(document, dict) and document.get("type") == MODEL
+
+
+def read_models(
+    folders: Sequence[Path],
+    trained: Mapping[str, str],
+    *,
+    disabled: Collection[str] = (),
+    levels: Collection[str] = ("medium", "high", "critical"),
+) -> Models:
+    """The rules of kind model below the folders, of which some may be single files.
+
+    `trained`: hash of the model in force by the rule's id. Of two rules with one id the first
+    is taken.
+    """
+    sources: dict[str, ModelSource] = {}
+    refused: list[BadModel] = []
+    for path in _files(folders):
+        for document in _documents(path):
+            try:
+                given = _read(document)
+                rule, tests = _rule(given), _trials(given)
+                if rule.id in sources:
+                    raise ValueError(f"its id is taken by {sources[rule.id].path}")
+            except (ValueError, Unmapped) as error:
+                refused.append(BadModel(path, " ".join(str(error).split())))
+                continue
+            rule = msgspec.structs.replace(
+                rule,
+                version=content_version(rule),
+                alerting=rule.level in levels,
+                model=trained.get(rule.id, ""),
+            )
+            on = rule.id not in disabled
+            sources[rule.id] = ModelSource(rule, path, on, tests.match, tests.no_match)
+    return Models(sources, tuple(refused))
+
+
+def _files(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in folders:
+        if folder.is_file():
+            yield folder
+        elif folder.is_dir():
+            yield from rule_files(folder)
+
+
+def _documents(path: Path) -> list[Any]:
+    try:
+        text = path.read_text("utf-8")
+        # Most files are Sigma's, and parsing YAML takes time.
+        loaded = list(yaml.safe_load_all(text)) if _MENTIONED.search(text) else []
+    except (yaml.YAMLError, OSError, ValueError):
+        return []  # what is no YAML is refused where Sigma rules are read
+    return [document for document in loaded if is_model(document)]
+
+
+def model_rule(document: Mapping[str, Any]) -> ModelRule:
+    """One document as a rule without a model; raises `ValueError` or `Unmapped`."""
+    return _rule(_read(document))
+
+
+def _read(document: Mapping[str, Any]) -> _File:
+    return msgspec.convert(document, _File, strict=False)
+
+
+def _rule(given: _File) -> ModelRule:
+    asked, where = given.model, given.logsource
+    source = mapping().logsource(where.category, where.product, where.service)
+    if source.where:
+        raise ValueError(
+            "logsource: its events are told apart by conditions; name one that is whole classes, "
+            "such as {product: ocsf, category: network_activity}"
+        )
+    if not asked.features or not set(asked.features) <= set(FEATURES):
+        raise ValueError(f"model.features: {list(asked.features)}; of {', '.join(FEATURES)}")
+    if asked.role not in ROLES:
+        raise ValueError(f"model.role: '{asked.role}'; one of {', '.join(ROLES)}")
+    if not set(asked.least) <= set(asked.features):
+        raise ValueError(f"model.least: {sorted(asked.least)}; of its features")
+    if not 0 < asked.threshold <= 100:
+        raise ValueError(f"model.threshold: {asked.threshold}; above 0, at most 100")
+    tactics, techniques = techniques_of(given.tags)
+    return ModelRule(
+        id=given.id,
+        title=given.title,
+        name=given.name,
+        level=given.level,
+        description=given.description,
+        author=given.author,
+        license=given.license,
+        tags=given.tags,
+        tactics=tactics,
+        techniques=techniques,
+        references=given.references,
+        falsepositives=given.falsepositives,
+        runbook=given.headgate.runbook,
+        classes=source.classes,
+        sources=source.sources,
+        role=asked.role,
+        features=asked.features,
+        least={name: quantity(value) for name, value in asked.least.items()},
+        threshold=asked.threshold,
+        history_days=_days(asked.history),
+    )
+
+
+def _trials(given: _File) -> _Trials:
+    """The tests of a rule, looked through; raises `ValueError`."""
+    found = given.headgate.tests
+    for trial in (*found.match, *found.no_match):
+        told = trial.usual | trial.hour
+        if not set(told) <= set(given.model.features):
+            raise ValueError(f"headgate.tests: {sorted(told)}; of its features")
+        first, last = trial.active
+        if not (0 <= first < last <= 24 and 0 <= trial.at < 24):
+            raise ValueError("headgate.tests: active and at are hours of the day, 0 to 24")
+        for value in (*trial.usual.values(), *trial.hour.values()):
+            quantity(value)
+    return found
+
+
+def quantity(value: int | str) -> int:
+    """A number, or one written as 500, 20 MB or 1.5G (powers of ten); raises `ValueError`."""
+    if isinstance(value, int):
+        return value
+    found = _QUANTITY.fullmatch(value)
+    if found is None:
+        raise ValueError(f"'{value}' is no quantity; write 500 or 20 MB")
+    return round(float(found[1]) * _UNITS[found[2]])
+
+
+def _days(text: str) -> int:
+    found = _DAYS.fullmatch(text)
+    if found is None or not 1 <= int(found[1]) <= 366:
+        raise ValueError(f"model.history: '{text}'; write days, such as {HISTORY_DAYS}d")
+    return int(found[1])

@@ -1,0 +1,223 @@
+"""Rules in Spark SQL and as Python functions, as far as they can be read without Spark.
+
+What only Spark can tell, such as a column that is not there, `alerts.spark_rules.plan` finds.
+"""
+
+from __future__ import annotations
+
+import ast
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import sqlglot
+import yaml
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from alerts.compiler.sigma_to_predicate import Untranslatable
+
+# What the parser cannot read is refused with a sentence; its own warning would go to stderr.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+
+SQL = "sql"
+FUNCTION = "function"
+KINDS = (SQL, FUNCTION)
+"""Values of `type:` that make a rule one of these."""
+
+VIEW = "event"
+"""The one table a rule in SQL reads: rows of silver.event."""
+
+RULE = "rule"
+"""Name of the function in a rule's Python file."""
+
+FUNCTIONS = "functions"
+"""Folder of the rule store with the Python files that were imported, by rule id."""
+
+MOST_CHARS = 100_000
+MOST_WINDOW = 7 * 86_400
+_SPAN = re.compile(r"([1-9]\d{0,5})([smhd])")
+_WINDOW = re.compile(r"\bwindow\b(?!\s+\w+\s+AS\s*\()", re.IGNORECASE)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a rule of these kinds says beside Sigma's header: see
+    `alerts.rulepack.rule_pack.Query`."""
+
+    type: str
+    query: str = ""
+    window: str = ""
+    slide: str = ""
+    group_by: tuple[str, ...] = msgspec.field(default=(), name="group-by")
+
+    @property
+    def window_seconds(self) -> int:
+        """Length of its windows; 0: it tells of single events."""
+        return seconds("window", self.window)
+
+    @property
+    def slide_seconds(self) -> int:
+        """How often a window begins."""
+        return seconds("slide", self.slide) or self.window_seconds
+
+
+def is_query(document: Mapping[str, Any]) -> bool:
+    """Whether a rule's document is one of SQL or of a function."""
+    return document.get("type") in KINDS
+
+
+def taken(document: dict[str, Any], path: Path) -> Asked:
+    """What the rule of a file asks, taken out of its document, so that Sigma's header is left.
+
+    Raises `Untranslatable` for what cannot run.
+    """
+    names = [field.encode_name for field in msgspec.structs.fields(Asked)]
+    found = {name: document.pop(name) for name in names if name in document}
+    try:
+        asked = msgspec.convert(found, Asked)
+    except msgspec.ValidationError as error:
+        raise Untranslatable(str(error), f"its keys are {', '.join(names)}") from None
+    for name in ("detection", "logsource"):
+        if name in document:
+            raise Untranslatable(f"`{name}` in a rule of type {asked.type}", "remove it")
+    check_window(asked)
+    if asked.type == SQL:
+        check_sql(asked.query)
+    elif path.suffix != ".py":
+        # Python that runs in the driver is let in by a person, not by a file that lies somewhere.
+        raise Untranslatable(
+            "a function in a YAML file", "write a Python file, and headgate rules import FILE.py"
+        )
+    else:
+        check_function(asked.query)
+    return asked
+
+
+def seconds(key: str, text: str) -> int:
+    """A span such as 90s, 10m, 1h or 1d in seconds, 0 for none; raises `Untranslatable`."""
+    if not text:
+        return 0
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise Untranslatable(f"{key}: '{text}'", "a span such as 90s, 10m, 1h or 1d")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
+def check_window(asked: Asked) -> None:
+    """Raise `Untranslatable` unless its window, slide and groups fit together."""
+    window, slide = asked.window_seconds, asked.slide_seconds
+    if not window:
+        if asked.slide or asked.group_by:
+            raise Untranslatable("slide or group-by without a window", "add `window: 10m`")
+        return
+    if window > MOST_WINDOW:
+        raise Untranslatable(f"window: {asked.window}", f"at most {MOST_WINDOW // 86_400}d")
+    if slide > window or window % slide:
+        raise Untranslatable(
+            f"slide: {asked.slide}", f"a whole part of the window, which is {asked.window}"
+        )
+    if not asked.group_by:
+        raise Untranslatable(
+            "a window without group-by", "name the columns that tell its rows apart, as a list"
+        )
+
+
+def check_sql(text: str) -> None:
+    """Raise `Untranslatable` unless the text is one SELECT that reads the view alone.
+
+    Sources: sqlglot's parser for Spark SQL. What it lets pass Spark still has to understand.
+    """
+    if not text.strip():
+        raise Untranslatable("it has no query", f"add `query:` with a SELECT over {VIEW}")
+    if len(text) > MOST_CHARS:
+        raise Untranslatable(f"its query has {len(text)} characters", f"at most {MOST_CHARS}")
+    try:
+        found = parsed(text)
+    except (SqlglotError, RecursionError) as error:
+        said = re.sub(r"\x1b\[\d+m", "", str(error)).splitlines()[0]
+        raise Untranslatable(f"not Spark SQL: {said}", "correct the query") from None
+    if len(found) != 1 or not isinstance(found[0], exp.Select | exp.SetOperation):
+        named = found[0].key.upper() if found else "nothing"
+        raise Untranslatable(
+            f"its query is {named if len(found) < 2 else f'{len(found)} statements'}",
+            "a rule is one SELECT, or WITH ... SELECT, without a semicolon",
+        )
+    _check_tables(found[0])
+
+
+def parsed(text: str) -> list[exp.Expr]:
+    """The statements of a text; raises what sqlglot raises."""
+    # The parser takes Spark's function and column `window` for SQL's clause of that name.
+    known = _WINDOW.sub("event_window", text)
+    return [tree for tree in sqlglot.parse(known, dialect="spark") if tree is not None]
+
+
+def _check_tables(tree: exp.Expr) -> None:
+    for node in tree.walk():
+        if isinstance(node, exp.Command | exp.QueryTransform | exp.Into):
+            named = node.key.removeprefix("query").upper()
+            raise Untranslatable(f"{named} in a rule", "a rule only selects")
+    given = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    for table in tree.find_all(exp.Table):
+        plain = isinstance(table.this, exp.Identifier) and not table.db and not table.catalog
+        if not plain or table.name.lower() not in given | {VIEW}:
+            raise Untranslatable(f"it reads {table.sql('spark')}", f"a rule reads {VIEW} alone")
+
+
+def check_function(source: str) -> None:
+    """Raise `Untranslatable` unless the Python source has a function `rule` of one parameter.
+
+    The source is read and not run.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        raise Untranslatable(f"not Python: {error}", "correct the file") from None
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == RULE:
+            needed = len(node.args.posonlyargs) + len(node.args.args) - len(node.args.defaults)
+            if needed == 1:
+                return
+    raise Untranslatable(
+        f"it has no function {RULE} of one parameter", f"add `def {RULE}(events): ...`"
+    )
+
+
+def document_of(path: Path) -> dict[str, Any]:
+    """The rule in a Python file: the header in its docstring, as YAML, with the source as query.
+
+    Raises `Untranslatable`, or `ValueError` or `yaml.YAMLError` for what cannot be read.
+    """
+    source = path.read_text("utf-8")
+    try:
+        told = ast.get_docstring(ast.parse(source))
+    except (SyntaxError, ValueError) as error:
+        raise Untranslatable(f"not Python: {error}", "correct the file") from None
+    header = yaml.safe_load(told) if told else None
+    if not isinstance(header, dict):
+        raise Untranslatable(
+            "its docstring is no header", "begin the file with title, id, level, ... as YAML"
+        )
+    if header.get("type", FUNCTION) != FUNCTION or "query" in header:
+        raise Untranslatable("a header of another type", f"leave `type` out, or say {FUNCTION}")
+    return {**header, "type": FUNCTION, "query": source}
+
+
+def imported(store: Path | None) -> list[Path]:
+    """The Python files that `headgate rules import` put into a rule store, in order."""
+    return sorted((store / FUNCTIONS).glob("*.py")) if store is not None else []
+
+
+def sight_file(path: Path) -> Path:
+    """Where `headgate rules import` keeps what the function in a rule's Python file looks at."""
+    return path.with_suffix(".sees.json")
+
+
+def sees_of(path: Path) -> tuple[str, ...]:
+    """What the function in a file looks at, as SELECTs; nothing for one that was not imported."""
+    kept = sight_file(path)
+    return tuple(msgspec.json.decode(kept.read_bytes(), type=list[str])) if kept.exists() else ()

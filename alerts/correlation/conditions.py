@@ -1,0 +1,128 @@
+"""Whether a window of findings fulfils a correlation's condition, and which of them say so.
+
+Functions of the window alone. Numbers are those of Sigma's relational reading:
+a window without a number has no sum, mean or percentile, and fulfils nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from alerts.correlation.entry import Entry, by_order, number
+from alerts.rulepack.predicate import fold
+from alerts.rulepack.rule_pack import Correlation
+
+NUMERIC = ("value_sum", "value_avg", "value_median", "value_percentile")
+
+_GROWING = ("event_count", "value_count", "temporal", "temporal_ordered", "value_sum", "first_seen")
+"""Kinds that another finding can only bring nearer to `gt` or `gte`; sums, of what is not negative.
+
+Told at once. The others are told when no more is expected.
+"""
+
+_OPS: dict[str, Callable[[Any, Any], bool]] = {
+    name: getattr(operator, {"lte": "le", "gte": "ge", "neq": "ne"}.get(name, name))
+    for name in ("lt", "lte", "gt", "gte", "eq", "neq")
+}
+
+Number = int | float
+
+
+class Measured(NamedTuple):
+    """A window that fulfils the condition: its number, and the findings that show it, by time."""
+
+    value: Number
+    chosen: list[Entry]
+
+
+def told_at_once(definition: Correlation) -> bool:
+    """Whether a window that fulfils the condition still does so when more findings come."""
+    return definition.op in ("gt", "gte") and definition.type in _GROWING
+
+
+def least(definition: Correlation) -> int:
+    """The smallest whole number that fulfils a `gt` or `gte` condition, at least 0."""
+    above = math.floor(definition.count) + 1
+    return max(0, above if definition.op == "gt" else math.ceil(definition.count))
+
+
+def measured(definition: Correlation, within: Sequence[Entry]) -> Measured | None:
+    """The window's number and witnesses; None when it does not fulfil the condition."""
+    value = metric(definition, within)
+    if value is None or not _OPS[definition.op](value, definition.count):
+        return None
+    chosen: list[Entry] | None = list(within)
+    if definition.type == "temporal":
+        latest = {e.rule_id: e for e in within}
+        chosen = sorted(latest.values(), key=by_order)
+    elif definition.type == "temporal_ordered":
+        chosen = _in_order(definition, within)
+    elif definition.type in NUMERIC:
+        chosen = [e for e in within if number(e.value) is not None]
+    elif definition.type == "value_count":
+        chosen = [e for e in within if e.value is not None]
+    return None if chosen is None else Measured(value, chosen or list(within))
+
+
+def metric(definition: Correlation, within: Sequence[Entry]) -> Number | None:
+    """The number a condition compares; None when the window holds no number to compute it from."""
+    if definition.type == "event_count":
+        return len(within)
+    if definition.type == "value_count":
+        return len({fold(e.value) for e in within if e.value is not None})
+    if definition.type.startswith("temporal"):
+        return len({e.rule_id for e in within})
+    numbers = [n for e in within if (n := number(e.value)) is not None]
+    if not numbers:
+        return None
+    if definition.type == "value_sum":
+        return _sum(numbers)
+    if definition.type == "value_avg":
+        return _sum(numbers) / len(numbers)
+    percent = 50 if definition.percentile is None else definition.percentile
+    return percentile(numbers, percent)
+
+
+def percentile(numbers: Sequence[Number], percent: Number) -> Number:
+    """The percentile, between two neighbours in proportion to their distance."""
+    ordered = sorted(numbers)
+    whole, rest = divmod((len(ordered) - 1) * percent, 100)
+    low = ordered[int(whole)]
+    if not rest:
+        return low
+    return low + (ordered[int(whole) + 1] - low) * rest / 100
+
+
+def _sum(numbers: Sequence[Number]) -> Number:
+    """Exact for whole numbers, correctly rounded for others: the order does not show."""
+    whole = all(isinstance(n, int) for n in numbers)
+    return sum(numbers) if whole else math.fsum(numbers)
+
+
+def _in_order(definition: Correlation, within: Sequence[Entry]) -> list[Entry] | None:
+    """The latest chain in which each rule comes later than the one before it.
+
+    As many rules as a `gt` or `gte` asks for must be in the chain, whichever they
+    are; with another condition, all rules that occur.
+    """
+    present = {e.rule_id for e in within}
+    growing = told_at_once(definition)
+    needed = least(definition) if growing else len(present)
+    # best[k]: of the chains of k rules the one that starts last, which leaves most room before it.
+    best: list[list[Entry]] = [[]]
+    for rule_id in reversed(definition.rules):
+        times = [e for e in within if e.rule_id == rule_id]
+        for length in range(len(best), 0, -1):
+            after = best[length - 1]
+            fitting = [e for e in times if not after or e.time < after[0].time]
+            if not fitting:
+                continue
+            chain = [fitting[-1], *after]
+            if length == len(best):
+                best.append(chain)
+            elif chain[0].time > best[length][0].time:
+                best[length] = chain
+    return best[needed] if needed < len(best) else None

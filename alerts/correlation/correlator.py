@@ -1,0 +1,452 @@
+"""Sigma correlations over attributed findings: sliding windows in event time.
+
+Everything here is a function of the rows given, never of the wall clock. The
+windows of a group end with its findings: at each instant t that has one, the
+window is all of the group in [t - timespan, t], both ends included. A window
+that fulfils the condition fires; then the group rests for a timespan.
+
+Conditions that more findings can only fulfil the better (`gt`, `gte` of a count,
+a sum or a sequence) fire with the finding that completes them, in any order of
+arrival. The others (`lt`, `lte`, `eq`, `neq`, averages, percentiles) are looked
+at when their window closes, in the order of event time. A finding that comes
+after that is put in its place, the windows it lies in are looked at again, and
+what fires then is marked late.
+
+A correction may give a finding of a window that fired to another group. What fired
+stays with its group while that fulfils the condition without it; else it goes to the
+group that does with what it got; and where none does, it is disproved.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from alerts.correlation.conditions import Measured, least, measured, told_at_once
+from alerts.correlation.entry import Entry, by_order, by_time, entry_of
+from alerts.correlation.finding import Fired, corrected, fired, rename, renew, told, told_again
+from alerts.correlation.first_seen import Seen, forget_values, sight
+from alerts.correlation.packed_history import ENOUGH, Cold, packed, unpacked
+from alerts.domain.entity import micros
+from alerts.domain.finding import counts
+from alerts.rulepack.predicate import fold
+from alerts.rulepack.rule_pack import Correlation
+
+LATENESS = 600 * 1_000_000
+"""How late a finding may be, microseconds: longer than any source of ours delivers late."""
+
+SETTLE = 90 * 1_000_000
+"""How long after its end a window closes, microseconds: what attribution waits, and some delay."""
+
+SKEW = 300 * 1_000_000
+"""How far, microseconds, a clock ahead of ours may move a correlation's time."""
+
+CORRECTABLE = 3600 * 1_000_000
+"""How long after a firing its holder can still be corrected, as long as job `repair` looks back."""
+
+HISTORY_BATCH = 10_000
+"""Findings of history between two times of forgetting."""
+
+MAX_ENTRIES = 1_000
+"""Findings kept for a group, or twice what its condition needs; the oldest go first, counted."""
+
+
+class Group(msgspec.Struct, omit_defaults=True, gc=False):
+    """Entries of one group, by time, and what fired.
+
+    `closed`: windows that end up to there were looked at, for conditions that
+    wait. `dropped` findings were one too many, the newest of them at `dropped_at`.
+    `cold`: time of the newest entry that was packed away.
+    """
+
+    entries: list[Entry] = []
+    fired: list[Fired] = []
+    closed: int = 0
+    dropped: int = 0
+    dropped_at: int = 0
+    seen: Seen | None = None
+    cold: int = 0
+
+
+class CorrelationState(msgspec.Struct):
+    """All that one correlation remembers. `span`: its newest time span, microseconds.
+
+    `clock`: its newest event time, which a clock ahead of ours moves by `SKEW` at
+    most. `pack`: of its newest finding. `late` and `dropped` count findings that came
+    after their window closed, and that were too many for their group. `cold` holds
+    findings of all groups that only a late one can still concern; of those nothing
+    from before `forgotten` counts any more.
+    """
+
+    groups: dict[str, Group] = {}
+    span: int = 0
+    clock: int = 0
+    pack: str = ""
+    late: int = 0
+    dropped: int = 0
+    cold: list[Cold] = []
+    forgotten: int = 0
+
+
+@dataclass(frozen=True)
+class _Shaken:
+    """What fired in a group and lost findings: `lost`, as they are now."""
+
+    key: str
+    fired: Fired
+    lost: list[Entry]
+
+
+class Correlator:
+    """One correlation over its state; `feed` takes findings in any order.
+
+    Of a batch's corrections it knows what fired and lost findings (`_shaken`), and the groups in
+    which windows that end in a span are to be looked at again (`_stirred`, microseconds).
+    """
+
+    def __init__(self, state: CorrelationState) -> None:
+        self.state = state
+        self._where: dict[str, str] = {}
+        self._shaken: dict[str, _Shaken] = {}
+        self._stirred: list[tuple[str, int, int]] = []
+        self._homes: dict[str, Group] = {}
+        for key, group in state.groups.items():
+            for one in group.fired:
+                self._where.update(dict.fromkeys(one.members, key))
+                self._homes[one.finding["finding_id"]] = group
+        for key, group in state.groups.items():
+            for entry in group.entries:
+                self._where[entry.finding_id] = key
+
+    def feed(self, definition: Correlation, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Take one attributed finding, or the same again with a newer attribution.
+
+        Returns `{"out": "finding", "row": ...}` for a window that fires and
+        `{"out": "attribution", "row": ...}` when what fired belongs to another device now.
+        What corrections that go from group to group come to is told by `judge`.
+        """
+        state = self.state
+        state.span = definition.timespan_seconds * 1_000_000
+        state.pack = row["pack"]
+        entry = entry_of(definition, row)
+        outputs: list[dict[str, Any]] = []
+        if entry is not None:
+            self._thaw(entry.time)
+            known = self._where.get(entry.finding_id)
+            if not counts(row):
+                self._let_go(entry, known)
+                return []
+            if known is None:
+                outputs = self._insert(definition, entry)
+            else:
+                outputs = self._again(entry, known)
+        time = min(micros(row["event_time"]), micros(row["received_at"]) + SKEW)
+        state.clock = max(state.clock, time)
+        return outputs
+
+    def judge(self, definition: Correlation) -> list[dict[str, Any]]:
+        """What the corrections come to that were fed since: call it when a batch is through.
+
+        Not with each: a lease that was another device's brings one for each of its findings,
+        and only all of them say where the window is now.
+        """
+        outputs = [self._judged(definition, shaken) for shaken in self._shaken.values()]
+        for key, since, until in self._stirred:
+            group = self.state.groups[key]
+            self._bound(definition, group)
+            outputs += self._fire(definition, group, since, until, again=True)
+        self._shaken, self._stirred = {}, []
+        return outputs
+
+    def settle(self, definition: Correlation, arrivals: int | None = None) -> list[dict[str, Any]]:
+        """Look at the windows that closed, of a condition that waits; outputs as of `feed`.
+
+        A window closes when event time, or the time of arrivals, is `SETTLE` past
+        the finding it ends with. Without `arrivals` all windows close.
+        """
+        if told_at_once(definition):
+            return []
+        outputs: list[dict[str, Any]] = []
+        for _, group in sorted(self.state.groups.items()):
+            waiting = group.entries[bisect_right(group.entries, group.closed, key=by_time) :]
+            closing = [e.time for e in waiting if self._is_closed(e, arrivals)]
+            if closing:
+                since, group.closed = waiting[0].time, closing[-1]
+                outputs += self._fire(definition, group, since, group.closed)
+        return outputs
+
+    def _is_closed(self, entry: Entry, arrivals: int | None) -> bool:
+        if arrivals is None or entry.received < arrivals - SETTLE:
+            return True
+        return entry.time < self.state.clock - SETTLE
+
+    def _thaw(self, time: int) -> None:
+        """Take back what was packed away and may share a window with a finding at `time`."""
+        state = self.state
+        needed = [c for c in state.cold if c.since - state.span <= time <= c.until + state.span]
+        for cold in needed:
+            state.cold.remove(cold)
+            for key, entries in unpacked(cold).items():
+                alive = [e for e in entries if e.time >= state.forgotten]
+                group = state.groups.setdefault(key, Group())
+                group.entries = sorted([*alive, *group.entries], key=by_order)
+                self._where.update((e.finding_id, key) for e in alive)
+
+    def _insert(self, definition: Correlation, entry: Entry) -> list[dict[str, Any]]:
+        key = msgspec.json.encode(entry.group).decode()
+        group = self.state.groups.setdefault(key, Group())
+        entry.late = entry.time < self.state.clock - SETTLE
+        self.state.late += entry.late
+        if definition.type == "first_seen":
+            return self._sighted(definition, group, entry, key)
+        insort(group.entries, entry, key=by_order)
+        self._where[entry.finding_id] = key
+        self._bound(definition, group)
+        return self._look_again(definition, group, entry.time)
+
+    def _bound(self, definition: Correlation, group: Group) -> None:
+        """Keep the group at its cap: the oldest finding goes, is counted, and marks its windows."""
+        needed = least(definition) if definition.type.endswith("_count") else 0
+        while len(group.entries) > max(MAX_ENTRIES, 2 * needed):
+            gone = group.entries.pop(0)
+            self._where.pop(gone.finding_id, None)
+            group.dropped += 1
+            group.dropped_at = max(group.dropped_at, gone.time)
+            self.state.dropped += 1
+
+    def _look_again(self, definition: Correlation, group: Group, time: int) -> list[dict[str, Any]]:
+        """Look at the windows that a finding at `time` lies in, if they are not to wait."""
+        return self._fire(definition, group, time, time + self.state.span, again=True)
+
+    def _fire(
+        self, definition: Correlation, group: Group, since: int, until: int, *, again: bool = False
+    ) -> list[dict[str, Any]]:
+        """Fire the windows that end in [since, until] and fulfil the condition, resting between."""
+        outputs = []
+        window = self._window(definition, group, since, until)
+        while window is not None:
+            within, what = window
+            end = within[-1].time
+            late = end < self.state.clock - SETTLE if again else within[-1].late
+            cut = group.dropped if group.dropped_at >= end - self.state.span else 0
+            now = fired(definition, within, what, pack=self.state.pack, late=late, dropped=cut)
+            outputs.append(self._told(group, now, what.chosen[-1]))
+            window = self._window(definition, group, end + self.state.span + 1, until)
+        return outputs
+
+    def _told(self, group: Group, now: Fired, newest: Entry) -> dict[str, Any]:
+        """A window that fires; one that was disproved under its id takes its place again."""
+        home = self._homes.get(now.finding["finding_id"])
+        while home is not None:
+            (one,) = (f for f in home.fired if f.finding["finding_id"] == now.finding["finding_id"])
+            if one.disproved:
+                _move(one, home, group)
+                self._homes[one.finding["finding_id"]] = group
+                renew(one, now)
+                one.rev = max(one.rev + 1, now.rev)
+                return told_again(one, newest.holder, newest.holder)
+            # It went to another group with the id that it got here.
+            rename(now)
+            home = self._homes.get(now.finding["finding_id"])
+        group.fired.append(now)
+        self._homes[now.finding["finding_id"]] = group
+        return {"out": "finding", "row": told(now.finding)}
+
+    def _sighted(
+        self, definition: Correlation, group: Group, entry: Entry, key: str
+    ) -> list[dict[str, Any]]:
+        if entry.value is None:
+            return []
+        group.seen = group.seen or Seen()
+        if not sight(group.seen, definition, fold(entry.value), entry.time):
+            return []
+        what = Measured(1, [entry])
+        told_now = fired(
+            definition,
+            [entry],
+            what,
+            pack=self.state.pack,
+            late=entry.late,
+            dropped=group.seen.dropped,
+        )
+        group.fired.append(told_now)
+        self._where[entry.finding_id] = key
+        return [{"out": "finding", "row": told(told_now.finding)}]
+
+    def _again(self, entry: Entry, key: str) -> list[dict[str, Any]]:
+        """The same finding once more: a newer attribution may move it to another group."""
+        group = self.state.groups[key]
+        at = _place(group, entry)
+        if at is not None:
+            old = group.entries[at]
+            if entry.rev <= old.rev:
+                return []
+            entry.late = old.late
+            if entry.group != old.group:
+                self._leave(entry, key, at)
+                self._enter(entry)
+                return []
+            group.entries[at] = entry
+        # Of a window whose findings are forgotten, the newest one says whose it is.
+        return [out for one in group.fired for out in corrected(one, entry)]
+
+    def _let_go(self, entry: Entry, key: str | None) -> None:
+        """A finding that counts no more, by a newer attribution."""
+        group = self.state.groups.get(key or "")
+        at = _place(group, entry) if group else None
+        if group is None or key is None or at is None:
+            return
+        if entry.rev > group.entries[at].rev:
+            self._leave(entry, key, at)
+
+    def _leave(self, entry: Entry, key: str, at: int) -> None:
+        """A finding is not its group's any more; what fired with it is to be judged."""
+        group = self.state.groups[key]
+        group.entries.pop(at)
+        self._where.pop(entry.finding_id)
+        self._stirred.append((key, entry.time, entry.time + self.state.span))
+        for one in group.fired:
+            if entry.finding_id in one.members:
+                told_as = one.finding["finding_id"]
+                self._shaken.setdefault(told_as, _Shaken(key, one, [])).lost.append(entry)
+
+    def _enter(self, entry: Entry) -> None:
+        key = msgspec.json.encode(entry.group).decode()
+        insort(self.state.groups.setdefault(key, Group()).entries, entry, key=by_order)
+        self._where[entry.finding_id] = key
+        self._stirred.append((key, entry.time, entry.time + self.state.span))
+
+    def _judged(self, definition: Correlation, shaken: _Shaken) -> dict[str, Any]:
+        """What fired, now that it is clear which of its findings are whose."""
+        one, group = shaken.fired, self.state.groups[shaken.key]
+        newest = max(shaken.lost, key=lambda entry: entry.rev)
+        one.rev = max(one.rev + 1, newest.rev)
+        since, until = one.start, one.end + self.state.span
+        # What it kept quiet, before it and after it, may speak.
+        self._stirred.append((shaken.key, since - self.state.span, until))
+        group.fired = [each for each in group.fired if each is not one]
+        for home in self._candidates(shaken):
+            window = self._window(definition, home, since, until)
+            if window is not None:
+                within, what = window
+                marks, pack = one.finding["fields"], one.finding["pack"]
+                late, dropped = "late" in marks, int(marks.get("incomplete", 0))
+                renew(one, fired(definition, within, what, pack=pack, late=late, dropped=dropped))
+                home.fired.append(one)
+                self._homes[one.finding["finding_id"]] = home
+                return told_again(one, what.chosen[-1].holder, newest.holder)
+        one.disproved, one.members = True, []
+        group.fired.append(one)
+        return told_again(one, None, newest.holder)
+
+    def _candidates(self, shaken: _Shaken) -> list[Group]:
+        """Groups that what fired may be of: its own, then those of its findings, newest first."""
+        now = [self._where.get(finding_id) for finding_id in reversed(shaken.fired.members)]
+        keys = dict.fromkeys([shaken.key, *now])
+        return [self.state.groups[key] for key in keys if key in self.state.groups]
+
+    def _window(
+        self, definition: Correlation, group: Group, since: int, until: int
+    ) -> tuple[Sequence[Entry], Measured] | None:
+        """The first window that may be told by now, of those that end in [since, until]."""
+        if not told_at_once(definition):
+            until = min(until, group.closed)
+        return _first_window(definition, group, since, until)
+
+
+def over_history(
+    definition: Correlation, rows: Iterable[Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """The findings of one correlation over history: what the stream tells when nothing is late.
+
+    `rows` are attributed findings by event time and then by finding id. Of two
+    attributions of a finding give the newer one only.
+    """
+    state = CorrelationState()
+    for number, row in enumerate(rows, 1):
+        # A Correlator indexes all of its state, so one serves until the next forgetting.
+        if number % HISTORY_BATCH == 1:
+            forget_findings(state, state.clock)
+            correlator = Correlator(state)
+        told_now = correlator.feed(definition, row)
+        if number % HISTORY_BATCH == 0:
+            told_now += correlator.settle(definition, 0)
+        yield from (out["row"] for out in told_now if out["out"] == "finding")
+    yield from (out["row"] for out in Correlator(state).settle(definition))
+
+
+def forget_findings(state: CorrelationState, clock: int) -> None:
+    """Drop what no finding inside the lateness can concern any more; `clock` in event time."""
+    oldest = state.forgotten = clock - state.span - LATENESS
+    state.cold = [cold for cold in state.cold if cold.until >= oldest]
+    for key, group in list(state.groups.items()):
+        group.entries = [e for e in group.entries if e.time >= oldest]
+        group.fired = [f for f in group.fired if f.end >= oldest - CORRECTABLE]
+        if group.seen is not None and forget_values(group.seen, oldest):
+            group.seen = None
+        known = group.entries or group.fired or group.seen is not None or group.cold >= oldest
+        if not known:
+            del state.groups[key]
+
+
+def pack_away(state: CorrelationState, clock: int, enough: int = ENOUGH) -> None:
+    """Pack what only a finding that comes later than `SETTLE` can concern, once it is `enough`.
+
+    `clock`: how far both event time and arrivals have come, so that a clock ahead of ours
+    packs nothing away that others still need.
+    """
+    before = min(clock, state.clock) - state.span - SETTLE
+    cuts = {key: bisect_left(g.entries, before, key=by_time) for key, g in state.groups.items()}
+    if sum(cuts.values()) < enough:
+        return
+    taken: dict[str, list[Entry]] = {}
+    for key, cut in cuts.items():
+        if cut:
+            group = state.groups[key]
+            taken[key], group.entries = group.entries[:cut], group.entries[cut:]
+            group.cold = max(group.cold, taken[key][-1].time)
+    state.cold.append(packed(taken))
+
+
+def _move(one: Fired, old: Group, new: Group) -> None:
+    old.fired = [each for each in old.fired if each is not one]
+    new.fired.append(one)
+
+
+def _place(group: Group, entry: Entry) -> int | None:
+    """Where the group has this finding."""
+    at = bisect_left(group.entries, by_order(entry), key=by_order)
+    found = at < len(group.entries) and group.entries[at].finding_id == entry.finding_id
+    return at if found else None
+
+
+def _rests(group: Group, end: int, span: int) -> bool:
+    """Whether a window that ends then would only repeat what fired."""
+    return any(f.start - span <= end <= f.end + span for f in group.fired if not f.disproved)
+
+
+def _first_window(
+    definition: Correlation, group: Group, since: int, until: int
+) -> tuple[Sequence[Entry], Measured] | None:
+    """The first window that ends in [since, until], outside every rest, and fulfils the condition.
+
+    A group rests for a timespan after what fired, and before it: what comes late
+    and only adds to what was told already tells nothing new.
+    """
+    span = definition.timespan_seconds * 1_000_000
+    entries = group.entries
+    at = bisect_left(entries, since, key=by_time)
+    while at < len(entries) and entries[at].time <= until:
+        end = entries[at].time
+        at = bisect_right(entries, end, lo=at, key=by_time)
+        if _rests(group, end, span):
+            continue
+        within = entries[bisect_left(entries, end - span, key=by_time) : at]
+        what = measured(definition, within)
+        if what is not None:
+            return within, what
+    return None

@@ -1,0 +1,119 @@
+"""A finding as a correlation remembers it: when, in which group, with which value."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from alerts.domain.entity import Holder, entity_of, fields_of, holder_of, micros
+from alerts.rulepack.predicate import fold
+from alerts.rulepack.rule_pack import Correlation
+
+COPIED = ("class_uid", "source", "mode", "role", "scope", "ip", "host_name", "user_name", "dst_ip")
+"""Columns that a correlation's finding takes over from the finding that completed it."""
+
+COLUMN = {
+    "src_endpoint.ip": "ip",
+    "dst_endpoint.ip": "dst_ip",
+    "user.name": "user_name",
+    "actor.user.name": "user_name",
+    "device.hostname": "host_name",
+}
+"""Columns of a finding that stand in for a field it does not carry."""
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+class Entry(msgspec.Struct, omit_defaults=True, gc=False):
+    """A finding that a correlation remembers.
+
+    `group` is compared, `shown` is how the finding spelled it. `carried` are the
+    finding's fields, kept only when another correlation counts what this one finds.
+    `late`: it came when the windows that end with it were closed. There are many of
+    them and none holds itself, so the garbage collector need not look.
+    """
+
+    time: int
+    finding_id: str
+    rule_id: str
+    rev: int
+    event_uid: str
+    snippet: str
+    received: int
+    group: list[str]
+    copied: dict[str, Any]
+    entity: str
+    value: str | None = None
+    holder: Holder | None = None
+    late: bool = False
+    shown: list[str] = []
+    carried: dict[str, str] = {}
+
+
+def entry_of(definition: Correlation, row: Mapping[str, Any]) -> Entry | None:
+    """The finding as an entry; None when it lacks what the correlation groups by.
+
+    Groups are compared without case, as Sigma compares text. A finding without
+    the counted field stays: a window may end with it, but it adds no value.
+    """
+    holder = holder_of(row)
+    entity = entity_of(row, holder)
+    group = [_value(definition, row, name, entity.key) for name in definition.group_by]
+    shown = [value for value in group if value is not None]
+    if len(shown) < len(group):
+        return None
+    rev = row.get("attr_rev")
+    return Entry(
+        time=micros(row["event_time"]),
+        finding_id=row["finding_id"],
+        rule_id=row["rule_id"],
+        rev=-1 if rev is None else int(rev),
+        event_uid=row["event_uid"],
+        snippet=row.get("snippet") or "",
+        received=micros(row["received_at"]),
+        group=[fold(value) for value in shown],
+        copied={name: row[name] for name in COPIED if row.get(name) is not None},
+        entity=entity.key,
+        value=definition.field and _value(definition, row, definition.field, entity.key),
+        holder=holder,
+        shown=shown,
+        carried=fields_of(row) if definition.feeds else {},
+    )
+
+
+def by_time(entry: Entry) -> int:
+    """Key for windows, which take all findings of an instant or none."""
+    return entry.time
+
+
+def by_order(entry: Entry) -> tuple[int, str]:
+    """Key that no two findings share."""
+    return entry.time, entry.finding_id
+
+
+def number(text: str | None) -> int | float | None:
+    """The finite decimal number that `text` is; None for anything else, never a guess."""
+    clean = (text or "").strip()
+    if not _NUMBER.fullmatch(clean):
+        return None
+    if clean.lstrip("-").isdigit() and len(clean) < 300:
+        return int(clean)
+    value = float(clean)
+    return value if math.isfinite(value) else None
+
+
+def _value(definition: Correlation, row: Mapping[str, Any], name: str, entity: str) -> str | None:
+    if name == "device":
+        return entity
+    if name in definition.aliases:
+        name = definition.aliases[name].get(row["rule_id"], name)
+        if name == "device":
+            return entity
+    found = fields_of(row).get(name)
+    if found is None:
+        found = row.get(COLUMN.get(name, name))
+    return None if found is None else str(found)

@@ -1,0 +1,67 @@
+"""First-seen: a value that its group did not have within a time span, such as a device's process.
+
+A group remembers of each value when its present run began and was last seen; a
+run ends when the value stays away for longer than the span. The group has a run
+of its own, of any value: what is seen while it is younger than `learn` is only
+learned.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from alerts.rulepack.rule_pack import Correlation
+
+MAX_VALUES = 10_000
+"""Values remembered for a group; those seen longest ago go first, and are new when they return."""
+
+
+class Run(msgspec.Struct, array_like=True):
+    """First and last instant of a run, microseconds."""
+
+    first: int
+    last: int
+
+
+class Seen(msgspec.Struct):
+    """What a group has had. `dropped`: values forgotten because there were too many."""
+
+    values: dict[str, Run] = {}
+    presence: Run | None = None
+    dropped: int = 0
+
+
+def sight(seen: Seen, definition: Correlation, value: str, time: int) -> bool:
+    """Note a value; True when it begins a run in a group that is known long enough.
+
+    A sighting that comes late and lies before a run it touches makes the run
+    begin earlier and tells nothing: what the run's first sighting told stands.
+    """
+    span = definition.timespan_seconds * 1_000_000
+    seen.presence, _ = _extended(seen.presence, time, span)
+    run, begins = _extended(seen.values.get(value), time, span)
+    seen.values[value] = run
+    if len(seen.values) > MAX_VALUES:
+        oldest = min(seen.values, key=lambda v: (seen.values[v].last, v))
+        del seen.values[oldest]
+        seen.dropped += 1
+    known = time - seen.presence.first >= definition.learn_seconds * 1_000_000
+    return begins and known
+
+
+def forget_values(seen: Seen, oldest: int) -> bool:
+    """Drop values last seen before `oldest`; True when nothing is left."""
+    seen.values = {value: run for value, run in seen.values.items() if run.last >= oldest}
+    return not seen.values
+
+
+def _extended(run: Run | None, time: int, span: int) -> tuple[Run, bool]:
+    """The run with a sighting more, and whether that begins one.
+
+    What lies further before the run than the span belongs to a run that is over.
+    """
+    if run is None or time > run.last + span:
+        return Run(time, time), True
+    if time < run.first - span:
+        return run, False
+    return Run(min(run.first, time), max(run.last, time)), False

@@ -1,0 +1,4 @@
+"""Rules that can see nothing now, and what rules cost.
+
+Imports rulebook.
+"""

@@ -1,0 +1,182 @@
+"""Which rules can see nothing: their source stopped, or fields that they need are no longer filled.
+
+Plain rules over what is known of the sources. A rule is fed by each pair of source and class
+that its log source means and that was heard lately. It is **blind** when it can match nothing in
+any of them, **partly** blind when only in some. A correlation is blind when the rules it counts
+are. A quiet that is usual for a source makes nobody blind (`ingest.quality.source_silence`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from alerts.compiler.required_inputs import Eye, Seeing, eyes_of
+from alerts.coverage.field_baseline import Habit, Place, can_hold
+from alerts.rulepack.rule_pack import Correlation, Described, RulePack
+from ingest.quality.source_silence import Silence, span
+
+BLIND, PARTLY = "blind", "partly"
+ALL_NEEDED = ("temporal", "temporal_ordered")
+"""Correlations that need each of their rules."""
+
+Feed = tuple[str, int]
+"""A source and a class of its events."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why rules are blind: a source without a field is silent, one with it no longer fills it."""
+
+    source: str
+    class_uid: int | None
+    field: str | None
+    since: datetime
+    why: str
+
+    @property
+    def key(self) -> str:
+        """The same as long as it lasts."""
+        told = [self.source, self.class_uid, self.field, self.since.isoformat()]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+
+
+@dataclass
+class Blind:
+    """A rule that sees nothing, or not all; `causes` in the order they began."""
+
+    rule: Described
+    state: str
+    causes: list[Cause] = field(default_factory=list)
+
+    @property
+    def since(self) -> datetime:
+        """Since when it is as blind as it is: the last of its causes made it so."""
+        times = [cause.since for cause in self.causes]
+        return max(times) if self.state == BLIND else min(times)
+
+    @property
+    def reason(self) -> str:
+        """All causes in one line."""
+        return "; ".join(cause.why for cause in self.causes)
+
+
+def blind_rules(
+    pack: RulePack,
+    feeds: Iterable[Feed],
+    silences: Sequence[Silence],
+    gone: Mapping[Place, Habit],
+) -> dict[str, Blind]:
+    """The rules of a pack that are blind or partly blind, by id.
+
+    `feeds`: pairs heard lately, silent ones included.
+    """
+    silent = {one.source: _silent(one) for one in silences if one.broken}
+    missing: dict[Feed, dict[str, Cause]] = defaultdict(dict)
+    for (source, class_uid, leaf), habit in gone.items():
+        missing[source, class_uid][leaf] = _missing(source, class_uid, leaf, habit)
+    heard = sorted(set(feeds))
+    found: dict[str, Blind] = {}
+    rules: tuple[Seeing, ...] = (*pack.rules, *pack.models, *pack.queries)
+    for rule in rules:
+        one = _judged(rule, eyes_of(rule), heard, silent, missing)
+        if one is not None:
+            found[rule.id] = one
+    _correlations(pack, found)
+    return found
+
+
+def _silent(one: Silence) -> Cause:
+    return Cause(
+        one.source,
+        None,
+        None,
+        one.newest,
+        f"source {one.source} is silent since {one.newest:%Y-%m-%d %H:%M} UTC ({one.why})",
+    )
+
+
+def _missing(source: str, class_uid: int, leaf: str, habit: Habit) -> Cause:
+    last = datetime.fromtimestamp(habit.last, UTC)
+    return Cause(
+        source,
+        class_uid,
+        leaf,
+        last,
+        f"{source}: {leaf} is empty in {habit.without:,.0f} events of class {class_uid} since "
+        f"{last:%Y-%m-%d %H:%M} UTC; usually {habit.share:.0%} have it, and it was never missing "
+        f"for longer than {span(habit.longest)}",
+    )
+
+
+def _judged(
+    rule: Described,
+    eyes: Sequence[Eye],
+    heard: Iterable[Feed],
+    silent: Mapping[str, Cause],
+    missing: Mapping[Feed, Mapping[str, Cause]],
+) -> Blind | None:
+    """What is to be said of a rule that has these eyes; None when it sees all it can."""
+    causes: dict[str, Cause] = {}
+    fed = closed = 0
+    for feed in heard:
+        open_to = [eye for eye in eyes if eye.fed_by(*feed)]
+        stops = [_stops(eye, silent.get(feed[0]), missing.get(feed, {})) for eye in open_to]
+        fed += bool(stops)
+        if stops and all(stops):
+            closed += 1
+            causes |= {cause.key: cause for each in stops for cause in each}
+    if not closed:
+        return None
+    ordered = sorted(causes.values(), key=lambda cause: (cause.since, cause.key))
+    return Blind(rule, BLIND if closed == fed else PARTLY, ordered)
+
+
+def _stops(eye: Eye, silence: Cause | None, missing: Mapping[str, Cause]) -> list[Cause]:
+    """What keeps an eye from seeing anything in a pair of source and class."""
+    if silence is not None:
+        return [silence]
+    if eye.predicate is None or can_hold(eye.predicate, missing):
+        return []
+    # Of all that is missing, what by itself or together with others closes it.
+    alone = [cause for leaf, cause in missing.items() if not can_hold(eye.predicate, {leaf})]
+    return alone or list(missing.values())
+
+
+def _correlations(pack: RulePack, found: dict[str, Blind]) -> None:
+    """Add correlations of what is blind, and correlations of those."""
+    ids = {rule.id for rule in (*pack.rules, *pack.models, *pack.queries, *pack.correlations)}
+    grew = True
+    while grew:
+        grew = False
+        for one in pack.correlations:
+            made = _counting(one, [r for r in one.rules if r in ids], found)
+            if made is not None and one.id not in found:
+                found[one.id] = made
+                grew = True
+
+
+def _counting(one: Correlation, rules: Sequence[str], found: Mapping[str, Blind]) -> Blind | None:
+    blind = [found[rule] for rule in rules if rule in found and found[rule].state == BLIND]
+    if not blind:
+        return None
+    whole = one.type in ALL_NEEDED or len(blind) == len(rules)
+    causes = {cause.key: cause for each in blind for cause in each.causes}
+    ordered = sorted(causes.values(), key=lambda cause: (cause.since, cause.key))
+    return Blind(one, BLIND if whole else PARTLY, ordered)
+
+
+def causes_told(found: Mapping[str, Blind]) -> dict[str, tuple[Cause, list[Described]]]:
+    """By key the causes that are worth an alert, with the rules that are blind by them.
+
+    One for each cause, not for each rule: a source that stops blinds all of its rules.
+    """
+    told: dict[str, tuple[Cause, list[Described]]] = {}
+    for one in sorted(found.values(), key=lambda one: one.rule.title):
+        for cause in one.causes if one.state == BLIND else ():
+            told.setdefault(cause.key, (cause, []))[1].append(one.rule)
+    return told

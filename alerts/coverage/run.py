@@ -1,0 +1,283 @@
+"""Looking for blind rules beside the jobs: what was found is kept, told, and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from alerts.compiler.required_inputs import Seeing, eyes_of
+from alerts.coverage.blind import Blind, Cause, blind_rules, causes_told
+from alerts.coverage.field_baseline import as_rows, gone_of, learn, leaves_of, of_rows
+from alerts.delivery.action_request import ask
+from alerts.domain.levels import SEVERITY
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.rule_pack import Described, PackStore, RulePack
+from infra.delta.duckdb_views import connect
+from infra.storage.atomic_files import write_whole
+from infra.storage.checksums import damaged
+from ingest.quality.outcome_store import alone
+from ingest.quality.self_events import send
+from ingest.quality.silence_rules import OURS, finished
+from ingest.quality.source_silence import silences
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from infra.config.settings import Settings
+
+KIND = "rule_blind"
+"""`kind` of its records in the topic of the platform itself (`ingest.sources.generic.headgate`)."""
+RULE_ID = "5b0c1a53-8a0f-4c53-9a39-6b1d6d6cf0e4"
+"""The bundled rule that makes alerts of them."""
+
+AT_FIRST = timedelta(days=1)
+"""How far the first look goes back, and any look at most."""
+HEARD = timedelta(days=30)
+NAMED = 20
+"""Rules that one record names; of more it says how many."""
+TAKEN_BACK = timedelta(days=1)
+"""How long an alert is waited for that is to be closed: it may still be on its way."""
+
+_FEEDS = """
+SELECT DISTINCT source, class_uid FROM silver.event
+WHERE mode = 'live' AND received_at >= $since AND received_at < $at
+  AND dead_letter_reason IS NULL AND class_uid IS NOT NULL
+  AND source NOT IN (SELECT unnest($ours))
+"""
+_OPEN = """
+SELECT alert_id FROM gold.alert_current
+WHERE rule_id = $rule AND json_extract_string(body, '$.state') <> 'closed'
+  AND json_extract_string(body, '$.fields."finding_info.uid"') = $uid
+"""
+
+
+class Told(msgspec.Struct):
+    """A cause that an alert was made of."""
+
+    title: str
+    level: str
+    since: str
+    rules: list[str]
+    source: str | None = None
+    """The source that is silent; None where it is a field that went."""
+
+
+class State(msgspec.Struct):
+    """What one look leaves to the next, in `<home>/blind/state.json`."""
+
+    until: str | None = None
+    habits: list[dict[str, Any]] = []
+    feeds: dict[str, str] = {}
+    """When a source and class were last heard, by `source|class`."""
+    told: dict[str, Told] = {}
+    closing: dict[str, str] = {}
+    """Causes that ended and whose alert is still to be closed, and when they did."""
+    blind: dict[str, dict[str, str]] = {}
+    """Rules that are blind or partly so: state, since, reason; what `rules list` shows."""
+
+    @classmethod
+    def load(cls, folder: Path) -> State:
+        """What the last look left; nothing before the first."""
+        file = folder / "state.json"
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=cls) if file.exists() else cls()
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise damaged(
+                file, error, "remove it: the next look begins as the first one did, and learns anew"
+            ) from None
+
+    def save(self, folder: Path) -> None:
+        """Leave it to the next look."""
+        write_whole(folder / "state.json", msgspec.json.encode(self).decode())
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a look found, as of `at`; `told`: how many records it sent, `closed`: alerts."""
+
+    at: datetime
+    blind: Mapping[str, Blind]
+    told: int = 0
+    closed: int = 0
+
+
+def folder_of(settings: Settings) -> Path:
+    """Where looks keep what they need."""
+    return settings.home.absolute() / "blind"
+
+
+def look(settings: Settings, now: datetime | None = None, *, tell: bool = False) -> Looked:
+    """Which rules in force are blind. With `tell` it is kept, and alerts arise or are taken back.
+
+    Raises `Fatal` before a rule pack is in force, `Retryable` when the broker is away: the next
+    look then tells again what this one could not.
+    """
+    folder = folder_of(settings)
+    if not tell:
+        at, state, found = _seen(settings, State.load(folder), now)
+        return Looked(at, found)
+    with alone(folder):
+        at, state, found = _seen(settings, State.load(folder), now)
+        records = list(_records(state, causes_told(found), at))
+        send(settings, records)
+        closed = _take_back(settings, state, at)
+        state.save(folder)
+    return Looked(at, found, len(records), closed)
+
+
+def _seen(
+    settings: Settings, state: State, now: datetime | None
+) -> tuple[datetime, State, dict[str, Blind]]:
+    store = PackStore(store_folder(settings))
+    pack = store.get(store.current())
+    connection = connect(
+        settings.lake_root,
+        needs=("bronze.record", "silver.event"),
+        memory=settings.api.statement_memory,
+    )
+    try:
+        at = now or datetime.now(UTC)
+        at = min(at, finished(connection) or at)
+        habits = of_rows(state.habits)
+        since = at - AT_FIRST
+        if state.until is not None:
+            since = max(since, datetime.fromisoformat(state.until))
+        gone = set(gone_of(habits, since.timestamp()))
+        learn(connection, habits, _leaves(pack), gone, since, at)
+        silent = _silent(state)
+        _hear(connection, state, since if state.until else at - HEARD, at, silent)
+        quiet = silences(connection, settings, at, silent)
+    finally:
+        connection.close()
+    found = blind_rules(pack, _feeds(state), quiet, gone_of(habits, at.timestamp()))
+    state.until, state.habits = at.isoformat(), as_rows(habits)
+    state.blind = {
+        rule_id: {"state": one.state, "since": one.since.isoformat(), "reason": one.reason}
+        for rule_id, one in found.items()
+    }
+    return at, state, found
+
+
+def _leaves(pack: RulePack) -> set[str]:
+    rules: tuple[Seeing, ...] = (*pack.rules, *pack.queries)
+    asked = [eye.predicate for rule in rules for eye in eyes_of(rule)]
+    return {leaf for predicate in asked if predicate for leaf in leaves_of(predicate)}
+
+
+def _silent(state: State) -> dict[str, datetime]:
+    """Sources that were told as silent and not heard since, and since when they are."""
+    told = sorted((one.since, one.source) for one in state.told.values() if one.source is not None)
+    return {source: datetime.fromisoformat(since) for since, source in told}
+
+
+def _hear(
+    connection: duckdb.DuckDBPyConnection,
+    state: State,
+    since: datetime,
+    at: datetime,
+    silent: Collection[str],
+) -> None:
+    """Note which pairs of source and class were heard.
+
+    Those not heard for long are forgotten, but for sources whose silence was told: what they feed
+    is blind until they are heard again.
+    """
+    asked = {"since": since, "at": at, "ours": list(OURS)}
+    for source, class_uid in connection.execute(_FEEDS, asked).fetchall():
+        state.feeds[f"{source}|{class_uid}"] = at.isoformat()
+    oldest = (at - HEARD).isoformat()
+    state.feeds = {
+        pair: heard
+        for pair, heard in state.feeds.items()
+        if heard >= oldest or pair.rpartition("|")[0] in silent
+    }
+
+
+def _feeds(state: State) -> Iterator[tuple[str, int]]:
+    for pair in state.feeds:
+        source, _, class_uid = pair.rpartition("|")
+        yield source, int(class_uid)
+
+
+def _records(
+    state: State, causes: Mapping[str, tuple[Cause, Sequence[Described]]], at: datetime
+) -> Iterator[dict[str, Any]]:
+    """A record for each cause that began, and for each that ended; none while it lasts."""
+    for key in sorted(state.told.keys() - causes.keys()):
+        over = state.told.pop(key)
+        state.closing[key] = at.isoformat()
+        yield _record(
+            key, over, "close", f"no longer blind, or switched off: {', '.join(over.rules)}", at
+        )
+    for key, (cause, rules) in sorted(causes.items()):
+        if key in state.told:
+            state.told[key].source = _source(cause)  # an earlier release did not keep it
+            continue
+        told = _told(cause, rules)
+        state.told[key] = told
+        yield _record(key, told, "create", f"{cause.why}; blind by it: {_names(rules)}", at)
+
+
+def _source(cause: Cause) -> str | None:
+    return cause.source if cause.field is None else None
+
+
+def _told(cause: Cause, rules: Sequence[Described]) -> Told:
+    what = f"{cause.source} is silent" if cause.field is None else (
+        f"{cause.source} no longer fills {cause.field}"
+    )  # fmt: skip
+    many = "1 rule is" if len(rules) == 1 else f"{len(rules)} rules are"
+    highest = max((rule.level for rule in rules), key=lambda level: SEVERITY[level][0])
+    # Blind is not attacked: at most high, and never below what makes an alert.
+    level = "high" if SEVERITY[highest][0] >= SEVERITY["high"][0] else "medium"
+    names = [rule.name or rule.title for rule in rules]
+    return Told(f"{many} blind: {what}", level, cause.since.isoformat(), names, _source(cause))
+
+
+def _names(rules: Sequence[Described]) -> str:
+    names = [rule.name or rule.title for rule in rules]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _record(key: str, told: Told, activity: str, message: str, at: datetime) -> dict[str, Any]:
+    return {
+        "kind": KIND,
+        "activity": activity,
+        "level": told.level if activity == "create" else "informational",
+        "time": at.isoformat(),
+        # The same cause has the same uid, told by whichever look.
+        "uid": f"{key}-{activity}",
+        "finding": key,
+        "title": told.title if activity == "create" else f"No longer: {told.title}",
+        "message": message,
+        "check": "blind",
+        "blind_since": told.since,
+        "rules": told.rules[:NAMED],
+        "rule_count": len(told.rules),
+    }
+
+
+def _take_back(settings: Settings, state: State, at: datetime) -> int:
+    """Ask that alerts of causes that ended be closed, once they are there."""
+    if not state.closing:
+        return 0
+    closed = 0
+    connection = connect(settings.lake_root, needs=("gold.alert", "gold.alert_current"))
+    try:
+        for key, since in list(state.closing.items()):
+            asked = {"rule": RULE_ID, "uid": key}
+            for (alert_id,) in connection.execute(_OPEN, asked).fetchall():
+                ask(settings, "close", alert_id, RULE_ID, who="headgate", comment="sees again")
+                closed += 1
+                state.closing.pop(key, None)
+            if at - datetime.fromisoformat(since) > TAKEN_BACK:
+                state.closing.pop(key, None)
+    finally:
+        connection.close()
+    return closed

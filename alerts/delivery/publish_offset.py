@@ -1,0 +1,91 @@
+"""Up to which version gold.alert is published: what a topic and a file say of it.
+
+The broker has the place in the transaction with what was sent, so that one counts. The file lies
+in job `alert`'s checkpoint and is written when a transaction is through: it goes into a backup,
+and is what there is when the broker was lost. Both name the commit besides its number, for a
+lake from a backup gives the numbers once more.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.config.settings import Settings
+from infra.delta.log_reader import commit, newest_version, table_id, versions
+from infra.errors import Fatal
+from infra.storage import checksums
+from infra.storage.atomic_files import write_whole
+from infra.storage.paths import Location
+
+SET = (
+    "'headgate alerts published --now' lets only new ones go out, '--up-to VERSION' those behind "
+    "a version (-1: all)"
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The newest version that is published, -1 for none."""
+
+    version: int
+    commit: str | None = None
+    """What tells its commit from another one of this number; None: not known."""
+    compared: bool = False
+    """Whether the lake came from a backup, beside a broker that had heard more: what goes out is
+    compared with that (`alerts.lifecycle.republish_guard`)."""
+
+    def is_of(self, table: Location) -> bool:
+        """Whether the table has that commit, as far as can be told."""
+        there = digest(table, self.version)
+        return self.version <= newest_version(table) and (
+            None in (self.commit, there) or self.commit == there
+        )
+
+    def text(self, **more: Any) -> str:
+        """As it is written down."""
+        told = {"version": self.version, "commit": self.commit}
+        return json.dumps(more | told | ({"compared": True} if self.compared else {}))
+
+
+def of(table: Location, version: int, *, compared: bool = False) -> Place:
+    """The place behind a version of a table."""
+    return Place(version, digest(table, version), compared)
+
+
+def read(told: dict[str, Any]) -> Place:
+    """What `Place.text` wrote, or an earlier release, which knew the version alone."""
+    return Place(int(told["version"]), told.get("commit"), bool(told.get("compared")))
+
+
+def digest(table: Location, version: int) -> str | None:
+    """What tells a version's commit from another one of its number; None: it cannot be read."""
+    try:
+        return None if version < 0 else commit(table, version).digest
+    except (FileNotFoundError, Fatal):
+        return None
+
+
+def file_of(settings: Settings) -> Path:
+    """The file that keeps the place."""
+    return settings.checkpoint_root / "alert" / "published.json"
+
+
+def kept(settings: Settings, table: Location) -> Place | None:
+    """The place that the file keeps; None: there is none for this table. Raises `Fatal` for a
+    damaged one."""
+    told = checksums.kept(file_of(settings), f"remove it; then {SET}")
+    return None if told is None or told.get("table") != table_id(table) else read(told)
+
+
+def keep(settings: Settings, table: Location, place: Place) -> None:
+    """Write the place into the file."""
+    write_whole(file_of(settings), place.text(table=table_id(table)))
+
+
+def has_told(table: Location, version: int) -> bool:
+    """Whether rows were added to a table up to a version, as far as its log does not deny it."""
+    there = [one for one in versions(table) if one <= version]
+    return there[:1] not in ([], [0]) or any(commit(table, one).adds for one in there)

@@ -1,0 +1,411 @@
+"""gold.alert to its topics: each revision once, in order for an alert, through any crash.
+
+The table is the outbox. What one commit of it added goes out in one Kafka
+transaction together with the publisher's place (a version of the table), so a
+`read_committed` consumer sees both or neither, and a successor goes on exactly
+there. Where the broker was lost, a file has the place (`alerts.delivery.publish_offset`); where the
+lake was, and comes from a backup, what goes out is compared with what was heard
+(`alerts.lifecycle.republish_guard`). Sources: KIP-98 (transactions), CloudEvents 1.0 Kafka binding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from alerts.delivery import publish_offset
+from alerts.delivery.feed import sequence_of
+from alerts.delivery.publish_offset import SET, Place
+from alerts.lifecycle import republish_guard
+from alerts.tables import ALERT
+from infra.config.settings import Settings
+from infra.delta.log_reader import (
+    Commit,
+    commit,
+    newest_version,
+    oldest_version,
+    table_id,
+    versions,
+)
+from infra.errors import Fatal, HeadgateError, Retryable
+from infra.kafka.auth import denied, lacking
+from infra.kafka.client import client_options, producer, require_broker
+from infra.process.clock import clock
+from infra.process.log import say
+from infra.storage.checksums import parsed
+from infra.storage.paths import to_read
+
+CE_TYPE = "org.headgate.alert"
+TRANSACTION_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One revision as it lies in the table."""
+
+    alert_id: str
+    revision: int
+    activity: str
+    body: str
+    sequence: int | None = None
+
+
+class Publisher:
+    """Publishes commits of gold.alert in order. One lives at a time: a successor fences it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._table = settings.lake_root / ALERT.path
+        self._client: Producer | None = None
+        self._place = Place(-1)
+        self._kept: Place | None = None
+        self._heard: republish_guard.Heard | None = None
+        self._began: int | None = None
+
+    def begin(self) -> None:
+        """Look at table and broker before the first batch writes; a second call does nothing.
+
+        Of a new table it is noted that nothing was published: later nobody could tell. That the
+        lake came from a backup is noticed here where the broker answers, else when it does; what
+        batches make from then on has numbers behind those that were heard. Raises `Fatal` when
+        our place is known nowhere.
+        """
+        if self._began is not None:
+            return
+        self._began = newest_version(self._table)
+        if self._began < 0:
+            return
+        known = publish_offset.file_of(self._settings).exists()
+        if not known and not publish_offset.has_told(self._table, self._began):
+            self._keep(Place(-1))
+        try:
+            require_broker(self._settings.kafka)
+        except HeadgateError:
+            return  # publishing will say so
+        with suppress(KafkaException, Retryable):
+            self._open()
+
+    def heard_by(self) -> str | None:
+        """Name of the file with what consumers had before the restore; None where none was."""
+        known = self._kept or self._by_file()
+        if known is None or not known.compared:
+            return None
+        file = republish_guard.file_of(self._settings)
+        return file.name if file.exists() else None
+
+    def publish(self) -> int:
+        """Send what the table holds beyond our place; returns how many revisions.
+
+        Raises `Retryable` when the broker does not take it now (call again),
+        `Fatal` when our place is known nowhere, when the table's log no longer reaches
+        back to it, or when another publisher has taken over.
+        """
+        self.begin()
+        try:
+            client = self._client or self._open()
+            sent = 0
+            for version in self._pending():
+                sent += self._send(client, version)
+            if self._place != self._kept and self._place.compared:
+                # Of what was heard already others, too, must see that it waits no more.
+                self._set(client, self._place)
+        except KafkaException as error:
+            self._client = None
+            raise _named(error.args[0], self._settings) from None
+        if self._place != self._kept:
+            self._keep(self._place)  # versions that told nothing
+        return sent
+
+    def places(self) -> tuple[Place | None, Place | None]:
+        """Our place by the topic and by the file; None: it is not there, or cannot be read."""
+        return self._noted(), self._by_file()
+
+    def move(self, version: int) -> None:
+        """Let what the table has up to a version count as published, on a person's word.
+
+        In a lake from a backup that no driver has seen yet, what goes out behind it is compared
+        with what was heard, as it is otherwise.
+        """
+        try:
+            client = self._fence()
+            was = [one for one in self.places() if one is not None]
+            restored = not all(one.is_of(self._table) for one in was)
+            compared = restored or any(one.compared for one in was)
+            there = publish_offset.of(self._table, version, compared=compared)
+            if restored:
+                self._note_heard(there)
+            self._set(client, there)
+        except KafkaException as error:
+            raise _named(error.args[0], self._settings) from None
+
+    def _fence(self) -> Producer:
+        """From here on no predecessor can move its place."""
+        options: dict[str, str | int | bool] = {
+            "transactional.id": f"headgate-{self._settings.alerts.tenant}-alerts",
+            "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
+        }
+        client = producer(self._settings.kafka, **options)
+        client.init_transactions(TRANSACTION_SECONDS)
+        return client
+
+    def _open(self) -> Producer:
+        """Fence the predecessor first, then read its place: nobody can move it any more."""
+        client = self._fence()
+        noted = self._noted()
+        known = self._known(noted)
+        if known.compared:
+            self._compare(known)
+        if known != noted and known.version >= 0:
+            self._set(client, known)
+        self._keep(known)
+        self._place = known
+        self._client = client
+        return client
+
+    def _noted(self) -> Place | None:
+        """What our predecessor published, as the broker has it."""
+        found = None
+        for message in read_all(self._settings, self._settings.kafka.progress_topic):
+            value = message.value()
+            if message.key() == self._key and value is not None:
+                found = publish_offset.read(parsed(value.decode()))
+        return found
+
+    def _by_file(self) -> Place | None:
+        with suppress(Fatal):
+            return publish_offset.kept(self._settings, self._table)
+        return None
+
+    def _known(self, noted: Place | None) -> Place:
+        """Where to go on: behind what the broker names; where it does not, behind what the file
+        does. Where the lake has not what was published there, behind what both have."""
+        table, settings = self._table, self._settings
+        kept = self._by_file() if noted else publish_offset.kept(settings, table)
+        known = noted or kept
+        if known is None:
+            return self._first()
+        if not known.is_of(table):
+            return self._restored(known, kept)
+        if noted is None and publish_offset.has_told(table, known.version):
+            say(
+                f"job alert: topic {settings.kafka.progress_topic} does not say up to where "
+                f"gold.alert is published; {publish_offset.file_of(settings)} does: up to version "
+                f"{known.version}; alerts go on behind it"
+            )
+        # What was between had nothing to tell, or went out by a broker that has lost it since.
+        if kept and known.version + 1 < oldest_version(table) <= kept.version + 1:
+            return kept
+        return known
+
+    def _first(self) -> Place:
+        if not publish_offset.has_told(self._table, newest_version(self._table)):
+            return Place(-1)
+        raise Fatal(
+            f"gold.alert has alerts, and neither topic {self._settings.kafka.progress_topic} nor "
+            f"{publish_offset.file_of(self._settings)} says up to which version they were "
+            f"published, as with a broker made anew; {SET}"
+        )
+
+    def _restored(self, known: Place, kept: Place | None) -> Place:
+        """The place in a lake from a backup, and what consumers had beyond it, written down."""
+        if kept is not None and kept.version < known.version and kept.is_of(self._table):
+            since = kept.version
+        else:  # a backup of an earlier release, which kept no file
+            since = min(known.version, self._began or 0)
+        found = publish_offset.of(self._table, since, compared=True)
+        alerts = self._note_heard(found)
+        say(
+            f"job alert: gold.alert was published up to version {known.version}, which this lake "
+            f"has not: an older lake was restored; behind version {since} only what was not heard "
+            f"goes out ({alerts:,} alerts were heard beyond it)"
+        )
+        return found
+
+    def _note_heard(self, since: Place) -> int:
+        states = read_all(self._settings, self._settings.kafka.state_topic)
+        later = versions(self._table, since.version + 1)
+        told = (self._revisions(commit(self._table, version)) for version in later)
+        waiting = (revision.alert_id for revisions in told for revision in revisions)
+        return republish_guard.note(self._settings, states, waiting)
+
+    def _compare(self, since: Place) -> None:
+        if not republish_guard.file_of(self._settings).exists():
+            self._note_heard(since)
+        if self._heard is not None:
+            self._heard.close()
+        self._heard = republish_guard.Heard(republish_guard.file_of(self._settings))
+
+    def _set(self, client: Producer, where: Place) -> None:
+        """Note a place in a transaction of its own, and in the file."""
+        client.begin_transaction()
+        self._mark(client, where)
+        client.commit_transaction(TRANSACTION_SECONDS)
+        self._keep(where)
+
+    def _keep(self, where: Place) -> None:
+        publish_offset.keep(self._settings, self._table, where)
+        self._kept = where
+
+    @property
+    def _key(self) -> bytes:
+        return f"gold.alert/{table_id(self._table)}".encode()
+
+    def _pending(self) -> list[int]:
+        published = self._place.version
+        pending = versions(self._table, published + 1)
+        if pending and len(pending) != pending[-1] - published:
+            raise Fatal(
+                f"gold.alert was published up to version {published}, but its log now begins "
+                f"at {pending[0]}: versions between were never published; read them from the "
+                f"table, and 'headgate alerts published --up-to {pending[0] - 1}' goes on behind"
+            )
+        return pending
+
+    def _send(self, client: Producer, version: int) -> int:
+        found = commit(self._table, version)
+        revisions = [one for one in self._revisions(found) if self._is_news(one)]
+        there = Place(version, found.digest, self._place.compared)
+        if revisions:
+            client.begin_transaction()
+            try:
+                for revision in revisions:
+                    self._produce(client, revision)
+                self._mark(client, there)
+                client.commit_transaction(TRANSACTION_SECONDS)
+            except KafkaException as error:
+                if error.args[0].txn_requires_abort():
+                    client.abort_transaction(TRANSACTION_SECONDS)
+                raise
+        self._place = there
+        if revisions:
+            self._keep(there)
+        return len(revisions)
+
+    def _is_news(self, revision: Revision) -> bool:
+        return self._heard is None or not self._heard.has(revision.alert_id, revision.revision)
+
+    def _revisions(self, found: Commit) -> Iterator[Revision]:
+        names = [*Revision.__dataclass_fields__, "suppressed_by"]
+        rows: list[dict[str, Any]] = []
+        # What puts files in others' place, as an erasure does, tells nothing new.
+        for name in found.adds if found.appends else ():
+            rows += pq.read_table(to_read(self._table / name), columns=names).to_pylist()
+        told = [row for row in rows if row.pop("suppressed_by", None) is None]
+        told.sort(key=lambda row: (row["alert_id"], row["revision"]))
+        return (Revision(**row) for row in told)
+
+    def _produce(self, client: Producer, revision: Revision) -> None:
+        now = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        body = msgspec.json.decode(revision.body)
+        body["published_at"] = now
+        client.produce(
+            self._settings.kafka.alerts_topic,
+            key=revision.alert_id.encode(),
+            value=msgspec.json.encode(body),
+            headers=[
+                ("ce_specversion", b"1.0"),
+                ("ce_id", f"{revision.alert_id}:{revision.revision}".encode()),
+                ("ce_type", f"{CE_TYPE}.{revision.activity}".encode()),
+                ("ce_source", f"/headgate/{self._settings.alerts.tenant}".encode()),
+                ("ce_time", now.encode()),
+                ("ce_sequence", sequence_of(revision.sequence).encode()),
+                ("content-type", b"application/json"),
+            ],
+        )
+        client.produce(
+            self._settings.kafka.state_topic,
+            key=revision.alert_id.encode(),
+            value=msgspec.json.encode(state_of(body)),
+        )
+        client.poll(0)
+
+    def _mark(self, client: Producer, where: Place) -> None:
+        topic = self._settings.kafka.progress_topic
+        client.produce(topic, key=self._key, value=where.text().encode())
+
+
+def published(settings: Settings) -> int:
+    """Newest version of gold.alert that went out, -1 for none; a publisher is not disturbed."""
+    noted, kept = Publisher(settings).places()
+    # One that this lake has not is of the lake that was there before a restore.
+    ours = noted is not None and noted.is_of(settings.lake_root / ALERT.path)
+    known = noted if ours else kept or noted
+    return -1 if known is None else known.version
+
+
+STATE_FIELDS = (
+    *("schema", "alert_id", "tenant", "revision", "state", "lifecycle", "assignee", "verdict"),
+    *("comment", "superseded_by", "severity", "severity_id", "risk_score", "event_time", "entity"),
+    *("title", "count", "group_key", "incident_id", "published_at"),
+)
+"""Fields of an alert that its present state keeps, as in the body; `rule` becomes its id."""
+
+
+def state_of(body: dict[str, Any]) -> dict[str, Any]:
+    """The state of an alert, as the compacted topic keeps it under the alert's id."""
+    return {name: body.get(name) for name in STATE_FIELDS} | {"rule_id": body["rule"]["id"]}
+
+
+def read_all(
+    settings: Settings, topic: str, seconds: float = 20.0, *, since: Mapping[int, int] | None = None
+) -> Iterator[Message]:
+    """What a topic holds now, as a `read_committed` consumer without a group sees it.
+
+    `since`: offsets to begin at, by partition; of the others, and where these are gone, all.
+    """
+    consumer = Consumer(
+        {
+            **client_options(settings.kafka),
+            "group.id": "headgate-reader",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "log_level": 3,
+        }
+    )
+    try:
+        known = consumer.list_topics(topic, timeout=seconds).topics[topic]
+        if known.error is not None:
+            raise Retryable(f"topic {topic}: {known.error.str()}")
+        open_partitions = set(known.partitions)
+        first = since or {}
+        consumer.assign(
+            [TopicPartition(topic, p, first.get(p, OFFSET_BEGINNING)) for p in open_partitions]
+        )
+        while open_partitions:
+            message = consumer.poll(seconds)
+            if message is None:
+                raise Retryable(f"topic {topic} could not be read to its end in {seconds:.0f} s")
+            problem = message.error()
+            if problem is None:
+                yield message
+            elif problem.code() == KafkaError._PARTITION_EOF:
+                open_partitions.discard(message.partition())
+            else:
+                raise Retryable(f"topic {topic}: {problem.str()}")
+    finally:
+        consumer.close()
+
+
+def _named(error: KafkaError, settings: Settings) -> Exception:
+    if error.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED):
+        return Fatal("another publisher of this tenant has taken over; stop one of the two drivers")
+    if denied(error):
+        # A right that is given later lets the job go on by itself.
+        return Retryable(str(lacking(settings.kafka, f"publish alerts ({error.str()})")))
+    return Retryable(f"alerts could not be published now: {error.str()}")

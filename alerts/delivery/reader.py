@@ -1,0 +1,228 @@
+"""Alerts as people read them: from the topic as it grows, and from gold.alert without Spark.
+
+A close is a request: it waits as a file until the driver folds it into
+gold.alert_action, and job `alert` makes it a revision.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import duckdb
+import msgspec
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    TopicPartition,
+)
+
+from alerts.delivery.action_request import ask
+from alerts.delivery.topic_listener import Heard
+from infra.config.settings import Settings
+from infra.delta.duckdb_views import connect
+from infra.errors import Retryable, Usage
+from infra.kafka.client import client_options, require_broker
+
+Row = dict[str, Any]
+Begin = Literal["beginning", "now"]
+
+SHORTEST_PREFIX = 4
+REMEMBERED = timedelta(hours=1)
+"""Job `alert` knows an alert for longer than that after its newest revision."""
+POLL_SECONDS = 0.2
+
+_LISTED = """
+SELECT event_time, level, activity, status, entity_type, entity_value, title, "count", revision,
+       rule_id, alert_id, body
+FROM gold.alert_current
+WHERE ($levels IS NULL OR list_contains($levels, level))
+  AND ($since IS NULL OR event_time >= $since)
+  AND ($muted OR suppressed_by IS NULL)
+  AND ($entity IS NULL OR lower(entity_value) = lower($entity) OR src_ip = $entity)
+ORDER BY event_time DESC, alert_id LIMIT $most
+"""
+_REVISIONS = """
+SELECT revision, activity, reason, event_time, entity_type, entity_value, previous_entity, status,
+       "count"
+FROM gold.alert WHERE alert_id = $id ORDER BY revision
+"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which alerts to list; an empty field wants all. `entity` may also be the source address.
+
+    `muted`: also those that a suppression or a budget keeps from the topic.
+    """
+
+    levels: tuple[str, ...] = ()
+    since: datetime | None = None
+    entity: str | None = None
+    limit: int = 50
+    muted: bool = False
+
+
+@dataclass(frozen=True)
+class Detail:
+    """One alert: the body of its newest revision as published, and all revisions in short."""
+
+    alert_id: str
+    rule_id: str
+    body: Row
+    revisions: list[Row]
+
+
+def newest(settings: Settings, wanted: Wanted) -> tuple[list[Row], bool]:
+    """Alerts in their newest revision, newest event first, and whether there are more."""
+    found = _ask(
+        settings,
+        _LISTED,
+        levels=list(wanted.levels) or None,
+        since=wanted.since,
+        entity=wanted.entity,
+        muted=wanted.muted,
+        most=wanted.limit + 1,
+    )
+    return [_short(row) for row in found[: wanted.limit]], len(found) > wanted.limit
+
+
+def detail(settings: Settings, alert_id: str) -> Detail:
+    """One alert by its id or by the first characters of it; raises `Usage` unless it is one."""
+    if len(alert_id) < SHORTEST_PREFIX:
+        raise Usage(f"alert '{alert_id}': give at least {SHORTEST_PREFIX} characters of its id")
+    found = _ask(
+        settings,
+        "SELECT alert_id, rule_id, body FROM gold.alert_current "
+        "WHERE starts_with(alert_id, $id) ORDER BY alert_id = $id DESC, alert_id LIMIT 3",
+        id=alert_id,
+    )
+    if not found:
+        raise Usage(f"no alert '{alert_id}'; 'headgate alerts list' shows them")
+    one, *others = found
+    if others and one["alert_id"] != alert_id:
+        ids = ", ".join(str(row["alert_id"]) for row in found)
+        raise Usage(f"alert '{alert_id}' may be several ({ids}); give more of its id")
+    return Detail(
+        alert_id=one["alert_id"],
+        rule_id=one["rule_id"],
+        body=msgspec.json.decode(one["body"]),
+        revisions=[_plain(row) for row in _ask(settings, _REVISIONS, id=one["alert_id"])],
+    )
+
+
+def close(settings: Settings, alert_id: str, verdict: str | None, comment: str | None) -> Row:
+    """Ask that an alert be closed; returns the request, a row of gold.alert_action.
+
+    Raises `Usage` for an alert that is not known, or closed already.
+    """
+    found = detail(settings, alert_id)
+    if found.body.get("state") == "closed":
+        raise Usage(f"alert {found.alert_id} is closed already ({_why_closed(found.body)})")
+    return ask_about(settings, "close", found, value=verdict, comment=comment)
+
+
+def ask_about(
+    settings: Settings, action: str, found: Detail, *, value: str | None, comment: str | None
+) -> Row:
+    """Ask something of an alert, also of one that job `alert` may have forgotten."""
+    told = datetime.fromisoformat(found.body["detected_at"])
+    old = datetime.now(UTC) - told > REMEMBERED
+    alert = {"alert": msgspec.json.encode(found.body).decode()} if old else {}
+    return ask(
+        settings, action, found.alert_id, found.rule_id, value=value, comment=comment, **alert
+    )
+
+
+def tail(
+    settings: Settings,
+    hear: Callable[[Heard], None],
+    begin: Begin = "now",
+    stop: threading.Event | None = None,
+) -> None:
+    """Call `hear` for each revision on the topic as a `read_committed` consumer sees it.
+
+    Leaves no consumer group behind. Ends when `stop` is set. A broker that goes
+    away is waited for; one that is not there at the start raises `Retryable`.
+    """
+    require_broker(settings.kafka)
+    topic = settings.kafka.alerts_topic
+    consumer = Consumer(
+        {
+            **client_options(settings.kafka),
+            "group.id": "headgate-tail",  # demanded by the client; nothing is committed under it
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "log_level": 2,
+        }
+    )
+    try:
+        known = consumer.list_topics(topic, timeout=10).topics[topic]
+        if known.error is not None:
+            raise Retryable(f"topic {topic}: {known.error.str()}; 'headgate up' makes it")
+        start = OFFSET_BEGINNING if begin == "beginning" else OFFSET_END
+        consumer.assign([TopicPartition(topic, p, start) for p in known.partitions])
+        while stop is None or not stop.is_set():
+            message = consumer.poll(POLL_SECONDS)
+            if message is None or _passing(message.error(), topic):
+                continue
+            body = msgspec.json.decode(message.value() or b"{}")
+            hear(Heard((message.key() or b"").decode(), body, message.timestamp()[1] / 1000))
+    finally:
+        consumer.close()
+
+
+def _passing(problem: KafkaError | None, topic: str) -> bool:
+    """Whether there is no message because of something that passes by itself."""
+    if problem is None:
+        return False
+    if problem.fatal() or problem.code() in (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    ):
+        raise Retryable(f"topic {topic}: {problem.str()}")
+    return True
+
+
+def _ask(settings: Settings, sql: str, **values: Any) -> list[Row]:
+    connection = connect(settings.lake_root, needs=("gold.alert", "gold.alert_current"))
+    try:
+        # Only what the statement names: DuckDB refuses a value that it does not use.
+        answer = connection.execute(sql, values)
+        names = [column[0] for column in answer.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+    except duckdb.IOException as error:
+        raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
+    finally:
+        connection.close()
+
+
+def _short(row: Row) -> Row:
+    """A listed alert: its own columns, and its state from the body."""
+    body = msgspec.json.decode(row.pop("body"))
+    plain = _plain(row)
+    alert_id = plain.pop("alert_id")
+    return {**plain, "state": body.get("state"), "alert_id": alert_id}
+
+
+def _plain(row: Row) -> Row:
+    """Times as RFC 3339 in UTC, so that every output format can print them."""
+    return {
+        name: value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        if isinstance(value, datetime)
+        else value
+        for name, value in row.items()
+    }
+
+
+def _why_closed(body: Row) -> str:
+    if body.get("superseded_by"):
+        return f"superseded by {body['superseded_by']}"
+    if body["reason"] == "attribution":
+        return "its findings turned out to be of several devices"
+    return f"verdict: {body.get('verdict') or 'none given'}"

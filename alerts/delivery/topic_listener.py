@@ -1,0 +1,99 @@
+"""Listening to the alerts topic as any consumer would."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Consumer
+
+from infra.config.settings import Settings
+from infra.kafka.client import client_options
+
+_CLOSED = {
+    "attribution": "its findings were of several devices",
+    "closed": "by a person",
+    "superseded": "another alert has its findings",
+}
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One alert revision as it came from the topic."""
+
+    key: str
+    body: dict[str, Any]
+    appended_at: float
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """(alert_id, revision)."""
+        return self.key, int(self.body["revision"])
+
+    def line(self) -> str:
+        """The alert in one line for a terminal, control characters made harmless."""
+        body = self.body
+        attribution = body.get("attribution") or {}
+        previous = attribution.get("previous") or {}
+        was = previous.get("hostname") or previous.get("mac") or previous.get("ip")
+        changed = f", was {was or 'unknown'}" if previous else ""
+        if body["activity"] == "close":
+            changed += f", closed: {_CLOSED.get(body['reason'], body['reason'])}"
+        text = (
+            f"ALERT {body['alert_id'][:8]} r{body['revision']} "
+            f"{(body.get('rule') or {}).get('level', ''):<8} {body['title']}{changed} "
+            f"[{attribution.get('status', 'unknown')}]"
+        )
+        return "".join(c if c.isprintable() else "?" for c in text)
+
+
+class Listener:
+    """Calls `hear` for each committed message of the alerts topic, from its beginning."""
+
+    def __init__(self, settings: Settings, hear: Callable[[Heard], None]) -> None:
+        self._settings = settings
+        self._hear = hear
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
+
+    def __enter__(self) -> Listener:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        consumer = Consumer(
+            {
+                **client_options(self._settings.kafka),
+                "group.id": "headgate-demo",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "log_level": 2,
+            }
+        )
+        consumer.subscribe([self._settings.kafka.alerts_topic])
+        while not self._stop.is_set():
+            message = consumer.poll(0.2)
+            if message is None or message.error() is not None:
+                continue
+            self._hear(
+                Heard(
+                    (message.key() or b"").decode(),
+                    json.loads(message.value() or b"{}"),
+                    message.timestamp()[1] / 1000,
+                )
+            )
+        consumer.close()

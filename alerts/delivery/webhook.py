@@ -1,0 +1,167 @@
+"""One delivery of an alert to a webhook: signed, to an address that was looked at first.
+
+The name of the hook is resolved once, each address is judged, and the connection
+goes to the address that was judged: a name that changes its mind between the look
+and the call (DNS rebinding) gains nothing. Redirects are not followed.
+
+Signature: `Headgate-Signature: t=SECONDS,v1=HEX`, HEX being HMAC-SHA256 under the
+hook's secret over `SECONDS.BODY`. Receivers refuse a time that is minutes old.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import http.client
+import ipaddress
+import os
+import socket
+import ssl
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from infra.config.secrets import either
+from infra.config.settings import WebhookSettings
+from infra.errors import Usage
+
+AGENT = "headgate-webhook/1"
+
+
+class Undelivered(Exception):
+    """The hook did not take it; the text says why."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a hook's URL points to."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+
+def target_of(hook: WebhookSettings) -> Target:
+    """The parts of the hook's URL; raises `Usage` for one that is not to be called."""
+    where = f"webhook {hook.name}: url {hook.url!r}"
+    try:
+        parts = urlsplit(hook.url)
+        port = parts.port
+    except ValueError as error:
+        raise Usage(f"{where}: {error}") from None
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise Usage(f"{where}: write https://HOST/PATH")
+    if parts.username is not None or parts.password is not None:
+        raise Usage(f"{where}: no user and password in it; the signature says who calls")
+    if parts.scheme == "http" and not hook.allow_private:
+        raise Usage(f"{where}: without TLS only where allow_private is set")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if not path.isascii() or not path.isprintable() or " " in path:
+        raise Usage(f"{where}: its path has to be percent-encoded")
+    return Target(
+        parts.scheme, parts.hostname, port or {"https": 443, "http": 80}[parts.scheme], path
+    )
+
+
+def secret_of(hook: WebhookSettings) -> bytes:
+    """The secret that signs; raises `Usage` when the variable that holds it is not set."""
+    given = either(hook.secret, hook.secret_file, f"webhook {hook.name}: secret")
+    if given is not None:
+        return given.encode()
+    value = os.environ.get(hook.secret_env or "", "")
+    if not value:
+        raise Usage(f"webhook {hook.name}: environment variable {hook.secret_env} is not set")
+    return value.encode()
+
+
+def signature(secret: bytes, seconds: int, body: bytes) -> str:
+    """Value of the header `Headgate-Signature`."""
+    signed = hmac.new(secret, f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={seconds},v1={signed}"
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the open internet, also when it is wrapped in IPv6.
+
+    What `ipaddress` calls global, but neither multicast nor reserved; 6to4 and NAT64 addresses are
+    judged by the IPv4 address inside (RFC 3056, RFC 6052).
+    """
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        inside = found.ipv4_mapped or found.sixtofour
+        if inside is None and found in ipaddress.ip_network("64:ff9b::/96"):
+            inside = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        if inside is not None:
+            return is_public(str(inside))
+    return found.is_global and not found.is_multicast and not found.is_reserved
+
+
+def addresses(target: Target, *, allow_private: bool) -> list[str]:
+    """Addresses of the target that may be called; raises `Undelivered` when there is none."""
+    try:
+        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Undelivered(f"{target.host}: no address ({why})") from None
+    known = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    allowed = [address for address in known if allow_private or is_public(address)]
+    if not allowed:
+        raise Undelivered(f"{target.host} is {', '.join(known)}: private, and not allowed")
+    return allowed
+
+
+def post(hook: WebhookSettings, key: str, body: bytes, seconds: int) -> None:
+    """Send one revision (`key`: alert_id:revision); returns when the hook took it (2xx).
+
+    `seconds`: time of the signature, since 1970. Raises `Undelivered`.
+    """
+    target = target_of(hook)
+    headers = {
+        "Host": _authority(target),
+        "Content-Type": "application/json",
+        "User-Agent": AGENT,
+        "Headgate-Delivery": key,
+        "Headgate-Signature": signature(secret_of(hook), seconds, body),
+    }
+    problem = ""
+    for address in addresses(target, allow_private=hook.allow_private)[:2]:
+        connection = _Connection(target, address, hook.timeout_seconds)
+        try:
+            connection.request("POST", target.path, body, headers)
+            status = connection.getresponse().status
+        except (OSError, http.client.HTTPException) as error:
+            problem = f"{address}: {type(error).__name__}: {error}"
+            continue
+        finally:
+            connection.close()
+        if 200 <= status < 300:
+            return
+        why = ": redirects are not followed" if 300 <= status < 400 else ""
+        raise Undelivered(f"{target.host} answered {status}{why}")
+    raise Undelivered(problem)
+
+
+def _authority(target: Target) -> str:
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    standard = {"https": 443, "http": 80}[target.scheme]
+    return host if target.port == standard else f"{host}:{target.port}"
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection to one address, with TLS in the name of the host."""
+
+    def __init__(self, target: Target, address: str, timeout: float) -> None:
+        super().__init__(target.host, target.port, timeout=timeout)
+        self._address = address
+        self._secure = target.scheme == "https"
+
+    def connect(self) -> None:
+        plain = socket.create_connection((self._address, self.port), self.timeout)
+        self.sock = plain
+        if self._secure:
+            context = ssl.create_default_context()
+            try:
+                self.sock = context.wrap_socket(plain, server_hostname=self.host)
+            except OSError:
+                plain.close()
+                raise

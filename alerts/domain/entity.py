@@ -1,0 +1,89 @@
+"""Whom a finding is about: the device its address belonged to, else what the event names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from enrich.attribution.confidence import Claim, Server
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+class Holder(msgspec.Struct, omit_defaults=True):
+    """Who an address belonged to, as `enrich.tables.HOLDER` has it."""
+
+    ip: str | None = None
+    scope: str | None = None
+    mac: str | None = None
+    hostname: str | None = None
+    session_id: str | None = None
+    lease_start: datetime | None = None
+    lease_end: datetime | None = None
+    known_at: datetime | None = None
+    status: str | None = None
+    complete_up_to: datetime | None = None
+    evidence: list[str] | None = None
+    ended: str | None = None
+    confidence: int | None = None
+    certainty: str | None = None
+    reason: str | None = None
+    rivals: list[Claim] | None = None
+    servers: list[Server] | None = None
+
+
+class Entity(NamedTuple):
+    """`type`: device, ip, host, user, rule or event. `key` tells two of them apart."""
+
+    type: str
+    value: str
+    key: str
+
+
+def micros(time: datetime | int) -> int:
+    """Microseconds since 1970, UTC; a time without a zone is taken as UTC."""
+    if isinstance(time, int):
+        return time
+    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return (aware - EPOCH) // MICROSECOND
+
+
+def moment(us: int) -> datetime:
+    """The inverse of `micros`."""
+    return EPOCH + timedelta(microseconds=us)
+
+
+def holder_of(row: Mapping[str, Any]) -> Holder | None:
+    """The row's holder; None when it has none."""
+    holder = row.get("holder")
+    if holder is None or isinstance(holder, Holder):
+        return holder
+    return msgspec.convert(holder, Holder)
+
+
+def entity_of(row: Mapping[str, Any], holder: Holder | None) -> Entity:
+    """The entity of a finding. What names nobody is its own entity, so it merges with nothing.
+
+    The same private address may exist in two sites, so an address's key has its scope.
+    """
+    if holder is not None and holder.status == "leased" and holder.mac:
+        return Entity("device", holder.mac, f"device|{holder.mac}")
+    if row.get("ip"):
+        return Entity("ip", row["ip"], f"ip|{row.get('scope') or ''}|{row['ip']}")
+    if row.get("host_name"):
+        return Entity("host", row["host_name"], f"host|{row['host_name']}")
+    if row.get("user_name"):
+        return Entity("user", row["user_name"], f"user|{row['user_name']}")
+    if row.get("role") == "rule":
+        rule_id = fields_of(row).get("rule_id", "")
+        return Entity("rule", rule_id, f"rule|{rule_id}")
+    return Entity("event", row["event_uid"], f"event|{row['event_uid']}")
+
+
+def fields_of(row: Mapping[str, Any]) -> dict[str, str]:
+    """The finding's `fields`, which Spark gives as a mapping and Arrow as pairs."""
+    return dict(row.get("fields") or {})

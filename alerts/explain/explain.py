@@ -1,0 +1,365 @@
+"""An alert explained: the rule, the values that matched, the evidence, and what it ran on.
+
+Everything is read from the tables and evaluated anew; nothing is told from memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from alerts.backtest.rerun import (
+    FINDINGS_NEED,
+    FINDINGS_SQL,
+    Ask,
+    Row,
+    counted_by,
+    found_by,
+    holder_again,
+    verdict,
+)
+from alerts.compiler.compiler import REFUSALS
+from alerts.domain.entity import fields_of
+from alerts.domain.finding import RULE_FAILED
+from alerts.lifecycle.risk_score import INCIDENT
+from alerts.matching.match_reasons import reasons, rule_text, selections, text
+from alerts.rulebook.rule_store import rule_folders
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.predicate import holds
+from alerts.rulepack.rule_pack import (
+    Correlation,
+    Described,
+    ModelRule,
+    PackStore,
+    Query,
+    Rule,
+    RulePack,
+)
+from infra.config.settings import Settings
+from infra.errors import Fatal
+from ingest.tables import EVENT
+
+MOST_EVENTS = 20
+LEASE_REACH = timedelta(days=7)
+"""How long before a lease its lines are sought."""
+
+OURS = {
+    INCIDENT: "several rules tell of one entity within a day",
+    RULE_FAILED: "a rule threw and was set aside",
+}
+"""Rules that are in no pack, and what they say."""
+
+_BATCH = re.compile(r"([a-z]+)-(\d+)-[0-9a-f]{16}-[^/]*$")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An alert to explain: its newest revision."""
+
+    row: Row
+    body: Row
+
+    @property
+    def span(self) -> tuple[datetime, datetime]:
+        """First and newest event, those of the evidence included."""
+        told = (str(one.get("time") or "") for one in self.body.get("evidence") or ())
+        times = [datetime.fromisoformat(time) for time in told if time]
+        times += [self.row["window_start"], self.row["window_end"]]
+        return min(times), max(times)
+
+    @property
+    def evidence(self) -> list[str]:
+        """Event uids that the alert shows."""
+        return [str(one["event_uid"]) for one in self.body.get("evidence") or ()]
+
+
+def subject(ask: Ask, alert_id: str) -> Subject | None:
+    """The alert of that id; None when there is none."""
+    found = ask(
+        "SELECT * FROM gold.alert_current WHERE alert_id = $id",
+        {"id": alert_id},
+        needs=("gold.alert", "gold.alert_current"),
+    )
+    return Subject(found[0], msgspec.json.decode(found[0]["body"])) if found else None
+
+
+def explain(ask: Ask, settings: Settings, alert_id: str, *, again: bool = False) -> Row | None:
+    """All that is behind an alert, ready for JSON; None when there is no such alert.
+
+    `again`: the rule is run on its events as they are now, and the address looked up anew.
+    """
+    one = subject(ask, alert_id)
+    if one is None:
+        return None
+    store = PackStore(store_folder(settings))
+    pack = _pack(store, one.row["pack"])
+    rule = pack.described(one.row["rule_id"]) if pack else None
+    findings = _findings(ask, one, rule)
+    events = _events(ask, one, findings)
+    told: Row = {
+        "alert": {
+            name: one.row[name]
+            for name in ("alert_id", "revision", "activity", "title", "level", "count", "status")
+        },
+        "rule": _rule(settings, store, one, rule),
+        "matched": _matched(settings, store, one, pack, rule, findings, events),
+        "attribution": _attribution(ask, one),
+        "lineage": _lineage(ask, settings, one, findings, events),
+        "evidence_sql": evidence_sql(one, findings),
+    }
+    if again:
+        told["again"] = _again(ask, settings, store, one, rule, findings, events)
+    plain: Row = msgspec.to_builtins(told)
+    return plain
+
+
+def _pack(store: PackStore, pack_hash: str) -> RulePack | None:
+    try:
+        return store.get(pack_hash)
+    except Fatal:
+        return None
+
+
+def _current(store: PackStore, rule_id: str) -> Described | None:
+    try:
+        return store.get(store.current()).described(rule_id)
+    except Fatal:
+        return None
+
+
+# -- what it rests on --------------------------------------------------------------------------
+
+
+def _findings(ask: Ask, one: Subject, rule: Described | None) -> list[Row]:
+    """The alert's findings that it shows, and for a correlation those that it counts."""
+    counted = list(rule.rules) if isinstance(rule, Correlation) else []
+    since, until = one.span
+    asked = {"rules": [one.row["rule_id"], *counted], "since": since, "until": until}
+    rows = ask(FINDINGS_SQL, asked, needs=FINDINGS_NEED)
+    shown = set(one.evidence)
+    return [row for row in rows if shown & {row["event_uid"], *_uids(row)}]
+
+
+def _uids(row: Mapping[str, Any]) -> list[str]:
+    return [str(each["event_uid"]) for each in row.get("evidence") or ()]
+
+
+def _events(ask: Ask, one: Subject, findings: Sequence[Row]) -> list[Row]:
+    """The events as they are now in silver.event, oldest first, with the file they lie in."""
+    uids = sorted({*one.evidence, *(f["event_uid"] for f in findings if f["kind"] == "event")})
+    since, until = one.span
+    return ask(
+        "SELECT * FROM silver.event WHERE list_contains($uids, event_uid) "
+        f"AND time >= $since AND time <= $until ORDER BY time, event_uid LIMIT {MOST_EVENTS}",
+        {"uids": uids, "since": since, "until": until},
+        needs=("silver.event",),
+    )
+
+
+def evidence_sql(one: Subject, findings: Sequence[Row]) -> str:
+    """Spark SQL that shows the events behind an alert, for `headgate sql` or POST /statements."""
+    uids = sorted({*one.evidence, *(f["event_uid"] for f in findings if f["kind"] == "event")})
+    listed = ", ".join("'" + uid.replace("\\", "\\\\").replace("'", "\\'") + "'" for uid in uids)
+    since, until = one.span
+    return (
+        "SELECT time, source, class_name, src_ip, dst_ip, user_name, host_name, message, event_uid"
+        f" FROM silver.events WHERE time >= TIMESTAMP '{_sql(since)}'"
+        f" AND time <= TIMESTAMP '{_sql(until)}' AND event_uid IN ({listed}) ORDER BY time"
+    )
+
+
+def _sql(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+# -- the rule, and what of it matched ----------------------------------------------------------
+
+
+def _rule(settings: Settings, store: PackStore, one: Subject, rule: Described | None) -> Row:
+    version = (one.body.get("rule") or {}).get("version")
+    now = _current(store, one.row["rule_id"])
+    found = rule_text(rule_folders(settings), one.row["rule_id"])
+    return {
+        "id": one.row["rule_id"],
+        "title": one.row["rule_name"],
+        "version": version,
+        "condition": OURS.get(one.row["rule_id"]) or _condition(rule),
+        "unchanged": one.row["rule_id"] in OURS or (now is not None and now.version == version),
+        "file": str(found[0]) if found else None,
+        "text": found[1] if found else None,
+    }
+
+
+def _confirmed(rule: Rule | Query) -> str:
+    """What the rule asks besides of whom the event is about, in words."""
+    return "" if rule.confirm is msgspec.UNSET else f"; confirmed by {text(rule.confirm)}"
+
+
+def _condition(rule: Described | None) -> str | None:
+    """The rule that ran, from its pack, in words."""
+    if isinstance(rule, Rule):
+        return text(rule.predicate) + _confirmed(rule)
+    if isinstance(rule, Query):
+        return rule.text + _confirmed(rule)
+    if isinstance(rule, Correlation):
+        field = f" of {rule.field}" if rule.field else ""
+        group = f" by {', '.join(rule.group_by)}" if rule.group_by else ""
+        return (
+            f"{rule.type}{field}{group} {rule.op} {rule.count} within {rule.timespan_seconds} s"
+            f" of {', '.join(rule.rules)}"
+        )
+    if isinstance(rule, ModelRule):
+        return (
+            f"an hour of a device with {' or '.join(rule.features)} that model {rule.model} "
+            f"scores {rule.threshold:g} or more (headgate models show {rule.id})"
+        )
+    return None
+
+
+def _matched(
+    settings: Settings,
+    store: PackStore,
+    one: Subject,
+    pack: RulePack | None,
+    rule: Described | None,
+    findings: Sequence[Row],
+    events: Sequence[Row],
+) -> list[Row]:
+    """Event by event: which rule, which selections, which values."""
+    by_uid = {event["event_uid"]: event for event in events}
+    named: dict[str, Mapping[str, Any]] = {}
+    out = []
+    for finding in findings:
+        event = by_uid.get(finding["event_uid"])
+        own = pack.described(finding["rule_id"]) if pack else None
+        row: Row = {
+            "event_uid": finding["event_uid"],
+            "time": finding["event_time"],
+            "rule_id": finding["rule_id"],
+            "rule_title": finding["rule_title"],
+            "kind": finding["kind"],
+            "fields": fields_of(finding),
+        }
+        if event is not None and isinstance(own, Rule):
+            if own.id not in named:
+                named[own.id] = _selections(settings, store, own)
+            row["selections"] = [n for n, node in named[own.id].items() if holds(node, event)]
+            row["because"] = reasons(own.predicate, event)
+            row["message"] = event["message"]
+        out.append(row)
+    return out
+
+
+def _selections(settings: Settings, store: PackStore, rule: Rule) -> Mapping[str, Any]:
+    """The rule's named selections, when its file still says what ran; else none."""
+    now = _current(store, rule.id)
+    found = rule_text(rule_folders(settings), rule.id)
+    if now is None or now.version != rule.version or found is None:
+        return {}
+    try:
+        return selections(rule_folders(settings), found[1])
+    except REFUSALS:
+        return {}
+
+
+# -- who, and on what --------------------------------------------------------------------------
+
+
+def _attribution(ask: Ask, one: Subject) -> Row:
+    """The attribution as told, with the DHCP lines it rests on."""
+    told: Row = dict(one.body.get("attribution") or {})
+    uids = [str(uid) for uid in told.get("evidence") or ()]
+    if uids:
+        start = told.get("lease_start")
+        since = datetime.fromisoformat(start) if start else one.span[0]
+        told["lines"] = ask(
+            "SELECT time, source, message, event_uid FROM silver.event "
+            "WHERE list_contains($uids, event_uid) AND time >= $since ORDER BY time",
+            {"uids": uids, "since": since - LEASE_REACH},
+            needs=("silver.event",),
+        )
+    return told
+
+
+def _lineage(
+    ask: Ask,
+    settings: Settings,
+    one: Subject,
+    findings: Sequence[Row],
+    events: Sequence[Row],
+) -> Row:
+    """The rule packs and batches it came from, with the versions of tables they wrote."""
+    wanted = _batches_of(ask, settings, [event["event_uid"] for event in events], one.span)
+    if one.row.get("batch") is not None:
+        wanted.add(("alert", int(one.row["batch"])))
+    rows = ask(
+        "SELECT job, batch_id, started_at, finished_at, pack, versions FROM ops.ledger "
+        "WHERE list_contains($batches, job || ' ' || batch_id) ORDER BY started_at",
+        {"batches": [f"{job} {number}" for job, number in sorted(wanted)]},
+        needs=("ops.ledger",),
+    )
+    return {
+        "pack": one.row["pack"],
+        "packs": sorted({row["pack"] for row in findings}),
+        "batches": [row | {"versions": dict(row["versions"] or {})} for row in rows],
+        "missing": [event for event in one.evidence if event not in _known(events, findings)],
+    }
+
+
+def _known(events: Sequence[Row], findings: Sequence[Row]) -> set[str]:
+    return {row["event_uid"] for row in (*events, *findings)}
+
+
+def _batches_of(
+    ask: Ask, settings: Settings, uids: Sequence[str], span: tuple[datetime, datetime]
+) -> set[tuple[str, int]]:
+    """The batches that wrote these events, as far as the names of files still tell."""
+    path = str(settings.lake_root / EVENT.path).replace("'", "''")
+    files = ask(
+        f"SELECT DISTINCT filename FROM delta_scan('{path}') "
+        "WHERE list_contains($uids, event_uid) AND time >= $since AND time <= $until",
+        {"uids": list(uids), "since": span[0], "until": span[1]},
+        needs=("silver.event",),
+    )
+    named = (_BATCH.search(Path(row["filename"]).name) for row in files)
+    return {(found[1], int(found[2])) for found in named if found}
+
+
+def _again(
+    ask: Ask,
+    settings: Settings,
+    store: PackStore,
+    one: Subject,
+    rule: Described | None,
+    findings: Sequence[Row],
+    events: Sequence[Row],
+) -> Row:
+    """The rule that ran, and the one in force, on what is there now; and the address anew."""
+    own = [row for row in findings if row["rule_id"] == one.row["rule_id"]]
+    then = {str(row["finding_id"]) for row in own}
+
+    def says(which: Described | None, without: str) -> str:
+        if one.row["rule_id"] in OURS:
+            return "not a rule of a pack"
+        if isinstance(which, Rule):
+            return verdict(then, found_by(which, events))
+        if isinstance(which, Correlation):
+            return verdict(then, counted_by(ask, which, one.row["pack"], *one.span))
+        if isinstance(which, Query):
+            return f"headgate rules backtest {which.id} asks it again"
+        if isinstance(which, ModelRule):
+            return f"headgate models backtest {which.id} judges its hours again"
+        return without
+
+    return {
+        "findings": len(then),
+        "by_its_rule": says(rule, "its pack is lost"),
+        "by_todays_rule": says(_current(store, one.row["rule_id"]), "not in force"),
+        "attribution": holder_again(ask, own, timedelta(seconds=settings.jobs.wait_seconds)),
+    }

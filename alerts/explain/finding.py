@@ -1,0 +1,73 @@
+"""A finding that made no alert explained: what its rule wants confirmed, and whom it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from alerts.backtest.rerun import Ask, Row
+from alerts.compiler.enrichment_predicates import Confirming, inventories, who
+from alerts.domain.finding import DISPROVED
+from alerts.matching.match_reasons import reasons, text
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.predicate import holds
+from alerts.rulepack.rule_pack import PackStore
+from infra.config.settings import Settings
+
+_FINDING = """
+SELECT f.*, a.holder AS told_holder, a.via FROM gold.finding f
+LEFT JOIN gold.attribution_current a USING (finding_id)
+WHERE f.finding_id = $id LIMIT 1
+"""
+_NEEDS = ("gold.finding", "gold.attribution", "gold.attribution_current")
+
+
+def explain_finding(ask: Ask, settings: Settings, finding_id: str) -> Row | None:
+    """Why a finding counts or does not, ready for JSON; None when there is no such finding.
+
+    `state`: confirmed, not confirmed, "counts" for a rule that wants nothing confirmed, or, of a
+    correlation's finding, disproved. By its newest attribution and the inventories as they are
+    now, of the time of its event.
+    """
+    found = ask(_FINDING, {"id": finding_id}, needs=_NEEDS)
+    if not found:
+        return None
+    row = found[0] | {"holder": found[0]["told_holder"] or found[0]["holder"]}
+    asked = Confirming(PackStore(store_folder(settings)).get).asked(row)
+    about = who(row, inventories(settings))
+    shown = ("finding_id", "rule_id", "rule_title", "event_uid", "event_time", "ip", "user_name")
+    told: Row = {
+        "finding": {name: row[name] for name in shown},
+        "state": "counts",
+        "asked": None,
+        "because": [],
+        "about": about,
+    }
+    if row["via"] == DISPROVED:
+        told["state"] = "disproved: what it counted was of several devices"
+    elif asked is not None:
+        confirmed = holds(asked, about)
+        told["state"] = "confirmed" if confirmed else "not confirmed"
+        told["asked"] = text(asked)
+        told["because"] = reasons(asked, about) if confirmed else []
+    plain: Row = msgspec.to_builtins(told)
+    return plain
+
+
+def as_text(told: Row) -> Iterator[str]:
+    """The same for a terminal."""
+    finding = told["finding"]
+    yield f"finding {finding['finding_id']}: {finding['rule_title']} (event {finding['event_uid']})"
+    yield f"state: {told['state']}"
+    if told["asked"]:
+        yield f"asked: {told['asked']}"
+    for name, known in told["about"].items():
+        yield f"{name}: {_brief(known)}"
+
+
+def _brief(known: dict[str, Any] | None) -> str:
+    if not known:
+        return "not known"
+    return ", ".join(f"{name} {value}" for name, value in known.items() if value not in (None, []))

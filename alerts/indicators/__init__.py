@@ -1,0 +1,4 @@
+"""Indicator lists: reading the formats they come in.
+
+Imports `alerts.rulepack`.
+"""

@@ -1,0 +1,187 @@
+"""Files of indicators: plain text, CSV, JSON and STIX 2.1, read line by line where that can be.
+
+What cannot be used is named with its number and reason; the other entries count.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from alerts.rulepack.indicator_file_format import Entry
+from alerts.rulepack.indicator_normalisation import KINDS, entry
+from infra.errors import Usage
+
+FORMATS = ("txt", "csv", "json", "stix")
+
+VALUES = ("value", "indicator", "ioc")
+LABELS = ("label", "description", "comment", "name")
+ENDS = ("valid_until", "expires")
+TYPES = ("kind", "type")
+"""Names of a column or key, the first that is there counts; `type` only where it names a kind."""
+
+_NOTE = re.compile(r"\s+[;#]\s*")
+_BLACK_HOLES = ("0.0.0.0", "127.0.0.1", "::", "::1")
+"""What stands before the names in a hosts file that blocks them."""
+
+STIX_KINDS: Mapping[str, str] = {
+    "ipv4-addr": "network",
+    "ipv6-addr": "network",
+    "domain-name": "domain",
+    "url": "url",
+    "email-addr": "email",
+    "file": "hash",
+}
+_COMPARISON = re.compile(
+    r"([a-z0-9-]+):(value|hashes\.(?:'[^']+'|\"[^\"]+\"|[\w-]+))\s*(?:=|ISSUBSET)\s*'((?:\\.|[^'\\])*)'"
+)
+"""The comparisons of a STIX pattern (STIX 2.1, chapter 9) that say a value and nothing else."""
+
+
+class Given(NamedTuple):
+    """An entry as a file has it; `number` is its line, or its place among the objects, from 1."""
+
+    number: int
+    text: str
+    kind: str = "auto"
+    label: str | None = None
+    valid_until: str | None = None
+    wrong: str = ""
+
+
+@dataclass(frozen=True)
+class Bad:
+    """What of a file could not be used, and why."""
+
+    number: int
+    text: str
+    reason: str
+
+
+def read(path: Path, form: str | None, kind: str, bad: list[Bad]) -> Iterator[Entry]:
+    """The entries of a file; what cannot be used is added to `bad`.
+
+    `form` None: by the file's ending. Raises `Usage` where the file as a whole cannot be read.
+    """
+    try:
+        for one in _READERS[form or form_of(path)](path):
+            try:
+                if one.wrong:
+                    raise ValueError(one.wrong)
+                found, value = entry(one.text, one.kind if kind == "auto" else kind)
+                until = None if not one.valid_until else _instant(one.valid_until)
+                yield Entry(found, value, one.label or None, until)
+            except ValueError as error:
+                bad.append(Bad(one.number, one.text[:100], str(error)))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
+        raise Usage(f"{path}: cannot be read ({error}); the list in force stays") from None
+
+
+def form_of(path: Path) -> str:
+    """The form that a file's ending tells; text where it tells none."""
+    ending = path.suffix.lower().removeprefix(".")
+    return {"csv": "csv", "json": "json", "ndjson": "json", "stix": "stix"}.get(ending, "txt")
+
+
+def _text(path: Path) -> Iterator[Given]:
+    """A value a line, `# note` or `; note` behind it; lines that begin so are notes alone."""
+    with path.open(encoding="utf-8-sig") as lines:
+        for number, line in enumerate(lines, 1):
+            line = line.strip()
+            if not line or line[0] in "#;":
+                continue
+            value, *note = _NOTE.split(line, maxsplit=1)
+            first, *rest = value.split()
+            if rest and first in _BLACK_HOLES:
+                value = rest[0]
+            yield Given(number, value, label=note[0] if note else None)
+
+
+def _csv(path: Path) -> Iterator[Given]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file)
+        names = [name.strip().lower() for name in rows.fieldnames or ()]
+        if not set(names) & set(VALUES):
+            raise Usage(f"{path}: no column {' or '.join(VALUES)}; it has {names}")
+        rows.fieldnames = names
+        for row in rows:
+            yield _given(rows.line_num, row)
+
+
+def _json(path: Path) -> Iterator[Given]:
+    """An array, or one JSON value a line: texts, or objects with the names that CSV has."""
+    text = path.read_text("utf-8-sig")
+    if text.lstrip().startswith("["):
+        values = list(enumerate(json.loads(text), 1))
+    else:
+        values = [(n, json.loads(x)) for n, x in enumerate(text.splitlines(), 1) if x.strip()]
+    for number, value in values:
+        if isinstance(value, dict):
+            yield _given(number, value)
+        elif isinstance(value, str):
+            yield Given(number, value)
+        else:
+            yield Given(number, json.dumps(value), wrong="neither a text nor an object")
+
+
+def _given(number: int, row: Mapping[str, Any]) -> Given:
+    texts = {name: str(value).strip() for name, value in row.items() if value is not None}
+
+    def first(names: tuple[str, ...]) -> str:
+        return next((texts[name] for name in names if texts.get(name)), "")
+
+    kind = first(TYPES).lower()
+    return Given(
+        number,
+        first(VALUES),
+        kind if kind in KINDS else "auto",
+        first(LABELS) or None,
+        first(ENDS) or None,
+    )
+
+
+def _stix(path: Path) -> Iterator[Given]:
+    """The objects of type indicator of a bundle; those that were revoked are left out."""
+    loaded = json.loads(path.read_text("utf-8-sig"))
+    objects = loaded.get("objects") if isinstance(loaded, dict) else loaded
+    if not isinstance(objects, list):
+        raise Usage(f"{path}: no STIX bundle: it has no list `objects`")
+    for number, one in enumerate(objects, 1):
+        if isinstance(one, dict) and one.get("type") == "indicator" and not one.get("revoked"):
+            yield from _of_pattern(number, one)
+
+
+def _of_pattern(number: int, indicator: Mapping[str, Any]) -> Iterator[Given]:
+    """The values of a pattern that asks for any of some; others are refused."""
+    pattern = str(indicator.get("pattern", ""))
+    label, until = indicator.get("name"), indicator.get("valid_until")
+    found = _COMPARISON.findall(pattern)
+    rest = re.sub(r"[\[\]()\s]|\bOR\b", "", _COMPARISON.sub("", pattern))
+    if not found or rest:
+        wrong = "a pattern that says more than any of some values"
+        yield Given(number, pattern, wrong=wrong)
+        return
+    for of, _, value in found:
+        wrong = "" if of in STIX_KINDS else f"objects of type {of} are not sought"
+        plain = re.sub(r"\\(.)", r"\1", value)
+        yield Given(number, plain, STIX_KINDS.get(of, "auto"), label, until, wrong)
+
+
+def _instant(text: str) -> datetime:
+    """An instant; a day, or a time without zone, is UTC."""
+    try:
+        day = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"valid_until '{text}' is no instant; write 2026-01-31T00:00:00Z"
+        ) from None
+    return day.replace(tzinfo=UTC) if day.tzinfo is None else day.astimezone(UTC)
+
+
+_READERS = {"txt": _text, "csv": _csv, "json": _json, "stix": _stix}

@@ -1,0 +1,348 @@
+"""A revision as a row of gold.alert, with the JSON that goes to the topic (docs/alert.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from alerts.domain.alert import About, Alert, Revised
+from alerts.domain.attack import attack_entries
+from alerts.domain.entity import Holder, moment
+from alerts.domain.finding import identity, named
+from alerts.domain.levels import SEVERITY, score
+from alerts.domain.rate_limit import HELD_BACK
+from alerts.rulepack.rule_pack import Described, RulePack
+from enrich.attribution.confidence import Claim
+
+SCHEMA = "urn:headgate:alert:1"
+"""`$id` of the JSON Schema that bodies follow (`alert.schema.json`)."""
+
+LARGEST_BODY = 256 * 1024
+"""Bytes. The topic takes 10 MB, but one message that it refuses would hold up all behind it."""
+LONGEST_TEXT = 1024
+"""Characters of a text in a body that is larger."""
+
+ACTIVITY = {"create": 1, "update": 2, "close": 3}
+DETECTION_FINDING = 2004
+"""OCSF class_uid of an alert."""
+
+NOBODY_DID = "What it counted turned out to be of several devices: none of them did it."
+NOT_MEANT = "By that its rule does not hold."
+"""Last words of an alert whose findings count no more: of a correlation, and of any other rule."""
+
+
+def alert_row(
+    revised: Revised,
+    pack: RulePack | None,
+    tenant: str,
+    detected_at: int,
+    lineage: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The revision as a row of gold.alert.
+
+    `pack` is the one that found the newest finding (None when it is lost: the
+    alert then tells what the finding knows). `detected_at`: microseconds.
+    """
+    alert, about = revised.alert, revised.alert.about
+    severity_id, _, _ = SEVERITY[about.level]
+    body = _body(revised, pack, tenant, detected_at, lineage)
+    return {
+        "alert_id": alert.alert_id,
+        "revision": alert.revision,
+        "activity": revised.activity,
+        "reason": revised.reason,
+        "tenant": tenant,
+        "mode": body["mode"],
+        "rule_id": alert.rule_id,
+        "rule_name": about.rule_title,
+        "level": about.level,
+        "severity_id": severity_id,
+        "risk_score": body["risk_score"],
+        "entity_type": alert.entity_type,
+        "entity_value": alert.entity_value,
+        "src_ip": about.ip,
+        "event_time": moment(alert.last),
+        "window_start": moment(alert.window_start),
+        "window_end": moment(alert.last),
+        "received_at": moment(alert.received),
+        "status": body["attribution"]["status"],
+        "count": alert.count,
+        "dedup_key": body["dedup_key"],
+        "title": body["title"],
+        "previous_entity": alert.previous_entity,
+        "body": bounded(body).decode(),
+        "pack": about.pack,
+        "suppressed_by": alert.suppressed_by,
+        "incident_id": alert.incident_id,
+        "batch": None,  # this and the next are known where the row is written
+        "sequence": None,
+    }
+
+
+def bounded(body: Mapping[str, Any]) -> bytes:
+    """The body as JSON; of one that is too large each long text is cut, and marked so.
+
+    What is in there of a rule, a lease or a person's comment is as long as who wrote it liked.
+    """
+    whole = msgspec.json.encode(body)
+    return whole if len(whole) <= LARGEST_BODY else msgspec.json.encode(_cut(body))
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str):
+        return named(value, LONGEST_TEXT)
+    if isinstance(value, Mapping):
+        return {key: _cut(one) for key, one in value.items()}
+    return [_cut(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _body(
+    revised: Revised,
+    pack: RulePack | None,
+    tenant: str,
+    detected_at: int,
+    lineage: Mapping[str, Any],
+) -> dict[str, Any]:
+    alert, about = revised.alert, revised.alert.about
+    rule = pack.described(alert.rule_id) if pack else None
+    severity_id, severity, _ = SEVERITY[about.level]
+    return {
+        "schema": SCHEMA,
+        "class_uid": DETECTION_FINDING,
+        "type_uid": DETECTION_FINDING * 100 + ACTIVITY[revised.activity],
+        "alert_id": alert.alert_id,
+        "tenant": tenant,
+        "revision": alert.revision,
+        "activity": revised.activity,
+        "reason": revised.reason,
+        "mode": "backfill" if about.mode == "import" else "live",
+        "state": alert.state,
+        "lifecycle": alert.lifecycle,
+        "assignee": alert.assignee,
+        "verdict": alert.verdict,
+        "comment": alert.comment,
+        "superseded_by": alert.superseded_by,
+        "rule": _rule(alert, rule),
+        "attack": _attack(about, rule),
+        "severity": severity,
+        "severity_id": severity_id,
+        "risk_score": score(about.level, alert.count),
+        "event_time": stamp(alert.last),
+        "window_start": stamp(alert.window_start),
+        "window_end": stamp(alert.last),
+        "received_at": stamp(alert.received),
+        "detected_at": stamp(detected_at),
+        "entity": {"type": alert.entity_type, "value": alert.entity_value},
+        "previous_entity": alert.previous_entity,
+        "entities": _entities(alert, about),
+        "attribution": _attribution(alert),
+        "title": _title(alert),
+        "summary": _summary(alert),
+        "count": alert.count,
+        "dedup_key": f"{alert.rule_id}|{alert.entity_key}",
+        "group_key": identity(tenant, alert.entity_key),
+        "incident_id": alert.incident_id,
+        "suppressed_by": alert.suppressed_by,
+        "fields": about.fields,
+        "evidence": [
+            {"event_uid": e.event_uid, "time": stamp(e.time), "snippet": e.snippet}
+            for e in alert.evidence
+        ],
+        "evidence_total": alert.total,
+        "lineage": {"pack": about.pack, **lineage},
+    }
+
+
+def about_in(body: Mapping[str, Any]) -> About:
+    """What the newest finding said of itself, as far as the body of a revision has it.
+
+    Its own words are not in there: see `words_in`.
+    """
+    named: dict[str, list[str]] = {"ip": [], "host": [], "user": []}
+    for entity in body["entities"]:
+        named.setdefault(entity["type"], []).append(entity["value"])
+    rule, ip = body["rule"], body["attribution"]["ip"]
+    return About(
+        rule_version=rule["version"],
+        rule_title=rule["name"],
+        level=rule["level"],
+        pack=body["lineage"]["pack"],
+        kind=rule["kind"],
+        mode="import" if body["mode"] == "backfill" else "live",
+        source="",
+        role="",
+        scope=body["attribution"]["scope"],
+        ip=ip,
+        host_name=named["host"][-1] if named["host"] else None,
+        user_name=named["user"][0] if named["user"] else None,
+        dst_ip=next((other for other in named["ip"] if other != ip), None),
+        snippet="",
+        fields=body["fields"],
+    )
+
+
+def is_disproved(body: Mapping[str, Any]) -> bool:
+    """Whether the alert of a body has no findings left that count; its last words say so."""
+    return bool(body["state"] == "closed" and body["summary"].endswith((NOBODY_DID, NOT_MEANT)))
+
+
+def words_in(summary: str, alert: Alert) -> str:
+    """What the newest finding said, out of the summary of a revision of this alert.
+
+    Empty where the summary does not read as one of ours.
+    """
+    mark = "\0"
+    about = msgspec.structs.replace(alert.about, snippet=mark)
+    before, _, after = _summary(msgspec.structs.replace(alert, about=about)).partition(mark)
+    ours = summary.startswith(before) and summary.endswith(after)
+    return summary[len(before) : len(summary) - len(after)] if ours else ""
+
+
+def stamp(us: int | datetime) -> str:
+    """RFC 3339 in UTC with microseconds and a Z."""
+    time = moment(us) if isinstance(us, int) else us.astimezone(UTC)
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if time.year >= 1000 else time.isoformat()
+
+
+def _attack(about: About, rule: Described | None) -> list[dict[str, Any]]:
+    """Of the rule; of an incident, which has none, the tactics that its rules have."""
+    if rule is not None:
+        return attack_entries(rule.tactics, rule.techniques)
+    tactics = about.fields.get("tactics", "")
+    return attack_entries(tuple(t for t in tactics.split(", ") if t), ())
+
+
+def _rule(alert: Alert, rule: Described | None) -> dict[str, Any]:
+    about = alert.about
+    return {
+        "id": alert.rule_id,
+        "version": about.rule_version,
+        "name": about.rule_title,
+        "level": about.level,
+        # The contract knows two kinds: of one event, and of many.
+        "kind": "event" if about.kind == "event" else "correlation",
+        "tags": list(rule.tags) if rule else [],
+        "runbook": rule.runbook if rule else "",
+        "falsepositives": list(rule.falsepositives) if rule else [],
+        "author": rule.author if rule else "",
+        "license": rule.license if rule else "",
+    }
+
+
+def _entities(alert: Alert, about: About) -> list[dict[str, str]]:
+    """Everything the alert names, the entity it is about first."""
+    holder = alert.holder
+    named = [
+        (alert.entity_type, alert.entity_value),
+        ("ip", about.ip),
+        ("host", holder.hostname if holder and holder.status == "leased" else None),
+        ("host", about.host_name),
+        ("user", about.user_name),
+        ("ip", about.dst_ip),
+    ]
+    return [{"type": kind, "value": value} for kind, value in dict.fromkeys(named) if value]
+
+
+def _attribution(alert: Alert) -> dict[str, Any]:
+    told = _holder(alert.holder, alert.about.ip)
+    if alert.previous_entity is not None:
+        told["previous"] = _holder(alert.previous, alert.about.ip)
+    return told
+
+
+def _holder(holder: Holder | None, ip: str | None) -> dict[str, Any]:
+    known = holder or Holder(ip=ip, status="unknown")
+    names = ("lease_start", "lease_end", "known_at", "complete_up_to")
+    times = {name: getattr(known, name) for name in names}
+    return {
+        "ip": known.ip or ip,
+        "scope": known.scope,
+        "mac": known.mac,
+        "hostname": known.hostname,
+        "session_id": known.session_id,
+        **{name: time and stamp(time) for name, time in times.items()},
+        "status": known.status or "unknown",
+        "evidence": known.evidence or [],
+        "ended": known.ended,
+        "confidence": known.confidence,
+        "certainty": known.certainty,
+        "reason": known.reason,
+        "rivals": [_rival(rival) for rival in known.rivals or ()],
+        "servers": [
+            {"server": one.server, "last_line_at": stamp(one.last_line_at)}
+            for one in known.servers or ()
+        ],
+    }
+
+
+def _rival(rival: Claim) -> dict[str, Any]:
+    told = msgspec.structs.asdict(rival)
+    return {
+        name: stamp(value) if isinstance(value, datetime) else value for name, value in told.items()
+    }
+
+
+def _title(alert: Alert) -> str:
+    if alert.entity_key.startswith(f"{HELD_BACK}|"):
+        return f"{alert.about.rule_title}: {alert.count} alerts held back"
+    holder = alert.holder
+    who = alert.entity_value
+    if alert.entity_type == "device" and holder:
+        also = ", ".join(v for v in (who if holder.hostname else None, holder.ip) if v)
+        who = f"{holder.hostname or who} ({also})" if also else who
+    return f"{alert.about.rule_title}: {who}"
+
+
+def _summary(alert: Alert) -> str:
+    """One paragraph for a person: what was seen, and what the attribution rests on."""
+    span = f"at {stamp(alert.last)}"
+    if alert.window_start != alert.last:
+        span = f"between {stamp(alert.window_start)} and {stamp(alert.last)}"
+    if alert.entity_key.startswith(f"{HELD_BACK}|"):
+        budget = alert.about.fields["hourly_budget"]
+        return (
+            f"The rule goes beyond its budget of {budget} alerts an hour. Since "
+            f"{stamp(alert.window_start)} {alert.count} were held back; they are in gold.alert."
+        )
+    times = "once" if alert.count == 1 else f"{alert.count} times"
+    parts = [f"Seen {times} {span}."]
+    if alert.about.snippet:
+        parts.append(f"Last: {alert.about.snippet}.")
+    parts.append(_basis(alert.holder, alert.about.ip))
+    if alert.disproved and alert.about.kind == "correlation":
+        parts.append(NOBODY_DID)
+    elif alert.disproved:
+        parts.append(NOT_MEANT)
+    elif alert.superseded_by:
+        parts.append(f"Its findings belong to alert {alert.superseded_by} now.")
+    elif alert.previous_entity is not None:
+        parts.append(f"It named {alert.previous_entity} before.")
+    return " ".join(part for part in parts if part)
+
+
+def _basis(holder: Holder | None, ip: str | None) -> str:
+    if holder is None or not ip:
+        return ""
+    if holder.status == "leased":
+        until = f" to {stamp(holder.lease_end)}" if holder.lease_end else ""
+        since = f" from {stamp(holder.lease_start)}" if holder.lease_start else ""
+        return f"{ip} was leased to {holder.mac}{since}{until}{_sure(holder)}."
+    if holder.status == "none":
+        known = holder.complete_up_to
+        upto = f"; the DHCP log is complete up to {stamp(known)}" if known else ""
+        return f"No lease covered {ip}{upto}{_sure(holder)}."
+    if holder.status == "outside":
+        return f"{ip} lies outside every DHCP scope."
+    if holder.status == "static":
+        return f"{ip} is configured as static."
+    return ""
+
+
+def _sure(holder: Holder) -> str:
+    """Named only where there is doubt."""
+    if holder.confidence is None or holder.certainty == "certain":
+        return ""
+    return f" ({holder.certainty}, {holder.confidence} of 100)"

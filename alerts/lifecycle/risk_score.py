@@ -1,0 +1,213 @@
+"""Risk by entity: what several rules say of one device, address, host or user within a day.
+
+One alert is a suspicion; several different ones about the same entity are an
+incident. Findings of all levels count, also those that never alert alone.
+
+A rule counts once for an entity: with the score of its level, plus one for each
+doubling of its findings, at most nine (`score`). It counts whole for 24 hours
+after its newest finding and then not at all: a sum that a person can follow.
+An incident is told when the sum, the tactics or the rules reach their limits,
+once; then the entity rests for 24 hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from alerts.domain.entity import Entity, Holder, moment
+from alerts.domain.finding import identity, one_line
+from alerts.domain.levels import score
+from infra.config.settings import AlertSettings
+
+INCIDENT = "headgate-incident"
+"""Rule id of the finding that says an entity's risk became an incident; it is in no pack."""
+
+INCIDENT_LEVEL = "high"
+INCIDENT_TITLE = "Several rules about one entity"
+RISK = "~risk"
+"""Target of a finding's row for the risk of its entity; no rule's id begins so."""
+
+REACH = 24 * 3600
+"""Seconds for which a rule counts after its newest finding."""
+
+INCIDENT_REST = REACH
+ENTITIES = ("device", "ip", "host", "user")
+EVIDENCE = 10
+REMEMBERED = 16
+"""Findings of a rule that an entity remembers by id, so that a correction can take them away."""
+
+MAX_ENTITIES = 5_000
+"""Entities a bucket remembers; those silent for longest go first."""
+
+
+class Part(msgspec.Struct, omit_defaults=True, gc=False):
+    """What one rule adds to an entity's risk; times are microseconds."""
+
+    level: str
+    title: str
+    tactics: list[str] = []
+    count: int = 0
+    last: int = 0
+    event_uid: str = ""
+    snippet: str = ""
+    ids: dict[str, int] = {}
+
+
+class Heat(msgspec.Struct, omit_defaults=True, gc=False):
+    """An entity's parts by rule id. `told_at`: event time of its incident."""
+
+    parts: dict[str, Part] = {}
+    last: int = 0
+    told_at: int | None = None
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """A finding as risk sees it."""
+
+    row: Mapping[str, Any]
+    entity: Entity
+    holder: Holder | None
+    time: int
+    rev: int
+    tactics: tuple[str, ...]
+
+
+Risk = dict[str, Heat]
+"""Entities of a bucket by their key."""
+
+
+def sighted(risk: Risk, sights: Sequence[Sight], settings: AlertSettings) -> list[dict[str, Any]]:
+    """Take findings, in time order, into the risk of their entities; returns rows of gold.finding.
+
+    `risk` is changed in place. What a correction takes from another entity is for `take_away`.
+    """
+    told = []
+    for sight in sights:
+        if sight.entity.type in ENTITIES and not _known(risk, sight):
+            heat = risk.setdefault(sight.entity.key, Heat())
+            _add(heat, sight)
+            if _is_incident(heat, settings):
+                heat.told_at = heat.last
+                told.append(incident(heat, sight))
+    return told
+
+
+def take_away(risk: Risk, moved: Mapping[str, tuple[str, int]]) -> None:
+    """Findings that belong to another entity now: what they counted for an older one ends.
+
+    `moved`: by finding the key of its entity and the revision that says so. All at once,
+    for the entities are many: one look at each serves all corrections of a batch.
+    """
+    if not moved:
+        return
+    for key, heat in list(risk.items()):
+        for rule_id, part in list(heat.parts.items()):
+            for finding_id in part.ids.keys() & moved.keys():
+                owner, rev = moved[finding_id]
+                if key != owner and part.ids[finding_id] < rev:
+                    del part.ids[finding_id]
+                    part.count -= 1
+            if part.count <= 0:
+                del heat.parts[rule_id]
+        if not heat.parts:
+            del risk[key]
+
+
+def forget_risk(risk: Risk, clock: int) -> None:
+    """Drop rules and entities that count no more at `clock`, in event time, microseconds."""
+    oldest = clock - REACH * 1_000_000
+    for key, heat in list(risk.items()):
+        heat.parts = {rule: part for rule, part in heat.parts.items() if part.last >= oldest}
+        if not heat.parts:
+            del risk[key]
+    crowd = sorted(risk, key=lambda key: (risk[key].last, key))
+    for key in crowd[: max(0, len(crowd) - MAX_ENTITIES)]:
+        del risk[key]
+
+
+def total(heat: Heat) -> int:
+    """The entity's risk: the sum over its rules."""
+    return sum(score(part.level, part.count) for part in heat.parts.values())
+
+
+def _known(risk: Risk, sight: Sight) -> bool:
+    """Whether the finding counts for this entity already; its revision is then noted."""
+    heat = risk.get(sight.entity.key)
+    part = heat.parts.get(sight.row["rule_id"]) if heat else None
+    finding_id = sight.row["finding_id"]
+    if part is None or finding_id not in part.ids:
+        return False
+    part.ids[finding_id] = max(part.ids[finding_id], sight.rev)
+    return True
+
+
+def _add(heat: Heat, sight: Sight) -> None:
+    row = sight.row
+    heat.last = max(heat.last, sight.time)
+    oldest = heat.last - REACH * 1_000_000
+    heat.parts = {rule: part for rule, part in heat.parts.items() if part.last >= oldest}
+    part = heat.parts.setdefault(row["rule_id"], Part(row["level"], row["rule_title"]))
+    part.level, part.tactics = row["level"], list(sight.tactics)
+    part.count += 1
+    if len(part.ids) < REMEMBERED:
+        part.ids[row["finding_id"]] = sight.rev
+    if sight.time >= part.last:
+        part.last, part.event_uid = sight.time, row["event_uid"]
+        part.snippet = one_line(f"{row['rule_title']}: {row.get('snippet') or ''}")
+
+
+def _is_incident(heat: Heat, settings: AlertSettings) -> bool:
+    if heat.told_at is not None and heat.last - heat.told_at < INCIDENT_REST * 1_000_000:
+        return False
+    # Informational rules say what is usual: they add to the sum, but are no suspicion.
+    grave = [part for part in heat.parts.values() if part.level != "informational"]
+    return (
+        total(heat) >= settings.incident_score
+        or len({tactic for part in grave for tactic in part.tactics}) >= settings.incident_tactics
+        or len(grave) >= settings.incident_rules
+    )
+
+
+def incident(heat: Heat, sight: Sight) -> dict[str, Any]:
+    """The finding that tells of an incident, a row of gold.finding; it rests on each rule's newest.
+
+    It is about the entity of the finding that completed it.
+    """
+    parts = sorted(heat.parts.items(), key=lambda item: (item[1].last, item[0]))
+    tactics = sorted({tactic for _, part in parts for tactic in part.tactics})
+    # An entity rests for a day, so the day tells its incidents apart, whatever completed them.
+    uid = identity(INCIDENT, sight.entity.key, moment(heat.last).date().isoformat())
+    copied = ("class_uid", "source", "mode", "role", "scope", "ip", "host_name", "user_name")
+    fields = {
+        "risk": str(total(heat)),
+        "rules": str(len(parts)),
+        "tactics": ", ".join(tactics),
+    }
+    titles = "; ".join(part.title for _, part in parts)
+    return {
+        **{name: sight.row.get(name) for name in copied},
+        "finding_id": identity(INCIDENT, uid),
+        "rule_id": INCIDENT,
+        "rule_version": "",
+        "rule_title": INCIDENT_TITLE,
+        "level": INCIDENT_LEVEL,
+        "kind": "correlation",
+        "pack": sight.row["pack"],
+        "feeds": [],
+        "alerting": True,
+        "event_uid": uid,
+        "event_time": moment(heat.last),
+        "received_at": sight.row["received_at"],
+        "window_start": moment(parts[0][1].last),
+        "holder": sight.holder and msgspec.structs.asdict(sight.holder),
+        "fields": fields,
+        "snippet": one_line(f"risk {fields['risk']} from {len(parts)} rules: {titles}"),
+        "evidence": [
+            {"event_uid": part.event_uid, "time": moment(part.last), "snippet": part.snippet}
+            for _, part in parts[-EVIDENCE:]
+        ],
+        "evidence_total": sum(part.count for _, part in parts),
+    }

@@ -1,0 +1,182 @@
+"""The alert state as Spark sees it: rows by bucket in, alerts and findings out.
+
+Everything a rule or a correlation must remember lies in the bucket of its id,
+so two stateful operators never have to follow each other in one query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from alerts.compiler.enrichment_predicates import Confirming, decided_index
+from alerts.domain.finding import DISPROVED
+from alerts.lifecycle.bucket_state import BucketState
+from alerts.lifecycle.holder_confidence import decided, decision, judge_holders
+from alerts.lifecycle.payloads import ATTRIBUTED as EVENT
+from alerts.lifecycle.payloads import decode, encode
+from alerts.lifecycle.republish_guard import DECISION as HEARD
+from alerts.lifecycle.republish_guard import asked_of
+from alerts.rulepack.rule_pack import PackStore
+from alerts.tables import ALERT_ACTION, FINDING
+from enrich.tables import HOLDER
+from infra.config.settings import Settings
+from infra.delta.schema import struct
+from infra.process.gc_pause import no_collection
+
+OUTPUT = struct(out=T.StringType(), payload=T.StringType())
+STATE = struct(blob=T.BinaryType())
+ATTRIBUTED = T.StructType(
+    [
+        *[field for field in FINDING.schema if field.name != "holder"],
+        T.StructField("holder", HOLDER),
+        T.StructField("attr_rev", T.LongType()),
+        T.StructField("via", T.StringType()),
+    ]
+)
+PASSING = "passing"
+"""Kind of a row that has done its work before the state, such as a heartbeat of the events."""
+
+NO_BUCKET = -1
+SAID_ELSEWHERE = ("correction", "late", "repair", DISPROVED)
+"""Attributions that reach the state from gold.attribution and must not be written there again."""
+
+
+def fold(rows: DataFrame, settings: Settings, store: str) -> DataFrame:
+    """Rows `(kind, targets, payload)` -> rows `(out, payload)`, out one of those of `BucketState`.
+
+    `targets`: the rule and the correlations a row concerns; null: every bucket (a tick).
+    Rows of kind `attributed_event` or `passing` concern none: they leave as they came, or not
+    at all. They only come this way because a query has one output, and a branch beside this one
+    would run the join a second time, with a state of its own.
+    """
+    buckets = settings.jobs.alert_buckets
+    every = F.sequence(F.lit(0), F.lit(buckets - 1))
+    passes = F.col("kind").isin(EVENT, PASSING)
+    to_some = F.when(F.col("target").isNull(), every).otherwise(
+        F.array(to_bucket("target", buckets))
+    )
+    spread = rows.select(
+        "kind",
+        "payload",
+        F.current_timestamp().alias("now"),
+        F.explode(F.coalesce("targets", F.array(F.lit(None).cast("string")))).alias("target"),
+    ).select(
+        "kind",
+        "payload",
+        "now",
+        "target",
+        F.explode(F.when(passes, F.array(F.lit(NO_BUCKET))).otherwise(to_some)).alias("bucket"),
+    )
+    return spread.groupBy("bucket").applyInPandasWithState(
+        stepper(settings, store),
+        OUTPUT,
+        STATE,
+        "append",
+        GroupStateTimeout.NoTimeout,
+    )
+
+
+def to_bucket(target: str, buckets: int) -> Any:
+    """Bucket of a rule or correlation id, as a column."""
+    return F.expr(f"CAST(pmod(xxhash64({target}), {buckets}) AS INT)")
+
+
+def stepper(
+    settings: Settings, store: str
+) -> Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+    """The function each bucket runs on its rows of a micro-batch."""
+    alerts, packs = settings.alerts, PackStore(Path(store))
+    confirming = Confirming(packs.get)
+    wait_us = settings.jobs.wait_seconds * 1_000_000
+    schemas = {"finding": ATTRIBUTED, "tick": ATTRIBUTED, "action": ALERT_ACTION.schema}
+
+    def advanced(
+        frames: Iterator[pd.DataFrame], state: GroupState
+    ) -> tuple[BucketState, list[dict[str, Any]]]:
+        arrived: list[tuple[str, str, str]] = []
+        stamps: list[pd.Timestamp] = []
+        for frame in frames:
+            targets = frame["target"].fillna("")
+            arrived += zip(frame["kind"], targets, frame["payload"], strict=True)
+            stamps.append(frame["now"].max())
+        # A shuffle delivers in any order; the same rows must give the same alerts on a retry.
+        arrived.sort()
+        rows = [
+            decode(payload, schemas[kind]) | {"row_kind": kind, "target": target or None}
+            for kind, target, payload in arrived
+        ]
+        detected = max(stamps).tz_localize(UTC).to_pydatetime()
+        bucket = BucketState.decode(state.get[0]) if state.exists else BucketState()
+        known = bucket.dhcp_known(rows, wait_us)
+        judge_holders(rows, known, decided(settings.checkpoint_root), settings.scopes)
+        rows = confirming.counting(rows, partial(decided_index, settings))
+        heard = asked_of(settings, decision(settings.checkpoint_root, HEARD))
+        now = round(detected.timestamp() * 1_000_000)
+        outputs = [
+            *bucket.step(rows, packs.get, alerts, now, heard=heard),
+            *attributions(rows, detected),
+        ]
+        return bucket, outputs
+
+    def step(
+        key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        if key[0] == NO_BUCKET:
+            yield from passed(frames)
+            return
+        with no_collection():
+            bucket, outputs = advanced(frames, state)
+            state.update((bucket.encode(),))
+        if outputs:
+            yield pd.DataFrame(
+                {
+                    "out": [output["out"] for output in outputs],
+                    "payload": [encode(output["row"]) for output in outputs],
+                },
+                dtype=object,
+            )
+
+    return step
+
+
+def passed(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Rows that need no state and make none."""
+    for frame in frames:
+        events = frame[frame["kind"] == EVENT]
+        if len(events):
+            yield pd.DataFrame({"out": events["kind"], "payload": events["payload"]}, dtype=object)
+
+
+def attributions(rows: list[dict[str, Any]], said_at: Any) -> Iterator[dict[str, Any]]:
+    """What this job itself found out about whose address it was, for gold.attribution."""
+    best: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        own = row["row_kind"] == "finding" and row["target"] == row["rule_id"]
+        if not own or row["kind"] != "event" or row["via"] in SAID_ELSEWHERE:
+            continue
+        key = (row["finding_id"], row["role"])
+        if key not in best or row["attr_rev"] > best[key]["attr_rev"]:
+            best[key] = row
+    for row in best.values():
+        yield {
+            "out": "attribution",
+            "row": {
+                "finding_id": row["finding_id"],
+                "role": row["role"],
+                "rev": row["attr_rev"],
+                "event_time": row["event_time"],
+                "holder": row["holder"],
+                "via": row["via"],
+                "attributed_at": said_at,
+            },
+        }

@@ -1,0 +1,229 @@
+"""Columns of a batch, leaf by leaf: distinct values for searching, single rows for confirming."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alerts.rulepack.derived_fields import JSON_COLUMNS, Derived, derived
+from alerts.rulepack.predicate import at, fold, present, text_of
+
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+
+SEPARATOR = b"\xff"
+"""Stands before, between and after the values of a haystack; no UTF-8 text holds this byte."""
+
+
+@dataclass(frozen=True)
+class Haystack:
+    """Folded texts in one run of bytes; `starts` are the places of the separators before each."""
+
+    data: memoryview
+    starts: Numbers
+
+
+@dataclass
+class Distinct:
+    """The different values of a path, and the rows that have each.
+
+    `rows` holds row numbers grouped by value: those of value `v` are
+    `rows[bounds[v]:bounds[v + 1]]`.
+    """
+
+    values: pa.Array
+    rows: Numbers
+    bounds: Numbers
+    listed: list[Any] | None = None
+
+    def to_list(self) -> list[Any]:
+        """The values as Python objects, converted once."""
+        if self.listed is None:
+            self.listed = self.values.to_pylist()
+        return self.listed
+
+    def rows_of(self, values: Numbers) -> tuple[Numbers, Numbers]:
+        """(place in `values`, row) for every row that has one of the values."""
+        counts = self.bounds[values + 1] - self.bounds[values]
+        place = np.repeat(np.arange(len(values)), counts)
+        return place, self.rows[spread(self.bounds[values], counts)]
+
+    def haystack(self) -> Haystack:
+        """All values folded and joined, ready to be searched in one call."""
+        texts = _folded(self.values, self)
+        blank = pa.array([b""], pa.binary())
+        padded = pa.concat_arrays([blank, texts.cast(pa.binary()), blank])
+        joined = pc.binary_join(pa.ListArray.from_arrays([0, len(padded)], padded), SEPARATOR)
+        data = memoryview(joined[0].as_buffer()).cast("B")
+        lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
+        starts = np.zeros(len(texts), np.int64)
+        np.cumsum(lengths[:-1] + 1, out=starts[1:])
+        return Haystack(data, starts)
+
+
+def _folded(values: pa.Array, distinct: Distinct) -> pa.Array:
+    """The texts without case, as `fold` writes them."""
+    if not _is_text(values.type):
+        return pa.array([fold(text_of(v)) for v in distinct.to_list()], pa.string())
+    texts = values.cast(pa.string())
+    if pc.all(pc.string_is_ascii(texts)).as_py() is not False:
+        return pc.ascii_lower(texts)
+    return pa.array([fold(v) for v in distinct.to_list()], pa.string())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def spread(starts: Numbers, counts: Numbers) -> Numbers:
+    """`starts[0]`, `starts[0] + 1`, ... for as many as `counts[0]` says, then the next."""
+    total = int(counts.sum())
+    ends = np.cumsum(counts)
+    shifts: Numbers = np.repeat(starts - (ends - counts), counts)
+    return shifts + np.arange(total)
+
+
+class Columns:
+    """The columns of a batch; each path is taken apart once, and only if asked for."""
+
+    def __init__(self, batch: pa.RecordBatch, rows: Numbers | None = None) -> None:
+        self.batch = batch
+        self.count = batch.num_rows
+        self.rows = np.arange(batch.num_rows) if rows is None else rows
+        self._all = len(self.rows) == batch.num_rows
+        self._distinct: dict[str, Distinct] = {}
+
+    def distinct(self, path: str) -> Distinct:
+        """The values at `path` in the chosen rows, without nulls, through lists."""
+        if path not in self._distinct:
+            array, owners = self._flat(path)
+            self._distinct[path] = _group(array, owners)
+        return self._distinct[path]
+
+    def _flat(self, path: str) -> tuple[pa.Array, Numbers]:
+        """One scalar an element, and the row each belongs to."""
+        made = derived(path)
+        if made is not None and made.inputs[0] in JSON_COLUMNS:
+            return self._made(made)
+        found = None if made else leaf_array(self.batch, path)
+        if found is not None and not pa.types.is_nested(found.type):
+            return (found if self._all else found.take(pa.array(self.rows))), self.rows
+        if found is not None and _is_flat_list(found.type):
+            taken = found if self._all else found.take(pa.array(self.rows))
+            parents = pc.list_parent_indices(taken).to_numpy(zero_copy_only=False)
+            return pc.list_flatten(taken), self.rows[parents.astype(np.int64)]
+        pairs = [
+            (int(row), text_of(value))
+            for row, whole in zip(self.rows, column(self.batch, path, self.rows), strict=True)
+            for value in present(whole)
+        ]
+        owners = np.array([row for row, _ in pairs], np.int64)
+        return pa.array([text for _, text in pairs], pa.string()), owners
+
+    def _made(self, made: Derived) -> tuple[pa.Array, Numbers]:
+        """A key of a JSON column, sought once in each document the column has."""
+        base = self.distinct(made.inputs[0])
+        pairs = [
+            (number, text_of(value))
+            for number, whole in enumerate(base.to_list())
+            for value in present(made.make([whole]))
+        ]
+        place, rows = base.rows_of(np.array([number for number, _ in pairs], np.int64))
+        return pa.array([text for _, text in pairs], pa.string()).take(pa.array(place)), rows
+
+
+def _is_flat_list(kind: pa.DataType) -> bool:
+    listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return listed and not pa.types.is_nested(kind.value_type)
+
+
+def _group(array: pa.Array, owners: Numbers) -> Distinct:
+    """Floats stay as they are: a dictionary would hold 0.0 and -0.0 for one."""
+    if array.null_count:
+        kept = array.is_valid()
+        owners = owners[kept.to_numpy(zero_copy_only=False)]
+        array = array.drop_null()
+    if pa.types.is_floating(array.type):
+        return Distinct(array, owners, np.arange(len(array) + 1))
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    bounds = np.zeros(len(encoded.dictionary) + 1, np.int64)
+    np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)), out=bounds[1:])
+    return Distinct(encoded.dictionary, owners[np.argsort(codes, kind="stable")], bounds)
+
+
+def leaf_array(batch: pa.RecordBatch, path: str) -> pa.Array | None:
+    """The array at `path`, one element a row; None where it needs Python to get there."""
+    name, *steps = path.split(".")
+    index = batch.schema.get_field_index(name)
+    if index < 0:
+        return None
+    array = batch.column(index)
+    for step in steps:
+        if _is_struct_list(array.type) and len(steps) == 1:
+            return _through_list(array, step)
+        if not pa.types.is_struct(array.type) or array.type.get_field_index(step) < 0:
+            return None
+        array, steps = pc.struct_field(array, step), steps[1:]
+    return array
+
+
+def _is_struct_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
+
+
+def _through_list(array: pa.Array, step: str) -> pa.Array | None:
+    """list<struct<step, ...>> as list<step>; an empty list stands where there was none."""
+    if array.type.value_type.get_field_index(step) < 0:
+        return None
+    inner = pc.struct_field(pc.list_flatten(array), step)
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), inner)
+
+
+def column(batch: pa.RecordBatch, path: str, rows: Numbers | None = None) -> list[Any]:
+    """The values at `path`, one a row, None where missing, lists where it crosses a list."""
+    made = derived(path)
+    if made is not None:
+        inputs = [column(batch, name, rows) for name in made.inputs]
+        return [made.make(values) for values in zip(*inputs, strict=True)]
+    name, *rest = path.split(".")
+    index = batch.schema.get_field_index(name)
+    if index < 0:
+        return [None] * (batch.num_rows if rows is None else len(rows))
+    array = batch.column(index)
+    while rest and pa.types.is_struct(array.type):
+        if array.type.get_field_index(rest[0]) < 0:
+            return [None] * (batch.num_rows if rows is None else len(rows))
+        array = pc.struct_field(array, rest.pop(0))
+    if rows is not None:
+        array = array.take(pa.array(rows))
+    if _is_text(array.type):
+        values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+        return values
+    return [at({"": v}, ".".join(["", *rest])) if rest else v for v in array.to_pylist()]
+
+
+@dataclass
+class Picked:
+    """Some rows of a batch, by place: what a rule reads to confirm, and what a finding shows."""
+
+    batch: pa.RecordBatch
+    rows: Numbers
+    paths: Sequence[str] = ()
+    lists: dict[str | int, list[Any]] = field(default_factory=dict)
+
+    def __getitem__(self, path: str | int) -> list[Any]:
+        """Values by path, or by the number of the path."""
+        found = self.lists.get(path)
+        if found is None:
+            name = path if isinstance(path, str) else self.paths[path]
+            found = self.lists[path] = column(self.batch, name, self.rows)
+        return found

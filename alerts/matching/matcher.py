@@ -1,0 +1,426 @@
+"""Events -> findings: route by log source, look for each rule's literals, confirm exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alerts.domain.finding import (
+    FIELD_CHARS,
+    RULE_FAILED,
+    event_schema,
+    finding_schema,
+    identity,
+    named,
+    one_line,
+)
+from alerts.matching.column_access import Columns, Flags, Numbers, Picked
+from alerts.matching.prefilter import SAMPLE_ROWS, Census, Plan, count
+from alerts.rulepack.derived_fields import inputs
+from alerts.rulepack.indicator_match import shown as indicator_shown
+from alerts.rulepack.predicate import (
+    All,
+    Either,
+    Node,
+    RowTest,
+    Test,
+    holds,
+    listed_in,
+    paths_of,
+    present,
+    row_test,
+    tests_of,
+    text_of,
+)
+from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
+from infra.errors import Fatal
+from ingest.tables import HEARTBEAT
+
+LIVE_MODES = ("live", "replay")
+"""Modes whose events may raise live alerts; an import of old logs may not."""
+
+DEAR = 1.0
+"""Candidates an event above which it is worth asking again what is rare."""
+
+_ROUTING = ("class_uid", "source", "mode", "dead_letter_reason", "duplicate_of")
+
+_FINDING = (
+    *("event_uid", "time", "received_at", "scope", "message", "device"),
+    *("src_ip", "dst_ip", "user_name", "host_name"),
+)
+
+
+@dataclass
+class _Ready:
+    """A rule with what it takes to run it; `broken` says why it cannot be built."""
+
+    rule: Rule
+    test: RowTest | None = None
+    broken: str = ""
+    shown: tuple[str, ...] = ()
+    lists: tuple[Test, ...] = ()
+
+    def looks_at(self, class_uid: int | None, source: str) -> bool:
+        """Whether events of this class and source concern the rule."""
+        rule = self.rule
+        return (not rule.classes or class_uid in rule.classes) and (
+            not rule.sources or source in rule.sources
+        )
+
+
+class Cost(NamedTuple):
+    """What a rule has cost a matcher so far."""
+
+    rows: int
+    """Events of its log source."""
+    candidates: int
+    """Of these, events that were confirmed one by one."""
+    hits: int
+    seconds: float
+    """Time spent confirming."""
+
+
+@dataclass
+class _Routed:
+    """Rows that rules may see: for each its group, and which rules look at a group's events."""
+
+    rows: Numbers
+    groups: Numbers
+    rules: Flags
+
+
+class Matcher:
+    """All rules of a pack, ready to run over batches of silver.event.
+
+    A rule that throws is set aside for the rest of the batch and named by a
+    finding of rule `headgate-rule-failed`; the others run on.
+    """
+
+    def __init__(
+        self, pack: RulePack, modes: Collection[str] = LIVE_MODES, sample_rows: int = SAMPLE_ROWS
+    ) -> None:
+        self.pack_hash = pack.hash
+        self.modes = pa.array(sorted(modes), pa.string())
+        self._paths = sorted({path for rule in pack.rules for path in _paths(rule)})
+        slots = {path: slot for slot, path in enumerate(self._paths)}
+        self._rules = [_ready(rule, slots) for rule in pack.rules]
+        self._nodes = [None if r.test is None else r.rule.predicate for r in self._rules]
+        self._routes: dict[tuple[int | None, str], Flags] = {}
+        self._sample_rows = sample_rows
+        self._census = Census()
+        self._plan: Plan | None = None
+        self._since = [0, 0]
+        self._counts = np.zeros((3, len(self._rules)), np.int64)
+        self._seconds = np.zeros(len(self._rules))
+
+    def match(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Findings of gold.finding's schema, by row and then by rule id."""
+        routed = self._route(batch)
+        if not len(routed.rows):
+            return pa.RecordBatch.from_pylist([], schema=finding_schema())
+        rules, rows = self._candidates(batch, routed)
+        picked_rows, places = np.unique(rows, return_inverse=True)
+        picked = Picked(batch, picked_rows, self._paths)
+        hits, failures = self._confirm(rules, places, picked)
+        found = [self._finding(picked, place, self._rules[rule]) for place, rule in hits]
+        found += [self._failure(picked, *failure) for failure in failures]
+        return pa.RecordBatch.from_pylist(found, schema=finding_schema())
+
+    def costs(self) -> dict[str, Cost]:
+        """What each rule has cost since this matcher was made, by rule id."""
+        return {
+            ready.rule.id: Cost(rows, candidates, hits, seconds)
+            for ready, rows, candidates, hits, seconds in zip(
+                self._rules, *self._counts.tolist(), self._seconds.tolist(), strict=True
+            )
+        }
+
+    def _route(self, batch: pa.RecordBatch) -> _Routed:
+        """The rows that some rule may see, by class and source."""
+        missing = [name for name in _ROUTING if name not in batch.schema.names]
+        if missing:
+            raise Fatal(f"a batch of silver.event lacks {missing}; select all its columns")
+        seen = pc.and_(
+            pc.and_(
+                batch.column("dead_letter_reason").is_null(), batch.column("duplicate_of").is_null()
+            ),
+            pc.is_in(batch.column("mode"), self.modes),
+        )
+        classes = batch.column("class_uid").dictionary_encode(null_encoding="encode")
+        sources = batch.column("source").dictionary_encode(null_encoding="encode")
+        codes = sources.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes *= len(classes.dictionary)
+        codes += classes.indices.to_numpy(zero_copy_only=False)
+        pairs, groups = np.unique(codes, return_inverse=True)
+        names, uids = sources.dictionary.to_pylist(), classes.dictionary.to_pylist()
+        rules = np.zeros((len(pairs), len(self._rules)), bool)
+        for group, pair in enumerate(pairs.tolist()):
+            name, uid = divmod(pair, len(uids))
+            rules[group] = self._rules_for(uids[uid], names[name])
+        looked_at = np.flatnonzero(rules.any(axis=1))
+        rows = np.flatnonzero(seen.to_numpy(zero_copy_only=False) & np.isin(groups, looked_at))
+        self._counts[0] += np.bincount(groups[rows], minlength=len(pairs)) @ rules
+        return _Routed(rows, groups, rules)
+
+    def _rules_for(self, class_uid: int | None, source: str) -> Flags:
+        key = (class_uid, source)
+        if key not in self._routes:
+            looks = [source != HEARTBEAT and r.looks_at(class_uid, source) for r in self._rules]
+            self._routes[key] = np.array(looks, bool)
+        return self._routes[key]
+
+    def _candidates(self, batch: pa.RecordBatch, routed: _Routed) -> tuple[Numbers, Numbers]:
+        """(rule, row) pairs worth confirming, by rule and then by row."""
+        columns = Columns(batch, routed.rows)
+        wanted = np.asarray(routed.rules.any(axis=0))
+        plan = self._planned(columns, routed, wanted)
+        rules, rows = plan.pairs(columns, routed.rows, wanted)
+        allowed = routed.rules[routed.groups[rows], rules]
+        rules, rows = rules[allowed], rows[allowed]
+        self._since[0] += len(routed.rows)
+        self._since[1] += len(rules)
+        order = np.lexsort((rows, rules))
+        return rules[order], rows[order]
+
+    def _planned(self, columns: Columns, routed: _Routed, wanted: Flags) -> Plan:
+        """The plan in force; a new one when a batch can tell what is rare, and the old one is
+        blind or dear. It waits four times as long each time, so planning stays cheap."""
+        rows, candidates = self._since
+        enough = len(routed.rows) >= self._sample_rows
+        due = not self._census.rows or rows >= 4 * self._census.rows
+        dear = not self._census.rows or candidates > DEAR * rows
+        if enough and due and dear:
+            nodes = (self._nodes[n] for n in np.flatnonzero(wanted).tolist())
+            count(nodes, columns, len(routed.rows), self._census)
+            self._plan, self._since = None, [0, 0]
+        if self._plan is None:
+            self._plan = Plan.of(self._nodes, self._census)
+        return self._plan
+
+    def _confirm(
+        self, rules: Numbers, places: Numbers, picked: Picked
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, _Ready, str]]]:
+        """Hits as (place, rule), in order, and for each rule that threw where and why."""
+        hits: list[tuple[int, int]] = []
+        failed: list[tuple[int, _Ready, str]] = []
+        numbers, starts = np.unique(rules, return_index=True)
+        bounds = [*starts.tolist(), len(rules)]
+        listed = places.tolist()
+        for nth, number in enumerate(numbers.tolist()):
+            ready, place, before = self._rules[number], -1, len(hits)
+            tried = listed[bounds[nth] : bounds[nth + 1]]
+            began = perf_counter()
+            try:
+                for place in tried:
+                    if ready.test is None:
+                        raise ValueError(ready.broken)
+                    if ready.test(picked, place):
+                        hits.append((place, number))
+            except Exception as error:  # whatever one rule throws must not stop the others
+                failed.append((place, ready, f"{type(error).__name__}: {error}"))
+            self._seconds[number] += perf_counter() - began
+            self._counts[1, number] += len(tried)
+            self._counts[2, number] += len(hits) - before
+        return sorted(hits), failed
+
+    def _finding(self, columns: Picked, row: int, ready: _Ready) -> dict[str, Any]:
+        rule = ready.rule
+        role, ip = _role(columns, row, rule.roles)
+        event_uid = columns["event_uid"][row]
+        return self._common(columns, row) | {
+            "finding_id": identity(rule.id, event_uid),
+            "rule_id": rule.id,
+            "rule_version": rule.version,
+            "rule_title": rule.title,
+            "level": rule.level,
+            "feeds": list(rule.feeds),
+            "alerting": rule.alerting,
+            "role": role,
+            "ip": ip,
+            "host_name": named(columns["host_name"][row] or columns["device.hostname"][row]),
+            "user_name": named(columns["user_name"][row]),
+            "dst_ip": columns["dst_ip"][row],
+            "fields": _shown(columns, row, ready.shown) | _indicator(columns, row, ready.lists),
+            "snippet": _snippet(columns, row),
+        }
+
+    def _failure(self, columns: Picked, row: int, ready: _Ready, reason: str) -> dict[str, Any]:
+        """The finding that a rule threw; it is about the rule, so it names no address."""
+        rule, event_uid = ready.rule, columns["event_uid"][row]
+        title = one_line(f"Rule '{rule.title}' failed: {reason}")
+        return self._common(columns, row) | {
+            "finding_id": identity(RULE_FAILED, rule.id, event_uid),
+            "rule_id": RULE_FAILED,
+            "rule_version": rule.version,
+            "rule_title": title,
+            "level": "high",
+            "feeds": [],
+            "alerting": True,
+            "role": "rule",
+            "fields": {"rule_id": rule.id, "error": one_line(reason)},
+            "snippet": title,
+        }
+
+    def _common(self, columns: Picked, row: int) -> dict[str, Any]:
+        taken = {
+            "event_uid": "event_uid",
+            "event_time": "time",
+            "received_at": "received_at",
+            "class_uid": "class_uid",
+            "source": "source",
+            "mode": "mode",
+            "scope": "scope",
+        }
+        return {name: columns[path][row] for name, path in taken.items()} | {
+            "kind": "event",
+            "pack": self.pack_hash,
+        }
+
+
+def _paths(rule: Rule) -> set[str]:
+    """The columns a rule reads; none when it names a field that is misspelt, see `_ready`."""
+    try:
+        return paths_of(rule.predicate)
+    except ValueError:
+        return set()
+
+
+def _ready(rule: Rule, slots: Mapping[str, int]) -> _Ready:
+    shown = tuple(dict.fromkeys([*_positive(rule.predicate), *rule.carry]))
+    try:
+        lists = tuple(test for test in tests_of(rule.predicate) if test.op == "listed")
+        return _Ready(rule, row_test(rule.predicate, slots), "", shown, lists)
+    except (ValueError, KeyError) as error:
+        return _Ready(rule, None, str(error), shown)
+
+
+def _positive(node: Node) -> Iterator[str]:
+    """Fields whose values made the rule match: those not under a `not`."""
+    if isinstance(node, Test):
+        if node.op != "listed":
+            yield node.field
+    elif isinstance(node, All | Either):
+        for part in node.of:
+            yield from _positive(part)
+
+
+def _role(columns: Picked, row: int, roles: Sequence[str]) -> tuple[str, str | None]:
+    """The first endpoint that has an address, else the first."""
+    for role in roles:
+        ip = columns[f"{role}.ip"][row]
+        if ip:
+            return role, ip
+    return roles[0], None
+
+
+def _shown(columns: Picked, row: int, paths: Iterable[str]) -> dict[str, str]:
+    shown = {}
+    for path in paths:
+        values = present(columns[path][row])
+        if values:
+            shown[path] = one_line(", ".join(text_of(v) for v in values[:10]), FIELD_CHARS)
+    return shown
+
+
+def _indicator(columns: Picked, row: int, lists: Iterable[Test]) -> dict[str, str]:
+    """What the event met in the first list that it met."""
+    for test in lists:
+        hit = listed_in(test).hit(columns[test.field][row], columns["time"][row])
+        if hit is not None:
+            told = indicator_shown(hit, dict(test.parts)["list"])
+            return {name: one_line(text, FIELD_CHARS) for name, text in told.items()}
+    return {}
+
+
+def _snippet(columns: Picked, row: int) -> str:
+    message = columns["message"][row]
+    if message:
+        return one_line(message)
+    names = ("source", "src_ip", "dst_ip", "user_name", "host_name")
+    told = [f"{name}={columns[name][row]}" for name in names if columns[name][row]]
+    return one_line(" ".join(told))
+
+
+def columns_read(pack: RulePack) -> list[str]:
+    """Columns of silver.event that the rules of a pack and their findings need, for a `select`
+    before `mapInArrow`: what is not read needs not be carried to the workers."""
+    needed = {leaf.partition(".")[0] for leaf in leaves_read(pack)}
+    return [name for name in event_schema().names if name in needed]
+
+
+def leaves_read(pack: RulePack) -> list[str]:
+    """The same, of structs the leaves alone; of what lies in a list, the list."""
+    needed = {*_ROUTING, *_FINDING}
+    for rule in pack.rules:
+        needed.update(f"{role}.ip" for role in rule.roles)
+        paths = {*_paths(rule), *rule.carry}
+        needed.update(_leaf(path) for read in paths for path in inputs(read))
+    return sorted(needed)
+
+
+def _leaf(path: str) -> str:
+    """The path as far as it leads through structs."""
+    name, *steps = path.split(".")
+    index = event_schema().get_field_index(name)
+    kind = event_schema().field(index).type if index >= 0 else pa.null()
+    for at, step in enumerate(steps):
+        if not pa.types.is_struct(kind) or kind.get_field_index(step) < 0:
+            return ".".join([name, *steps[:at]])
+        kind = kind.field(step).type
+    return path
+
+
+@lru_cache(maxsize=4)
+def matcher_of(store_folder: str, pack_hash: str, modes: tuple[str, ...] = LIVE_MODES) -> Matcher:
+    """The matcher of a stored pack; workers live on and make it once."""
+    return Matcher(PackStore(Path(store_folder)).get(pack_hash), modes)
+
+
+def brute_force(
+    pack: RulePack, events: Iterable[Mapping[str, Any]], modes: Collection[str] = LIVE_MODES
+) -> set[tuple[str, str]]:
+    """(rule id, event_uid) of every match, one test after the other: what `Matcher` must equal."""
+    return {
+        (rule.id, event["event_uid"])
+        for event in events
+        if event.get("dead_letter_reason") is None
+        and event.get("duplicate_of") is None
+        and event["source"] != HEARTBEAT
+        and event["mode"] in modes
+        for rule in pack.rules
+        if (not rule.classes or event.get("class_uid") in rule.classes)
+        and (not rule.sources or event["source"] in rule.sources)
+        and holds(rule.predicate, event)
+    }
+
+
+def event_batch(events: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Nested dictionaries as a batch of silver.event; raises `Fatal` on a name it does not have."""
+    schema = event_schema()
+    for event in events:
+        for name, value in event.items():
+            index = schema.get_field_index(name)
+            if index < 0:
+                raise Fatal(f"silver.event has no column '{name}'")
+            _known(name, value, schema.field(index).type)
+    return pa.RecordBatch.from_pylist([dict(event) for event in events], schema=schema)
+
+
+def _known(path: str, value: Any, kind: pa.DataType) -> None:
+    if isinstance(value, list) and pa.types.is_list(kind):
+        for item in value:
+            _known(path, item, kind.value_type)
+    elif isinstance(value, Mapping) and pa.types.is_struct(kind):
+        for name, inner in value.items():
+            index = kind.get_field_index(name)
+            if index < 0:
+                raise Fatal(f"silver.event has no '{path}.{name}'")
+            _known(f"{path}.{name}", inner, kind.field(index).type)

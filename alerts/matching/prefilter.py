@@ -1,0 +1,297 @@
+"""Which rows could match which rules: each rule is looked for by the rarest thing it requires.
+
+A gate is a list of atoms of which at least one holds in every event that the
+rule matches. An atom is a text that occurs in a column, sought with all others
+of that column in one pass over its bytes, or any other test of one field, asked
+once for each value the column has. What passes a gate is confirmed exactly
+elsewhere, so a gate may let too much through but never too little.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
+
+import ahocorasick_rs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alerts.matching.column_access import SEPARATOR, Columns, Distinct, Flags, Numbers, spread
+from alerts.rulepack.derived_fields import derived
+from alerts.rulepack.predicate import OPS, All, Either, Leaf, Node, Test, leaf, listed_in
+from alerts.rulepack.required_literals import Needle, needles_of
+
+Atom: TypeAlias = Needle | Test
+
+BY_VALUE = frozenset(op for op in OPS if op != "exists" and not op.startswith("ref"))
+"""Operations that one value decides and that no missing value satisfies."""
+
+SAMPLE_ROWS = 256
+"""Batches smaller than this do not tell what is rare."""
+
+TRIED, ASKED, PAIRED = 4.0, 0.4, 0.2
+"""Microseconds to confirm a row, to ask one value, and to note that a row passed a gate."""
+
+MADE = 4.0
+"""Microseconds to make the value of a derived field, which a question does for every row."""
+
+
+@dataclass
+class Census:
+    """How often atoms held in the rows seen so far."""
+
+    rows: int = 0
+    found: Counter[Atom] = field(default_factory=Counter)
+    asked: Counter[Atom] = field(default_factory=Counter)
+
+    def price(self, atom: Atom) -> tuple[float, float]:
+        """What an atom costs an event, in microseconds, and the share of events it holds in."""
+        rows = self.rows + 1
+        if isinstance(atom, Needle):
+            rate = (self.found[atom] + 0.5 / len(atom.text) ** 2) / rows
+            return PAIRED * rate, rate
+        rate = (self.found[atom] + 0.5) / rows
+        asked = self.asked[atom] / rows if self.rows else 1.0
+        made = MADE if derived(atom.field) else 0.0
+        return PAIRED * rate + ASKED * asked + made, rate
+
+
+class Gate(NamedTuple):
+    """Atoms of which one holds in every match, what they cost an event, and how many pass."""
+
+    cost: float
+    rate: float
+    atoms: tuple[Atom, ...]
+
+
+def gates_of(node: Node, census: Census) -> list[Gate]:
+    """Gates that every match of the tree passes all of, the cheapest first; none: any event may."""
+    if isinstance(node, Test):
+        gates = [_priced(atoms, census) for atoms in choices_of(node)]
+    elif isinstance(node, All):
+        gates = [gate for part in node.of for gate in gates_of(part, census)]
+    elif isinstance(node, Either):
+        parts = [gates_of(part, census) for part in node.of]
+        if not parts or not all(parts):
+            return []
+        return [_priced((atom for gates in parts for atom in gates[0].atoms), census)]
+    else:
+        return []
+    return sorted(gates, key=lambda gate: gate[:2])
+
+
+def _priced(atoms: Iterable[Atom], census: Census) -> Gate:
+    """The gate of these atoms, each once."""
+    different = tuple(dict.fromkeys(atoms))
+    prices = [census.price(atom) for atom in different]
+    return Gate(sum(p[0] for p in prices), sum(p[1] for p in prices), different)
+
+
+def chosen(gates: Sequence[Gate]) -> list[Gate]:
+    """The first gates, as long as another one costs less than the rows it keeps out."""
+    taken = list(gates[:1])
+    passing = taken[0].rate if taken else 0.0
+    for gate in gates[1:]:
+        if gate.cost < TRIED * passing * (1 - min(gate.rate, 1.0)):
+            taken.append(gate)
+            passing *= gate.rate
+    return taken
+
+
+def choices_of(test: Test) -> list[tuple[Atom, ...]]:
+    """Atoms of which at least one holds whenever the test does, in each way that is known.
+
+    A text in a derived field is sought in the columns the field is made of.
+    """
+    needles = needles_of(test)
+    made = derived(test.field)
+    if made is None:
+        choices: list[tuple[Atom, ...]] = [(needle,) for needle in needles]
+    else:
+        sought = [made.literals(needle.text) for needle in needles]
+        choices = [tuple(Needle(*pair) for pair in pairs) for pairs in sought if pairs]
+    if not choices and test.op in BY_VALUE:
+        return [(test,)]
+    return choices
+
+
+def all_atoms(node: Node) -> Iterator[Atom]:
+    """Every atom that a gate of the tree could be made of."""
+    if isinstance(node, Test):
+        yield from chain.from_iterable(choices_of(node))
+    elif isinstance(node, All | Either):
+        for part in node.of:
+            yield from all_atoms(part)
+
+
+@dataclass
+class Search:
+    """The needles sought in one column; those of needle `n` serve `owners[bounds[n]:bounds[n+1]]`.
+
+    ContiguousNFA: with thousands of needles the faster-looking DFA is half as
+    fast, its table does not fit the processor's cache.
+    """
+
+    needles: Sequence[Needle]
+    owners: Numbers
+    bounds: Numbers
+    automaton: ahocorasick_rs.BytesAhoCorasick
+
+    @classmethod
+    def of(cls, wanted: Mapping[Needle, Sequence[int]]) -> Search:
+        """A search for the needles, each with the numbers of those it serves."""
+        needles = list(wanted)
+        bounds = np.zeros(len(needles) + 1, np.int64)
+        np.cumsum([len(wanted[needle]) for needle in needles], out=bounds[1:])
+        automaton = ahocorasick_rs.BytesAhoCorasick(
+            [needle.pattern(SEPARATOR) for needle in needles],
+            implementation=ahocorasick_rs.Implementation.ContiguousNFA,
+        )
+        owners = np.fromiter(chain.from_iterable(wanted.values()), np.int64, int(bounds[-1]))
+        return cls(needles, owners, bounds, automaton)
+
+    def found(self, distinct: Distinct) -> tuple[Numbers, Numbers]:
+        """(needle, value) for each needle that occurs in a value, once."""
+        if not len(distinct.values):
+            return _NONE, _NONE
+        haystack = distinct.haystack()
+        matches = self.automaton.find_matches_as_indexes(
+            memoryview(haystack.data), overlapping=True
+        )
+        if not matches:
+            return _NONE, _NONE
+        flat = np.fromiter(chain.from_iterable(matches), np.int64, 3 * len(matches))
+        values = np.searchsorted(haystack.starts, flat[1::3], side="right") - 1
+        pairs = np.unique(flat[0::3] * len(distinct.values) + values)
+        return np.divmod(pairs, len(distinct.values))
+
+    def pairs(self, distinct: Distinct) -> tuple[Numbers, Numbers]:
+        """(owner, row) for each needle in each row, possibly more than once."""
+        needles, values = self.found(distinct)
+        if not len(needles):
+            return _NONE, _NONE
+        place, rows = distinct.rows_of(values)
+        needles = needles[place]
+        counts = self.bounds[needles + 1] - self.bounds[needles]
+        return self.owners[spread(self.bounds[needles], counts)], np.repeat(rows, counts)
+
+
+_NONE: Numbers = np.zeros(0, np.int64)
+
+
+@dataclass
+class Plan:
+    """How the rules of a pack are looked for: searches by column, questions, and the rest.
+
+    `rules` says whose each gate is, `gates` how many each rule has.
+    """
+
+    searches: dict[str, Search]
+    questions: dict[Test, Numbers]
+    rules: Numbers
+    gates: Numbers
+
+    @classmethod
+    def of(cls, rules: Sequence[Node | None], census: Census) -> Plan:
+        """The cheapest gates of every rule, as far as the census can tell; None has no gate."""
+        needles: dict[str, dict[Needle, list[int]]] = defaultdict(lambda: defaultdict(list))
+        questions: dict[Test, list[int]] = defaultdict(list)
+        owners: list[int] = []
+        gates = np.zeros(len(rules), np.int64)
+        for number, node in enumerate(rules):
+            taken = [] if node is None else chosen(gates_of(node, census))
+            gates[number] = len(taken)
+            for gate in taken:
+                for atom in gate.atoms:
+                    if isinstance(atom, Needle):
+                        needles[atom.path][atom].append(len(owners))
+                    else:
+                        questions[atom].append(len(owners))
+                owners.append(number)
+        return cls(
+            {path: Search.of(wanted) for path, wanted in needles.items()},
+            {test: np.array(numbers, np.int64) for test, numbers in questions.items()},
+            np.array(owners, np.int64),
+            gates,
+        )
+
+    def pairs(self, columns: Columns, rows: Numbers, wanted: Flags) -> tuple[Numbers, Numbers]:
+        """(rule, row) worth confirming, in order; `wanted` are the rules that matter."""
+        passed = [(_NONE, _NONE)]
+        matter = wanted[self.rules]
+        for path, search in self.searches.items():
+            if matter[search.owners].any():
+                passed.append(search.pairs(columns.distinct(path)))
+        for test, owners in self.questions.items():
+            if matter[owners].any():
+                hit = rows_where(test, columns)
+                passed.append((np.repeat(owners, len(hit)), np.tile(hit, len(owners))))
+        keys = np.unique(
+            np.concatenate([p[0] for p in passed]) * columns.count
+            + np.concatenate([p[1] for p in passed])
+        )
+        ungated = np.flatnonzero(wanted & (self.gates == 0))
+        rest = (ungated[:, None] * columns.count + rows).ravel()
+        return np.divmod(np.concatenate([self._through(keys, columns.count), rest]), columns.count)
+
+    def _through(self, keys: Numbers, count: int) -> Numbers:
+        """Gate and row in one number -> rule and row in one, where all gates were passed."""
+        gate, row = np.divmod(keys, count)
+        rules = self.rules[gate]
+        found, times = np.unique(rules * count + row, return_counts=True)
+        through: Numbers = found[times == self.gates[found // count]]
+        return through
+
+
+def rows_where(test: Test, columns: Columns) -> Numbers:
+    """Rows with a value for which the test holds, or on which it throws."""
+    if test.op == "listed":
+        return listed_in(test).rows(columns.batch, columns.rows)
+    distinct = columns.distinct(test.field)
+    return distinct.rows_of(_values_where(test, distinct))[1]
+
+
+def _values_where(test: Test, distinct: Distinct) -> Numbers:
+    """RE2 inside Arrow reads the column as it lies; what that cannot say is asked one by one."""
+    if test.op == "re" and pa.types.is_string(distinct.values.type):
+        try:
+            matched = pc.match_substring_regex(distinct.values, pattern=str(test.value))
+            return np.flatnonzero(matched.to_numpy(zero_copy_only=False)).astype(np.int64)
+        except pa.ArrowInvalid:
+            pass
+    holds = leaf(test)
+    values = (n for n, value in enumerate(distinct.to_list()) if _or_throws(holds, value))
+    return np.fromiter(values, np.int64)
+
+
+def _or_throws(holds: Leaf, value: Any) -> bool:
+    """A value on which a test throws is left to the rule, which is then set aside by itself."""
+    try:
+        return holds(value)
+    except Exception:
+        return True
+
+
+def count(rules: Iterable[Node | None], columns: Columns, rows: int, census: Census) -> None:
+    """Add to the census how often each atom of the rules holds in these rows."""
+    atoms = {atom for node in rules if node is not None for atom in all_atoms(node)}
+    needles: dict[str, dict[Needle, list[int]]] = defaultdict(dict)
+    for atom in atoms:
+        if isinstance(atom, Needle):
+            needles[atom.path][atom] = [0]
+            continue
+        listed = atom.op == "listed"
+        census.asked[atom] += rows if listed else len(columns.distinct(atom.field).values)
+        census.found[atom] += len(rows_where(atom, columns))
+    for path, wanted in needles.items():
+        search, distinct = Search.of(wanted), columns.distinct(path)
+        numbers, values = search.found(distinct)
+        weights = distinct.bounds[values + 1] - distinct.bounds[values]
+        totals = np.bincount(numbers, weights=weights, minlength=len(search.needles))
+        for number in np.flatnonzero(totals).tolist():
+            census.found[search.needles[number]] += int(totals[number])
+    census.rows += rows

@@ -1,0 +1,340 @@
+"""The repair of history: leases and attributions as today's lines say, beside the running jobs.
+
+Only addresses in doubt are looked at (`alerts.reattribution.dirty_addresses`). Of each, what was
+said is compared with what its lines say, the differences are appended to silver.dhcp_segment, and
+findings whose device is another one now get a row of gold.attribution with the finding inside, of
+which job `alert` makes a revision; attributed events get a row of their own
+(`alerts.reattribution.event_repair`). Everything is computed from the tables and only appended:
+killed anywhere, the next run finds what is left to do, and a run with nothing to do writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from alerts.domain.entity import micros, moment
+from alerts.lifecycle.alert_lookup import with_alerts
+from alerts.reattribution.dirty_addresses import Address, Doubts
+from alerts.reattribution.event_repair import in_doubt, retold, said_until
+from alerts.tables import FINDING, HEARTBEAT
+from enrich.attribution.asof_join import newest_cover, statements
+from enrich.attribution.scopes import set_by_hand
+from enrich.attribution.segment_corrections import Stamp, lines_since
+from enrich.attribution.segment_corrections import mend as corrections
+from enrich.attribution.server_liveness import heard
+from enrich.attribution.stream_join import as_of, split
+from enrich.dhcp.lease_rules import LeaseEvent
+from enrich.dhcp.segments import Segment
+from enrich.dhcp.stateful_operator import LINE
+from enrich.dhcp.tracker import FUTURE_SECONDS, every_line, limits
+from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION, DHCP_SEGMENT
+from infra.config.settings import ScopeSettings, Settings
+from infra.delta.retention import complete_since
+from infra.errors import Fatal
+from infra.process.os_user import person
+from infra.streaming.job import Lock
+from infra.streaming.lake import Lake
+from infra.streaming.outbox import put
+from ingest.tables import EVENT
+
+JOB = "mend"
+"""Its folder beside the checkpoints; it is no streaming job and its commits carry no marker."""
+
+CHUNK = 500
+"""Addresses of one commit: what is held in memory, and what a crash does again."""
+
+RECENT = timedelta(hours=1)
+
+_TIMES = ("seg_start", "seg_end", "session_start", "session_end", "known_at", "learned_at")
+
+
+@dataclass
+class Mended:
+    """What a repair came to."""
+
+    run: str
+    dry: bool = False
+    addresses: int = 0
+    changed: int = 0
+    leases: int = 0
+    segments: int = 0
+    findings: int = 0
+    events: int = 0
+
+
+def mend(
+    lake: Lake,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    ip: str | None = None,
+    dry: bool = False,
+    tell: Callable[[str], None] = lambda sentence: None,
+) -> Mended:
+    """Repair addresses of which a DHCP line or lease lies in `[since, until)`, or one address.
+
+    Asked for neither, what came to be in doubt since the last run. Raises `Fatal` when job
+    `sessions` has never said how far it is, and when another repair of history runs.
+    """
+    folder = lake.settings.checkpoint_root / JOB
+    lock = Lock(folder, JOB)
+    try:
+        doubts = Doubts(lake, folder, micros(known_at(lake)), said_until(lake.settings))
+        usual = since is None and until is None and ip is None
+        asked = doubts.since_last(datetime.now(UTC)) if usual else doubts.asked(since, until, ip)
+        done = Mended(uuid.uuid4().hex[:12], dry, addresses=len(asked))
+        names = sorted(asked)
+        for at in range(0, len(names), CHUNK):
+            _chunk(lake, {name: asked[name] for name in names[at : at + CHUNK]}, done)
+            tell(f"{min(at + CHUNK, len(names)):,} of {len(names):,} addresses")
+        if usual:
+            later = doubts.given_away()
+            for name, first_us in in_doubt(lake, doubts.earlier().said_us).items():
+                later[name] = min(first_us, later.get(name, first_us))
+            # What a dry run did not write above would be counted again here.
+            _later(lake, {n: us for n, us in later.items() if not (dry and n in asked)}, done)
+            if not dry:
+                doubts.done()
+        return done
+    finally:
+        lock.release()
+
+
+def known_at(lake: Lake) -> datetime:
+    """How far job `sessions` has got, by its newest heartbeat."""
+    newest = newest_beat(lake.read(DHCP_SEGMENT).where("kind = 'heartbeat'"), "known_at")
+    if newest is None:
+        raise Fatal("job sessions has not said yet how far it is (no heartbeat); run it first")
+    return newest
+
+
+def newest_beat(beats: DataFrame, column: str) -> datetime | None:
+    """The newest time among a table's heartbeats; None when it has none."""
+    # Of a job that runs, the newest files tell; only of one that stands still all are read.
+    recent = beats.where(F.col(column) >= F.lit(datetime.now(UTC) - RECENT))
+    for rows in (recent, beats):
+        newest_us = rows.agg(F.max(F.unix_micros(column))).collect()[0][0]
+        if newest_us is not None:
+            return moment(newest_us)
+    return None
+
+
+def _chunk(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
+    """Some addresses: their leases in one commit, then their findings in another."""
+    since_us = min(asked.values())
+    # What was said is read before the lines: so no line is missing that it rests on.
+    said = _said(lake, asked, since_us)
+    lines = _lines(lake, asked, since_us)
+    stamp = Stamp(micros(known_at(lake)), micros(datetime.now(UTC)))
+    kept_us = kept_since(lake.settings, stamp)
+    rows: list[Segment] = []
+    for address, first_us in asked.items():
+        told = corrections(
+            said.get(address, []),
+            lines.get(address, []),
+            first_us,
+            stamp,
+            limits(lake.settings.jobs),
+            kept_us,
+        )
+        done.changed += bool(told)
+        rows += told
+    done.segments += len(rows)
+    done.leases += len({row.session_id for row in rows})
+    note_of_commit = json.dumps({JOB: done.run})
+    if rows and not done.dry:
+        # Downstream, rows of some seconds ago would be too late: they are known now.
+        now_us = max(stamp.known_us, micros(known_at(lake)))
+        rows = [msgspec.structs.replace(row, known_at=now_us) for row in rows]
+        lake.add(DHCP_SEGMENT, [_row(row) for row in rows], note_of_commit)
+    segments = _segments(lake, asked, [_row(row) for row in rows] if done.dry else [])
+    _retell(lake, asked, segments, stamp, done)
+
+
+def _later(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
+    """Addresses whose leases are as they should be, and what was said of them may not be."""
+    names = sorted(asked)
+    for at in range(0, len(names), CHUNK):
+        some = {name: asked[name] for name in names[at : at + CHUNK]}
+        stamp = Stamp(micros(known_at(lake)), micros(datetime.now(UTC)))
+        _retell(lake, some, _segments(lake, some), stamp, done)
+
+
+def _retell(
+    lake: Lake, asked: Mapping[Address, int], segments: DataFrame, stamp: Stamp, done: Mended
+) -> None:
+    """Findings and attributed events of some addresses, as `segments` say now."""
+    found = _attributions(lake, asked, segments, stamp)
+    events = retold(lake, asked, segments)
+    done.findings += len(found)
+    done.events += len(events)
+    for table, rows in ((ATTRIBUTION, found), (ATTRIBUTED_EVENT, events)):
+        if rows and not done.dry:
+            lake.add(table, rows, json.dumps({JOB: done.run}))
+
+
+def _segments(
+    lake: Lake, asked: Iterable[Address], repainted: Sequence[Mapping[str, Any]] = ()
+) -> DataFrame:
+    """All that is said of some addresses; `repainted`: with what a dry run did not write."""
+    there = _of(lake.read(DHCP_SEGMENT), asked)
+    if not repainted:
+        return there
+    return there.unionByName(lake.spark.createDataFrame(list(repainted), DHCP_SEGMENT.schema))
+
+
+def kept_since(settings: Settings, stamp: Stamp) -> int:
+    """Since when every DHCP line is there, by its time; retention goes by arrival."""
+    now = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=stamp.learned_us)
+    since = complete_since(settings, EVENT, now)
+    return 0 if since is None else micros(since) + FUTURE_SECONDS * 1_000_000
+
+
+def _of(rows: DataFrame, asked: Iterable[Address]) -> DataFrame:
+    return rows.where(F.col("ip").isin(sorted({ip for _, ip in asked})))
+
+
+def _said(lake: Lake, asked: Mapping[Address, int], since_us: int) -> dict[Address, list[Segment]]:
+    """Statements about addresses, with those that tell where an older lease ends."""
+    oldest = F.timestamp_micros(F.lit(lines_since(since_us)))
+    rows = _of(lake.read(DHCP_SEGMENT), asked).where(
+        F.col("session_id").isNotNull() & (F.col("seg_end") >= oldest)
+    )
+    plain = ("scope", "ip", "mac", "hostname", "session_id", "rev", "kind")
+    wanted = rows.select(
+        *plain, *[F.unix_micros(name).alias(name) for name in _TIMES], "evidence.*"
+    )
+    found: dict[Address, list[Segment]] = {}
+    for row in wanted.toArrow().to_pylist():
+        address = (row["scope"], row["ip"])
+        if address in asked:
+            row["event_uids"] = tuple(row["event_uids"] or ())
+            found.setdefault(address, []).append(Segment(**row))
+    return found
+
+
+def _lines(
+    lake: Lake, asked: Mapping[Address, int], since_us: int
+) -> dict[Address, list[LeaseEvent]]:
+    first_us = lines_since(since_us)
+    # The first filter only spares reading old files; clocks that are set right move a line.
+    wrong = max(map(abs, lake.settings.jobs.clock_ahead_seconds.values()), default=0)
+    old = F.timestamp_micros(F.lit(first_us - round(wrong * 1_000_000)))
+    lines = every_line(lake.read(EVENT).where(F.col("time") >= old), lake.settings.jobs)
+    wanted = _of(lines, asked).where(F.col("time_us") >= first_us).select(*LINE)
+    found: dict[Address, list[LeaseEvent]] = {}
+    for row in wanted.toArrow().to_pylist():
+        address = (row["scope"], row["ip"])
+        if address in asked:
+            found.setdefault(address, []).append(LeaseEvent(**row))
+    return found
+
+
+def _attributions(
+    lake: Lake,
+    asked: Mapping[Address, int],
+    segments: DataFrame,
+    stamp: Stamp,
+) -> list[dict[str, Any]]:
+    """Findings about these addresses whose device is another one than was said, attributed anew."""
+    settings = lake.settings
+    starts = lake.spark.createDataFrame(
+        [(scope, ip, moment(us)) for (scope, ip), us in asked.items()],
+        "scope string, ip string, first timestamp",
+    )
+    findings = lake.read(FINDING).where(
+        (F.col("rule_id") != HEARTBEAT) & (F.col("mode") != "import")
+    )
+    waiting, passed = split(_of(findings, asked), settings.scopes)
+    # DHCP may have given away what is set by hand: that makes the finding's address doubtful.
+    nobody = F.lit(None).cast(FINDING.schema["holder"].dataType)
+    static = passed.where("holder.status = 'static'").withColumn("holder", nobody)
+    all_ = waiting.unionByName(static.select(waiting.columns))
+    mine = all_.join(F.broadcast(starts), ["scope", "ip"]).where("event_time >= first")
+    mine = mine.drop("first")
+    named = _named(mine, segments, settings.scopes)
+    changed = _changed(named, _newest(lake, mine))
+    times = {
+        row.finding_id: row.us
+        for row in changed.select("finding_id", F.unix_micros("event_time").alias("us")).collect()
+    }
+    if not times:
+        return []
+    few = lake.spark.createDataFrame([(uid,) for uid in times], "finding_id string")
+    mine = mine.join(F.broadcast(few), "finding_id", "left_semi")
+    again = as_of(
+        mine,
+        segments,
+        via="repair",
+        complete_up_to=moment(stamp.known_us),
+        scopes=settings.scopes,
+        heard=heard(settings.lake_root, moment(min(times.values())), moment(max(times.values()))),
+    )
+    found = _changed(again, _newest(lake, mine)).select(*ATTRIBUTION.schema.fieldNames(), "was")
+    learned = moment(stamp.learned_us)
+    rows = [row | {"attributed_at": learned} for row in found.toArrow().to_pylist()]
+    return with_alerts(lake, rows)
+
+
+def _named(findings: DataFrame, segments: DataFrame, scopes: Sequence[ScopeSettings]) -> DataFrame:
+    """The device that each finding's address is given to now, without the evidence: most findings
+    name the same one as before, and only the others are worth judging."""
+    asked = findings.select("finding_id", "scope", "ip", "event_time")
+    found = newest_cover(asked, statements(segments), carried=("mac", "session_id"))
+    leased = F.col("s_mac").isNotNull()
+    static = set_by_hand(F.col("scope"), F.col("ip"), scopes)
+    holder = F.struct(
+        F.when(static, "static").when(leased, "leased").otherwise("none").alias("status"),
+        F.when(~static, F.col("s_mac")).alias("mac"),
+        F.when(leased, F.col("s_session_id")).alias("session_id"),
+    )
+    rev = F.coalesce("s_rev", F.lit(-1).cast("long")).alias("rev")
+    return found.select("finding_id", "event_time", holder.alias("holder"), rev)
+
+
+def _newest(lake: Lake, findings: DataFrame) -> DataFrame:
+    """What was said last of each of these findings, as `was`."""
+    told = lake.read(ATTRIBUTION).join(findings.select("finding_id"), "finding_id", "left_semi")
+    return told.groupBy("finding_id").agg(F.max_by(F.struct("rev", "holder"), "rev").alias("was"))
+
+
+def _changed(said: DataFrame, newest: DataFrame) -> DataFrame:
+    """Rows that name another device than the newest ones did, by a newer statement."""
+    same = F.lit(True)
+    for name in ("status", "mac", "session_id"):
+        same = same & F.col(f"holder.{name}").eqNullSafe(F.col(f"was.holder.{name}"))
+    return said.join(newest, "finding_id").where(~same & (F.col("rev") > F.col("was.rev")))
+
+
+def _row(said: Segment) -> dict[str, Any]:
+    """A correction as a row of silver.dhcp_segment."""
+    row = {name: getattr(said, name) for name in Segment.__struct_fields__}
+    evidence = {"event_uids": list(row.pop("event_uids") or ()), "ended": row.pop("ended")}
+    times = {name: None if row[name] is None else moment(row[name]) for name in _TIMES}
+    return row | times | {"evidence": evidence}
+
+
+def note(settings: Settings, done: Mended, detail: Mapping[str, Any], outcome: str = "ok") -> None:
+    """Leave a row for ops.audit: who, what was asked, and what came of it."""
+    at = datetime.now(UTC)
+    put(
+        settings.home.absolute() / "spool" / "audit",
+        f"repair-{at:%Y%m%dT%H%M%S%f}",
+        {
+            "at": at.isoformat(),
+            "who": person(),
+            "act": "repair",
+            "target": "silver.dhcp_segment",
+            "detail": json.dumps({**detail, **asdict(done)}),
+            "outcome": outcome,
+        },
+    )

@@ -1,0 +1,136 @@
+"""What `alerts` contributes: findings and alerts, the jobs that detect, and their commands."""
+
+from __future__ import annotations
+
+from infra.config.settings import Settings
+from infra.delta.schema import Declared, register_tables
+from infra.runtime.command_registry import Build, Command, register_commands
+from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs
+
+
+def register() -> None:
+    """Register the tables, jobs and commands of this package."""
+    register_tables("alerts", _tables)
+    register_jobs(
+        JobSpec("ingest", 10, _ingest),
+        JobSpec("files", 20, _files, idle_because=_no_folders),
+        JobSpec("alert", 40, _alert, Later(20.0, "sessions")),
+        JobSpec("repair", 50, _repair, Later(60.0, "alert"), history=True),
+        JobSpec("models", 80, _models, Later(45.0), history=True, idle_because=_no_model),
+    )
+    register_commands(
+        Command("rules", "list, test, switch rules on and off", _rules),
+        Command("models", "anomaly detectors: train, compare, put in force", _models_cli),
+        Command("indicators", "lists of addresses, domains, hashes that rules ask", _indicators),
+        Command("alerts", "read alerts from the topic or the table", _alerts),
+        Command("explain", "why an alert is there: rule, values that matched, evidence", _explain),
+        Command(
+            "verify", "run the live rules over history: did the stream tell the same?", _verify
+        ),
+        Command("suppress", "silence alerts, with a reason, for a time", _triage),
+        Command("triage", "take, judge or reopen an alert", _triage),
+        Command(
+            "repair", "put leases and attributions right after late DHCP lines", _reattribution
+        ),
+        Command("webhooks", "alerts that wait for webhooks", _webhooks),
+    )
+
+
+def _no_folders(settings: Settings) -> str | None:
+    return None if settings.folders else "[folders] names none"
+
+
+def _no_model(settings: Settings) -> str | None:
+    # Nothing is to be judged before a first model was trained (`headgate models train`).
+    trained = (settings.lake_side / "_rules" / "models").is_dir()
+    return None if trained else "no model was trained"
+
+
+def _tables() -> Declared:
+    from alerts.tables import TABLES, VIEWS
+
+    return Declared(TABLES, VIEWS)
+
+
+def _ingest() -> Starter:
+    from alerts.jobs import ingest_and_detect
+
+    return ingest_and_detect
+
+
+def _files() -> Starter:
+    from alerts.jobs import files_and_detect
+
+    return files_and_detect
+
+
+def _alert() -> Starter:
+    from alerts.jobs import alert
+
+    return alert
+
+
+def _repair() -> Starter:
+    from alerts.reattribution.repair_job import repair
+
+    return repair
+
+
+def _models() -> Starter:
+    from alerts.anomaly.job import models
+
+    return models
+
+
+def _rules() -> Build:
+    from alerts.cli.rules import build
+
+    return build
+
+
+def _models_cli() -> Build:
+    from alerts.cli.models import build
+
+    return build
+
+
+def _indicators() -> Build:
+    from alerts.cli.indicators import build
+
+    return build
+
+
+def _alerts() -> Build:
+    from alerts.cli.alerts import build
+
+    return build
+
+
+def _explain() -> Build:
+    from alerts.cli.explain import build
+
+    return build
+
+
+def _verify() -> Build:
+    from alerts.cli.verify import build
+
+    return build
+
+
+def _triage() -> Build:
+    from alerts.cli.triage import build
+
+    return build
+
+
+def _reattribution() -> Build:
+    from alerts.cli.reattribution import build
+
+    return build
+
+
+def _webhooks() -> Build:
+    from alerts.cli.webhooks import build
+
+    return build

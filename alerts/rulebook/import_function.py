@@ -1,0 +1,72 @@
+"""`headgate rules import FILE.py`: a person lets a function in, which then runs in the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from alerts.compiler.compiler import Source, compile_rules
+from alerts.compiler.spark_rule_files import FUNCTIONS, imported, sight_file
+from alerts.rulebook.rule_store import recompile, rule_folders
+from alerts.rulebook.rule_tests import check
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.rule_pack import PackStore, Query
+from alerts.spark_rules.disabled_rules import Aside
+from alerts.spark_rules.rule import QueryRule
+from alerts.spark_rules.rule_tests import require_fit, running
+from infra.config.settings import Settings
+from infra.errors import Usage
+from infra.storage.atomic_files import write_whole
+from infra.streaming.outbox import note
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A function that was let in: its rule, how many tests it passed, and the pack now in force."""
+
+    query: Query
+    tests: int
+    pack: str
+
+
+def import_function(settings: Settings, file: Path) -> Imported:
+    """Check a rule's Python file, run its tests, keep its source and put it in force.
+
+    A rule of the same id that was imported before is replaced. Raises `Usage`, and changes
+    nothing, when the rule is refused, fails its tests, or has the id of another rule.
+    """
+    source = _read(settings, file)
+    query = source.rule
+    assert isinstance(query, Query)
+    with running(settings) as spark:
+        require_fit(spark, [query])
+        sees = QueryRule(query).sees(spark)
+        outcomes = check(compile_rules([file]), spark=lambda: spark)
+    failed = [one for one in outcomes if not one.passed]
+    if failed:
+        first = failed[0]
+        raise Usage(f"{file}: test {first.number} of {len(outcomes)} fails: it {first.detail}")
+    store = PackStore(store_folder(settings))
+    kept = store.folder / FUNCTIONS / f"{query.id}.py"
+    write_whole(sight_file(kept), msgspec.json.encode(sees).decode())
+    write_whole(kept, file.read_text("utf-8"))
+    Aside(store.folder).lift(query.id)
+    pack = recompile(settings).pack.hash
+    detail = {"file": file.name, "version": query.version, "pack": pack}
+    note(settings.home.absolute() / "spool", "rule.import", query.id, detail)
+    return Imported(query, len(outcomes), pack)
+
+
+def _read(settings: Settings, file: Path) -> Source:
+    compiled = compile_rules([file], levels=settings.alerts.levels)
+    for refused in compiled.refused:
+        raise Usage(f"{file} is refused: {refused.reason}; {refused.remedy}")
+    (source,) = compiled.sources.values()
+    store = store_folder(settings)
+    others = compile_rules(rule_folders(settings), store=store).sources
+    other = others.get(source.rule.id)
+    if other is not None and other.path not in imported(store):
+        raise Usage(f"{file}: its id is taken by {other.path}; give it a new uuid")
+    return source

@@ -1,0 +1,71 @@
+"""Run the tests that rules of kind model bring: hours that must be told of and hours that must not.
+
+A test is `{usual: {bytes_out: 5 MB}, active: [8, 18], hour: {bytes_out: 4 GB}, at: 10}`: a device
+and its peers do what is `usual` in each of the active hours (UTC) of as many days as the rule asks
+for, by chance somewhat more or less; then one of them has an hour such as `hour`, at `at` o'clock
+on a Tuesday. It is judged as live hours are (`alerts.anomaly.baseline`), without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+
+import numpy as np
+
+from alerts.anomaly.baseline import HOUR_SECONDS, LEAST_STRAY, profile_of, stray, strays, tail_of
+from alerts.compiler.model_rule_files import Models, ModelSource, Trial, quantity
+from alerts.rulebook.rule_tests import Outcome
+from alerts.rulepack.rule_pack import ModelRule
+
+PEERS = 30
+"""Devices that behave alike, the judged one among them."""
+SEED = 20261122
+SCATTER = 0.3
+"""Deviation of an hour's quantity, in logarithms: two thirds lie within a third of the usual."""
+UNTIL = int(datetime(2025, 3, 4, tzinfo=UTC).timestamp())
+"""A Tuesday; the history ends here."""
+
+
+def check_models(models: Models, only: Collection[str] = ()) -> list[Outcome]:
+    """The tests of all rules of the kind, or of those whose ids are in `only`."""
+    return [
+        outcome
+        for rule_id, source in sorted(models.sources.items())
+        if not only or rule_id in only
+        for outcome in _of_rule(source)
+    ]
+
+
+def _of_rule(source: ModelSource) -> Iterator[Outcome]:
+    rule = source.rule
+    for must_match, trials in ((True, source.match), (False, source.no_match)):
+        for number, trial in enumerate(trials, 1):
+            found = score(rule, trial)
+            passed = (found >= rule.threshold) is must_match
+            detail = "" if passed else f"its score is {found:.1f}, the threshold {rule.threshold:g}"
+            yield Outcome(rule.id, rule.title, must_match, number, passed, detail)
+
+
+def score(rule: ModelRule, trial: Trial) -> float:
+    """The score of a test's hour, from the feature in which it is most unusual."""
+    return max(_score(rule, trial, feature) for feature in rule.features)
+
+
+def _score(rule: ModelRule, trial: Trial, feature: str) -> float:
+    chance = np.random.default_rng(SEED)
+    every = np.arange(UNTIL - rule.history_days * 86_400, UNTIL, HOUR_SECONDS)
+    first, last = trial.active
+    of_day = every // HOUR_SECONDS % 24
+    hours = every[(of_day >= first) & (of_day < last)]
+    usual = quantity(trial.usual.get(feature, 0))
+    least = rule.least.get(feature, 0)
+    far = []
+    for _ in range(PEERS):
+        values = np.round(usual * np.exp(chance.normal(0, SCATTER, len(hours))))
+        profile = profile_of(hours, values, UNTIL)
+        far.append(strays(hours, values, profile, least))
+    beyond = np.concatenate(far)
+    tail = tail_of(beyond[beyond > LEAST_STRAY], PEERS * len(every))
+    value = quantity(trial.hour.get(feature, 0))
+    return tail.score(stray(UNTIL + trial.at * HOUR_SECONDS, value, profile, least))

@@ -1,0 +1,77 @@
+"""What a rule, in force or a draft, finds in events that are already there; nothing is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from alerts.compiler.compiler import Compiled, compile_rules
+from alerts.domain.finding import event_schema
+from alerts.matching.matcher import Matcher
+from alerts.rulepack.rule_pack import Query, Rule, RulePack
+from infra.errors import Usage
+
+BATCH_ROWS = 10_000
+MODES = ("live", "replay", "import")
+
+
+def draft(path: Path, store: Path | None = None) -> Rule | Query:
+    """The rule in a file that need not be in force; raises `Usage` when it does not run.
+
+    `store`: folder beside whose packs lists of indicators lie.
+    """
+    compiled = compile_rules([path if path.suffix == ".py" else path.parent], store=store)
+    for source in compiled.sources.values():
+        if source.path == path and isinstance(source.rule, Rule | Query):
+            return source.rule
+    for refused in compiled.refused:
+        if refused.path == str(path):
+            raise Usage(f"{path} is refused: {refused.reason}; {refused.remedy}")
+    raise Usage(f"{path}: holds no rule over events; a correlation needs findings to count")
+
+
+def known(compiled: Compiled, rule_id: str) -> Rule | Query:
+    """A rule by its id; raises `Usage` for a correlation."""
+    rule = compiled.sources[rule_id].rule
+    if not isinstance(rule, Rule | Query):
+        raise Usage(f"rule '{rule.title}' counts findings of others; preview these")
+    return rule
+
+
+def preview(
+    connection: duckdb.DuckDBPyConnection, rule: Rule, since: datetime, limit: int
+) -> tuple[list[dict[str, Any]], int]:
+    """At most `limit` findings, in the order they are read, and how many events were looked at.
+
+    The matcher is the one that jobs use. Events of every mode count, also imported ones.
+    """
+    matcher = Matcher(RulePack(rules=(rule,)), MODES)
+    found: list[dict[str, Any]] = []
+    looked_at = 0
+    for batch in _events(connection, rule, since):
+        looked_at += batch.num_rows
+        found += matcher.match(batch).to_pylist()
+        if len(found) >= limit:
+            break
+    return found[:limit], looked_at
+
+
+def _events(
+    connection: duckdb.DuckDBPyConnection, rule: Rule, since: datetime
+) -> Iterator[pa.RecordBatch]:
+    """Events of the rule's log source, in batches of silver.event's schema."""
+    schema = event_schema()
+    names = ", ".join(f'"{name}"' for name in schema.names)
+    answer = connection.execute(
+        f"SELECT {names} FROM silver.event WHERE time >= $since "
+        "AND (len($classes) = 0 OR class_uid IN (SELECT unnest($classes))) "
+        "AND (len($sources) = 0 OR source IN (SELECT unnest($sources)))",
+        {"since": since, "classes": list(rule.classes), "sources": list(rule.sources)},
+    )
+    for batch in answer.fetch_record_batch(BATCH_ROWS):
+        yield pa.Table.from_batches([batch]).cast(schema).combine_chunks().to_batches()[0]

@@ -1,0 +1,166 @@
+"""Run the tests that rules bring: events that must match and events that must not.
+
+An event is a mapping in the shape of silver.event, nested or with dotted names
+(`src_endpoint.ip: 10.0.0.5`); `holder.`, `asset.` and `person.` say whom it is about. Columns
+that every event has are filled in. The test of a correlation is a list of steps `{event, times,
+every_seconds, start_seconds, vary}`; `vary` gives fields whose `{n}` counts from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+
+from alerts.compiler.compiler import Compiled, Source
+from alerts.correlation.correlator import CorrelationState, Correlator
+from alerts.domain.entity import micros
+from alerts.matching.matcher import Matcher, brute_force, event_batch
+from alerts.rulepack.field_mapping import ENRICHED
+from alerts.rulepack.predicate import holds
+from alerts.rulepack.rule_pack import Correlation, Query, Rule, RulePack
+from infra.errors import Fatal
+
+Lend: TypeAlias = Callable[[], Any]
+"""Gives a Spark session when a rule needs one: most do not, and a JVM takes its time."""
+
+BASE_TIME = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One test: the `number`th event (from 1) of a rule that must match, or must not."""
+
+    rule_id: str
+    title: str
+    must_match: bool
+    number: int
+    passed: bool
+    detail: str = ""
+
+
+def check(
+    compiled: Compiled, only: Collection[str] = (), spark: Lend | None = None
+) -> list[Outcome]:
+    """Run the tests of all rules, or of those whose ids are in `only`, on or off alike.
+
+    `spark` lends a session to rules in SQL or Python; none: their tests fail.
+    """
+    return [
+        outcome
+        for rule_id, source in compiled.sources.items()
+        if not only or rule_id in only
+        for outcome in _of_rule(compiled, source, spark)
+    ]
+
+
+def _of_rule(compiled: Compiled, source: Source, spark: Lend | None) -> Iterator[Outcome]:
+    rule = source.rule
+    for must_match, tests in ((True, source.match), (False, source.no_match)):
+        for number, test in enumerate(tests, 1):
+            try:
+                if isinstance(rule, Correlation):
+                    matched = _fires(compiled, rule, test)
+                elif isinstance(rule, Query):
+                    matched = _asked(rule, test, spark)
+                else:
+                    matched = _matches(rule, test)
+                detail = "" if matched is must_match else "matched" if matched else "did not match"
+            except (Fatal, TypeError, ValueError, KeyError, AttributeError) as error:
+                matched, detail = not must_match, f"{type(error).__name__}: {error}"
+            yield Outcome(rule.id, rule.title, must_match, number, matched is must_match, detail)
+
+
+def _matches(rule: Rule, test: Mapping[str, Any]) -> bool:
+    event = complete(test, rule.classes, rule.sources)
+    about = {name: event.pop(name, None) for name in ENRICHED}
+    pack = RulePack(rules=(rule,))
+    matched = brute_force(pack, [event])
+    found = Matcher(pack).match(event_batch([event])).to_pylist()
+    if [row["rule_id"] for row in found] != [rule_id for rule_id, _ in matched]:
+        raise Fatal(f"matcher and plain evaluation differ: {found} and {matched}")
+    return bool(matched) and (rule.confirm is msgspec.UNSET or holds(rule.confirm, about))
+
+
+def _asked(query: Query, test: Any, spark: Lend | None) -> bool:
+    """Whether a query finds anything: in an event, or in steps on a timeline."""
+    from alerts.spark_rules.rule_tests import matches  # Spark, which other rules do without
+
+    if spark is None:
+        raise Fatal("a rule in SQL or Python needs Spark")
+    events = list(_timeline(test)) if isinstance(test, list) else [complete(test)]
+    about = [{name: event.pop(name, None) for name in ENRICHED} for event in events][-1]
+    found = matches(spark(), query, events)
+    return found and (query.confirm is msgspec.UNSET or holds(query.confirm, about))
+
+
+def _fires(
+    compiled: Compiled, correlation: Correlation, steps: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Feed the steps through all rules; a finding of a correlation may feed the next one."""
+    every = [source.rule for source in compiled.sources.values()]
+    pack = RulePack(
+        rules=tuple(r for r in every if isinstance(r, Rule)),
+        correlations=tuple(r for r in every if isinstance(r, Correlation)),
+    )
+    batch = event_batch(list(_timeline(steps)))
+    waiting = Matcher(pack).match(batch).to_pylist()
+    states = {c.id: CorrelationState() for c in pack.correlations}
+    while waiting := sorted(waiting or _settled(pack, states), key=_event_time):
+        row = waiting.pop(0)
+        if row["rule_id"] == correlation.id:
+            return True
+        for counting in pack.correlations:
+            if row["rule_id"] in counting.rules:
+                outputs = Correlator(states[counting.id]).feed(counting, row)
+                waiting += [out["row"] for out in outputs if out["out"] == "finding"]
+    return False
+
+
+def _settled(pack: RulePack, states: Mapping[str, CorrelationState]) -> list[dict[str, Any]]:
+    """What the correlations tell that wait until no more comes, each window once."""
+    return [
+        out["row"]
+        for correlation in pack.correlations
+        for out in Correlator(states[correlation.id]).settle(correlation)
+    ]
+
+
+def _event_time(row: Mapping[str, Any]) -> int:
+    return micros(row["event_time"])
+
+
+def _timeline(steps: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    number = 0
+    for step in steps:
+        for n in range(1, int(step.get("times", 1)) + 1):
+            number += 1
+            seconds = step.get("start_seconds", 0) + (n - 1) * step.get("every_seconds", 1)
+            varied = {path: text.format(n=n) for path, text in step.get("vary", {}).items()}
+            event = complete(dict(step["event"]) | varied, (0,), ("test",))
+            at = BASE_TIME + timedelta(seconds=seconds)
+            yield event | {"event_uid": f"test-{number}", "time": at, "received_at": at}
+
+
+def complete(
+    test: Mapping[str, Any], classes: Sequence[int] = (), sources: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A test's event with dots unfolded and what every event has filled in."""
+    event: dict[str, Any] = {
+        "event_uid": "test-1",
+        "source": sources[0] if sources else "test",
+        "mode": "live",
+        "time": BASE_TIME,
+        "received_at": BASE_TIME,
+        "class_uid": classes[0] if classes else 0,
+    }
+    for path, value in test.items():
+        *above, name = path.split(".")
+        inner = event
+        for step in above:
+            inner = inner.setdefault(step, {})
+        inner[name] = value if name != "port" or not isinstance(value, str) else int(value)
+    return event

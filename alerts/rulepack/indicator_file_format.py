@@ -1,0 +1,228 @@
+"""A compiled list of indicators: an Arrow IPC file, sorted by key, that workers map into memory.
+
+Workers of one machine share its pages. It is named by the hash of its content and never
+rewritten, so a pack that names it means the same entries for good.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from alerts.rulepack.indicator_keys import (
+    SALTS,
+    Keys,
+    Places,
+    address_words,
+    network_keys,
+    parent_keys,
+    text_keys,
+)
+from alerts.rulepack.indicator_normalisation import network_around, packed, prefix_of, sought
+from infra.errors import Fatal
+
+FORMAT = b"1"
+"""Version of the file and of how keys are reckoned; a reader refuses any other."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("hash", pa.uint64(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("value", pa.string(), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("valid_until", pa.timestamp("us", "UTC")),
+    ]
+)
+
+FILTER_BITS = 32
+"""Bits of the filter for each entry: of what is not listed, one in 32 is sought further."""
+
+
+class Entry(NamedTuple):
+    """One indicator; it no longer counts at and after `valid_until` (UTC)."""
+
+    kind: str
+    value: str
+    label: str | None = None
+    valid_until: datetime | None = None
+
+    def counts(self, at: datetime | None) -> bool:
+        """Whether it is still meant at an instant; without one it is."""
+        return self.valid_until is None or at is None or at < self.valid_until
+
+
+def write(folder: Path, entries: Iterable[Entry]) -> str:
+    """Write a list and return its hash. Of entries that say the same the one that counts longest
+    is kept."""
+    best: dict[tuple[str, str], Entry] = {}
+    for one in entries:
+        other = best.setdefault((one.kind, one.value), one)
+        if other is not one and _longer(one, other):
+            best[one.kind, one.value] = one
+    kept = sorted(best.values(), key=lambda one: (one.kind, one.value))
+    keys = _entry_keys(kept)
+    order = np.argsort(keys, kind="stable")
+    rows = [kept[n] for n in order]
+    columns = [pa.array(keys[order], pa.uint64())]
+    columns += [
+        pa.array(values, SCHEMA.field(at).type)
+        for at, values in enumerate(zip(*rows, strict=True) if rows else ([], [], [], []), 1)
+    ]
+    prefixes = {prefix_of(one.value)[1] for one in kept if one.kind in ("ip", "network")}
+    said = {b"format": FORMAT, b"prefixes": ",".join(map(str, sorted(prefixes))).encode()}
+    return _keep(folder, pa.RecordBatch.from_arrays(columns, schema=SCHEMA.with_metadata(said)))
+
+
+def _longer(one: Entry, other: Entry) -> bool:
+    if other.valid_until is None:
+        return False
+    return one.valid_until is None or one.valid_until > other.valid_until
+
+
+def _entry_keys(entries: list[Entry]) -> Keys:
+    keys = np.zeros(len(entries), np.uint64)
+    kinds = np.array([SALTS.get(one.kind, 0) for one in entries])
+    for kind, salt in SALTS.items():
+        at = np.flatnonzero(kinds == salt)
+        texts = pa.array([entries[n].value for n in at], pa.string())
+        keys[at] = text_keys(texts, kind)
+    at = np.flatnonzero(kinds == 0)
+    networks = [prefix_of(entries[n].value) for n in at]
+    words = address_words(b"".join(data for data, _ in networks))
+    prefixes = np.array([prefix for _, prefix in networks], np.int64)
+    for prefix in np.unique(prefixes).tolist():
+        mine = prefixes == prefix
+        keys[at[mine]] = network_keys(words[mine], prefix)
+    return keys
+
+
+def _keep(folder: Path, batch: pa.RecordBatch) -> str:
+    """Write under the hash of the content, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=folder, prefix=".list.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            with pa.ipc.new_file(file, batch.schema) as writer:
+                writer.write_batch(batch)
+            file.flush()
+            os.fsync(file.fileno())
+        with open(name, "rb") as file:
+            list_hash = hashlib.file_digest(file, "sha256").hexdigest()[:32]
+        os.replace(name, folder / f"{list_hash}.arrow")
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return list_hash
+
+
+@dataclass
+class IndicatorList:
+    """A list that is open for searching."""
+
+    table: pa.Table
+    prefixes: tuple[int, ...]
+
+    @classmethod
+    def open(cls, path: Path) -> IndicatorList:
+        """Map the file; raises `Fatal` where it is missing, damaged or of another format."""
+        try:
+            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        except FileNotFoundError:
+            raise Fatal(f"{path}: no such indicator list; load it again") from None
+        except (pa.ArrowInvalid, OSError) as error:
+            raise Fatal(f"{path}: not an indicator list ({error}); load it again") from error
+        said = table.schema.metadata or {}
+        if said.get(b"format") != FORMAT or not table.schema.equals(SCHEMA):
+            raise Fatal(f"{path}: an indicator list of another format; load it again")
+        prefixes = said[b"prefixes"].decode().split(",")
+        return cls(table, tuple(sorted((int(one) for one in prefixes if one), reverse=True)))
+
+    @cached_property
+    def keys(self) -> Keys:
+        """The sorted keys, as they lie in the file."""
+        if not self.table.num_rows:
+            return np.zeros(0, np.uint64)
+        found: Keys = self.table.column("hash").chunk(0).to_numpy(zero_copy_only=True)
+        return found
+
+    @cached_property
+    def _filter(self) -> tuple[Any, Any]:
+        """(bits by the first bits of the keys, how far to shift a key): 4 MB for a million."""
+        width = max(10, (len(self.keys) * FILTER_BITS).bit_length())
+        shift = np.uint64(64 - width)
+        marked = np.zeros(1 << width, bool)
+        marked[(self.keys >> shift).astype(np.int64)] = True
+        return np.packbits(marked, bitorder="little"), shift
+
+    def having(self, keys: Keys) -> Places:
+        """Places in `keys` whose key is that of an entry."""
+        bits, shift = self._filter
+        slots = (keys >> shift).astype(np.int64)
+        maybe = np.flatnonzero(bits[slots >> 3] >> (slots & 7).astype(np.uint8) & 1)
+        asked = keys[maybe]
+        if not len(asked):
+            return maybe
+        at = np.minimum(np.searchsorted(self.keys, asked), len(self.keys) - 1)
+        found: Places = maybe[self.keys[at] == asked]
+        return found
+
+    def entries(self, kind: str, text: str) -> tuple[Entry, ...]:
+        """The entries that a text in the one spelling meets, the most specific first."""
+        if kind == "ip":
+            data = packed(text)
+            if data is None:
+                return ()
+            words = address_words(data)
+            wanted = [network_around(data, prefix) for prefix in self.prefixes]
+            keys = [network_keys(words, prefix) for prefix in self.prefixes]
+            return tuple(self._same(np.concatenate(keys or [self.keys[:0]]), wanted, kind))
+        if kind == "domain":
+            parents, _ = parent_keys(pa.array([text], pa.string()))
+            return tuple(self._same(parents, list(_suffixes(text)), kind))
+        return tuple(self._same(text_keys(pa.array([text], pa.string()), kind), [text], kind))
+
+    def _same(self, keys: Keys, wanted: list[str], kind: str) -> Iterator[Entry]:
+        kinds = ("ip", "network") if kind == "ip" else (kind,)
+        for place in self.having(keys).tolist():
+            first = int(np.searchsorted(self.keys, keys[place], "left"))
+            last = int(np.searchsorted(self.keys, keys[place], "right"))
+            for row in self.table.slice(first, last - first).to_pylist():
+                row.pop("hash")
+                if row["kind"] in kinds and row["value"] == wanted[place]:
+                    yield Entry(**row)
+
+
+def _suffixes(name: str) -> Iterator[str]:
+    """A name and its parents, the longest first."""
+    yield name
+    for place, sign in enumerate(name):
+        if sign == ".":
+            yield name[place + 1 :]
+
+
+@lru_cache(maxsize=20_000)
+def met(path: Path, kinds: tuple[str, ...], type_id: int, value: str) -> tuple[Entry, ...]:
+    """The entries of a list that an observable meets, whether they still count or not."""
+    listed = opened(path)
+    return tuple(
+        entry
+        for kind, text in sought(type_id, value)
+        if kind in kinds
+        for entry in listed.entries(kind, text)
+    )
+
+
+@lru_cache(maxsize=8)
+def opened(path: Path) -> IndicatorList:
+    """A list, opened once in a process."""
+    return IndicatorList.open(path)

@@ -1,0 +1,184 @@
+"""The test `listed`: whether an observable of an event stands in a list of indicators.
+
+Its candidates are found for whole batches: each different observable is looked up once, by
+key. A candidate is confirmed by comparing values, and by whether the entry still counted when
+the event happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alerts.rulepack.indicator_file_format import Entry, IndicatorList, met, opened
+from alerts.rulepack.indicator_keys import (
+    Places,
+    address_words,
+    ascii_only,
+    network_keys,
+    parent_keys,
+    text_keys,
+)
+from alerts.rulepack.indicator_normalisation import OBSERVABLES, packed, sought
+from infra.errors import Fatal
+
+FIELD = "observables"
+"""The column that the test reads, besides `time`."""
+
+FOLDER = "indicators"
+"""Folder of the lists beside the packs."""
+
+_folders: dict[Path, None] = {}
+
+
+def look_in(store: Path) -> None:
+    """Let lists be found beside the packs of a store. A list's hash says what is in it, so it
+    does not matter in which store it is found."""
+    _folders.setdefault(store / FOLDER)
+
+
+def file_of(list_hash: str) -> Path:
+    """The file of a list; raises `ValueError` where no known store has it."""
+    for folder in _folders:
+        path = folder / f"{list_hash}.arrow"
+        if path.exists():
+            return path
+    raise ValueError(f"the indicator list {list_hash} is gone; load it again")
+
+
+class Hit(NamedTuple):
+    """An observable and the entry that it met."""
+
+    value: str
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The test, with its list open: which kinds of `SOUGHT` may meet it."""
+
+    path: Path
+    kinds: tuple[str, ...]
+
+    def __call__(
+        self, observables: Iterable[Mapping[str, Any]] | None, at: datetime | None
+    ) -> bool:
+        """Whether an event with these observables, at that time, meets the list."""
+        return self.hit(observables, at) is not None
+
+    def hit(
+        self, observables: Iterable[Mapping[str, Any]] | None, at: datetime | None
+    ) -> Hit | None:
+        """The first observable that meets an entry, and the most specific such entry."""
+        for one in observables or ():
+            value, type_id = one.get("value"), one.get("type_id")
+            if value and type_id in OBSERVABLES:
+                for entry in met(self.path, self.kinds, type_id, value):
+                    if entry.counts(at):
+                        return Hit(value, entry)
+        return None
+
+    def rows(self, batch: pa.RecordBatch, rows: Places) -> Places:
+        """Rows of the batch, of these, that may meet the list: none that does is missing."""
+        every = batch.column(FIELD)
+        taken = every if len(rows) == batch.num_rows else every.take(pa.array(rows))
+        parents = pc.list_parent_indices(taken).to_numpy(zero_copy_only=False).astype(np.int64)
+        inner = pc.list_flatten(taken)
+        types = pc.fill_null(pc.struct_field(inner, "type_id"), 0).to_numpy(zero_copy_only=False)
+        values = pc.fill_null(pc.struct_field(inner, "value"), "")
+        found = [parents[:0]]
+        for type_id, kinds in OBSERVABLES.items():
+            at = np.flatnonzero(types == type_id)
+            if len(at) and set(kinds) & set(self.kinds):
+                coded = values.take(pa.array(at)).dictionary_encode()
+                hits = np.zeros(len(coded.dictionary), bool)
+                hits[self._values(type_id, coded.dictionary)] = True
+                found.append(parents[at[hits[coded.indices.to_numpy(zero_copy_only=False)]]])
+        meeting: Places = rows[np.unique(np.concatenate(found))]
+        return meeting
+
+    def _values(self, type_id: int, values: pa.Array) -> Places:
+        """Places of the values, all of one type and each once, that may meet the list."""
+        if OBSERVABLES[type_id] == ("domain", "ip") and ascii_only(values):
+            return self._hosts(values)
+        if OBSERVABLES[type_id] == ("hash",) and ascii_only(values):
+            return self._texts("hash", pc.ascii_lower(values))
+        if OBSERVABLES[type_id] == ("ip",):
+            return self._addresses(values.to_pylist(), np.arange(len(values)))
+        parts = [
+            (kind, text, place)
+            for place, value in enumerate(values.to_pylist())
+            for kind, text in sought(type_id, value)
+        ]
+        found = []
+        for kind in dict.fromkeys(kind for kind, _, _ in parts if kind in self.kinds):
+            texts = [text for of, text, _ in parts if of == kind]
+            places = np.array([place for of, _, place in parts if of == kind], np.int64)
+            if kind == "ip":
+                found.append(self._addresses(texts, places))
+            else:
+                found.append(places[self._texts(kind, pa.array(texts, pa.string()))])
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def _hosts(self, values: pa.Array) -> Places:
+        """Names in one spelling as `domain_of` writes them, and those that are addresses."""
+        found = [np.zeros(0, np.int64)]
+        if "domain" in self.kinds:
+            found.append(self._texts("domain", pc.ascii_lower(pc.ascii_rtrim(values, "."))))
+        if "ip" in self.kinds:
+            maybe = pc.match_substring_regex(values, "[0-9]$|:").to_numpy(zero_copy_only=False)
+            at = np.flatnonzero(maybe)
+            found.append(self._addresses(values.take(pa.array(at)).to_pylist(), at))
+        return np.concatenate(found)
+
+    def _texts(self, kind: str, texts: pa.Array) -> Places:
+        if kind not in self.kinds:
+            return np.zeros(0, np.int64)
+        if kind == "domain":
+            keys, places = parent_keys(texts)
+            return places[self._list.having(keys)]
+        return self._list.having(text_keys(texts, kind))
+
+    def _addresses(self, texts: Sequence[str], places: Places) -> Places:
+        """Those of the places whose text is an address that is listed, or in a listed network."""
+        data = [packed(text) for text in texts]
+        valid = [place for place, one in zip(places.tolist(), data, strict=True) if one is not None]
+        words = address_words(b"".join(one for one in data if one is not None))
+        at = np.array(valid, np.int64)
+        hits = [self._list.having(network_keys(words, one)) for one in self._list.prefixes]
+        listed_at: Places = at[np.concatenate([np.zeros(0, np.int64), *hits])]
+        return listed_at
+
+    @property
+    def _list(self) -> IndicatorList:
+        return opened(self.path)
+
+
+@lru_cache(maxsize=64)
+def listed(list_hash: str, kinds: tuple[str, ...]) -> Listed:
+    """The test over a list, opened; raises `ValueError` where that cannot be."""
+    path = file_of(list_hash)
+    try:
+        opened(path)
+    except Fatal as error:
+        raise ValueError(str(error)) from error
+    return Listed(path, kinds)
+
+
+def shown(hit: Hit, list_name: str) -> dict[str, str]:
+    """What a finding tells of a hit, for its `fields`."""
+    told = {
+        "indicator.observable": hit.value,
+        "indicator.kind": hit.entry.kind,
+        "indicator.value": hit.entry.value,
+        "indicator.list": list_name,
+    }
+    return told | ({"indicator.label": hit.entry.label} if hit.entry.label else {})

@@ -1,0 +1,416 @@
+"""What a rule asks of an event: a tree of tests, as data and as a function.
+
+Two-valued logic: a missing field matches nothing, so `Not` of it is true. A
+field that is a list matches when any of its elements does. Text is compared
+without regard to case unless a test says `cased`. A field is a column of
+silver.event, or derived from some (`alerts/rulepack/derived_fields.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+import re2
+
+from alerts.rulepack.derived_fields import derived, inputs
+from alerts.rulepack.derived_fields import fold as fold
+from alerts.rulepack.derived_fields import text_of as text_of
+from alerts.rulepack.indicator_match import Listed, listed
+
+Value: TypeAlias = str | int | float | bool | None
+Leaf: TypeAlias = Callable[[Any], bool]
+RowTest: TypeAlias = "Callable[[Slots, int], bool]"
+Reader: TypeAlias = "Callable[[Slots, int], Any]"
+Literals: TypeAlias = tuple[tuple[str, str], ...]
+
+ANY_RUN, ANY_ONE = "*", "?"
+"""Jokers of `like`: any run of characters, any one character."""
+
+OPS = (
+    "eq",
+    "contains",
+    "startswith",
+    "endswith",
+    "like",
+    "re",
+    "cidr",
+    "number",
+    "lt",
+    "lte",
+    "gt",
+    "gte",
+    "ne",
+    "bool",
+    "minute",
+    "hour",
+    "day",
+    "week",
+    "month",
+    "year",
+    "exists",
+    "ref",
+    "ref_contains",
+    "ref_startswith",
+    "ref_endswith",
+    "listed",
+)
+
+
+class Slots(Protocol):
+    """Columns by number, each a list with one value a row."""
+
+    def __getitem__(self, slot: int, /) -> Sequence[Any]: ...
+
+
+class Test(msgspec.Struct, frozen=True, tag="test", omit_defaults=True):
+    """One question about one field.
+
+    `field` is a path such as `src_endpoint.ip`; `op` one of `OPS`. `value` is an
+    RE2 expression for `re`, the path of another field for `ref...`, true or false
+    for `exists`. `like` has `parts` instead: (kind, text) pairs, the kind `text`,
+    `ANY_RUN` or `ANY_ONE`. `listed` asks the observables: `value` is the hash of a list of
+    indicators, `parts` (`list`, its name) and the kinds that count, each as (`kind`, text).
+    """
+
+    __test__ = False
+
+    field: str
+    op: str
+    value: Value = None
+    cased: bool = False
+    parts: tuple[tuple[str, str], ...] = ()
+
+
+class All(msgspec.Struct, frozen=True, tag="all"):
+    """True when every part is."""
+
+    of: tuple[Node, ...]
+
+
+class Either(msgspec.Struct, frozen=True, tag="either"):
+    """True when some part is."""
+
+    of: tuple[Node, ...]
+
+
+class Not(msgspec.Struct, frozen=True, tag="not"):
+    """True when its part is not."""
+
+    of: Node
+
+
+Node: TypeAlias = Test | All | Either | Not
+
+
+def number_of(value: Any) -> float | int | None:
+    """A field's value as a number, or None where it is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, str):
+        try:
+            return int(value) if value.lstrip("-").isdigit() else float(value)
+        except ValueError:
+            return None
+    return None
+
+
+def regex(pattern: str) -> Any:
+    """`pattern` compiled by RE2; raises ValueError with RE2's reason."""
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 8 << 20
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        raise ValueError(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
+
+
+@lru_cache(maxsize=100_000)
+def leaf(test: Test) -> Leaf:
+    """The test as a function of one present value (not None, not a list).
+
+    Raises ValueError when the test itself is broken. Tests with `exists` or
+    `ref...` and `listed` concern more than a value and have none.
+    """
+    op, value = test.op, test.value
+    if op in _TEXT:
+        return _text_leaf(op, str(value), test.cased)
+    if op == "like":
+        return _like_leaf(test)
+    if op == "re":
+        search = regex(str(value)).search
+        return lambda v: search(text_of(v)) is not None
+    if op == "cidr":
+        return _cidr_leaf(str(value))
+    if op == "bool":
+        wanted = "true" if value else "false"
+        return lambda v: fold(text_of(v)) == wanted
+    if op in _COMPARE:
+        return _number_leaf(op, value)
+    if op in _TIME:
+        return _time_leaf(op, value)
+    raise ValueError(f"test on {test.field}: unknown operation '{op}'; known are {', '.join(OPS)}")
+
+
+def listed_in(test: Test) -> Listed:
+    """The list that a test `listed` asks; raises ValueError where it is not there."""
+    return listed(str(test.value), tuple(text for part, text in test.parts if part == "kind"))
+
+
+_TEXT: dict[str, Callable[[str, str], bool]] = {
+    "eq": lambda text, wanted: text == wanted,
+    "contains": lambda text, wanted: wanted in text,
+    "startswith": lambda text, wanted: text.startswith(wanted),
+    "endswith": lambda text, wanted: text.endswith(wanted),
+}
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "number": lambda a, b: a == b,
+    "lt": lambda a, b: a < b,
+    "lte": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "gte": lambda a, b: a >= b,
+    "ne": lambda a, b: a != b,
+}
+
+
+_TIME: dict[str, Callable[[datetime], int]] = {
+    "minute": lambda t: t.minute,
+    "hour": lambda t: t.hour,
+    "day": lambda t: t.day,
+    "week": lambda t: t.isocalendar().week,
+    "month": lambda t: t.month,
+    "year": lambda t: t.year,
+}
+"""Parts of a time in UTC; `day` is that of the month, `week` ISO 8601's of the year."""
+
+
+def time_of(value: Any) -> datetime | None:
+    """A field's value as an instant, or None where it is none. A time without zone is UTC."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+    if not isinstance(value, datetime):
+        return None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _time_leaf(op: str, value: Value) -> Leaf:
+    part, wanted = _TIME[op], number_of(value)
+    if wanted is None:
+        raise ValueError(f"'{value}' is not a number")
+
+    def test(v: Any) -> bool:
+        time = time_of(v)
+        return time is not None and part(time) == wanted
+
+    return test
+
+
+def _text_leaf(op: str, wanted: str, cased: bool) -> Leaf:
+    compare = _TEXT[op]
+    if cased:
+        return lambda v: compare(text_of(v), wanted)
+    folded = fold(wanted)
+    return lambda v: compare(fold(text_of(v)), folded)
+
+
+def _number_leaf(op: str, value: Value) -> Leaf:
+    compare, wanted = _COMPARE[op], number_of(value)
+    if wanted is None:
+        raise ValueError(f"'{value}' is not a number")
+
+    def test(v: Any) -> bool:
+        number = number_of(v)
+        return number is not None and compare(number, wanted)
+
+    return test
+
+
+def _like_leaf(test: Test) -> Leaf:
+    jokers = {ANY_RUN: ".*", ANY_ONE: "."}
+    shape: Callable[[str], str] = (lambda t: t) if test.cased else fold
+    whole = regex(
+        "(?s)" + "".join(jokers.get(kind) or re2.escape(shape(text)) for kind, text in test.parts)
+    ).fullmatch
+    return lambda v: whole(shape(text_of(v))) is not None
+
+
+def _cidr_leaf(value: str) -> Leaf:
+    network = ip_network(value)
+
+    def test(v: Any) -> bool:
+        try:
+            address = ip_address(text_of(v))
+        except ValueError:
+            return False
+        return address.version == network.version and address in network
+
+    return test
+
+
+def present(value: Any) -> list[Any]:
+    """The scalars of a field: none when it is missing, several when it is a list."""
+    if value is None:
+        return []
+    if isinstance(value, list):
+        return [v for v in value if v is not None]
+    return [value]
+
+
+def _refers(op: str, value: Any, other: Any, cased: bool) -> bool:
+    compare = _TEXT["eq" if op == "ref" else op.removeprefix("ref_")]
+    shape: Callable[[str], str] = (lambda t: t) if cased else fold
+    return any(
+        compare(shape(text_of(a)), shape(text_of(b)))
+        for a in present(value)
+        for b in present(other)
+    )
+
+
+def at(event: Mapping[str, Any], path: str) -> Any:
+    """The value at `path` of a nested event; a list of them where the path crosses a list."""
+    made = derived(path)
+    if made is not None:
+        return made.make([at(event, column) for column in made.inputs])
+    value: Any = event
+    for name in path.split("."):
+        if isinstance(value, list):
+            value = [v.get(name) for v in value if isinstance(v, Mapping)]
+        elif isinstance(value, Mapping):
+            value = value.get(name)
+        else:
+            return None
+    return value
+
+
+def holds(node: Node, event: Mapping[str, Any]) -> bool:
+    """Whether the event, a nested dictionary in the shape of silver.event, satisfies the tree."""
+    if isinstance(node, All):
+        return all(holds(part, event) for part in node.of)
+    if isinstance(node, Either):
+        return any(holds(part, event) for part in node.of)
+    if isinstance(node, Not):
+        return not holds(node.of, event)
+    value = at(event, node.field)
+    if node.op == "listed":
+        return listed_in(node)(value, at(event, "time"))
+    if node.op == "exists":
+        return bool(present(value)) is bool(node.value)
+    if node.op.startswith("ref"):
+        return _refers(node.op, value, at(event, str(node.value)), node.cased)
+    return any(leaf(node)(v) for v in present(value))
+
+
+def row_test(node: Node, slots: Mapping[str, int]) -> RowTest:
+    """The tree as a function of (columns, row number); `slots` says which column has a path."""
+    if isinstance(node, All | Either):
+        parts = [row_test(part, slots) for part in node.of]
+        if isinstance(node, All):
+            return lambda columns, i: all(part(columns, i) for part in parts)
+        return lambda columns, i: any(part(columns, i) for part in parts)
+    if isinstance(node, Not):
+        inner = row_test(node.of, slots)
+        return lambda columns, i: not inner(columns, i)
+    read = _reader(node.field, slots)
+    if node.op == "listed":
+        meets, when = listed_in(node), slots["time"]
+        return lambda columns, i: meets(read(columns, i), columns[when][i])
+    if node.op == "exists":
+        wanted = bool(node.value)
+        return lambda columns, i: bool(present(read(columns, i))) is wanted
+    if node.op.startswith("ref"):
+        op, cased, other = node.op, node.cased, _reader(str(node.value), slots)
+        return lambda columns, i: _refers(op, read(columns, i), other(columns, i), cased)
+    return _value_test(leaf(node), read)
+
+
+def _reader(field: str, slots: Mapping[str, int]) -> Reader:
+    """The value of a field, column or derived, in one row."""
+    made = derived(field)
+    if made is None:
+        slot = slots[field]
+        return lambda columns, i: columns[slot][i]
+    make, places = made.make, [slots[path] for path in made.inputs]
+    return lambda columns, i: make([columns[place][i] for place in places])
+
+
+def _value_test(test: Leaf, read: Reader) -> RowTest:
+    def run(columns: Slots, i: int) -> bool:
+        value = read(columns, i)
+        if value is None:
+            return False
+        if isinstance(value, list):
+            return any(test(v) for v in value if v is not None)
+        return test(value)
+
+    return run
+
+
+def tests_of(node: Node) -> Iterator[Test]:
+    """Every test in the tree."""
+    if isinstance(node, Test):
+        yield node
+    elif isinstance(node, Not):
+        yield from tests_of(node.of)
+    else:
+        for part in node.of:
+            yield from tests_of(part)
+
+
+def paths_of(node: Node) -> set[str]:
+    """Every column the tree reads; of a derived field those it is made of."""
+    paths: set[str] = set()
+    for test in tests_of(node):
+        paths.update(inputs(test.field))
+        if test.op.startswith("ref"):
+            paths.update(inputs(str(test.value)))
+        if test.op == "listed":
+            paths.add("time")
+    return paths
+
+
+def literals_of(node: Node) -> Literals | None:
+    """(column, folded text) pairs of which at least one occurs in any event that matches.
+
+    None: nothing of the kind can be said, the rule has to look at every event
+    of its log source.
+    """
+    if isinstance(node, Not):
+        return None
+    if isinstance(node, Test):
+        text = _literal(node)
+        if not text:
+            return None
+        made = derived(node.field)
+        return made.literals(text) if made else ((node.field, text),)
+    found = [literals_of(part) for part in node.of]
+    if isinstance(node, Either):
+        if any(literals is None for literals in found):
+            return None
+        return tuple(sorted({pair for literals in found for pair in literals or ()}))
+    known = [literals for literals in found if literals]
+    return max(known, key=_selectivity) if known else None
+
+
+def _literal(test: Test) -> str | None:
+    if test.op in _TEXT and test.value:
+        return fold(str(test.value))
+    if test.op == "like":
+        texts = [fold(text) for kind, text in test.parts if kind == "text"]
+        return max(texts, key=len, default="") or None
+    return None
+
+
+def _selectivity(literals: Literals) -> tuple[int, int]:
+    return min(len(text) for _, text in literals), -len(literals)

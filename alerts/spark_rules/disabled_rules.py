@@ -1,0 +1,80 @@
+"""Rules that Spark runs and that were set aside: they failed, or cost more than they may.
+
+Kept in the rule store under the rule's version, so that a rule that was changed runs again, and
+so does one that a person switches on (`headgate rules enable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from alerts.rulepack.rule_pack import Described
+from infra.errors import Fatal
+from infra.storage.atomic_files import write_whole
+
+
+class SetAside(msgspec.Struct, frozen=True):
+    """Which version of a rule, why and when (UTC)."""
+
+    version: str
+    reason: str
+    at: datetime
+
+
+class Aside:
+    """The rules that are set aside, in a file of the rule store's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "aside.json"
+
+    def all(self) -> dict[str, SetAside]:
+        """By rule id; raises `Fatal` when the file is damaged."""
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, SetAside])
+        except FileNotFoundError:
+            return {}
+        except msgspec.MsgspecError as error:
+            raise Fatal(f"{self._file}: {error}; remove the file") from error
+
+    def why(self, rule: Described) -> str | None:
+        """Why this version of a rule is set aside; None when it runs."""
+        return told_of(self.all(), rule)
+
+    def put(self, rules: Iterable[Described], reasons: Mapping[str, str]) -> None:
+        """Set rules aside, each with its reason by id. One that is aside keeps its time."""
+        known = self.all()
+        now = datetime.now(UTC)
+        new = {
+            rule.id: SetAside(rule.version, reasons[rule.id], now)
+            for rule in rules
+            if rule.id in reasons and told_of(known, rule) is None
+        }
+        if new:
+            self._keep(known | new)
+
+    def lift(self, rule_id: str) -> bool:
+        """Let a rule run again; False when it was not aside."""
+        known = self.all()
+        was_aside = known.pop(rule_id, None) is not None
+        if was_aside:
+            self._keep(known)
+        return was_aside
+
+    def _keep(self, known: Mapping[str, SetAside]) -> None:
+        write_whole(self._file, msgspec.json.encode(known, order="sorted").decode())
+
+
+def state_of(rule: Described, known: Mapping[str, SetAside]) -> str:
+    """The state of a rule that is switched on, for lists: on, or set aside and why."""
+    why = told_of(known, rule)
+    return "on" if why is None else f"set aside: {why}"
+
+
+def told_of(known: Mapping[str, SetAside], rule: Described) -> str | None:
+    """Why a rule is among those set aside, in this version."""
+    found = known.get(rule.id)
+    return found.reason if found is not None and found.version == rule.version else None

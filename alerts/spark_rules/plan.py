@@ -1,0 +1,212 @@
+"""What Spark makes of a rule's query: may it run on events as they come?
+
+A rule must say the same of a micro-batch as of a year. So it may look at each event by itself, or
+at whole windows; whatever else makes its answer hang on which events come together is refused,
+and so is what asks the clock, chance, or another table.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+from sqlglot.errors import SqlglotError
+
+from alerts.compiler.sigma_to_predicate import Untranslatable
+from alerts.compiler.spark_rule_files import VIEW, parsed
+from alerts.rulepack.rule_pack import Query
+
+# What Spark cannot understand is told in a sentence; its own record of it would go to stderr.
+logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+
+EVENT_BY_EVENT = frozenset(
+    {
+        "Project", "Filter", "Generate", "Union", "Sort", "SubqueryAlias", "View", "WithCTE",
+        "CTERelationDef", "CTERelationRef", "LogicalRDD", "LocalRelation", "OneRowRelation",
+        "ResolvedHint", "MapInArrow", "MapInPandas",
+    }
+)  # fmt: skip
+"""Operators of Spark that say of an event what they say of it alone, and rows made in place."""
+
+BY_WINDOW = EVENT_BY_EVENT | {"Aggregate", "Expand", "Distinct", "Deduplicate"}
+
+_CALLED = {
+    "Aggregate": "an aggregate",
+    "Join": "a join",
+    "Window": "a function OVER other rows",
+    "GlobalLimit": "LIMIT",
+    "LocalLimit": "LIMIT",
+    "Distinct": "DISTINCT",
+    "Deduplicate": "a removal of duplicates",
+    "Except": "EXCEPT",
+    "Intersect": "INTERSECT",
+}
+_TABLES = ("LogicalRelation", "Relation", "HiveTable", "InMemoryRelation")
+_OWN = "org.apache.spark.sql.catalyst.expressions."
+_IN_ANY_ORDER = frozenset({"CollectList", "CollectSet", "First", "Last"})
+"""Spark says their answer hangs on the order of rows; of one window they show examples."""
+
+_CLOCK = frozenset({"Now", "LocalTimestamp", "SessionWindow"})
+_NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|;?\s*(SQLSTATE: \w+)?;?\s*(line \d+ pos \d+)?;?\s*$")
+
+
+def refuse_unfit(query: Query, rows: DataFrame) -> None:
+    """Raise `Untranslatable` unless `rows`, which the query made of no events, may go live."""
+    plan = rows._jdf.queryExecution().analyzed()  # Spark shows a plan to Python in no other way
+    allowed = BY_WINDOW if query.window_seconds else EVENT_BY_EVENT
+    for node in _walk(plan):
+        name = str(node.nodeName())
+        if name not in allowed:
+            raise _unfit(name, query)
+        if node.subqueries().size():
+            raise _unfit("a subquery", query)
+        if name == "Aggregate" and not _by_window(node):
+            raise Untranslatable("an aggregate over all windows", "group by `window` as well")
+        for expression in _expressions(node):
+            _refuse_expression(expression)
+    _refuse_columns(query, rows.schema)
+
+
+def seen_by(rows: DataFrame) -> list[str]:
+    """What a function asks of the events that it made `rows` of, a SELECT for each way to them.
+
+    A condition counts as far as it is about the events' own columns: of one that the function
+    made it cannot be told what it needs.
+    """
+    return [
+        f"SELECT * FROM {VIEW}" + (f" WHERE {' AND '.join(asked)}" if asked else "")
+        for asked in _asked(rows._jdf.queryExecution().analyzed(), [])
+    ]
+
+
+def _asked(node: Any, above: list[Any]) -> Iterator[list[str]]:
+    """The conditions on each way from the top of a plan down to the events."""
+    if node.nodeName() == "Filter":
+        above = [*_conjuncts(node.condition()), *above]
+    children = node.children()
+    if not children.size():
+        output = node.output()
+        own = {output.apply(at).exprId().id() for at in range(output.size())}
+        told = [str(one.sql()) for one in above if _columns(one) <= own]
+        yield [text for text in told if _is_read(text)]
+    for at in range(children.size()):
+        yield from _asked(children.apply(at), above)
+
+
+def _conjuncts(condition: Any) -> Iterator[Any]:
+    if condition.nodeName() == "And":
+        yield from _conjuncts(condition.left())
+        yield from _conjuncts(condition.right())
+    else:
+        yield condition
+
+
+def _columns(condition: Any) -> set[int]:
+    found = condition.references().iterator()
+    columns = set()
+    while found.hasNext():
+        columns.add(found.next().exprId().id())
+    return columns
+
+
+def _is_read(condition: str) -> bool:
+    """Whether a condition, as Spark writes it, is one that `query_text.parsed` reads."""
+    try:
+        return bool(parsed(f"SELECT * FROM {VIEW} WHERE {condition}"))
+    except (SqlglotError, RecursionError):
+        return False
+
+
+def _unfit(name: str, query: Query) -> Untranslatable:
+    if any(table in name for table in _TABLES):
+        return Untranslatable("it reads another table or file", "a rule reads events alone")
+    told = _CALLED.get(name, name)
+    if query.window_seconds:
+        return Untranslatable(f"it has {told}", "a window is grouped, filtered and shown, no more")
+    return Untranslatable(
+        f"it has {told}, so what it says of an event hangs on which others come with it",
+        "ask of each event by itself, or add `window: 10m` and group by window(time, '10 minutes')",
+    )
+
+
+def _walk(node: Any) -> Iterator[Any]:
+    yield node
+    children = node.children()
+    for at in range(children.size()):
+        yield from _walk(children.apply(at))
+
+
+def _expressions(node: Any) -> Iterator[Any]:
+    found = node.expressions()
+    for at in range(found.size()):
+        if found.apply(at).nodeName() != "AttributeReference":
+            yield from _walk(found.apply(at))
+
+
+def _by_window(aggregate: Any) -> bool:
+    found = aggregate.groupingExpressions()
+    return any(
+        each.nodeName() == "AttributeReference" and each.name() == "window"
+        for at in range(found.size())
+        for each in _walk(found.apply(at))
+    )
+
+
+def _refuse_expression(expression: Any) -> None:
+    name = str(expression.nodeName())
+    kind = str(expression.getClass().getName())
+    short = kind.rpartition(".")[2].rstrip("$")
+    if not kind.startswith(_OWN):
+        raise Untranslatable(f"it calls {name}", "use functions that come with Spark")
+    if short.startswith("Current") or short in _CLOCK:
+        raise Untranslatable(
+            f"it asks {expression.prettyName()}, which is another one each time",
+            "compare with `time` or `received_at`",
+        )
+    if expression.deterministic() or short in _IN_ANY_ORDER:
+        return
+    children = expression.children()
+    if all(children.apply(at).deterministic() for at in range(children.size())):
+        raise Untranslatable(
+            f"it calls {expression.prettyName()}, whose answer is another one each time",
+            "use functions of the event alone",
+        )
+
+
+def _refuse_columns(query: Query, schema: T.StructType) -> None:
+    names = schema.fieldNames()
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise Untranslatable(f"two of its columns are called {twice[0]}", "name one AS something")
+    if not query.window_seconds:
+        if "event_uid" not in names:
+            raise Untranslatable("it does not select event_uid", "select the event's `event_uid`")
+        return
+    missing = [name for name in ("window", *query.group_by) if name not in names]
+    if missing:
+        raise Untranslatable(f"it does not select {missing[0]}", "add it to what it selects")
+    kind = schema["window"].dataType
+    if not isinstance(kind, T.StructType) or kind.fieldNames() != ["start", "end"]:
+        raise Untranslatable("its `window` is no window", "take Spark's window(time, '10 minutes')")
+    if "scope" not in names and {"ip", "src_ip", "dst_ip"} & set(names):
+        raise Untranslatable(
+            "it selects an address without `scope`",
+            "group by scope and select it: two sites may have one address",
+        )
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, in one sentence of Spark or Python."""
+    if not isinstance(error, PySparkException):
+        return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    lines = [line.strip() for line in str(error).splitlines()]
+    raised = [line for line in lines if re.match(r"[A-Za-z_.]*(Error|Exception): ", line)]
+    said = raised[-1] if "Traceback" in str(error) and raised else next(filter(None, lines), "")
+    while (shorter := _NOISE.sub("", said)) != said:
+        said = shorter
+    return said[:300]

@@ -1,0 +1,1 @@
+"""Metrics and the audit log of requests."""

@@ -1,0 +1,286 @@
+"""Counters of the process and gauges of the lake, as Prometheus text."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from math import nan
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from api.observability.ledger_gauges import LedgerCheck
+from api.services.reader import Reader, Row
+from infra.config.settings import Settings
+from infra.errors import HeadgateError
+from infra.maintenance import retention_holds
+from infra.runtime import job_status as status
+from infra.runtime.job_registry import wanted
+
+JOB = "headgate_job"
+"""The label that names a job of ours. One called `job` Prometheus renames, as it has its own."""
+
+KEPT_SECONDS = 10.0
+"""The ledger is folded every ten seconds; asking the lake more often tells nothing new."""
+
+SHARE = 1 / 20
+"""Of the time, what asking the lake may take: a ledger of months is asked less often."""
+
+MOST_SECONDS = 60.0
+"""It is asked again after so long, however long that takes: it may be gone by then."""
+
+_ALERTS = """
+SELECT level, count(*) AS n FROM gold.alert_current WHERE suppressed_by IS NULL GROUP BY level
+"""
+BOUNDS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 300.0)
+"""Seconds of a batch's work, between which batches are counted."""
+
+_WITHIN = ", ".join(
+    f"count(*) FILTER (WHERE epoch(finished_at - started_at) <= {bound})" for bound in BOUNDS
+)
+_LEDGER = f"""
+SELECT job, count(*) AS batches, sum(coalesce(rows_read, 0)) AS rows_read,
+       sum(coalesce(rows_dead, 0)) AS rows_dead, sum(coalesce(rows_late, 0)) AS rows_late,
+       sum(list_sum(map_values(rows_written))) AS rows_written, max(finished_at) AS finished_at,
+       [{_WITHIN}] AS within, sum(epoch(finished_at - started_at)) AS seconds
+FROM ops.ledger GROUP BY job
+"""
+LEDGER_GAUGES = {
+    "batches": "Batches in the ledger.",
+    "rows_read": "Rows the job's batches read.",
+    "rows_written": "Rows the job's batches wrote, over all tables.",
+    "rows_dead": "Rows written as dead letters.",
+    "rows_late": "Rows that came later than the watermark.",
+}
+
+STATUS_GAUGES = {
+    "up": "1 when the job makes progress within its target.",
+    "progress_age_seconds": "Since the job last finished a batch or had nothing to do.",
+    "batch_seconds": "How long its newest batch took.",
+    "batch_rows": "Rows its newest batch read.",
+    "batch_cap": "Most messages (ingest) or rows (what reads tables) a batch takes now.",
+    "failures": "Failures in a row.",
+    "held_seconds": "Since when what it wrote could not be handed on (alerts to their topic).",
+    "unread_messages": "Kafka messages it has not taken.",
+    "unread_commits": "Delta commits it has not taken.",
+    "behind_seconds": "Age of the oldest commit it has not taken.",
+    "lag_seconds": "Between now and what it takes as complete.",
+    "event_lag_seconds": "Between now and the event-time watermark of its query.",
+    "state_rows": "Rows of state.",
+    "state_bytes": "Memory of that state.",
+    "late_rows": "Rows of its newest batch that came later than the watermark.",
+    "late_rows_total": "The same of all its batches since its driver began.",
+}
+"""Where each job stands, from the files its driver writes every two seconds."""
+
+
+class Jobs:
+    """Gauges of the jobs and of their drivers' memory; they need neither Spark nor the lake."""
+
+    def __init__(self, registry: CollectorRegistry, settings: Settings) -> None:
+        self._settings = settings
+        self._gauges = {
+            name: Gauge(f"headgate_job_{name}", doc, (JOB,), registry=registry)
+            for name, doc in STATUS_GAUGES.items()
+        }
+        self._phases = Gauge(
+            "headgate_job_phase_seconds",
+            "A phase of the job's newest batch.",
+            (JOB, "phase"),
+            registry=registry,
+        )
+        self._memory = Gauge(
+            "headgate_memory_bytes",
+            "Resident memory of a driver, its JVM and its workers; heap as Java tells it.",
+            ("pid", "part"),
+            registry=registry,
+        )
+
+    def refresh(self) -> None:
+        """Read the files anew. A number nobody knows has no series."""
+        for gauge in (*self._gauges.values(), self._phases, self._memory):
+            gauge.clear()
+        now = time.time()
+        settings = self._settings
+        for one in status.judge(settings, wanted(settings), status.read(settings), now):
+            self._gauges["up"].labels(one.job).set(one.missed is None)
+            if one.status is not None:
+                self._show(one.status, now)
+
+    def _show(self, job: status.JobStatus, now: float) -> None:
+        moved = job.progressed_at
+        since = {
+            "progress_age_seconds": None if moved is None else now - moved,
+            "lag_seconds": job.lag(now),
+            "event_lag_seconds": job.event_lag(now),
+        }
+        if not job.current(now):  # these grow on when its driver is gone
+            self._set(job.job, since)
+            return
+        values = since | {
+            "batch_seconds": job.seconds,
+            "batch_rows": job.rows,
+            "batch_cap": job.cap,
+            "failures": job.failures,
+            "held_seconds": 0.0 if job.held_since is None else now - job.held_since,
+            "unread_messages": job.unread_messages,
+            "unread_commits": job.unread_commits,
+            "behind_seconds": job.behind_seconds,
+            "state_rows": job.state_rows,
+            "state_bytes": job.state_bytes,
+            "late_rows": job.dropped,
+            "late_rows_total": job.dropped_so_far,
+        }
+        self._set(job.job, values)
+        for phase, seconds in job.phases.items():
+            self._phases.labels(job.job, phase).set(seconds)
+        for part, used in asdict(job.memory).items():
+            self._memory.labels(str(job.pid), part).set(used)
+
+    def _set(self, job: str, values: Mapping[str, float | None]) -> None:
+        for name, value in values.items():
+            if value is not None:
+                self._gauges[name].labels(job).set(value)
+
+
+class Work(Collector):
+    """How long batches worked: all of them, for the ledger has a row of each. What is read from
+    the newest batch alone would miss those between two looks."""
+
+    def __init__(self) -> None:
+        self.rows: Sequence[Row] = ()
+
+    def describe(self) -> Iterable[HistogramMetricFamily]:
+        """The histogram, without batches."""
+        yield HistogramMetricFamily(
+            "headgate_job_batch_work_seconds",
+            "From the beginning of a batch to its last commit; planning comes on top.",
+            labels=(JOB,),
+        )
+
+    def collect(self) -> Iterable[Metric]:
+        """The histogram, by job."""
+        for family in self.describe():
+            for row in self.rows:
+                counts = [*zip(map(str, BOUNDS), row["within"], strict=True)]
+                buckets = [*counts, ("+Inf", row["batches"])]
+                family.add_metric([row["job"]], buckets, row["seconds"])
+            yield family
+
+
+class Upkeep:
+    """Gauges of the newest upkeep of all tables, from what it left in the home."""
+
+    def __init__(self, registry: CollectorRegistry, settings: Settings) -> None:
+        self._settings = settings
+        self._age = Gauge(
+            "headgate_upkeep_age_seconds",
+            "Since upkeep last went through all tables and left none out; NaN before it ever did.",
+            registry=registry,
+        )
+        self._held = Gauge(
+            "headgate_upkeep_held_seconds",
+            "For how long a job that does not read on has held up a table's upkeep.",
+            ("table", JOB),
+            registry=registry,
+        )
+
+    def refresh(self) -> None:
+        """Read the file anew."""
+        self._held.clear()
+        now, found = time.time(), retention_holds.last(self._settings)
+        done = found.succeeded_at if found else None
+        self._age.set(nan if done is None else now - done)
+        for one in found.held if found else ():
+            self._held.labels(one.table, one.job).set(now - one.since)
+
+
+class Meters:
+    """What `/metrics` shows. A registry of its own, so that two apps in one process agree."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "headgate_http_requests_total",
+            "Requests answered.",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "headgate_http_request_seconds",
+            "Time from request to answer.",
+            ("method", "route"),
+            buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30),
+            registry=self.registry,
+        )
+        self._lake_up = self._gauge("lake_up", "Whether the lake could be read.")
+        self._alerts = self._gauge("alerts", "Alerts in gold.alert, by newest revision.", "level")
+        self._age = self._gauge("job_batch_age_seconds", "Age of the newest batch.", JOB)
+        self._finished: dict[str, float] = {}
+        """When each job's newest batch was finished, seconds since 1970."""
+        self._ledger = {
+            name: self._gauge(f"job_{name}", doc, JOB) for name, doc in LEDGER_GAUGES.items()
+        }
+        self._work = Work()
+        self.registry.register(self._work)
+        self._dead = self._gauge("dead_letters", "Records that no parser could read.")
+        self._status = Jobs(self.registry, settings)
+        self._upkeep = Upkeep(self.registry, settings)
+        LedgerCheck(self.registry, settings)
+        self._lock = threading.Lock()
+        self._due = 0.0
+
+    def _gauge(self, name: str, doc: str, *labels: str) -> Gauge:
+        return Gauge(f"headgate_{name}", doc, labels, registry=self.registry)
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+    def text(self, reader: Reader) -> bytes:
+        """The exposition. A lake that cannot be read is `headgate_lake_up 0`, not an error."""
+        with self._lock:
+            began = time.monotonic()
+            if began >= self._due:
+                self._refresh(reader)
+                asked = time.monotonic()
+                rest = max(KEPT_SECONDS, (asked - began) / SHARE)
+                self._due = asked + min(rest, MOST_SECONDS)
+            self._show_ages()
+            self._status.refresh()
+            self._upkeep.refresh()
+            return generate_latest(self.registry)
+
+    def _refresh(self, reader: Reader) -> None:
+        try:
+            alerts = reader.rows(_ALERTS, needs=("gold.alert_current",))
+            jobs = reader.rows(_LEDGER, needs=("ops.ledger",))
+        except HeadgateError:
+            self._lake_up.set(0)
+            return
+        self._lake_up.set(1)
+        self._alerts.clear()
+        for row in alerts:
+            self._alerts.labels(row["level"]).set(row["n"])
+        self._show_jobs(jobs)
+
+    def _show_jobs(self, jobs: Sequence[Row]) -> None:
+        self._work.rows = jobs
+        self._finished = {row["job"]: row["finished_at"].timestamp() for row in jobs}
+        dead = 0
+        for row in jobs:
+            for name, gauge in self._ledger.items():
+                gauge.labels(row["job"]).set(row[name] or 0)
+            dead += int(row["rows_dead"] or 0)
+        self._dead.set(dead)
+
+    def _show_ages(self) -> None:
+        """They grow on also between two looks, and while the lake cannot be read."""
+        self._age.clear()
+        now = time.time()
+        for job, finished_at in self._finished.items():
+            self._age.labels(job).set(max(0.0, now - finished_at))

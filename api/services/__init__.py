@@ -1,0 +1,1 @@
+"""What endpoints answer from: bounded queries over DuckDB, no HTTP."""

@@ -1,0 +1,142 @@
+"""Alerts and leases, read from the lake."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from alerts.delivery.feed import FEED_SQL, Place, sequence_of
+from alerts.delivery.feed import place_of as place_in_feed
+from api import models
+from api.services.reader import Reader, Row, cursor_of, instant, place_of
+
+
+@dataclass(frozen=True)
+class AlertFilter:
+    """Which alerts are wanted; an empty field wants all."""
+
+    levels: tuple[str, ...] = ()
+    rule_id: str | None = None
+    entity: str | None = None
+    status: str | None = None
+    activity: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    incident_id: str | None = None
+    muted: bool = False
+
+    def sql(self) -> tuple[str, Row]:
+        """Conditions on the newest revision, and their parameters."""
+        wanted = {
+            "rule_id = $rule_id": self.rule_id,
+            "entity_value = $entity": self.entity,
+            "status = $status": self.status,
+            "activity = $activity": self.activity,
+            "event_time >= $since": self.since,
+            "event_time < $until": self.until,
+            "(incident_id = $incident_id OR a.alert_id = $incident_id)": self.incident_id,
+            "list_contains($levels, level)": list(self.levels) or None,
+        }
+        used = {text: value for text, value in wanted.items() if value is not None}
+        names = {text: re.findall(r"\$(\w+)", text)[0] for text in used}
+        told = "TRUE" if self.muted else "suppressed_by IS NULL"
+        return " AND ".join([told, *used]), {names[text]: used[text] for text in used}
+
+
+_ALERTS = """
+WITH first AS (
+  SELECT alert_id, min_by(event_time, revision) AS first_event_time
+  FROM gold.alert GROUP BY alert_id
+)
+SELECT a.alert_id, revision, activity, reason, mode, rule_id, rule_name, level, severity_id,
+       risk_score, entity_type, entity_value, previous_entity, src_ip, first_event_time,
+       event_time, window_start, window_end, status, count, title, suppressed_by, incident_id, body
+FROM gold.alert_current a JOIN first USING (alert_id)
+"""
+# A page is ordered by the first revision's time: no later revision moves an alert across a cursor.
+
+
+def alerts(reader: Reader, wanted: AlertFilter, limit: int, cursor: str | None) -> models.AlertPage:
+    """One page of alerts in their newest revision. Raises `Usage` for a wrong cursor."""
+    condition, params = wanted.sql()
+    question = {name: str(value) for name, value in params.items()} | {"muted": str(wanted.muted)}
+    if cursor:
+        time, alert_id = place_of(cursor, question, 2)
+        params |= {"after": instant(time), "after_id": alert_id}
+        condition += (
+            " AND (first_event_time < $after"
+            " OR (first_event_time = $after AND a.alert_id > $after_id))"
+        )
+    found = reader.rows(
+        f"{_ALERTS} WHERE {condition} ORDER BY first_event_time DESC, a.alert_id LIMIT {limit + 1}",
+        params,
+        needs=("gold.alert", "gold.alert_current"),
+    )
+    page = found[:limit]
+    more = len(found) > limit
+    last = page[-1] if more else None
+    return models.AlertPage(
+        items=[_alert(row) for row in page],
+        next=cursor_of(question, last["first_event_time"].isoformat(), last["alert_id"])
+        if last
+        else None,
+    )
+
+
+def alert(reader: Reader, alert_id: str) -> models.AlertDetail | None:
+    """One alert with all its revisions; None when there is none of that id."""
+    needs = ("gold.alert", "gold.alert_current")
+    newest = reader.rows(f"{_ALERTS} WHERE a.alert_id = $id", {"id": alert_id}, needs=needs)
+    if not newest:
+        return None
+    revisions = reader.rows(
+        "SELECT revision, activity, reason, event_time, entity_type, entity_value, "
+        "previous_entity, status, count FROM gold.alert WHERE alert_id = $id ORDER BY revision",
+        {"id": alert_id},
+        needs=needs,
+    )
+    return models.AlertDetail(
+        alert=_alert(newest[0]),
+        body=json.loads(newest[0]["body"]),
+        revisions=[models.Revision(**_with_entity(row)) for row in revisions],
+    )
+
+
+def feed(reader: Reader, lake: str, after: str, limit: int) -> models.FeedPage:
+    """Revisions behind a cursor, in the order of their commits; `lake`: identity of gold.alert.
+
+    Raises `Usage` for a wrong cursor.
+    """
+    place = place_in_feed(after, lake)
+    params = {**asdict(place), "most": limit + 1}
+    found = reader.rows(FEED_SQL, params, needs=("gold.alert",))
+    page = found[:limit]
+    if page:
+        last = page[-1]
+        place = Place(last["sequence"], last["alert_id"], last["revision"])
+    return models.FeedPage(
+        items=[
+            models.FeedItem(
+                alert_id=row["alert_id"],
+                revision=row["revision"],
+                sequence=sequence_of(row["sequence"]),
+                body=json.loads(row["body"]),
+            )
+            for row in page
+        ],
+        next=place.cursor(lake),
+        more=len(found) > limit,
+    )
+
+
+def _alert(row: Row) -> models.Alert:
+    short = _with_entity(row)
+    short.pop("body", None)
+    return models.Alert(**short)
+
+
+def _with_entity(row: Row) -> Row:
+    rest = {k: v for k, v in row.items() if k not in ("entity_type", "entity_value")}
+    return rest | {"entity": models.Entity(type=row["entity_type"], value=row["entity_value"])}

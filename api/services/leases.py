@@ -1,0 +1,143 @@
+"""Who held an address at an instant, with what it rests on, read from the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, cast
+
+from api import models
+from api.services.reader import Reader, Row
+from enrich.attribution.competing_leases import Said, rivals_of, true_at
+from enrich.attribution.confidence import LEASED, NONE, OUTSIDE, STATIC, Server, assessed, standing
+from enrich.attribution.lease_lookup import CLAIMS_DUCKDB
+from enrich.attribution.server_liveness import HEARD_SQL
+from infra.config.settings import ScopeSettings
+from infra.errors import Usage
+
+NEEDS = ("silver.dhcp_segment", "silver.event")
+LOOKS = (timedelta(days=1), timedelta(days=30))
+"""How far back a DHCP server's last line is looked for; further only if the first finds none."""
+
+_COMPLETE = """
+SELECT max(known_at) AS known_at FROM silver.dhcp_segment
+WHERE kind = 'heartbeat' AND ($known_by IS NULL OR known_at <= $known_by)
+"""
+
+
+def holder(
+    reader: Reader,
+    scopes: Sequence[ScopeSettings],
+    ip: str,
+    at: datetime,
+    scope: str | None = None,
+    known_by: datetime | None = None,
+) -> models.Holder:
+    """Who held `ip` at `at`: the statement with the highest rev that covers the instant.
+
+    `known_by`: as it was known then; none: as it is known now. Raises `Usage` when no scope is
+    given and the address was leased in several.
+    """
+    asked = {"ip": ip, "at": at, "known_by": known_by}
+    rows = {
+        (row["scope"], row["rev"]): row for row in reader.rows(CLAIMS_DUCKDB, asked, needs=NEEDS)
+    }
+    said = [_said(row) for row in rows.values()]
+    covering = [
+        one
+        for site in sorted({one.scope for one in said if scope in (None, one.scope)}, key=str)
+        if (one := true_at(said, site, at)) is not None
+    ]
+    leased = [one for one in covering if one.mac is not None]
+    if len(leased) > 1:
+        sites = ", ".join(str(one.scope) for one in leased)
+        raise Usage(f"{ip} was leased in several scopes then ({sites}); say which with scope=")
+    by_hand = standing(ip, scope, scopes)
+    chosen = None if by_hand == STATIC else next(iter(leased or covering), None)
+    status = LEASED if chosen and chosen.mac else NONE
+    if by_hand == STATIC or (by_hand == OUTSIDE and chosen is None):
+        status = by_hand
+    site = scope or (chosen.scope if chosen else _site(ip, scopes))
+    row = rows[chosen.scope, chosen.rev] if chosen and chosen.mac else None
+    return _told(reader, scopes, ip, at, known_by, site, status, row, said)
+
+
+def _told(
+    reader: Reader,
+    scopes: Sequence[ScopeSettings],
+    ip: str,
+    at: datetime,
+    known_by: datetime | None,
+    scope: str | None,
+    status: str,
+    row: Row | None,
+    said: Sequence[Said],
+) -> models.Holder:
+    """The answer, judged as job `alert` would judge it with all that is in the tables."""
+    mac = row["mac"] if row else None
+    complete = reader.rows(_COMPLETE, {"known_by": known_by}, needs=NEEDS)[0]["known_at"]
+    told = {"ip": ip, "scope": scope, "mac": mac, "status": status, "complete_up_to": complete}
+    if row:
+        ended = (row["evidence"] or {}).get("ended")
+        told |= {"lease_start": row["lease_start"], "lease_end": row["lease_end"], "ended": ended}
+    judged = assessed(
+        told,
+        at,
+        servers=_servers(reader, scope, at, known_by) if status in (LEASED, NONE) else None,
+        rivals=rivals_of(said, scope, mac, at),
+        scopes=scopes,
+    )
+    return models.Holder(
+        ip=ip,
+        at=at,
+        known_by=known_by,
+        scope=scope,
+        status=cast("Literal['leased', 'none', 'outside', 'static']", status),
+        lease=_lease(row) if row else None,
+        complete_up_to=complete,
+        confidence=judged["confidence"],
+        certainty=judged["certainty"],
+        reason=judged["reason"],
+        rivals=[models.Rival(**rival) for rival in judged["rivals"]],
+        servers=[models.DhcpServer(**server) for server in judged["servers"] or ()],
+    )
+
+
+def _servers(
+    reader: Reader, scope: str | None, at: datetime, known_by: datetime | None
+) -> list[Server]:
+    """The DHCP servers of a scope, each with its last line up to the instant."""
+    for look in LOOKS:
+        bounds = {"since": at - look, "until": at, "known_by": known_by}
+        rows = reader.rows(HEARD_SQL, bounds, needs=NEEDS)
+        found = [Server(r["server"], r["last_line_at"]) for r in rows if r["scope"] == scope]
+        if found:
+            return found
+    return []
+
+
+def _site(ip: str, scopes: Sequence[ScopeSettings]) -> str | None:
+    """The site whose addresses these are, where configuration alone must tell."""
+    return next((s.name for s in scopes if standing(ip, s.name, scopes) != OUTSIDE), None)
+
+
+def _said(row: Row) -> Said:
+    return Said(**{name: row[name] for name in Said.__struct_fields__})
+
+
+def _lease(row: Row) -> models.Lease:
+    evidence: dict[str, Any] = row["evidence"] or {}
+    return models.Lease(
+        mac=row["mac"],
+        hostname=row["hostname"],
+        session_id=row["session_id"],
+        lease_start=row["lease_start"],
+        lease_end=row["lease_end"],
+        span_start=row["seg_start"],
+        span_end=row["seg_end"],
+        known_at=row["known_at"],
+        learned_at=row["learned_at"],
+        rev=row["rev"],
+        evidence=evidence.get("event_uids") or [],
+        ended=evidence.get("ended"),
+    )

@@ -1,0 +1,179 @@
+"""The API's own questions: an in-process DuckDB over the lake, a new snapshot each time."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+
+from infra.config.settings import Settings
+from infra.delta.duckdb_views import definitions, missing_sentence, open_engine
+from infra.delta.view_refresh import Views
+from infra.errors import Retryable, Usage
+from infra.storage.paths import bucketed, there
+
+SECONDS = 15.0
+"""Longest question of an endpoint; longer ones belong into a report or a statement."""
+
+FAR_SECONDS = 60.0
+"""How often all tables of a bucket are looked at for probes: each is a request that costs money."""
+
+Row = dict[str, Any]
+
+
+class Reader:
+    """Answers SQL over the tables and views by name; safe to share between threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._root = settings.lake_root
+        self._memory = settings.api.statement_memory
+        self._wanted = definitions(settings.lake_root)
+        self._names = [found.name for found in self._wanted]
+        self._ids: dict[str, str] = {}
+        self._ready_until = -math.inf
+        self._views: Views | None = None
+        self._lock = threading.Lock()
+
+    def rows(
+        self,
+        sql: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        needs: Sequence[str],
+        seconds: float = SECONDS,
+    ) -> list[Row]:
+        """The rows of a query as dictionaries, times aware in UTC.
+
+        `needs`: tables and views it reads. Raises `Retryable` when one is not
+        there yet or the time is up.
+        """
+        cursor = self._cursor(needs)
+        timer = threading.Timer(seconds, cursor.interrupt)
+        timer.start()
+        try:
+            result = cursor.execute(sql, dict(params or {}))
+            names = [str(column[0]) for column in result.description or []]
+            return [dict(zip(names, map(_aware, row), strict=True)) for row in result.fetchall()]
+        except duckdb.InterruptException:
+            raise Retryable(
+                f"the lake did not answer within {seconds:g} s; narrow the question by time"
+            ) from None
+        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+            raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
+        finally:
+            timer.cancel()
+            cursor.close()
+
+    def require_ready(self) -> None:
+        """Raises `Retryable` unless all tables and views can be read, and are those of before."""
+        with self._lock:
+            self._require_lake()
+            if time.monotonic() < self._ready_until:
+                return
+            views = self._open()
+            self._require(views, self._names)
+            self._require_same(views)
+            if bucketed(self._root):
+                self._ready_until = time.monotonic() + FAR_SECONDS
+
+    def _require(self, views: Views, names: Sequence[str]) -> None:
+        try:
+            lacking = views.lacking(names)
+        except OSError as error:
+            raise Retryable(f"the lake cannot be read: {error}") from None
+        if lacking:
+            raise Retryable(missing_sentence(lacking))
+
+    def _require_same(self, views: Views) -> None:
+        try:
+            found = {name: one for name in views.tables if (one := views.identity(name))}
+        except (OSError, ValueError) as error:
+            raise Retryable(f"the lake cannot be read: {error}") from None
+        other = [name for name, one in found.items() if self._ids.setdefault(name, one) != one]
+        if other:
+            raise Retryable(
+                f"{self._root}: another lake was put in the place of the one this API began with "
+                f"(by the ids of {', '.join(sorted(other))}); put that one back, or start the API "
+                "again on this one"
+            )
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        with self._lock:
+            if self._views is not None:
+                self._views.engine.close()
+                self._views = None
+
+    def _cursor(self, needs: Sequence[str]) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            views = self._open()
+            if not views.made(needs):
+                self._require_lake()  # not with each question: in a bucket it costs two requests
+            self._require(views, needs)
+            return views.engine.cursor()
+
+    def _open(self) -> Views:
+        if self._views is None:
+            self._views = Views(open_engine(memory=self._memory, threads=2), self._wanted)
+        return self._views
+
+    def _require_lake(self) -> None:
+        if not there(self._root):
+            raise Retryable(f"{self._root}: there is no lake here; start the jobs or set 'lake'")
+
+
+def _aware(value: Any) -> Any:
+    """Times in plain UTC, also inside structs and lists."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    if isinstance(value, dict):
+        return {key: _aware(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_aware(item) for item in value]
+    return value
+
+
+def cursor_of(question: Mapping[str, Any], *place: str) -> str:
+    """An opaque cursor: the place of the last row, and which question it belongs to."""
+    text = json.dumps([_digest(question), *place])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def place_of(cursor: str, question: Mapping[str, Any], parts: int) -> list[str]:
+    """The place in a cursor; raises `Usage` when it is not one of this question."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError):
+        found = None
+    if (
+        not isinstance(found, list)
+        or len(found) != parts + 1
+        or not all(isinstance(part, str) for part in found)
+    ):
+        raise Usage("cursor: not one of ours; take 'next' of the page before as it is")
+    if found[0] != _digest(question):
+        raise Usage("cursor: belongs to another question; start again without it")
+    return [str(part) for part in found[1:]]
+
+
+def _digest(question: Mapping[str, Any]) -> str:
+    text = json.dumps(question, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def instant(text: str) -> datetime:
+    """A time in a cursor; raises `Usage` when it is none."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        raise Usage("cursor: not one of ours; take 'next' of the page before as it is") from None

@@ -1,0 +1,187 @@
+"""What is known about one address, device, user, host or domain, in order of time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from ipaddress import ip_address
+from typing import Literal
+
+from api import models
+from api.services.reader import Reader, Row, cursor_of, instant, place_of
+from infra.errors import Usage
+
+Kind = Literal["ip", "mac", "user", "host", "domain"]
+
+NEEDS = (
+    "silver.event", "silver.events", "silver.dhcp_segment", "silver.dhcp_session",
+    "gold.finding", "gold.findings", "gold.attribution", "gold.attribution_current",
+    "gold.alert", "gold.alert_current",
+)  # fmt: skip
+
+_EVENT = """
+SELECT e.time, 'event' AS kind, e.event_uid AS id, coalesce(e.message, e.class_name) AS title,
+       e.src_ip AS ip, e.source, NULL AS level, NULL::TIMESTAMPTZ AS until, {via} AS via
+FROM silver.events e {join} WHERE e.time >= $since AND e.time < $until AND ({condition})
+"""
+_FINDING = """
+SELECT f.event_time AS time, 'finding' AS kind, f.finding_id AS id,
+       concat_ws(': ', f.rule_title, f.snippet) AS title, f.ip, f.source, f.level,
+       NULL::TIMESTAMPTZ AS until, {via} AS via
+FROM gold.findings f WHERE f.event_time >= $since AND f.event_time < $until AND ({condition})
+"""
+_ALERT = """
+SELECT a.event_time AS time, 'alert' AS kind, a.alert_id AS id, a.title, a.src_ip AS ip,
+       NULL AS source, a.level, NULL::TIMESTAMPTZ AS until, 'own' AS via
+FROM gold.alert_current a
+WHERE a.event_time >= $since AND a.event_time < $until AND ({condition})
+"""
+_LEASE = """
+SELECT s.lease_start AS time, 'lease' AS kind, s.session_id AS id,
+       concat(s.mac, ' (', coalesce(s.hostname, 'no name'), ') held ', s.ip) AS title, s.ip,
+       NULL AS source, NULL AS level, s.lease_end AS until, 'own' AS via
+FROM silver.dhcp_session s
+WHERE s.lease_start < $until AND s.lease_end > $since AND ({condition})
+"""
+_HELD = """
+JOIN (SELECT scope, ip, seg_start, seg_end, rev FROM silver.dhcp_segment WHERE mac = $value) h
+ON e.src_ip = h.ip AND e.time >= h.seg_start AND e.time < h.seg_end
+   AND (e.scope IS NULL OR e.scope = h.scope)
+"""
+_STILL_TRUE = """
+e.mac IS DISTINCT FROM $value AND NOT EXISTS (
+  SELECT 1 FROM silver.dhcp_segment n
+  WHERE n.scope = h.scope AND n.ip = h.ip AND n.rev > h.rev
+    AND n.seg_start <= e.time AND e.time < n.seg_end)
+"""
+_NAMED_IN = "list_contains(json_extract_string(a.body, '$.entities[*].value'), $value)"
+_EVIDENCE = "json_extract_string(a.body, '$.evidence[*].event_uid')"
+_DOMAIN_OF = """
+lower({0}.query.hostname) = $value OR ends_with(lower({0}.query.hostname), '.' || $value)
+OR lower({0}.http_request.url.hostname) = $value
+OR ends_with(lower({0}.http_request.url.hostname), '.' || $value)
+"""
+
+
+def timeline(
+    reader: Reader,
+    kind: Kind,
+    value: str,
+    since: datetime,
+    until: datetime,
+    limit: int,
+    cursor: str | None,
+) -> models.Timeline:
+    """One page, newest first: events, findings, alerts and leases in [since, until).
+
+    A device's timeline also has what its addresses did while they were its own.
+    Raises `Usage` for a value that is not of its kind, or a wrong cursor.
+    """
+    named = NORMAL[kind](value)
+    params: Row = {"value": named, "since": since, "until": until}
+    question = {"kind": kind, **{name: str(found) for name, found in params.items()}}
+    after = ""
+    if cursor:
+        time, last_kind, last_id = place_of(cursor, question, 3)
+        params |= {"time": instant(time), "kind": last_kind, "id": last_id}
+        after = "WHERE (time, kind, id) < ($time, $kind, $id)"
+    parts = " UNION ALL ".join(PARTS[kind])
+    found = reader.rows(
+        f"SELECT DISTINCT * FROM ({parts}) {after} "
+        f"ORDER BY time DESC, kind DESC, id DESC LIMIT {limit + 1}",
+        params,
+        needs=NEEDS,
+    )
+    page = found[:limit]
+    last = page[-1] if len(found) > limit else None
+    return models.Timeline(
+        entity=models.Entity(type=kind, value=named),
+        items=[models.TimelineItem(**row) for row in page],
+        next=cursor_of(question, last["time"].isoformat(), last["kind"], last["id"])
+        if last
+        else None,
+    )
+
+
+def _ip(value: str) -> str:
+    try:
+        return str(ip_address(value))
+    except ValueError:
+        raise Usage(f"'{value}' is not an IP address") from None
+
+
+def _mac(value: str) -> str:
+    digits = re.sub(r"[.:-]", "", value).lower()
+    if not re.fullmatch(r"[0-9a-f]{12}", digits):
+        raise Usage(f"'{value}' is not a MAC address; write 02:00:00:00:00:07")
+    return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+
+
+NORMAL: dict[str, Callable[[str], str]] = {
+    "ip": _ip,
+    "mac": _mac,
+    "user": str,
+    "host": str,
+    "domain": lambda value: value.lower().rstrip("."),
+}
+"""How the tables write each kind of value."""
+
+
+def _event(condition: str, via: str = "'own'", join: str = "") -> str:
+    return _EVENT.format(condition=condition, via=via, join=join)
+
+
+def _finding(condition: str, via: str = "'own'") -> str:
+    return _FINDING.format(condition=condition, via=via)
+
+
+def _entity_alerts(kind: str) -> str:
+    return _ALERT.format(
+        condition=f"(a.entity_type = '{kind}' AND a.entity_value = $value) OR {_NAMED_IN}"
+    )
+
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "ip": (
+        _event("e.src_ip = $value OR e.dst_ip = $value"),
+        _finding("f.ip = $value OR f.dst_ip = $value"),
+        _ALERT.format(condition=f"a.src_ip = $value OR a.entity_value = $value OR {_NAMED_IN}"),
+        _LEASE.format(condition="s.ip = $value"),
+    ),
+    "mac": (
+        _event("e.mac = $value"),
+        _event(_STILL_TRUE, via="'lease'", join=_HELD),
+        _finding(
+            "f.holder.mac = $value OR f.finding_id IN (SELECT finding_id "
+            "FROM gold.attribution_current t WHERE t.holder.mac = $value)",
+            via="'lease'",
+        ),
+        _entity_alerts("device"),
+        _LEASE.format(condition="s.mac = $value"),
+    ),
+    "user": (
+        _event("e.user_name = $value OR e.actor.user.name = $value"),
+        _finding("f.user_name = $value"),
+        _entity_alerts("user"),
+    ),
+    "host": (
+        _event("e.host_name = $value OR e.src_endpoint.hostname = $value"),
+        _finding("f.host_name = $value"),
+        _entity_alerts("host"),
+        _LEASE.format(condition="s.hostname = $value"),
+    ),
+    "domain": (
+        _event(_DOMAIN_OF.format("e")),
+        _finding(
+            f"f.event_uid IN (SELECT d.event_uid FROM silver.events d "
+            f"WHERE d.time >= $since AND d.time < $until AND ({_DOMAIN_OF.format('d')}))"
+        ),
+        _ALERT.format(
+            condition=f"{_NAMED_IN} OR list_has_any({_EVIDENCE}, (SELECT list(d.event_uid) "
+            "FROM silver.events d WHERE d.time >= $since AND d.time < $until "
+            f"AND ({_DOMAIN_OF.format('d')})))"
+        ),
+    ),
+}
+"""The questions a timeline of each kind is put together from."""

@@ -1,0 +1,114 @@
+"""Who used a device, and what the inventories know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, Literal
+
+from api import models
+from api.services.reader import Reader, Row
+from api.services.timeline import NORMAL
+from enrich.assets.index import AssetIndex, index_of
+from enrich.assets.index_store import newest_index
+from enrich.assets.user_evidence import WITNESSES_SQL, Seen, Witness, devices, users, window
+from infra.config.settings import Settings
+from infra.errors import Usage
+
+DeviceKind = Literal["ip", "mac", "host"]
+NEEDS = ("silver.event", "silver.witness", "silver.dhcp_segment")
+
+_HELD = """
+SELECT scope, mac FROM silver.dhcp_segment
+WHERE ip = $ip AND kind <> 'heartbeat' AND seg_start <= $at AND seg_end > $at
+  AND ($scope IS NULL OR scope = $scope)
+QUALIFY row_number() OVER (PARTITION BY scope ORDER BY rev DESC) = 1 ORDER BY scope
+"""
+
+
+def witnesses(
+    reader: Reader, settings: Settings, kind: str, value: str, at: datetime, scope: str | None
+) -> models.Witnesses:
+    """Who used an address, a MAC address or a host at an instant, by others than the lease.
+
+    Of an address that DHCP leased then, only what the device did that held it: by whatever
+    address it had, or under the host name it gave. Raises `Usage` for a value that is not of
+    its kind, and when no scope is given and the address was leased in several.
+    """
+    named = NORMAL[kind](value)
+    held = _held(reader, named, at, scope) if kind == "ip" else {}
+    mac = named if kind == "mac" else held.get("mac")
+    scope = scope or held.get("scope")
+    asked = {
+        "mac": mac,
+        "ip": named if kind == "ip" else None,
+        "host": named if kind == "host" else None,
+        "scope": scope,
+        **window(at),
+    }
+    found = [Witness.of(row) for row in reader.rows(WITNESSES_SQL, asked, needs=NEEDS)]
+    index = _index(settings)
+    return models.Witnesses(
+        entity=models.Entity(type=kind, value=named),
+        at=at,
+        scope=scope,
+        mac=mac,
+        users=[_seen(one, at, index) for one in users(found, at)],
+        devices=[_seen(one, at, None) for one in devices(found, at)],
+    )
+
+
+def known(
+    settings: Settings, kind: str, value: str, at: datetime, scope: str | None
+) -> models.Known:
+    """What the inventories knew of an entity at an instant."""
+    named = NORMAL[kind](value)
+    index = _index(settings)
+    asset, user = None, None
+    if index is not None and kind in ("ip", "mac", "host"):
+        asset = index.asset(
+            _micros(at),
+            mac=named if kind == "mac" else None,
+            hostname=named if kind == "host" else None,
+            ip=named if kind == "ip" else None,
+            scope=scope,
+        )
+    elif index is not None and kind == "user":
+        user = index.user(_micros(at), named)
+    return models.Known(
+        entity=models.Entity(type=kind, value=named),
+        at=at,
+        asset=models.KnownAsset(**asset) if asset else None,
+        user=models.KnownUser(**user) if user else None,
+    )
+
+
+def _held(reader: Reader, ip: str, at: datetime, scope: str | None) -> Row:
+    asked = {"ip": ip, "at": at, "scope": scope}
+    found = reader.rows(_HELD, asked, needs=("silver.dhcp_segment",))
+    leased = [row for row in found if row["mac"] is not None]
+    if len(leased) > 1:
+        scopes = ", ".join(str(row["scope"]) for row in leased)
+        raise Usage(f"{ip} was leased in several scopes then ({scopes}); say which with scope=")
+    return next(iter(leased or found), {})
+
+
+def _seen(one: Seen, at: datetime, index: AssetIndex | None) -> models.Seen:
+    told: dict[str, Any] = {
+        name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        for name, value in asdict(one).items()
+    }
+    user = None
+    if index is not None:
+        user = index.user(_micros(at), one.name, domain=one.domain, uid=one.uid)
+    return models.Seen(**told, user=models.KnownUser(**user) if user else None)
+
+
+def _index(settings: Settings) -> AssetIndex | None:
+    file = newest_index(settings)
+    return index_of(file) if file else None
+
+
+def _micros(at: datetime) -> int:
+    return round(at.timestamp() * 1_000_000)

@@ -1,0 +1,305 @@
+"""Bounded Spark SQL: check, translate, run in a process that can be killed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from queue import Empty, LifoQueue
+from typing import Any
+
+from sqlglot import exp
+
+from api.sql.allowlist import Scalar, parse
+from api.sql.duckdb_sql import to_duckdb
+from infra.config.settings import ApiSettings, Settings
+from infra.delta.duckdb_views import definitions
+from infra.errors import Fatal, Retryable, Usage
+from infra.storage.paths import bucketed, store
+from infra.storage.temp_dirs import scratch
+
+log = logging.getLogger("headgate.api")
+
+WORKERS = 2
+"""Statements that run at the same time; more would take the cores from the stream."""
+
+_START_SECONDS = 30.0
+_QUEUE_SECONDS = 5.0
+_RENEWED_SECONDS = 1800.0
+"""After so long a worker that was given passing credentials makes room for one with newer ones."""
+
+
+class Refused(Usage):
+    """The statement is not one this engine answers; the text says why."""
+
+
+class Failed(Fatal):
+    """The statement was run and failed on the data (a division by zero, a bad cast)."""
+
+
+class Limit(Fatal):
+    """The statement used up its time or memory and was stopped."""
+
+
+class Busy(Retryable):
+    """All workers are at work."""
+
+
+class Fault(Fatal):
+    """Neither the statement nor its limits are to blame, but us or the lake; the log says more."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a statement gave. `truncated_by`: rows, bytes or None when it is whole.
+
+    `versions`: of a statement about the past, the version at which each table was read.
+    """
+
+    columns: list[dict[str, str]]
+    rows: list[list[Any]]
+    truncated_by: str | None
+    elapsed_ms: float
+    engine: str = "duckdb"
+    versions: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether rows are missing at the end."""
+        return self.truncated_by is not None
+
+
+class Statements:
+    """Runs statements over one lake; `close` ends its processes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._limits = settings.api
+        self._workers: LifoQueue[Worker] = LifoQueue()
+        known = definitions(settings.lake_root)
+        self._names = frozenset(found.name for found in known)
+        room = _room(settings)
+        self._all = [
+            Worker(
+                {
+                    "lake_root": str(settings.lake_root),
+                    "home": str(settings.home.absolute()),
+                    "definitions": [asdict(found) for found in known],
+                    "memory": settings.api.statement_memory,
+                },
+                room,
+            )
+            for _ in range(WORKERS)
+        ]
+        for worker in self._all:
+            self._workers.put(worker)
+
+    def run(
+        self,
+        sql: str,
+        params: Mapping[str, Scalar] | None = None,
+        max_rows: int | None = None,
+        as_of: datetime | None = None,
+    ) -> Answer:
+        """Answer one statement, `as_of` an instant with a zone over the tables as they were then.
+
+        Raises `Refused`, `Failed`, `Limit`, `Fault` or `Retryable`, each with a
+        sentence for the user. `max_rows` may lower the limit of the settings, not raise it.
+        """
+        most = min(max_rows or self._limits.statement_rows, self._limits.statement_rows)
+        try:
+            tree = parse(sql, self._names, params or {})
+            tables = sorted({f"{t.db}.{t.name}".lower() for t in tree.find_all(exp.Table) if t.db})
+            written = to_duckdb(tree, most)
+        except Usage as error:
+            raise Refused(str(error)) from None
+        except RecursionError:
+            raise Refused("the statement is nested too deeply") from None
+        except (AttributeError, IndexError, TypeError, ValueError):
+            # The parser reads a function without its arguments, too.
+            raise Refused(
+                "a function lacks an argument, or has one that it does not take"
+            ) from None
+        asked = {
+            "sql": written,
+            "tables": tables,
+            "max_rows": most,
+            "max_bytes": self._limits.statement_bytes,
+            "as_of": as_of.isoformat() if as_of else None,
+        }
+        with self._worker() as worker:
+            return _answer(worker.ask(asked, self._limits.statement_seconds), self._limits)
+
+    @contextmanager
+    def _worker(self) -> Iterator[Worker]:
+        try:
+            worker = self._workers.get(timeout=_QUEUE_SECONDS)
+        except Empty:
+            raise Busy(f"{WORKERS} statements are running already; try again shortly") from None
+        try:
+            yield worker
+        finally:
+            self._workers.put(worker)
+
+    @property
+    def processes(self) -> list[int]:
+        """Process ids of the workers that run."""
+        return [worker.pid for worker in self._all if worker.pid is not None]
+
+    def close(self) -> None:
+        """End the worker processes."""
+        for worker in self._all:
+            worker.stop()
+
+
+def _answer(found: dict[str, Any] | None, limits: ApiSettings) -> Answer:
+    if found is None:
+        raise Limit(
+            f"the statement was stopped after {limits.statement_seconds:g} s; "
+            "narrow it by time or address"
+        )
+    if found.get("limit") == "memory":
+        raise Limit(
+            f"the statement needed more than {limits.statement_memory} of memory; "
+            "narrow it by time or address"
+        )
+    if "refused" in found:
+        raise Refused(found["refused"])
+    if "failed" in found:
+        raise Failed(found["failed"])
+    if "later" in found:
+        raise Retryable(found["later"])
+    if "fault" in found:
+        name = uuid.uuid4().hex[:8]
+        log.error("fault %s in a statement: %s", name, found["fault"])
+        raise Fault(f"this is no fault of the statement; the log says more of it (fault {name})")
+    return Answer(
+        found["columns"],
+        found["rows"],
+        found["truncated_by"],
+        found["elapsed_ms"],
+        versions=found.get("versions", {}),
+    )
+
+
+def _room(settings: Settings) -> Path | None:
+    """Where the folders of workers lie: they go with this process, or with the next one where it
+    was killed. None, the system's own place, where nothing may be written there."""
+    try:
+        return scratch(settings.scratch_root)
+    except OSError:
+        return None
+
+
+class Worker:
+    """One `api.sql.worker` process, started when first needed and again after a kill."""
+
+    def __init__(self, setup: dict[str, Any], room: Path | None) -> None:
+        self._setup = setup
+        self._room = room
+        self._process: subprocess.Popen[bytes] | None = None
+        self._home: tempfile.TemporaryDirectory[str] | None = None
+        self._lock = threading.Lock()
+        self._renew = math.inf
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id while it runs."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        """The worker's answer; None when the time was up and it was killed."""
+        with self._lock:
+            process = self._running()
+            try:
+                found = _exchange(process, request, seconds)
+            except (BrokenPipeError, EOFError, OSError):
+                # A worker that dies in the middle was ended by its memory bound.
+                self._kill()
+                return {"limit": "memory"}
+            if found is None:
+                self._kill()
+            return found
+
+    def stop(self) -> None:
+        """End the process; a statement that runs in it ends with it."""
+        self._kill()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        alive = self._process is not None and self._process.poll() is None
+        if self._process is not None and alive and time.monotonic() < self._renew:
+            return self._process
+        self._kill()
+        self._home = tempfile.TemporaryDirectory(prefix="headgate-sql-", dir=self._room)
+        root = Path(__file__).resolve().parents[2]
+        far = store().environment() if bucketed(self._setup["lake_root"]) else {}
+        self._renew = (
+            time.monotonic() + _RENEWED_SECONDS if "AWS_SESSION_TOKEN" in far else math.inf
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-m", "api.sql.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=self._home.name,
+            # No token, no password, no proxy: what is not there cannot leak.
+            env={"PYTHONPATH": str(root), "HOME": self._home.name, "LC_ALL": "C.UTF-8"} | far,
+            start_new_session=True,
+        )
+        self._process = process
+        try:
+            ready = _exchange(process, self._setup, _START_SECONDS)
+        except (BrokenPipeError, EOFError, OSError):
+            ready = None
+        if ready is None:
+            self._kill()
+            raise Fatal("the statement engine did not start; see headgate doctor")
+        return process
+
+    def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        if self._home is not None:
+            self._home.cleanup()
+            self._home = None
+
+
+def _exchange(
+    process: subprocess.Popen[bytes], request: dict[str, Any], seconds: float
+) -> dict[str, Any] | None:
+    """Send one line and wait for one; None when it does not come in time."""
+    if process.stdin is None or process.stdout is None:
+        raise EOFError
+    process.stdin.write(json.dumps(request).encode() + b"\n")
+    process.stdin.flush()
+    until = time.monotonic() + seconds
+    pieces: list[bytes] = []
+    output = process.stdout.fileno()
+    while not (pieces and pieces[-1].endswith(b"\n")):
+        ready, _, _ = select.select([output], [], [], max(0.0, until - time.monotonic()))
+        if not ready:
+            return None
+        piece = os.read(output, 1 << 20)
+        if not piece:
+            raise EOFError
+        pieces.append(piece)
+    found: dict[str, Any] = json.loads(b"".join(pieces))
+    return found

@@ -1,0 +1,249 @@
+"""The process that runs statements: a warm DuckDB that can be killed at any moment.
+
+It gets DuckDB SQL that `api.sql.allowlist` allowed, and is shut in all the same: no
+file but the lake's, no settings, no spilling to disk, bounded memory, an empty
+environment. One JSON line comes in per statement, one goes out.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import resource
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TextIO
+
+import duckdb
+
+from api.sql.macros import statements as macros
+from infra.delta.duckdb_views import Definition, missing_sentence, open_engine
+from infra.delta.view_refresh import Views
+from infra.errors import Retryable, Usage
+
+_CHUNK = 256
+_LONG = 2**63
+_OVERHEAD = 1 << 30
+"""Bytes the process may hold beside DuckDB's own limit: libraries, stacks, the answer."""
+
+
+class Refused(Exception):
+    """What this engine cannot answer; its text is the sentence for the user."""
+
+
+def engine(
+    lake_root: str, definitions: Iterable[Definition], memory: str, *also: Path
+) -> tuple[duckdb.DuckDBPyConnection, Views]:
+    """A locked DuckDB over the lake, and what it has of it.
+
+    `also`: folders beside the lake's that it may read.
+    """
+    known = tuple(definitions)
+    connection = open_engine(memory=memory, threads=2)
+    for macro in macros():
+        connection.execute(macro)
+    views = Views(connection, known)
+    views.lacking([one.name for one in known])
+    folders = [str(folder).replace("'", "''") for folder in (lake_root, *also)]
+    quoted = ", ".join(f"'{folder}/'" for folder in folders)
+    connection.execute(f"SET allowed_directories = [{quoted}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection, views
+
+
+def answer(
+    connection: duckdb.DuckDBPyConnection, sql: str, max_rows: int, max_bytes: int
+) -> dict[str, Any]:
+    """Run one SELECT; its rows as JSON values, cut at either limit and marked so."""
+    parsed = connection.extract_statements(sql)
+    if len(parsed) != 1 or parsed[0].type != duckdb.StatementType.SELECT:
+        raise Refused("only one SELECT is run here")
+    result = connection.execute(parsed[0])
+    columns = [
+        {"name": str(column[0]), "type": spark_type(str(column[1]))}
+        for column in result.description or []
+    ]
+    rows: list[list[Any]] = []
+    size, cut = 0, None
+    while cut is None and (chunk := result.fetchmany(_CHUNK)):
+        for raw in chunk:
+            row = [plain(value) for value in raw]
+            size += len(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace"))
+            cut = "rows" if len(rows) >= max_rows else "bytes" if size > max_bytes else None
+            if cut is not None:
+                break
+            rows.append(row)
+    return {"columns": columns, "rows": rows, "truncated_by": cut}
+
+
+def spark_type(name: str) -> str:
+    """DuckDB's name of a type as Spark says it; raises `Refused` for one Spark does not have."""
+    text = name.upper()
+    if text.endswith("[]"):
+        return f"array<{spark_type(name[:-2])}>"
+    for head in ("STRUCT", "MAP"):
+        if text.startswith(f"{head}("):
+            return head.lower()
+    if text.startswith("DECIMAL"):
+        return text.lower()
+    if text not in _TYPES:
+        raise Refused(f"a column of type {text.lower()} cannot be answered here; cast it")
+    return _TYPES[text]
+
+
+_TYPES = {
+    "BOOLEAN": "boolean", "TINYINT": "tinyint", "SMALLINT": "smallint", "INTEGER": "int",
+    "BIGINT": "bigint", "HUGEINT": "bigint", "UBIGINT": "bigint", "FLOAT": "float",
+    "DOUBLE": "double", "VARCHAR": "string", "BLOB": "binary", "DATE": "date",
+    "TIMESTAMP WITH TIME ZONE": "timestamp", "TIMESTAMP_NTZ": "timestamp_ntz", "NULL": "void",
+    '"NULL"': "void",
+}  # fmt: skip
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: times in ISO 8601 UTC, bytes in base64, NaN as text."""
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, int):
+        if not -_LONG <= value < _LONG:
+            raise Refused("a sum is outside bigint")
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"nan": "NaN"}.get(str(value), _infinity(value))
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    if isinstance(value, timedelta):
+        raise Refused("an interval cannot be answered here; compare unix_timestamp values")
+    return value.isoformat() if isinstance(value, date) else _other(value)
+
+
+def _infinity(value: float) -> str:
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _other(value: Any) -> str:
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+def bound_memory(memory: str) -> None:
+    """Let the process die rather than the machine, should DuckDB overshoot its own limit."""
+    limit = size_of(memory) + _OVERHEAD
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def leave_with_parent(parent: int) -> None:
+    """End this process when the one that started it is gone, also in mid-statement."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def size_of(memory: str) -> int:
+    """Bytes of a size such as '512MB' or '1GiB'."""
+    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+    text = memory.strip().upper()
+    for unit in sorted(units, key=len, reverse=True):
+        if text.endswith(unit):
+            return int(float(text.removesuffix(unit)) * units[unit])
+    raise ValueError(f"'{memory}' is no size; write 512MB or 1GB")
+
+
+def serve(requests: TextIO, answers: TextIO) -> None:
+    """Answer until the input ends. The first line sets the worker up."""
+    leave_with_parent(os.getppid())
+    setup = json.loads(requests.readline())
+    bound_memory(setup["memory"])
+    definitions = [Definition(**found) for found in setup["definitions"]]
+    connection, views = engine(setup["lake_root"], definitions, setup["memory"])
+    _say(answers, {"ready": True})
+    for line in requests:
+        asked = json.loads(line)
+        work = (
+            partial(_back_then, setup, definitions, asked)
+            if asked.get("as_of")
+            else partial(_now, connection, views, asked)
+        )
+        _say(answers, _answered(work))
+
+
+def _answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a piece of work gives, or what its error is to the user. It ends no process."""
+    try:
+        return work()
+    except (Refused, Usage) as error:
+        return {"refused": str(error)}
+    except Retryable as error:
+        return {"later": str(error)}
+    except (duckdb.OutOfMemoryException, MemoryError):
+        return {"limit": "memory"}
+    except duckdb.Error as error:
+        return _failure(str(error))
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error}".replace("\n", " ")
+        return {"fault": f"{said} ({place.filename}, line {place.lineno})"}
+
+
+def _now(connection: duckdb.DuckDBPyConnection, views: Views, asked: dict[str, Any]) -> Any:
+    began = time.monotonic()
+    lacking = views.lacking(asked["tables"])
+    if lacking:
+        raise Refused(missing_sentence(lacking))
+    found = answer(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
+    return {**found, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
+
+
+def _back_then(setup: dict[str, Any], known: Sequence[Definition], asked: dict[str, Any]) -> Any:
+    """Answer over the tables as they were: in an engine of its own, with these views alone."""
+    from api.sql.as_of import alone, as_of  # late: most workers do without what reads logs
+
+    at = datetime.fromisoformat(asked["as_of"])
+    lock = partial(alone, setup["home"], setup["lake_root"])
+    # In this process's own folder, which goes with it, also when it is killed.
+    with TemporaryDirectory(prefix="as-of-", dir=Path.home()) as beside:
+        then, versions = as_of(known, asked["tables"], at, Path(beside), lock)
+        connection, views = engine(setup["lake_root"], then, setup["memory"], Path(beside))
+        try:
+            return {**_now(connection, views, asked), "versions": versions}
+        finally:
+            connection.close()
+
+
+def _failure(said: str) -> dict[str, Any]:
+    first = said.splitlines()[0] if said else "the engine gave no reason"
+    _, marked, sentence = first.partition("refused: ")
+    if marked:
+        return {"refused": sentence}
+    kind, named, rest = first.partition(" Error: ")
+    return {"failed": rest if named and " " not in kind.replace("Invalid Input", "") else first}
+
+
+def _say(answers: TextIO, found: dict[str, Any]) -> None:
+    answers.write(json.dumps(found, ensure_ascii=True) + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    serve(sys.stdin, sys.stdout)

@@ -1,0 +1,181 @@
+"""Loading an inventory: what a file says now against what the tables say, and only the difference.
+
+A load that changes nothing writes nothing and starts no JVM, so it can run every few minutes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from enrich.assets.index_store import newest_index
+from enrich.assets.inventory_file import Refused, listed
+from enrich.assets.registers import Register
+from enrich.assets.scd_diff import Changes, History, Version, changes, in_force
+from infra.config.settings import Settings
+from infra.delta.duckdb_views import definitions, open_engine, refresh
+from infra.delta.schema import Table
+from infra.errors import Fatal
+from infra.process.os_user import person
+from infra.storage.paths import is_table
+from infra.streaming.outbox import put
+
+FEW = 10
+"""So many entries may go at once without being asked for, and beyond them half of all."""
+
+Row = dict[str, Any]
+Write = Callable[[Table, Sequence[Row], str], None]
+"""Appends rows to a table in one commit that carries a note (`Lake.add`)."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a load came to. `held`: entries that are missing but stay, since lines were refused."""
+
+    register: str
+    inventory: str
+    read: int
+    new: int
+    changed: int
+    gone: int
+    unchanged: int
+    held: int
+    refused: list[Refused]
+
+
+def load(
+    settings: Settings,
+    register: Register,
+    where: str,
+    write: Write,
+    *,
+    inventory: str = "default",
+    valid_from: datetime | None = None,
+    accept_removals: bool = False,
+) -> Loaded:
+    """Bring one inventory to what a file or folder lists, true from `valid_from` (now) on.
+
+    Lines that cannot be read are refused and the others count; what the list then does not
+    name stays as it is, since one of those lines may have named it. Raises `Fatal`, and writes
+    nothing, when no line can be read, or when most of the inventory would go and
+    `accept_removals` is not set.
+    """
+    loaded_at = datetime.now(UTC)
+    listing = listed(where, register)
+    if listing.refused and not listing.entries:
+        first = listing.refused[0]
+        raise Fatal(
+            f"{where}: none of {len(listing.refused)} lines can be read; "
+            f"{first.file}:{first.line}: {first.reason}"
+        )
+    at = valid_from or loaded_at
+    with _alone(settings, register):
+        known = _known(settings, register, inventory)
+        found = changes(known, listing.entries, at, whole=not listing.refused)
+        if not accept_removals:
+            _refuse_removals(where, register, inventory, found, _present(known, at))
+        if found.rows:
+            rows = [_row(register, inventory, change, loaded_at) for change in found.rows]
+            write(register.table, rows, f"load {register.name} {inventory} {loaded_at.isoformat()}")
+            newest_index(settings)  # made here, a large one holds up no batch of job `alert`
+    named = {entry.id for _, entry in listing.entries}
+    done = Loaded(
+        register.name,
+        inventory,
+        len(listing.entries) + len(listing.refused),
+        found.new,
+        found.changed,
+        found.gone,
+        found.unchanged,
+        len(_present(known, at) - named) if listing.refused else 0,
+        listing.refused,
+    )
+    if found.rows or listing.refused:
+        _note(settings, done, where, loaded_at)
+    return done
+
+
+def _present(known: History, at: datetime) -> set[str]:
+    return {name for name, versions in known.items() if in_force(versions, at) is not None}
+
+
+def _refuse_removals(
+    where: str, register: Register, inventory: str, found: Changes, present: set[str]
+) -> None:
+    """A list that was cut short must not empty an inventory."""
+    if found.gone and (found.gone == len(present) or found.gone > max(FEW, len(present) // 2)):
+        raise Fatal(
+            f"{where}: names {len(present) - found.gone} of the {len(present)} {register.name} "
+            f"of inventory '{inventory}'; {found.gone} would go. If that is meant: "
+            "--accept-removals"
+        )
+
+
+def _known(settings: Settings, register: Register, inventory: str) -> History:
+    """The versions of an inventory's entries, read without Spark; none without a table."""
+    table = register.table
+    if not is_table(settings.lake_root / table.path):
+        return {}
+    columns = (*register.columns, "more")
+    engine = open_engine(memory="1GB", threads=2)
+    try:
+        refresh(engine, [one for one in definitions(settings.lake_root) if one.name == table.name])
+        found = engine.execute(
+            f"SELECT {register.identity}, valid_from, gone, {', '.join(columns)} "
+            f"FROM {table.name} WHERE inventory = $inventory "
+            f"QUALIFY row_number() OVER (PARTITION BY {register.identity}, valid_from "
+            "ORDER BY loaded_at DESC, line DESC) = 1 ORDER BY valid_from",
+            {"inventory": inventory},
+        ).fetchall()
+    finally:
+        engine.close()
+    history: History = {}
+    for name, since, gone, *values in found:
+        said = None if gone else dict(zip(columns, values, strict=True))
+        history.setdefault(name, []).append(Version(since.astimezone(UTC), said))
+    return history
+
+
+def _row(register: Register, inventory: str, change: Any, loaded_at: datetime) -> Row:
+    return {
+        "inventory": inventory,
+        register.identity: change.id,
+        "valid_from": change.version.valid_from,
+        "gone": change.version.values is None,
+        **(change.version.values or {}),
+        "loaded_at": loaded_at,
+        "file": change.file,
+        "line": change.line,
+    }
+
+
+@contextmanager
+def _alone(settings: Settings, register: Register) -> Iterator[None]:
+    """One load of a register at a time: two would write the same difference twice."""
+    home = settings.home.absolute()
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / f"load-{register.name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _note(settings: Settings, done: Loaded, where: str, at: datetime) -> None:
+    """Leave a row for ops.audit."""
+    counts = {"new": done.new, "changed": done.changed, "gone": done.gone, "held": done.held}
+    put(
+        settings.home.absolute() / "spool" / "audit",
+        f"load-{at:%Y%m%dT%H%M%S%f}",
+        {
+            "at": at.isoformat(),
+            "who": person(),
+            "act": f"load.{done.register}",
+            "target": done.inventory,
+            "detail": json.dumps({"from": where, **counts, "refused": len(done.refused)}),
+            "outcome": "ok",
+        },
+    )

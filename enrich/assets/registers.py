@@ -1,0 +1,265 @@
+"""What a line of an inventory says: assets and users, read strictly, brought into one form.
+
+Plain Python. A register knows its columns, what other inventories call them, and how each
+value is read; what cannot be read is refused with a sentence that names the column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import ip_network
+from typing import Any
+
+import msgspec
+
+from enrich.tables_assets import ASSET_VERSION, USER_VERSION
+from infra.delta.schema import Table
+from ingest.parsing.ocsf import address, mac_address
+
+VALUE_CHARS = 1_000
+LIST_VALUES = 200
+CRITICALITIES = ("low", "medium", "high", "critical")
+
+Values = dict[str, Any]
+Read = Callable[[Any], Any]
+
+_SEPARATED = re.compile(r"[;,|]")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of an inventory. `valid_from` is None where the line names no instant."""
+
+    id: str
+    valid_from: datetime | None
+    values: Values
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Register:
+    """A kind of inventory. `keys`: columns of which a line must fill one; the first filled
+    one is the entry's identity where the line gives none."""
+
+    name: str
+    one: str
+    table: Table
+    identity: str
+    columns: Mapping[str, Read]
+    keys: tuple[str, ...]
+    headings: Mapping[str, str]
+
+    def entry(self, fields: Mapping[str, Any], line: int = 0) -> Entry:
+        """A line's fields as an entry; raises `ValueError` with a sentence that says why not."""
+        named, more = self._named(fields)
+        values = {column: _read(column, read, named) for column, read in self.columns.items()}
+        values["more"] = msgspec.json.encode(more, order="sorted").decode() if more else None
+        given = _read(self.identity, text, named)
+        known = (values[key] for key in self.keys)
+        found = given or next((_first(value) for value in known if value), None)
+        if found is None or not any(values[key] for key in self.keys):
+            raise ValueError(f"no {', '.join(self.keys[:-1])} or {self.keys[-1]} to know it by")
+        return Entry(found, _read("valid_from", instant, named), values, line)
+
+    def column(self, heading: str) -> str | None:
+        """The column that a heading means; None for one of no register."""
+        plain = re.sub(r"[\s.-]+", "_", heading.strip().lower())
+        found = self.headings.get(plain, plain)
+        return found if found in (*self.columns, self.identity, "valid_from") else None
+
+    def _named(self, fields: Mapping[str, Any]) -> tuple[Values, Values]:
+        """The fields by column, and those that are none of ours."""
+        named: Values = {}
+        more: Values = {}
+        for heading, value in fields.items():
+            column = self.column(heading)
+            if value is None or value == "" or value == []:
+                continue
+            if column is None:
+                more[heading.strip()] = value
+            elif column in named:
+                raise ValueError(f"{column}: given twice, the second time as '{heading}'")
+            else:
+                named[column] = value
+        return named, more
+
+
+def _read(column: str, read: Read, named: Mapping[str, Any]) -> Any:
+    try:
+        return read(named.get(column))
+    except ValueError as error:
+        raise ValueError(f"{column}: {error}") from None
+
+
+def _first(value: Any) -> str:
+    return str(value[0] if isinstance(value, list) else value)
+
+
+def text(value: Any) -> str | None:
+    """A short text without control characters; None for nothing."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"expected a text, found {value!r:.80}")
+    clean = str(value).strip()
+    if len(clean) > VALUE_CHARS:
+        raise ValueError(f"{len(clean)} characters; at most {VALUE_CHARS} are taken")
+    if not clean.isprintable():
+        raise ValueError(f"{clean[:80]!r} has control characters")
+    return clean or None
+
+
+def texts(value: Any) -> list[str] | None:
+    """Several texts: a list, or one text in which `;`, `,` or `|` parts them; each once."""
+    parts = value if isinstance(value, list) else _SEPARATED.split(text(value) or "")
+    found = [clean for part in parts if (clean := text(part))]
+    if len(found) > LIST_VALUES:
+        raise ValueError(f"{len(found)} values; at most {LIST_VALUES} are taken")
+    return list(dict.fromkeys(found)) or None
+
+
+def lowered(value: Any) -> list[str] | None:
+    """Several texts in lower case, a dot at the end taken off: host names and accounts."""
+    found = [one.lower().rstrip(".") for one in texts(value) or ()]
+    return list(dict.fromkeys(one for one in found if one)) or None
+
+
+def macs(value: Any) -> list[str] | None:
+    """Hardware addresses in the form that events have."""
+    return _each(value, mac_address, "is no hardware address; write 02:42:ac:77:0b:19")
+
+
+def networks(value: Any) -> list[str] | None:
+    """Addresses and networks (10.1.0.0/16) in their canonical spelling."""
+    return _each(value, _network, "is neither an address nor a network such as 10.1.0.0/16")
+
+
+def _network(given: str) -> str | None:
+    if "/" not in given:
+        return address(given)
+    try:
+        found = ip_network(given)
+    except ValueError:
+        return None
+    whole = found.prefixlen == found.max_prefixlen
+    return str(found.network_address if whole else found)
+
+
+def _each(value: Any, read: Callable[[str], str | None], otherwise: str) -> list[str] | None:
+    found = []
+    for given in texts(value) or ():
+        one = read(given)
+        if one is None:
+            raise ValueError(f"'{given:.80}' {otherwise}")
+        found.append(one)
+    return list(dict.fromkeys(found)) or None
+
+
+def criticality(value: Any) -> str | None:
+    """One of four words, in any case."""
+    word = (text(value) or "").lower()
+    if word and word not in CRITICALITIES:
+        raise ValueError(f"'{word:.80}' is none of {', '.join(CRITICALITIES)}")
+    return word or None
+
+
+def instant(value: Any) -> datetime | None:
+    """An instant with its zone."""
+    given = text(value)
+    if given is None:
+        return None
+    try:
+        at = datetime.fromisoformat(given)
+    except ValueError:
+        raise ValueError(
+            f"'{given:.80}' is no instant; write one such as 2026-11-20T00:00:00Z"
+        ) from None
+    if at.tzinfo is None:
+        raise ValueError(f"'{given}' names no zone; write {given}Z for UTC")
+    return at.astimezone(UTC)
+
+
+def _headings(**columns: Sequence[str]) -> dict[str, str]:
+    return {heading: column for column, found in columns.items() for heading in found}
+
+
+ASSETS = Register(
+    name="assets",
+    one="asset",
+    table=ASSET_VERSION,
+    identity="asset_id",
+    columns={
+        "name": text,
+        "kind": text,
+        "owner": text,
+        "criticality": criticality,
+        "site": text,
+        "scope": text,
+        "tags": texts,
+        "macs": macs,
+        "serial": text,
+        "hostnames": lowered,
+        "ips": networks,
+    },
+    keys=("macs", "serial", "hostnames", "ips"),
+    headings=_headings(
+        asset_id=("id", "asset", "asset_tag", "ci"),
+        name=("display_name", "asset_name", "label"),
+        kind=("type", "category", "asset_type", "role"),
+        owner=("owned_by", "assigned_to", "responsible"),
+        criticality=("importance", "business_criticality", "impact"),
+        site=("location", "building", "office"),
+        tags=("tag", "labels"),
+        macs=("mac", "mac_address", "mac_addresses", "hardware_address", "ethernet"),
+        serial=("serial_number", "sn"),
+        hostnames=("hostname", "host", "host_name", "fqdn", "dns_name", "computer_name"),
+        ips=(
+            "ip",
+            "ip_address",
+            "ip_addresses",
+            "address",
+            "cidr",
+            "network",
+            "networks",
+            "subnet",
+        ),
+    ),
+)
+
+USERS = Register(
+    name="users",
+    one="user",
+    table=USER_VERSION,
+    identity="user_id",
+    columns={
+        "name": text,
+        "full_name": text,
+        "department": text,
+        "title": text,
+        "manager": text,
+        "mail": text,
+        "site": text,
+        "criticality": criticality,
+        "tags": texts,
+        "aliases": lowered,
+    },
+    keys=("name", "mail", "aliases"),
+    headings=_headings(
+        user_id=("id", "employee_id", "employee_number", "object_id"),
+        name=("user", "user_name", "username", "login", "account", "samaccountname", "uid"),
+        full_name=("display_name", "cn", "person"),
+        department=("dept", "division", "team"),
+        title=("job_title", "position"),
+        manager=("manager_name", "reports_to"),
+        mail=("email", "e_mail", "mail_address", "email_address"),
+        site=("location", "office", "building"),
+        criticality=("importance", "risk"),
+        tags=("tag", "labels", "groups"),
+        aliases=("alias", "accounts", "sid", "upn", "userprincipalname", "logins"),
+    ),
+)
+
+REGISTERS = {register.name: register for register in (ASSETS, USERS)}

@@ -1,0 +1,338 @@
+"""How sure an attribution is, and why. Plain Python, no Spark.
+
+`judge` is the one place where confidence is decided: job `alert` calls it on each finding, the
+batch forms on each row, the API and `headgate lease` on each answer. It looks at what the DHCP
+log says and at what the log may be missing; docs/attribution.md has its table.
+
+Every figure is a judgement, not a probability: what counts is their order, and that the same
+facts give the same figure wherever they are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any, NamedTuple
+
+import msgspec
+
+from enrich.dhcp.lease_rules import TAKEN_OVER, UNANSWERED
+from infra.config.settings import ScopeSettings
+
+EDGE = timedelta(seconds=5)
+"""So far two clocks may differ: nearer to an end of a lease, its neighbour may be meant."""
+
+LEASED, NONE, OUTSIDE, STATIC, UNKNOWN = "leased", "none", "outside", "static", "unknown"
+SUPERSEDED, BEFORE, AFTER, ELSEWHERE = "superseded", "before", "after", "elsewhere"
+
+BASE = {LEASED: 98, NONE: 95, OUTSIDE: 100, STATIC: 80, UNKNOWN: 0}
+"""Confidence without any doubt, 0 to 100, by status."""
+
+WORDS = ((90, "certain"), (65, "likely"), (1, "doubtful"), (0, "unknown"))
+"""The word for a confidence of at least so much."""
+
+OPPOSED, ALONE = 45, 15
+"""An end of the lease within `EDGE`: another client beside it, or nobody."""
+CLAIMED, CORRECTED, SAME_ELSEWHERE, SHARED, LEASE_ON_STATIC = 40, 5, 25, 3, 45
+UNKNOWN_LOG = {LEASED: 45, NONE: 60}
+BEHIND = ((timedelta(hours=4), 45), (timedelta(minutes=15), 25), (timedelta(minutes=2), 10))
+"""How far the DHCP log's end lies before the event's arrival, at least. Two minutes are the
+usual way of a line through the jobs; what comes later is corrected."""
+SILENT = {
+    LEASED: ((timedelta(hours=24), 30), (timedelta(hours=6), 15), (timedelta(hours=1), 5)),
+    NONE: ((timedelta(hours=24), 60), (timedelta(hours=6), 40), (timedelta(hours=1), 20)),
+}
+"""How long the site's DHCP servers had said nothing, at least. A lease is proof by itself; that
+there was none is only as good as the log."""
+
+_TOLD = 3
+"""Doubts that the reason names; the strongest come first."""
+
+
+class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Somebody else who could be meant.
+
+    `kind`: superseded (the log gave the address to it and took that back later), before or after
+    (it held the address within `EDGE` of the instant), elsewhere (it held the same address in
+    another scope), leased (the log gives it an address that is set by hand).
+    """
+
+    kind: str
+    scope: str | None = None
+    mac: str | None = None
+    session_id: str | None = None
+    lease_start: datetime | None = None
+    lease_end: datetime | None = None
+    known_at: datetime | None = None
+    rev: int | None = None
+
+
+class Server(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A DHCP server and its newest line before the instant."""
+
+    server: str | None
+    last_line_at: datetime
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known when an attribution is said.
+
+    `arrived`: when the event reached us. `servers`: the scope's DHCP servers that were heard;
+    None: nobody asked. `shared_with`: other sites whose networks hold the address as well.
+    """
+
+    status: str
+    event_time: datetime
+    arrived: datetime | None = None
+    ip: str | None = None
+    mac: str | None = None
+    lease_start: datetime | None = None
+    lease_end: datetime | None = None
+    ended: str | None = None
+    complete_up_to: datetime | None = None
+    servers: tuple[Server, ...] | None = None
+    rivals: tuple[Claim, ...] = ()
+    shared_with: tuple[str, ...] = ()
+
+
+class Verdict(NamedTuple):
+    """Confidence from 0 to 100, its word, and the reason as one sentence."""
+
+    confidence: int
+    certainty: str
+    reason: str
+
+
+class Doubt(NamedTuple):
+    """What a confidence is lowered by, and why."""
+
+    points: int
+    why: str
+
+
+def judge(facts: Facts) -> Verdict:
+    """How sure it is that the address belonged to whom `facts` say.
+
+    Never surer for one more rival, or for a log that is less complete; 0 for unknown alone.
+    """
+    doubts = sorted(_doubts(facts), key=lambda doubt: (-doubt.points, doubt.why))
+    left = BASE[facts.status] - sum(doubt.points for doubt in doubts)
+    confidence = max(left, min(1, BASE[facts.status]))
+    word = next(word for least, word in WORDS if confidence >= least)
+    said = [_statement(facts), *(doubt.why for doubt in doubts[:_TOLD])]
+    return Verdict(confidence, word, "; ".join(said) + ".")
+
+
+def _statement(facts: Facts) -> str:
+    """What is said, without its doubts."""
+    ip = facts.ip or "the address"
+    if facts.status == LEASED:
+        since = f" from {moment(facts.lease_start)}" if facts.lease_start else ""
+        until = f" to {moment(facts.lease_end)}" if facts.lease_end else ""
+        return f"the DHCP log gives {ip} to {facts.mac}{since}{until}"
+    if facts.status == NONE:
+        upto = facts.complete_up_to
+        known = f"log complete up to {moment(upto)}" if upto else "how far the log goes is unknown"
+        return f"no lease covered {ip}, {known}"
+    if facts.status == OUTSIDE:
+        return f"{ip} lies outside every DHCP scope"
+    if facts.status == STATIC:
+        return f"{ip} is configured as static, so no lease was asked for"
+    return "the event names no address"
+
+
+def _doubts(facts: Facts) -> list[Doubt]:
+    if facts.status == STATIC:
+        held = [rival for rival in facts.rivals if rival.kind != ELSEWHERE]
+        why = f"yet the DHCP log gave it to {_named(held)}"
+        return [Doubt(LEASE_ON_STATIC, why)] if held else []
+    if facts.status not in (LEASED, NONE):
+        return []
+    asked = (_claimed, _edge, _corrected, _elsewhere, _behind, _silent)
+    return [doubt for ask in asked if (doubt := ask(facts)) is not None]
+
+
+def _claimed(facts: Facts) -> Doubt | None:
+    """The server's grant is missing in the log (`enrich.dhcp.lease_rules`: a claim)."""
+    if facts.status != LEASED or facts.ended != UNANSWERED:
+        return None
+    return Doubt(CLAIMED, "only the client's own request speaks for it, no grant was logged")
+
+
+def _edge(facts: Facts) -> Doubt | None:
+    """The instant lies so near to an end of a lease that a clock decides whose it is."""
+    if facts.status == NONE:
+        near = [rival for rival in facts.rivals if rival.kind in (BEFORE, AFTER)]
+        return Doubt(OPPOSED, f"{_named(near)} held it within seconds of it") if near else None
+    edges = [edge for edge in (_began(facts), _ends(facts)) if edge is not None]
+    return max(edges, default=None)
+
+
+def _began(facts: Facts) -> Doubt | None:
+    start, at = facts.lease_start, facts.event_time
+    if start is None or not timedelta(0) <= at - start < EDGE:
+        return None
+    others = [rival for rival in facts.rivals if _held_until(rival, start)]
+    since = f"the lease began only {_seconds(at - start)} before"
+    return Doubt(OPPOSED, f"{since}, after {_named(others)}") if others else Doubt(ALONE, since)
+
+
+def _held_until(rival: Claim, start: datetime) -> bool:
+    """Whether a rival may have had the address up to the instant at which the lease began."""
+    if rival.kind == SUPERSEDED:
+        began, ended = rival.lease_start or start, rival.lease_end or start
+        return began <= start and ended > start - EDGE
+    return rival.kind == BEFORE
+
+
+def _ends(facts: Facts) -> Doubt | None:
+    end, at = facts.lease_end, facts.event_time
+    if end is None or not timedelta(0) < end - at < EDGE:
+        return None
+    others = [rival for rival in facts.rivals if rival.kind == AFTER]
+    until = f"the lease ended only {_seconds(end - at)} later"
+    if others or facts.ended == TAKEN_OVER:
+        return Doubt(OPPOSED, f"{until}, then {_named(others) or 'another client'} had it")
+    return Doubt(ALONE, until)
+
+
+def _corrected(facts: Facts) -> Doubt | None:
+    earlier = [rival for rival in facts.rivals if rival.kind == SUPERSEDED]
+    return Doubt(CORRECTED, f"the log had given it to {_named(earlier)}") if earlier else None
+
+
+def _elsewhere(facts: Facts) -> Doubt | None:
+    others = [rival for rival in facts.rivals if rival.kind == ELSEWHERE]
+    if others:
+        sites = ", ".join(sorted({str(rival.scope) for rival in others}))
+        return Doubt(SAME_ELSEWHERE, f"{_named(others)} held the same address in {sites}")
+    if facts.shared_with:
+        return Doubt(SHARED, f"{', '.join(sorted(facts.shared_with))} uses the same addresses")
+    return None
+
+
+def _behind(facts: Facts) -> Doubt | None:
+    """The log's end, in arrival time, against the event's arrival."""
+    if facts.complete_up_to is None:
+        return Doubt(UNKNOWN_LOG[facts.status], "how complete the DHCP log is was not known")
+    behind = (facts.arrived or facts.event_time) - facts.complete_up_to
+    points = _points(BEHIND, behind)
+    if not points:
+        return None
+    return Doubt(points, f"the DHCP log was known only up to {moment(facts.complete_up_to)}")
+
+
+def _silent(facts: Facts) -> Doubt | None:
+    """All of the site's servers were silent: the newest line of any of them counts."""
+    if facts.servers is None:
+        return None
+    heard = [(server.last_line_at, server.server) for server in facts.servers]
+    if not heard:
+        return Doubt(SILENT[facts.status][0][1], "no DHCP server of its scope was heard")
+    last, server = max(heard, key=lambda one: (one[0], one[1] or ""))
+    points = _points(SILENT[facts.status], facts.event_time - last)
+    name = f"DHCP server {server}" if server else "the DHCP server"
+    return Doubt(points, f"{name} had said nothing since {moment(last)}") if points else None
+
+
+def _points(steps: Sequence[tuple[timedelta, int]], span: timedelta) -> int:
+    return next((points for least, points in steps if span >= least), 0)
+
+
+def _named(claims: Iterable[Claim]) -> str:
+    return " and ".join(sorted({str(claim.mac) for claim in claims})[:2])
+
+
+def _seconds(span: timedelta) -> str:
+    return f"{span.total_seconds():.3g} s"
+
+
+def moment(time: datetime) -> str:
+    """A time as a sentence has it: UTC, whole seconds."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") + " UTC"
+
+
+# -- where an address stands by configuration ----------------------------------------------------
+
+
+def standing(ip: str | None, scope: str | None, scopes: Iterable[ScopeSettings]) -> str | None:
+    """`outside`, `static` or `unknown` where configuration alone decides; None: ask the leases.
+
+    `scope` None: in whatever scope has the address.
+    """
+    address = _address(ip)
+    if ip is None:
+        return UNKNOWN
+    sites = [site for site in scopes if scope in (None, site.name)]
+    if address is not None and any(_within(address, site.static) for site in sites):
+        return STATIC
+    inside = address is not None and any(_within(address, site.networks) for site in sites)
+    return None if inside else OUTSIDE
+
+
+def sites_of(ip: str | None, scopes: Iterable[ScopeSettings]) -> tuple[str, ...]:
+    """Names of the sites whose networks hold an address."""
+    address = _address(ip)
+    if address is None:
+        return ()
+    return tuple(site.name for site in scopes if _within(address, site.networks))
+
+
+def _address(ip: str | None) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(ip or "")
+    except ValueError:
+        return None
+
+
+def _within(address: IPv4Address | IPv6Address, networks: Iterable[str]) -> bool:
+    return any(address in ip_network(text) for text in networks)
+
+
+# -- holders, as the tables have them ------------------------------------------------------------
+
+
+def assessed(
+    holder: Mapping[str, Any],
+    event_time: datetime,
+    arrived: datetime | None = None,
+    *,
+    known: datetime | None = None,
+    servers: Iterable[Server] | None = None,
+    rivals: Iterable[Claim] = (),
+    scopes: Iterable[ScopeSettings] = (),
+) -> dict[str, Any]:
+    """A holder (`enrich.tables.HOLDER`) with its confidence, the reason, and what it rests on.
+
+    `known`: how far the DHCP log is complete, where that is more than the holder says. One
+    that has been judged already, such as a correlation's, is left as it is.
+    """
+    if holder.get("confidence") is not None:
+        return dict(holder)
+    complete = max(filter(None, (holder.get("complete_up_to"), known)), default=None)
+    named, others = None if servers is None else tuple(servers), tuple(rivals)
+    in_doubt = holder.get("status") in (LEASED, NONE)
+    shared = set(sites_of(holder.get("ip"), scopes)) - {holder.get("scope")} if in_doubt else ()
+    facts = Facts(
+        status=holder.get("status") or UNKNOWN,
+        event_time=event_time,
+        arrived=arrived,
+        ip=holder.get("ip"),
+        mac=holder.get("mac"),
+        lease_start=holder.get("lease_start"),
+        lease_end=holder.get("lease_end"),
+        ended=holder.get("ended"),
+        complete_up_to=complete,
+        servers=named,
+        rivals=others,
+        shared_with=tuple(sorted(shared)),
+    )
+    verdict = judge(facts)
+    return {
+        **holder,
+        "complete_up_to": complete if in_doubt else holder.get("complete_up_to"),
+        "rivals": [msgspec.structs.asdict(rival) for rival in others],
+        "servers": named and [msgspec.structs.asdict(server) for server in named],
+        **verdict._asdict(),
+    }

@@ -1,0 +1,86 @@
+"""What a checkpoint of job `sessions` is for: the version of its state, and its buckets.
+
+Both are fixed for the life of a checkpoint. A file beside it says what they are, so that a
+release or a setting that does not fit is told apart from a fresh start before Spark runs.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from enrich.dhcp.stateful_operator import VERSIONS
+from enrich.dhcp.tracker_state import WHOLE
+from infra.checkpoint.offset_log import numbers
+from infra.config.settings import Settings
+from infra.errors import Fatal
+from infra.storage.atomic_files import write_whole
+from infra.storage.checksums import damaged, kept
+
+JOB = "sessions"
+INPUT = "input"
+"""Key in a commit's marker: how far the batch has read its input, as Spark notes it."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Version of the state, and the number of buckets (None: not noted, by a release before)."""
+
+    version: int
+    buckets: int | None
+
+
+def folder(settings: Settings) -> Path:
+    """The job's folder below the checkpoints."""
+    return settings.checkpoint_root / JOB
+
+
+def found(checkpoint: Path) -> Shape | None:
+    """The shape of the checkpoint in a job's folder, None when there is no checkpoint."""
+    if not numbers(checkpoint / "spark" / "offsets"):
+        return None
+    file = checkpoint / "state.json"
+    remedy = "restore it from a backup, or make the state anew: headgate rebuild sessions"
+    if (told := kept(file, remedy)) is None:
+        return Shape(WHOLE, None)
+    try:
+        return Shape(**told)
+    except TypeError as error:
+        raise damaged(file, error, remedy) from None
+
+
+def note(checkpoint: Path, shape: Shape) -> None:
+    """Write down what a checkpoint is for."""
+    write_whole(checkpoint / "state.json", json.dumps(asdict(shape)))
+
+
+def claim(settings: Settings) -> None:
+    """See that the checkpoint is for this release and these settings; note it for a new one.
+
+    Raises `Fatal` that says what it is for, and what makes it fit.
+    """
+    checkpoint = folder(settings)
+    wanted = Shape(VERSIONS[settings.jobs.session_state], settings.jobs.session_buckets)
+    there = found(checkpoint)
+    if there is None or there == Shape(wanted.version, None):
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        note(checkpoint, wanted)
+    elif there.version != wanted.version:
+        kept = next((name for name, one in VERSIONS.items() if one == there.version), None)
+        if kept is None:
+            raise Fatal(
+                f"job {JOB}: the state in {checkpoint} has version {there.version}, which this "
+                f"release does not know; 'headgate rebuild {JOB}' makes it anew, nothing is lost"
+            )
+        raise Fatal(
+            f"job {JOB}: the state in {checkpoint} lies in {kept} form, the settings say "
+            f"jobs.session_state = {settings.jobs.session_state}; set that back, or "
+            f"'headgate rebuild {JOB}' makes the state anew, nothing is lost"
+        )
+    elif there.buckets != wanted.buckets:
+        raise Fatal(
+            f"job {JOB}: the state in {checkpoint} has {there.buckets} buckets, the settings say "
+            f"jobs.session_buckets = {wanted.buckets}; set that back, or 'headgate rebuild {JOB}' "
+            "makes the state anew, nothing is lost"
+        )

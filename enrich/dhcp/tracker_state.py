@@ -1,0 +1,359 @@
+"""What the session job remembers of a bucket of addresses, and how it takes in new lines.
+
+For each address: the session that ran when its past was settled, and the raw lines since. A
+line that comes late, but not later than `late_seconds`, is put in its place and the address
+played again before and after it; only the differences are said. So the order of arrival does
+not matter inside that time, and neither do the cuts between batches.
+
+Stream time (`known_at`) is how far the input is known: the arrival time of the newest line, but
+never beyond what ingest says it has finished (its heartbeats). While several partitions catch
+up at different speeds, ingest's heartbeat is that of the slowest; taking the newest line instead
+would settle addresses whose lines are still to come and push time past other buckets' rows.
+
+Nothing here looks at a clock or at chance: the same input gives the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import TypeVar
+
+import msgspec
+
+from enrich.dhcp.lease_rules import (
+    EXCHANGE_US,
+    SECOND_US,
+    LeaseEvent,
+    Session,
+    Timeline,
+    idle_lines,
+    order,
+    replay,
+)
+from enrich.dhcp.segments import Segment, diff, too_late
+from infra.errors import Fatal
+
+T = TypeVar("T")
+
+MAGIC = b"headgate.sessions"
+WHOLE = 1
+"""Version of a state that is one blob a bucket; that of `enrich.dhcp.state_cells` lies in cells."""
+
+Key = tuple[str, str]
+"""Scope and address."""
+
+KEPT_LONGER_US = EXCHANGE_US + SECOND_US
+"""How long after `late_us` an address may still hold what `AddressState.settle` keeps."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How long lines may be late, and how long a span one segment may cover."""
+
+    late_us: int
+    max_lease_us: int
+
+    @property
+    def ahead_us(self) -> int:
+        """How far beyond stream time sessions are painted; the rest follows in time.
+
+        A little more than `max_lease_us`, so that a lease of exactly that length, granted by
+        a server whose clock is a little ahead, is one row and not two.
+        """
+        return self.max_lease_us + self.late_us
+
+    @property
+    def paint_us(self) -> int:
+        """With less than this ahead of stream time, a longer lease is painted on."""
+        return self.ahead_us * 5 // 8
+
+    @property
+    def sweep_us(self) -> int:
+        """How often it is asked which addresses are due, and how finely that is noted."""
+        return max(1, min(self.late_us, self.max_lease_us) // 8)
+
+
+class AddressState(msgspec.Struct, array_like=True):
+    """One address: its settled session, the lines since, and how far it has been painted.
+
+    `due`: the slot of the wheel in which it is looked at next, 0 for none yet.
+    """
+
+    scope: str
+    ip: str
+    base: Session | None = None
+    lines: list[LeaseEvent] = []
+    painted_us: int = 0
+    due: int = 0
+
+    def timeline(self) -> Timeline:
+        """The timeline as it has been said so far."""
+        played = replay(self.lines, self.base, scope=self.scope, ip=self.ip)
+        return msgspec.structs.replace(played, painted_us=self.painted_us)
+
+    def insert(self, lines: Iterable[LeaseEvent]) -> bool:
+        """Put lines in their place; False if all of them were here before."""
+        seen = {line.event_uid for line in self.lines}
+        count = len(self.lines)
+        for line in lines:
+            if line.event_uid not in seen:
+                seen.add(line.event_uid)
+                self.lines.append(line)
+        self.lines.sort(key=order)
+        return len(self.lines) > count
+
+    def settle(self, horizon_us: int) -> None:
+        """Make the base of what is well before `horizon_us`; no line from there may come.
+
+        The last lines before it are kept: they may explain the next one (see `replay`).
+        """
+        idle = idle_lines([e for e in self.lines if e.time_us < horizon_us], self.base)
+        horizon_us -= EXCHANGE_US
+        past = [line for line in self.lines if line.time_us < horizon_us]
+        if idle:
+            self.lines = past + [e for e in self.lines[len(past) :] if e.event_uid not in idle]
+        if past:
+            self.lines = self.lines[len(past) :]
+            sessions = replay(past, self.base).sessions
+            self.base = sessions[-1] if sessions else None
+        if self.base is not None and self.base.end_us < horizon_us:
+            self.base = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing left to remember."""
+        return self.base is None and not self.lines
+
+
+class BucketState:
+    """The addresses of one bucket, how far time has come, and the last revision given.
+
+    A batch needs only the addresses it touches: those of its lines, and those that are due.
+    `wheel` has them by slot, a multiple of `sweep_us`: an address stands in the first slot in
+    which there may be something to do for it, and is put into a later one when there is not.
+    So an address that renews is not looked for in the wheel, and one that nobody asks about
+    costs nothing in between.
+
+    `last_rev` is the bucket's, not the address's: it outlives addresses that are forgotten.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.known_at_us: int | None = None
+        self.finished_us: int | None = None
+        self.swept_us = 0
+        self.last_rev = 0
+        self.addresses: dict[Key, AddressState] = {}
+        self.wheel: dict[int, list[Key]] = {}
+
+    def advance(
+        self, lines: Iterable[LeaseEvent], finished_us: Iterable[int] = ()
+    ) -> list[Segment]:
+        """Take in what one batch brought: lines in any order, and heartbeats of ingest.
+
+        Returns the segments to append. Lines are taken in steps of a second of arrival, so
+        that in a large batch, too, each segment is known at about the time its line came.
+        """
+        newest = max(finished_us, default=None)
+        if newest is not None:
+            self.finished_us = max(newest, self.finished_us or newest)
+        said: list[Segment] = []
+        arrived = sorted(lines, key=lambda e: (e.received_us, *order(e)))
+        for _, second in groupby(arrived, key=lambda e: e.received_us // SECOND_US):
+            step = list(second)
+            said += self._move(step[-1].received_us)
+            said += self._take(step)
+        if newest is not None:
+            said += self._move(newest)
+        return said
+
+    @property
+    def horizon_us(self) -> int:
+        """Lines older than this are too late. Whole seconds: the cut of a batch moves it not."""
+        return (self.known_at_us or 0) // SECOND_US * SECOND_US - self.limits.late_us
+
+    def slot(self, time_us: int) -> int:
+        """The first slot of the wheel that is not before `time_us`."""
+        return -(-time_us // self.limits.sweep_us)
+
+    def enter(self, address: AddressState, timeline: Timeline) -> None:
+        """Put an address into the slot in which it is due, unless it stands in an earlier one."""
+        kept_us = max((line.time_us for line in address.lines), default=0)
+        if timeline.sessions:
+            kept_us = max(kept_us, timeline.sessions[-1].end_us)
+        due = self.slot(kept_us + self.limits.late_us + KEPT_LONGER_US)
+        if self._unpainted(address, timeline):
+            due = min(due, self._paint_slot(address))
+        due = max(due, self._known // self.limits.sweep_us + 1)
+        if not address.due or due < address.due:
+            address.due = due
+            self.wheel.setdefault(due, []).append((address.scope, address.ip))
+
+    def _unpainted(self, address: AddressState, timeline: Timeline) -> bool:
+        return bool(timeline.sessions) and timeline.sessions[-1].end_us > address.painted_us
+
+    def _paint_slot(self, address: AddressState) -> int:
+        return self.slot(address.painted_us - self.limits.paint_us)
+
+    def _move(self, arrival_us: int) -> list[Segment]:
+        """Let stream time go on; look after the addresses that are due when it is time to."""
+        if self.finished_us is not None:
+            arrival_us = min(arrival_us, self.finished_us)
+        if self.known_at_us is not None and arrival_us <= self.known_at_us:
+            return []
+        self.known_at_us = arrival_us
+        if arrival_us < self.swept_us + self.limits.sweep_us:
+            return []
+        self.swept_us = arrival_us
+        return self._sweep()
+
+    def _sweep(self) -> list[Segment]:
+        """Settle and forget what is past; go on painting leases that reach far ahead."""
+        now = self._known // self.limits.sweep_us
+        due = sorted({key for slot in self.wheel if slot <= now for key in self.wheel[slot]})
+        for slot in [slot for slot in self.wheel if slot <= now]:
+            del self.wheel[slot]
+        said: list[Segment] = []
+        for key in due:
+            address = self.addresses.get(key)
+            if address is None or address.due > now:
+                continue  # forgotten, or it stands in a later slot as well
+            old = new = address.timeline()
+            if self._unpainted(address, old) and self._paint_slot(address) <= now:
+                # First what is still to be said: after an outage the lease may be over by now.
+                new = self._painted(address, old, self._farthest(old))
+                said += self._say(old, new, learned_us=self._known)
+            address.settle(self.horizon_us)
+            if address.empty:
+                del self.addresses[key]
+                continue
+            address.due = 0
+            self.enter(address, new)
+        return said
+
+    def _take(self, lines: Sequence[LeaseEvent]) -> list[Segment]:
+        said: list[Segment] = []
+        touched: dict[Key, list[LeaseEvent]] = {}
+        for line in lines:
+            if line.time_us < self.horizon_us:
+                said.append(too_late(line, self._known, self._rev()))
+                self.last_rev = said[-1].rev
+            else:
+                touched.setdefault((line.scope, line.ip), []).append(line)
+        for key, found in touched.items():
+            address = self.addresses.get(key) or AddressState(*key)
+            address.settle(self.horizon_us)
+            old = address.timeline()
+            if address.insert(found):
+                self.addresses[key] = address
+                new = address.timeline()
+                new = self._painted(address, new, self._reach(old, new))
+                said += self._say(old, new, max(line.received_us for line in found))
+                self.enter(address, new)
+        return said
+
+    def _reach(self, old: Timeline, new: Timeline) -> int:
+        """How far an address is painted once new lines are in.
+
+        A lease that only goes on, and is painted for long enough, is painted on when it is due.
+        Else a device that renews every half hour, in a log that names no duration, would have a
+        row each time for half an hour of tomorrow, and job `alert` would hold them all until then.
+        """
+        if old.sessions and new.sessions:
+            was, now = old.sessions[-1], new.sessions[-1]
+            said_us = min(was.end_us, old.painted_us)
+            if was.session_id == now.session_id and said_us - self.limits.paint_us > self._known:
+                return said_us
+        return self._farthest(old)
+
+    def _farthest(self, old: Timeline) -> int:
+        """How far an address may be painted."""
+        return max(old.painted_us, self._known + self.limits.ahead_us)
+
+    def _painted(self, address: AddressState, timeline: Timeline, reach_us: int) -> Timeline:
+        """The timeline of an address, painted so far."""
+        address.painted_us = reach_us
+        return msgspec.structs.replace(timeline, painted_us=reach_us)
+
+    def _say(self, old: Timeline, new: Timeline, learned_us: int) -> list[Segment]:
+        said = diff(
+            old,
+            new,
+            self._known,
+            self._rev(),
+            learned_at_us=learned_us,
+            max_span_us=self.limits.max_lease_us,
+        )
+        if said:
+            self.last_rev = said[-1].rev
+        return said
+
+    @property
+    def _known(self) -> int:
+        return self.known_at_us or 0
+
+    def _rev(self) -> int:
+        return max(self.last_rev + 1, self._known)
+
+
+class _Whole(msgspec.Struct, array_like=True):
+    """The state of a bucket as one blob."""
+
+    known_at_us: int | None
+    finished_us: int | None
+    swept_us: int
+    last_rev: int
+    addresses: list[AddressState]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Whole)
+
+
+def encode(state: BucketState) -> bytes:
+    """The state as one blob, version `WHOLE`: a name, a version byte, MessagePack."""
+    addresses = [
+        (each.scope, each.ip, each.base, each.lines, each.painted_us)
+        for each in state.addresses.values()
+    ]
+    head = (state.known_at_us, state.finished_us, state.swept_us, state.last_rev)
+    return MAGIC + bytes([WHOLE]) + _encoder.encode((*head, addresses))
+
+
+def decode(blob: bytes, limits: Limits) -> BucketState:
+    """The state `encode` wrote. Raises `Fatal` for what this release cannot read."""
+    kept: _Whole = opened(blob, WHOLE, _decoder)
+    state = BucketState(limits)
+    state.known_at_us, state.finished_us = kept.known_at_us, kept.finished_us
+    state.swept_us, state.last_rev = kept.swept_us, kept.last_rev
+    for address in kept.addresses:
+        state.addresses[address.scope, address.ip] = address
+        state.enter(address, address.timeline())
+    return state
+
+
+def opened(blob: bytes, version: int, decoder: msgspec.msgpack.Decoder[T]) -> T:
+    """What a blob with name and version holds; `Fatal` when it is not one of ours, or damaged."""
+    head = len(MAGIC)
+    if blob[:head] != MAGIC or len(blob) <= head:
+        raise Fatal(
+            f"job sessions: its state starts with {blob[:head]!r}, not with {MAGIC!r}; "
+            "the checkpoint belongs to something else"
+        )
+    if blob[head] != version:
+        raise Fatal(
+            f"job sessions: its state has version {blob[head]}, this release reads {version}; "
+            "'headgate rebuild sessions' of the newer release writes either"
+        )
+    return intact(blob[head + 1 :], decoder)
+
+
+def intact(blob: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
+    """What a blob without a name holds; `Fatal` when it is damaged."""
+    try:
+        return decoder.decode(blob)
+    except msgspec.MsgspecError as error:
+        raise Fatal(
+            f"job sessions: its state cannot be read ({error}); restore the checkpoint, or "
+            "make it anew from the tables with 'headgate rebuild sessions'"
+        ) from error

@@ -1,0 +1,72 @@
+"""What `enrich` contributes: sessions, assets and rollups, their jobs and commands."""
+
+from __future__ import annotations
+
+from infra.config.settings import Settings
+from infra.delta.schema import Declared, register_tables
+from infra.runtime.command_registry import Build, Command, register_commands
+from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs
+
+_AFTER_ALERTING = Later(45.0)
+
+
+def register() -> None:
+    """Register the tables, jobs and commands of this package."""
+    register_tables("enrich", _tables)
+    register_jobs(
+        JobSpec("sessions", 30, _sessions),
+        JobSpec("rollup", 60, _rollup, _AFTER_ALERTING, history=True, idle_because=_no_rollup),
+        JobSpec("logins", 70, _logins, _AFTER_ALERTING, history=True, idle_because=_no_rollup),
+    )
+    register_commands(
+        Command("load", "bring assets or users to what an inventory lists", _load),
+        Command("rollup", "counts: what was compared with the events; count anew", _rollup_cli),
+        Command("rebuild", "make a job's checkpoint anew from the tables", _rebuild),
+    )
+
+
+def _no_rollup(settings: Settings) -> str | None:
+    off = settings.jobs.rollup_trigger_seconds == 0
+    return "jobs.rollup_trigger_seconds = 0" if off else None
+
+
+def _tables() -> Declared:
+    from enrich.tables import TABLES, VIEWS
+
+    return Declared(TABLES, VIEWS)
+
+
+def _sessions() -> Starter:
+    from enrich.dhcp.sessions_job import sessions
+
+    return sessions
+
+
+def _rollup() -> Starter:
+    from enrich.rollup.jobs import rollup
+
+    return rollup
+
+
+def _logins() -> Starter:
+    from enrich.rollup.jobs import logins
+
+    return logins
+
+
+def _load() -> Build:
+    from enrich.cli import build
+
+    return build
+
+
+def _rollup_cli() -> Build:
+    from enrich.rollup.cli import build
+
+    return build
+
+
+def _rebuild() -> Build:
+    from enrich.dhcp.rebuild_cli import build
+
+    return build

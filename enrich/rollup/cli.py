@@ -1,0 +1,130 @@
+"""Command `rollup`: what of the counts was compared with the events, and counting anew."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from infra.config.settings import Settings
+from infra.config.time_args import instant, instant_or_none
+from infra.errors import Usage
+from infra.process.os_user import person
+from infra.process.text_output import for_programs, lines
+
+NICE = 10
+"""The live jobs go first."""
+
+COLUMNS = ("hour", "checked_at", "events", "missing", "recounted", "unmended")
+_ASKED = """
+SELECT hour, checked_at, events, missing, recounted, unmended FROM ops.rollup_check
+WHERE ($since IS NULL OR hour >= $since) AND ($until IS NULL OR hour < $until)
+  AND ($all OR missing > 0 OR unmended > 0)
+ORDER BY hour DESC, checked_at DESC
+"""
+_THERE = """
+SELECT count(*) FROM information_schema.tables
+WHERE table_schema = 'ops' AND table_name = 'recount'
+"""
+_WAITING = """
+SELECT count(DISTINCT r.hour) FROM ops.recount r LEFT JOIN (
+  SELECT hour, max(checked_at) AS checked_at FROM ops.rollup_check GROUP BY hour
+) c ON c.hour = r.hour
+WHERE c.checked_at IS NULL OR c.checked_at <= r.asked_at
+"""
+
+
+def build(subparsers: Any) -> None:
+    """Add `rollup` to the command."""
+    parser = subparsers.add_parser(
+        "rollup",
+        help="counts: what was compared with the events; count anew",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="checks    hours of arrivals whose counts differed from the events "
+        "(--all: every hour compared)\n"
+        "recount   count anew what arrived in a span, as after a reparse or an erasure",
+    )
+    parser.add_argument("what", choices=("checks", "recount"))
+    parser.add_argument("--since", help="arrived since: 2026-11-20T00:00:00Z")
+    parser.add_argument("--until", help="arrived before")
+    parser.add_argument("--all", action="store_true", help="checks: also hours that were right")
+    parser.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rollup`: 0, or 1 when hours differ that cannot be counted anew."""
+    told = _recount(args, settings) if args.what == "recount" else _checks(args, settings)
+    columns = COLUMNS if args.what == "checks" else tuple(told[0])
+    if args.output == "table":
+        nothing = "no hour was compared" if args.all else "no hour that was compared differed"
+        print("\n".join(lines(columns, told)) or nothing)
+    else:
+        for_programs(columns, told, args.output)
+    return 1 if any(row["unmended"] for row in told) else 0
+
+
+def _checks(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any]]:
+    from infra.delta.duckdb_views import connect
+
+    since, until = instant_or_none("--since", args.since), instant_or_none("--until", args.until)
+    connection = connect(settings.lake_root, needs=("ops.rollup_check",))
+    try:
+        asked = {"since": since, "until": until, "all": args.all}
+        rows = connection.execute(_ASKED, asked).fetchall()
+        (there,) = connection.execute(_THERE).fetchone() or (0,)
+        (wait,) = (connection.execute(_WAITING).fetchone() if there else None) or (0,)
+        if wait:
+            print(f"to be counted anew, as events were changed: {wait} hours", file=sys.stderr)
+    finally:
+        connection.close()
+    return [dict(zip(COLUMNS, map(_told, row), strict=True)) for row in rows]
+
+
+def _told(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _recount(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any]]:
+    if args.since is None or args.until is None:
+        raise Usage("rollup recount: name the span, --since and --until")
+    since, until = instant("--since", args.since), instant("--until", args.until)
+    if since >= until:
+        raise Usage(f"--since {args.since}: not before --until {args.until}")
+
+    from enrich.rollup.reconcile import again
+    from infra.spark.session import session
+    from infra.streaming.lake import Lake
+
+    os.nice(NICE)
+    spark = session(settings, "headgate rollup")
+    try:
+        found = again(Lake(spark, settings).ensure(), since, until)
+    finally:
+        spark.stop()
+    told = {
+        "hours": found.hours,
+        "missing": found.missing,
+        "recounted": len(found.recounted),
+        "unmended": found.unmended,
+    }
+    _audit(settings, {"since": args.since, "until": args.until, **told})
+    return [told]
+
+
+def _audit(settings: Settings, detail: dict[str, Any]) -> None:
+    from infra.streaming.outbox import put
+
+    at = datetime.now(UTC)
+    row = {
+        "at": at.isoformat(),
+        "who": person(),
+        "act": "rollup.recount",
+        "target": "gold.rollup",
+        "detail": json.dumps(detail),
+        "outcome": "ok",
+    }
+    put(settings.home.absolute() / "spool" / "audit", f"rollup-{at:%Y%m%dT%H%M%S%f}", row)

@@ -1,0 +1,168 @@
+"""Jobs `rollup` and `logins`: counts by minute and hour, and logins in sessions.
+
+Two queries, for Spark wants sessions in append mode and gives counts as they grow only in update
+mode. Both keep their state in RocksDB: who counts devices must not have its memory filled by them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from enrich.attribution.asof_join import newest_cover, statements
+from enrich.dhcp.stateful_operator import VERSIONS, with_store
+from enrich.rollup.reconcile import Checked, check, counted_in
+from enrich.rollup.rollup import login_sessions, rolled
+from enrich.rollup.topic import Topic
+from enrich.rollup.unpublished import waiting
+from enrich.tables import DHCP_SEGMENT
+from enrich.tables_rollup import LOGIN_SESSION, ROLLUP
+from infra.process.log import say
+from infra.streaming.job import Batch, Job
+from infra.streaming.lake import Lake
+from infra.streaming.merge import merge
+from ingest.tables import EVENT
+
+LONG = timedelta(hours=6)
+"""An import that takes longer was likely ended half way."""
+
+
+def rollup(lake: Lake, *, once: bool = False) -> Job:
+    """silver.event -> gold.rollup, the absolute count of each window that has changed.
+
+    Now and then the counts of hours that are closed are compared with the events, and counted
+    anew where they differ (`enrich.rollup.reconcile`).
+    """
+    lake = _for_counting(lake, once)
+    settings = lake.settings
+    jobs = settings.jobs
+    topic = Topic(settings) if settings.kafka.rollups_topic else None
+    pause = jobs.rollup_check_minutes * 60
+    checked = time.monotonic() - pause
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        nonlocal checked
+        rows = rows.persist()
+        try:
+            merge(lake, rows, ROLLUP, run)
+            if topic:
+                topic.send(rows)
+        finally:
+            rows.unpersist()
+        if pause and time.monotonic() - checked >= (0 if once else pause):
+            found = check_now(lake, watermark(run))
+            run.counts["late"] = found.missing
+            if not found.more:
+                checked = time.monotonic()
+        if topic:
+            tell_again(lake, topic)
+
+    counts = rolled(lake.stream(EVENT, job="rollup"), settings.scopes, jobs.rollup_late_seconds)
+    return lake.each_batch(
+        "rollup",
+        counts,
+        batch,
+        trigger_seconds=None if once else jobs.rollup_trigger_seconds or 60.0,
+        output_mode="update",
+    )
+
+
+def tell_again(lake: Lake, topic: Topic) -> None:
+    """Send what was counted anew, by this job or by the command; a failure repeats the batch."""
+    for file, hours in waiting(lake.settings):
+        topic.send(counted_in(lake, hours))
+        file.unlink()
+
+
+def check_now(lake: Lake, closed: datetime) -> Checked:
+    """The comparison as the job does it: what fails is said, and tried again in due time."""
+    try:
+        found = check(lake, closed)
+    except Exception as error:  # counting must go on whatever this comes to
+        say(f"job rollup: counts not compared, again in due time: {type(error).__name__}: {error}")
+        return Checked()
+    if found.recounted:
+        say(
+            f"job rollup: {found.missing} events were not in their counts; "
+            f"{len(found.recounted)} hours counted anew"
+        )
+    if found.waits_for and found.waits_for < datetime.now(UTC) - LONG:
+        say(
+            f"job rollup: counts are compared up to {found.waits_for:%Y-%m-%dT%H}:00Z only: an "
+            "import, or a batch of job files, began then and is not in; run the same headgate "
+            "import again, or start job files (headgate status)"
+        )
+    return found
+
+
+def watermark(run: Batch) -> datetime:
+    """Up to when windows are closed once a batch of a stateful job is in."""
+    told = json.loads(run.offsets.splitlines()[1])
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=told["batchWatermarkMs"])
+
+
+def logins(lake: Lake, *, once: bool = False) -> Job:
+    """silver.event -> gold.login_session, each session once, when it has ended."""
+    lake = _for_counting(lake, once)
+    settings = lake.settings
+    jobs = settings.jobs
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        version = run.decide("segments", lambda: lake.version(DHCP_SEGMENT))
+        ended = rows.where(F.col("user_name").isNotNull()).persist()
+        try:
+            named = with_holders(ended, lake.read(DHCP_SEGMENT, version))
+            lake.append(named, LOGIN_SESSION, run)
+        finally:
+            ended.unpersist()
+
+    sessions = login_sessions(
+        lake.stream(EVENT, job="logins"),
+        settings.scopes,
+        jobs.login_gap_minutes,
+        jobs.rollup_late_seconds,
+    )
+    trigger = None if once else jobs.rollup_trigger_seconds or 60.0
+    return lake.each_batch("logins", sessions, batch, trigger_seconds=trigger)
+
+
+def with_holders(sessions: DataFrame, segments: DataFrame) -> DataFrame:
+    """Sessions of logins with who held the address when they began.
+
+    Nothing is asked of the segments where no session has an address.
+    """
+    asked = sessions.withColumns(
+        {
+            "ip": F.when(F.col("device_type") == "ip", F.col("device")),
+            "event_time": F.col("started_at"),
+        }
+    )
+    oldest = asked.where("ip IS NOT NULL").agg(F.min("started_at").alias("at")).first()
+    if oldest is None or oldest["at"] is None:
+        nothing = F.lit(None).cast("string")
+        return sessions.withColumns(dict.fromkeys(_HOLDER, nothing))
+    few = asked.select("scope", "ip").distinct()
+    lately = statements(segments).where(F.col("seg_end") > F.lit(oldest["at"]))
+    told = newest_cover(
+        asked,
+        lately.join(F.broadcast(few), ["scope", "ip"], "left_semi"),
+        carried=_HOLDER,
+    )
+    held = F.col("s_mac").isNotNull()
+    return told.withColumns({name: F.when(held, F.col(f"s_{name}")) for name in _HOLDER})
+
+
+_HOLDER = ("mac", "hostname", "session_id")
+
+
+def _for_counting(lake: Lake, once: bool) -> Lake:
+    """The lake in a session of its own, whose queries keep their state in RocksDB."""
+    spark = with_store(lake.spark, VERSIONS["cells"])
+    # Heartbeats bring a batch each minute: one more without rows, only to close windows, would
+    # double what the job costs. A run that ends with what is there has no next batch.
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(once).lower())
+    return Lake(spark, lake.settings)

@@ -1,0 +1,416 @@
+"""Whether gold.rollup has what silver.event has, and hours counted anew where it has not.
+
+A stream drops what comes later than its watermark. So hours of arrivals, once they are closed, are
+compared: how many rows of each source arrived in them, and how many events there are of each
+hour that these belong to, however old. What differs is counted anew from the events. Windows
+that are closed have no state any more, so nothing writes over what was mended. An hour that was
+compared stands in ops.rollup_check: for those, readers may take the counts for the events.
+
+Hours whose events a reparse or an erasure changed in place (`ingest.reparse.recount`) are counted
+anew, whether their numbers of rows differ or not, once no such run is under way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from enrich.rollup.rollup import AHEAD, happened, rolled
+from enrich.rollup.unpublished import Hour, Untold
+from enrich.tables_rollup import ARRIVAL, HOUR, MINUTE, ROLLUP, ROLLUP_CHECK
+from infra.delta.retention import complete_since
+from infra.errors import Retryable, Usage
+from infra.streaming.lake import Lake
+from infra.streaming.merge import overwrite
+from ingest.pipeline.files_job import under_way
+from ingest.reparse.recount import changing
+from ingest.tables import EVENT, HEARTBEAT, RECOUNT
+
+HOURS = timedelta(hours=1)
+MOST = 48
+"""Hours of arrivals that are compared at once: a lake with a long history takes several rounds."""
+RUNS = 50
+"""Spans of hours that are counted anew in one commit."""
+MOST_RUNS = 20 * RUNS
+"""More spans than this are left as they are: who writes random times must not choose our work."""
+
+Counts = dict[tuple[datetime, str], int]
+"""Rows by hour and source."""
+Run = tuple[datetime, datetime]
+"""Hours that follow each other: `[start, end)`."""
+Asked = Mapping[datetime, Collection[datetime]]
+"""Hours of arrival to be counted anew, with the hours in which events of them count."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the two clocks that events are counted by."""
+
+    name: str
+    grains: tuple[str, ...]
+    counted: str
+    """The grain whose counts are compared; the others come of the same rows."""
+
+
+ARRIVED = Part("arrival", (ARRIVAL,), ARRIVAL)
+HAPPENED = Part("event", (HOUR, MINUTE), HOUR)
+
+
+@dataclass
+class Checked:
+    """What a comparison came to. `missing`: events that counts were short of, or had too many.
+
+    `recounted`: the hours that were counted anew, by `Part.name`. `more`: closed hours are left
+    for another round.
+    """
+
+    hours: int = 0
+    missing: int = 0
+    recounted: list[Hour] = field(default_factory=list)
+    unmended: int = 0
+    more: bool = False
+    waits_for: datetime | None = None
+    """When a batch of files began that is not in, where hours are left for that."""
+
+    def add(self, other: Checked) -> None:
+        """Count what another comparison came to as well.
+
+        It was of hours whose events were changed: what their counts lacked did not come late.
+        """
+        self.hours += other.hours
+        self.recounted += other.recounted
+        self.unmended += other.unmended
+
+
+def counted_in(lake: Lake, hours: Collection[Hour]) -> DataFrame:
+    """The rows of gold.rollup of some hours."""
+    found = F.lit(False)
+    for part in (ARRIVED, HAPPENED):
+        runs = _runs(at for name, at in hours if name == part.name)
+        found = found | (_in_part(part) & _within("window_start", runs))
+    return lake.read(ROLLUP).where(found)
+
+
+def check(lake: Lake, closed: datetime, most: int = MOST) -> Checked:
+    """Compare the hours of arrivals that are closed and were not compared yet, and mend them.
+
+    `closed`: windows that end by then have no state any more. Up to `most` hours at once. What
+    a batch of files or an import reads has arrived when that began, so its hour, and all since,
+    wait until it is in; no heartbeat waits for an import. Hours whose events were changed in
+    place since they were compared are counted anew, up to `most` of them.
+    """
+    begun = datetime.now(UTC)
+    asked, first = waiting(lake), _first(lake)
+    busy = changing(lake.settings) if asked else None
+    found = Checked()
+    if first is not None and first < closed:
+        found = _compare_new(lake, first, closed, most, asked, begun, busy=busy is not None)
+    stale = sorted(at for at in asked if first is not None and at < min(first, closed))
+    if stale and not busy:
+        found.add(compare(lake, stale[:most], closed, begun, asked))
+        found.more |= len(stale) > most
+    return found
+
+
+def _compare_new(
+    lake: Lake,
+    first: datetime,
+    closed: datetime,
+    most: int,
+    asked: Asked,
+    begun: datetime,
+    *,
+    busy: bool,
+) -> Checked:
+    """The part of `check` that is about hours never compared. `busy`: some of them may change."""
+    filed = min(under_way(lake.settings.checkpoint_root), default=closed)
+    end = _whole(min(closed, _complete(lake, first), filed))
+    waits_for = filed if end == _whole(filed) < _whole(closed) else None
+    end = min([end, *(at for at in asked if busy and at >= first)])
+    if first >= end:
+        return Checked(waits_for=waits_for)
+    until = min(end, first + most * HOURS)
+    found = compare(lake, _hours(first, until), closed, begun, asked)
+    found.more, found.waits_for = until < end, waits_for
+    return found
+
+
+def waiting(lake: Lake) -> Asked:
+    """Hours of arrival that are to be counted anew, with the hours in which their events count."""
+    if lake.version(RECOUNT) < 1:  # nothing was ever asked for
+        return {}
+    checks = lake.read(ROLLUP_CHECK).groupBy("hour").agg(F.max("checked_at").alias("checked_at"))
+    rows = (
+        lake.read(RECOUNT)
+        .join(checks, "hour", "left")
+        .where("checked_at IS NULL OR checked_at <= asked_at")
+        .select(_micros(F.col("hour")).alias("hour"), F.explode_outer("happened").alias("counted"))
+        .groupBy("hour")
+        .agg(F.collect_set(_micros(F.col("counted"))).alias("counted"))
+        .collect()
+    )
+    return {_moment(row["hour"]): {_moment(at) for at in row["counted"]} for row in rows}
+
+
+def again(lake: Lake, since: datetime, until: datetime) -> Checked:
+    """Count anew what arrived in `[since, until)`, whole hours, and the hours of these events.
+
+    Raises `Usage` where an hour of it was not compared yet: it is in due time. Raises `Retryable`
+    while events of it are being changed.
+    """
+    begun = datetime.now(UTC)
+    (done,) = lake.read(ROLLUP_CHECK).agg(_micros(F.max("hour"))).collect()
+    reached = None if done[0] is None else _moment(done[0]) + HOURS
+    start, end = _whole(since), _whole(until + HOURS - timedelta(microseconds=1))
+    if reached is None or end > reached:
+        raise Usage(
+            f"counts are compared up to {reached.isoformat() if reached else 'nowhere yet'}; what "
+            "came later is by job rollup, in due time: ask for a span that ends before"
+        )
+    hours, asked = _hours(start, end), waiting(lake)
+    busy = changing(lake.settings) if asked.keys() & hours else None
+    if busy:
+        raise Retryable(f"headgate {busy} is changing events of these hours; count when it is done")
+    return compare(lake, hours, reached, begun, asked, all_of_them=True)
+
+
+def compare(
+    lake: Lake,
+    hours: Sequence[datetime],
+    closed: datetime,
+    begun: datetime,
+    asked: Asked,
+    *,
+    all_of_them: bool = False,
+) -> Checked:
+    """Compare some hours of arrivals and the hours of their events.
+
+    `begun`: before anything was read that it rests on. `asked`: hours to be counted anew whether
+    they differ or not; `all_of_them`: all are.
+    """
+    by_arrival, touched = _arrivals(lake.read(EVENT).where(_within("received_at", _runs(hours))))
+    by_arrival = {key: n for key, n in by_arrival.items() if key[0] in set(hours)}
+    anew = {at for hour in hours for at in asked.get(hour, ())}
+    # A clock that is ahead puts an event into the hour after its arrival, which was not closed.
+    near = {at for hour in hours for at in (hour - HOURS, hour)}
+    mine = {at for at in {*touched, *near, *anew} if at + HOURS <= closed}
+    differing = {
+        ARRIVED: _differing(by_arrival, _told(lake, ARRIVED, hours)),
+        HAPPENED: _differing(_events(lake, mine), _told(lake, HAPPENED, mine)),
+    }
+    found = Checked(len(hours), sum(sum(each.values()) for each in differing.values()))
+    kept = _kept_since(lake)
+    wanted: dict[Part, Collection[datetime]] = {
+        ARRIVED: hours if all_of_them else asked.keys() & set(hours),
+        HAPPENED: mine if all_of_them else anew & mine,
+    }
+    for part, each in differing.items():
+        wrong = {*each, *wanted[part]}
+        runs = _runs(at for at in wrong if at >= kept)[-MOST_RUNS:]
+        mended = [at for run in runs for at in _hours(*run)]
+        untold = Untold(lake.settings, [(part.name, at) for at in mended])
+        for at in range(0, len(runs), RUNS):
+            untold.note()
+            recount(lake, part, runs[at : at + RUNS])
+            untold.note()
+        found.recounted += [(part.name, at) for at in mended]
+        found.unmended += len(wrong) - len(mended)
+    _note(lake, hours, by_arrival, differing, found, begun)
+    return found
+
+
+def recount(lake: Lake, part: Part, runs: Sequence[Run]) -> None:
+    """Count spans of hours anew from the events, in one commit."""
+    rows = rolled(_rows_of(lake, part, runs), lake.settings.scopes)
+    grains = ", ".join(f"'{grain}'" for grain in part.grains)
+    spans = " OR ".join(
+        f"window_start >= TIMESTAMP '{start.isoformat()}' "
+        f"AND window_start < TIMESTAMP '{end.isoformat()}'"
+        for start, end in runs
+    )
+    overwrite(
+        lake,
+        rows.where(_in_part(part) & _within("window_start", runs)),
+        ROLLUP,
+        f"grain IN ({grains}) AND ({spans})",
+        json.dumps({"rollup": "recount", "of": part.name, "since": runs[0][0].isoformat()}),
+    )
+
+
+def _whole(at: datetime) -> datetime:
+    """The beginning of its hour."""
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def _first(lake: Lake) -> datetime | None:
+    """The first hour of arrivals that was not compared yet; None where nothing has arrived."""
+    (done,) = lake.read(ROLLUP_CHECK).agg(_micros(F.max("hour"))).collect()
+    if done[0] is not None:
+        return _moment(done[0]) + HOURS
+    (began,) = lake.read(EVENT).agg(_micros(F.min("received_at"))).collect()
+    if began[0] is None:
+        return None
+    return _whole(_moment(began[0]))
+
+
+def _complete(lake: Lake, since: datetime) -> datetime:
+    """Up to when all arrivals are in silver and were read by the job, by the newest heartbeat.
+
+    Only heartbeats since then are looked at: the table is long.
+    """
+    beat = (F.col("grain") == ARRIVAL) & (F.col("source") == HEARTBEAT)
+    beats = lake.read(ROLLUP).where(beat & (F.col("window_start") >= F.lit(since)))
+    (newest,) = beats.agg(_micros(F.max("last_at"))).collect()
+    return _moment(newest[0] or 0)
+
+
+def _arrivals(rows: DataFrame) -> tuple[Counts, set[datetime]]:
+    """Rows by hour of arrival and source, and the hours of the events among them."""
+    readable = F.col("dead_letter_reason").isNull() & F.col("duplicate_of").isNull()
+    found = (
+        rows.where(F.col("source") != HEARTBEAT)
+        .groupBy(
+            _micros(F.date_trunc("hour", "received_at")).alias("arrived"),
+            "source",
+            F.when(readable, _micros(F.date_trunc("hour", happened()))).alias("happened"),
+        )
+        .count()
+        .collect()
+    )
+    counts: Counts = {}
+    for row in found:
+        key = _moment(row["arrived"]), row["source"]
+        counts[key] = counts.get(key, 0) + row["count"]
+    return counts, {_moment(row["happened"]) for row in found if row["happened"] is not None}
+
+
+def _events(lake: Lake, hours: Collection[datetime]) -> Counts:
+    """Events that could be read, each once, by the hour they count in and their source."""
+    rows = _rows_of(lake, HAPPENED, _runs(hours)).where(
+        (F.col("source") != HEARTBEAT)
+        & F.col("dead_letter_reason").isNull()
+        & F.col("duplicate_of").isNull()
+    )
+    return _counted(rows, F.date_trunc("hour", happened()), F.count("*"), hours)
+
+
+def _told(lake: Lake, part: Part, hours: Collection[datetime]) -> Counts:
+    """What gold.rollup says of the same."""
+    rows = lake.read(ROLLUP).where(
+        (F.col("grain") == part.counted)
+        & (F.col("source") != HEARTBEAT)
+        & _within("window_start", _runs(hours))
+    )
+    every = F.sum(F.col("events") + F.col("dead") + F.col("repeated"))
+    return _counted(rows, F.date_trunc("hour", "window_start"), every, hours)
+
+
+def _counted(
+    rows: DataFrame, hour: Column, how_many: Column, hours: Collection[datetime]
+) -> Counts:
+    found = rows.groupBy(_micros(hour).alias("hour"), "source").agg(how_many.alias("n")).collect()
+    counts = {(_moment(row["hour"]), row["source"]): row["n"] for row in found}
+    return {key: n for key, n in counts.items() if key[0] in hours}
+
+
+def _differing(there: Counts, told: Mapping[tuple[datetime, str], int]) -> dict[datetime, int]:
+    """Hours whose counts are not those of the events, with by how many."""
+    wrong: dict[datetime, int] = {}
+    for key in {*there, *told}:
+        by = abs(there.get(key, 0) - told.get(key, 0))
+        if by:
+            wrong[key[0]] = wrong.get(key[0], 0) + by
+    return wrong
+
+
+def _rows_of(lake: Lake, part: Part, runs: Sequence[Run]) -> DataFrame:
+    """Rows of silver.event that count in these spans, and maybe some beside them."""
+    rows = lake.read(EVENT)
+    if part is ARRIVED:
+        return rows.where(_within("received_at", runs))
+    # A clock that is ahead: such an event counts five minutes after its arrival.
+    early = [(start - timedelta(minutes=5), end - timedelta(minutes=5)) for start, end in runs]
+    ahead = F.col("time") > F.col("received_at") + F.expr(AHEAD)
+    return rows.where(_within("time", runs) | (ahead & _within("received_at", early)))
+
+
+def _in_part(part: Part) -> Column:
+    return F.col("grain").isin(*part.grains)
+
+
+def _within(column: str, runs: Sequence[Run]) -> Column:
+    """Whether a time lies in one of some spans; of very many, between the first and the last."""
+    if len(runs) > RUNS:
+        runs = [(runs[0][0], runs[-1][1])]
+    return reduce(or_, [_between(column, start, end) for start, end in runs], F.lit(False))
+
+
+def _between(column: str, start: datetime, end: datetime) -> Column:
+    return (F.col(column) >= F.lit(start)) & (F.col(column) < F.lit(end))
+
+
+def _hours(since: datetime, until: datetime) -> list[datetime]:
+    return [since + n * HOURS for n in range(int((until - since) / HOURS))]
+
+
+def _runs(hours: Iterable[datetime]) -> list[Run]:
+    """Hours as spans `[start, end)`, those that follow each other in one."""
+    return list(_joined(sorted(set(hours))))
+
+
+def _joined(hours: Sequence[datetime]) -> Iterator[Run]:
+    start: datetime | None = None
+    for nth, at in enumerate(hours):
+        start = at if start is None else start
+        if nth + 1 == len(hours) or hours[nth + 1] != at + HOURS:
+            yield start, at + HOURS
+            start = None
+
+
+def _kept_since(lake: Lake) -> datetime:
+    """Since when every event is in silver.event; a day more, for what came late."""
+    since = complete_since(lake.settings, EVENT, datetime.now(UTC))
+    return since + timedelta(days=1) if since else datetime.fromtimestamp(0, UTC)
+
+
+def _note(
+    lake: Lake,
+    hours: Sequence[datetime],
+    arrived: Counts,
+    differing: Mapping[Part, Mapping[datetime, int]],
+    found: Checked,
+    begun: datetime,
+) -> None:
+    """A row of ops.rollup_check for each hour; what events' own hours lacked stands in the last."""
+    rows: list[dict[str, Any]] = [
+        {
+            "hour": at,
+            "checked_at": begun,
+            "events": sum(n for (hour, _), n in arrived.items() if hour == at),
+            "missing": differing[ARRIVED].get(at, 0),
+            "recounted": sum(each == (ARRIVED.name, at) for each in found.recounted),
+            "unmended": 0,
+        }
+        for at in hours
+    ]
+    if rows:
+        rows[-1]["missing"] += sum(differing[HAPPENED].values())
+        rows[-1]["recounted"] += sum(name == HAPPENED.name for name, _ in found.recounted)
+        rows[-1]["unmended"] = found.unmended
+        lake.add(ROLLUP_CHECK, rows, json.dumps({"rollup": "check"}))
+
+
+def _micros(column: Column) -> Column:
+    return F.unix_micros(column)
+
+
+def _moment(micros: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)

@@ -1,0 +1,51 @@
+"""Hours counted anew that the topic `rollups` has not been told yet, by job or by command.
+
+A file each, written before the counts are committed and once more after, so that neither a kill
+nor a job that looks in between loses them; the job sends what the table says of them then.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from infra.config.settings import Settings
+from infra.storage.atomic_files import write_whole
+
+NOTED, TELLING = ".json", ".telling"
+
+Hour = tuple[str, datetime]
+"""A part of the counts (`enrich.rollup.reconcile.Part.name`) and an hour of it."""
+
+
+class Untold:
+    """What one recount is about to change."""
+
+    def __init__(self, settings: Settings, hours: Iterable[Hour]) -> None:
+        self._file = _folder(settings) / f"{uuid.uuid4().hex}{NOTED}"
+        self._text = json.dumps([(part, round(at.timestamp())) for part, at in hours])
+        self._wanted = bool(settings.kafka.rollups_topic)
+
+    def note(self) -> None:
+        """Write it down; nothing where there is no topic."""
+        if self._wanted:
+            write_whole(self._file, self._text)
+
+
+def waiting(settings: Settings) -> Iterator[tuple[Path, list[Hour]]]:
+    """Files, and the hours in each; to be removed by who has told them.
+
+    Each under another name first: what is noted once more while it is told stays for the next time.
+    """
+    for file in _folder(settings).glob(f"[!.]*{NOTED}"):
+        file.replace(file.with_suffix(TELLING))
+    for file in sorted(_folder(settings).glob(f"[!.]*{TELLING}")):
+        told = json.loads(file.read_text("utf-8"))
+        yield file, [(part, datetime.fromtimestamp(at, UTC)) for part, at in told]
+
+
+def _folder(settings: Settings) -> Path:
+    return settings.checkpoint_root / "rollup" / "untold"

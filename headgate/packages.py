@@ -1,0 +1,36 @@
+"""Puts the packages together: each registers what it contributes, here in their order.
+
+Importing this module is what makes tables, jobs and commands known. Nothing below names anything
+above itself: a package says in its own `registration.py` what it brings.
+"""
+
+from __future__ import annotations
+
+import alerts.registration
+import api.registration
+import enrich.registration
+import infra.registration
+import ingest.registration
+import reporting.registration
+from infra.process.subprocesses import register_command_line
+from infra.runtime.command_registry import Build, Command, register_commands
+from infra.spark.appcds import Training, register_training
+
+
+def _demo() -> Build:
+    from headgate.demo.demo import build
+
+    return build
+
+
+def _training() -> Training:
+    from headgate.demo.appcds_training import make
+
+    return lambda say, again: make(say, again=again)
+
+
+for package in (infra, ingest, enrich, alerts, api, reporting):
+    package.registration.register()
+register_commands(Command("demo", "everything on one machine, with a story in the logs", _demo))
+register_training(_training)
+register_command_line("headgate.cli")

@@ -1,0 +1,62 @@
+"""What a batch decided before it ran, in `<checkpoints>/<job>/batches/<batch>.json`.
+
+A retry reads it and writes the same rows again, so a bit that turned in it must be seen: the last
+key is a checksum of all others. A version of ours that knows no checksum writes what it adds
+behind it, whereupon it no longer stands last and counts no more.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from infra.storage.atomic_files import write_whole
+from infra.storage.checksums import Damaged, damaged, parsed
+
+SEAL = "crc32"
+
+
+def file_of(folder: Path, number: int) -> Path:
+    """Where a checkpoint keeps what its batch of that number decided."""
+    return folder / "batches" / f"{number}.json"
+
+
+def keep(folder: Path, number: int, decisions: Mapping[str, Any]) -> None:
+    """Write what a batch decided; values that JSON can hold."""
+    text = json.dumps({**decisions, SEAL: _sum(decisions)})
+    write_whole(file_of(folder, number), text)
+
+
+def decided(folder: Path, number: int) -> dict[str, Any]:
+    """What a batch decided. Raises `Fatal` for a damaged file, `FileNotFoundError` for none."""
+    file = file_of(folder, number)
+    try:
+        return opened(file.read_text("utf-8", "replace"))
+    except Damaged as error:
+        remedy = f"restore {folder} from a backup that is not older than the tables"
+        raise damaged(file, error, remedy) from None
+
+
+def opened(text: str) -> dict[str, Any]:
+    """The decisions of such a file, without their checksum. Raises `Damaged`."""
+    found = parsed(text)
+    last = next(reversed(found), None)
+    told = found.pop(SEAL, None)
+    if last == SEAL and told != _sum(found):
+        raise Damaged("its checksum says otherwise")
+    return found
+
+
+def _sum(decisions: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(decisions).encode())
+
+
+def forget_digest(folder: Path, number: int) -> None:
+    """Let the offsets of a batch that is done be written anew
+    (`infra.streaming.checkpoint_sources`)."""
+    if file_of(folder, number).exists():
+        found = decided(folder, number)
+        keep(folder, number, {name: what for name, what in found.items() if name != "digest"})

@@ -1,0 +1,148 @@
+"""A batch that fails again and again, remembered beside its job's checkpoint.
+
+`<checkpoints>/<job>/poison.json` outlives the driver. One that is started again must not try anew
+what was given up, and of a batch that ends the driver itself nobody else could tell. The next
+batch of the job that is in removes it, and so does `headgate resume`.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from infra.errors import Fatal
+from infra.process.clock import clock
+from infra.process.log import say
+from infra.storage.atomic_files import write_whole
+from infra.storage.checksums import Damaged, damaged, kept, parsed
+
+FILE = "poison.json"
+
+ENDS = 2
+"""So many times as many ends of the driver as failures make a batch poison: it may have ended for
+other reasons, a person's `kill -9` among them."""
+
+SUSPECTED = 3
+"""After so many ends in a batch it may be that batch which ends the driver. Such jobs then begin
+one after the other, so that those that were only near it are cleared."""
+
+REMEDY = "'headgate resume' the job, which deletes it; it only counts how often a batch failed"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What is known of the batch that a job did not get through."""
+
+    query: str
+    """Identity of the checkpoint: numbers of batches mean nothing in another one."""
+    batch: int
+    failures: int = 0
+    """How often in a row it failed by its own fault."""
+    starved: int = 0
+    """How often of these a worker was ended, or got no memory."""
+    ends: int = 0
+    """How often in a row the driver's process ended in the middle of it."""
+    why: str = ""
+    """What was said the last time."""
+    stopped: str | None = None
+    """Why its job was given up."""
+    at: str = ""
+    """When this was noted."""
+
+
+def known(folder: Path) -> Trouble | None:
+    """What is remembered of a job, by its folder. Raises `Fatal` for a damaged file."""
+    told = kept(folder / FILE, REMEDY)
+    if told is None:
+        return None
+    names = {one.name for one in fields(Trouble)}
+    try:
+        found = Trouble(**{name: value for name, value in told.items() if name in names})
+        numbers = found.batch, found.failures, found.starved, found.ends
+        if not all(type(one) is int for one in numbers):
+            raise TypeError
+    except TypeError:
+        why = Damaged("it is not what was written")
+        raise damaged(folder / FILE, why, REMEDY) from None
+    return found if found.query == _identity(folder) else None
+
+
+def suspected(folder: Path) -> Trouble | None:
+    """The same for those who only look: of a damaged file the job's start says that it is."""
+    with suppress(Fatal, OSError):
+        return known(folder)
+    return None
+
+
+def stands(folder: Path) -> str | None:
+    """Why a job was given up and is not to begin, also where that can no longer be read."""
+    try:
+        found = known(folder)
+    except Fatal as error:
+        return str(error)
+    if found is None or found.stopped is None:
+        return None
+    return f"{found.stopped} (so since {found.at})"
+
+
+def require_none(folder: Path) -> None:
+    """Raises `Fatal` while a job is not to begin."""
+    if (said := stands(folder)) is not None:
+        raise Fatal(said)
+
+
+def failed(
+    folder: Path, batch: int, failures: int, why: str, stopped: str | None, starved: int = 0
+) -> None:
+    """Note that a batch failed so often in a row, and whether its job was given up for it."""
+    found = _of(folder, batch)
+    _write(folder, replace(found, failures=failures, starved=starved, why=why, stopped=stopped))
+
+
+def spared(folder: Path) -> None:
+    """Note that a job failed by no fault of its batch: the failures before are not in a row with
+    what follows. What stopped a job stays."""
+    found = known(folder)
+    if found is not None and found.stopped is None and found.failures:
+        _write(folder, replace(found, failures=0, starved=0))
+
+
+def ended(job: str, folder: Path, batch: int, attempts: int) -> None:
+    """Note that a driver ended in the middle of a batch, and give the job up if too often."""
+    found = _of(folder, batch)
+    found = replace(found, ends=found.ends + 1)
+    said = f"the driver ended {found.ends} times in a row in the middle of batch {batch}"
+    if found.stopped is None and found.ends >= ENDS * attempts:
+        remedy = (
+            "what it said last, and the kernel's log, may tell why; mend that, then "
+            "'headgate resume' the job"
+        )
+        found = replace(found, stopped=f"{said}: {remedy}")
+    _write(folder, found)
+    if found.ends > 1:
+        say(f"job {job}: {said}")
+
+
+def forget(folder: Path) -> None:
+    """A batch is in, or a person says that the job may go on."""
+    (folder / FILE).unlink(missing_ok=True)
+
+
+def _of(folder: Path, batch: int) -> Trouble:
+    found = known(folder)
+    fresh = Trouble(_identity(folder), batch)
+    return found if found is not None and found.batch == batch else fresh
+
+
+def _write(folder: Path, trouble: Trouble) -> None:
+    at = clock.now().isoformat(timespec="seconds")
+    write_whole(folder / FILE, json.dumps(asdict(replace(trouble, at=at))))
+
+
+def _identity(folder: Path) -> str:
+    try:
+        return str(parsed((folder / "spark" / "metadata").read_text("utf-8", "replace"))["id"])
+    except (OSError, Damaged, KeyError):
+        return ""

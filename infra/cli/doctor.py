@@ -1,0 +1,211 @@
+"""Commands of the operator: doctor, up, run, tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from infra.config.settings import Settings
+from infra.delta.schema import catalog, table, views
+from infra.errors import Fatal, HeadgateError
+from infra.kafka.client import require_broker, require_free
+from infra.process import java_jars, jdk
+from infra.runtime.driver import Driver
+from infra.runtime.job_registry import JOBS, wanted
+from infra.runtime.machine_checks import Finding, disk, memory
+from infra.spark import appcds
+
+Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
+
+
+def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
+    """Register the operator's commands."""
+    doctor = commands.add_parser("doctor", help="say what is missing and how to get it")
+    doctor.add_argument("--fix", action="store_true", help="fetch what can be fetched")
+    doctor.add_argument("--jars", action="store_true", help="only fetch missing Java archives")
+    doctor.add_argument(
+        "--classes",
+        action="store_true",
+        help="only fetch them, and gather Spark's classes: it starts sooner",
+    )
+    doctor.set_defaults(run=_doctor)
+    up = commands.add_parser("up", help="run all jobs in one driver")
+    up.set_defaults(run=_up)
+    run = commands.add_parser("run", help="run one job")
+    run.add_argument("job", help=", ".join(JOBS))
+    run.add_argument("--once", action="store_true", help="work off what is there and end")
+    run.set_defaults(run=_one)
+    for one in (up, run):
+        one.add_argument(
+            "--log-format",
+            choices=("text", "json"),
+            help="what it says on stderr; default: log_format of the settings",
+        )
+    tables = commands.add_parser("tables", help="the tables and what their columns mean")
+    tables.add_argument("name", nargs="?", help="one table, with its columns")
+    tables.add_argument("--output", choices=("text", "json", "markdown"), default="text")
+    tables.set_defaults(run=_tables)
+
+
+def _up(arguments: argparse.Namespace, settings: Settings) -> int:
+    settings = _speaking(arguments, settings)
+    driver = Driver(settings, wanted(settings), every=True)
+    driver.stop_on_signals()
+    return driver.run()
+
+
+def _one(arguments: argparse.Namespace, settings: Settings) -> int:
+    driver = Driver(_speaking(arguments, settings), (arguments.job,), once=arguments.once)
+    driver.stop_on_signals()
+    return driver.run()
+
+
+def _speaking(arguments: argparse.Namespace, settings: Settings) -> Settings:
+    """The settings with the form of log lines that the command was given."""
+    form = arguments.log_format
+    return settings.model_copy(update={"log_format": form}) if form else settings
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Look at everything a run needs."""
+    try:
+        jdk.require()
+        yield Finding("java", "17 or newer")
+    except Fatal as error:
+        yield Finding("java", "not usable", str(error))
+    absent, locked = java_jars.missing(), java_jars.locked()
+    yield Finding(
+        "archives",
+        f"{len(locked) - len(absent)} of {len(locked)} in {java_jars.folder()}",
+        "headgate doctor --fix fetches them" if absent else None,
+    )
+    if not absent:
+        ready = appcds.file().exists()
+        yield Finding(
+            "classes",
+            "gathered" if ready else "not gathered: Spark starts slower",
+            None if ready else "headgate doctor --fix gathers them",
+        )
+    yield memory()
+    yield disk(settings.home)
+    try:
+        require_broker(settings.kafka, 2.0)
+        yield Finding("kafka", f"answers at {settings.kafka.bootstrap}")
+    except HeadgateError as error:
+        yield Finding("kafka", "does not answer (the demo starts its own)", str(error))
+    yield open_paths(settings)
+    try:
+        require_free(settings.api.port, "the API", "api.port")
+        yield Finding("api port", f"{settings.api.port} is free")
+    except Fatal as error:
+        yield Finding("api port", "taken", str(error))
+
+
+def open_paths(settings: Settings) -> Finding:
+    """Whether others may look into what is kept, or change the settings."""
+    # Below a folder that others may not enter nothing is open, whatever its own bits say.
+    kept = (settings.home.absolute(), settings.lake_side, settings.checkpoint_root)
+    config = os.environ.get("HEADGATE_CONFIG")
+    wide = [_wider(path, settings.mask, f"{0o777 & ~settings.mask:o}") for path in kept]
+    wide += [_wider(Path(config), 0o022, "go-w")] if config else []
+    remedies = list(dict.fromkeys(filter(None, wide)))
+    return Finding(
+        "access",
+        "open to other users" if remedies else "nothing is open to other users",
+        "; ".join(remedies) or None,
+    )
+
+
+def _wider(path: Path, mask: int, wanted: str) -> str | None:
+    """The remedy for a path that gives others what `mask` keeps from them."""
+    wide = path.exists() and path.stat().st_mode & mask & 0o077
+    return f"chmod {wanted} {path}" if wide else None
+
+
+def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
+    if arguments.fix or arguments.jars or arguments.classes:
+        jdk.require()
+        if java_jars.missing():
+            print("fetching the Java archives (once) ...", file=sys.stderr)
+            print(f"{java_jars.resolve()} archives in {java_jars.folder()}", file=sys.stderr)
+        if arguments.fix or arguments.classes:
+            _gather(again=arguments.fix)
+    if arguments.jars or arguments.classes:
+        return 0
+    ill = 0
+    for finding in examine(settings):
+        mark = "ok " if finding.remedy is None else "-- "
+        print(f"{mark} {finding.what:<9} {finding.found}")
+        if finding.remedy:
+            print(f"              {finding.remedy}")
+            ill += finding.what not in ("kafka", "classes")
+    return 1 if ill else 0
+
+
+def _gather(*, again: bool) -> None:
+    """Gather Spark's classes where there is room for a driver and a broker."""
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    short = memory().remedy
+    if short and not appcds.file().exists():
+        say(f"{appcds.NOT_GATHERED}: {short}")
+    else:
+        appcds.train(say, again=again)
+
+
+def _tables(arguments: argparse.Namespace, settings: Settings) -> int:
+    if arguments.output == "json":
+        print(json.dumps(_catalogue(arguments.name), indent=1))
+    elif arguments.output == "markdown":
+        print("\n".join(_markdown()))
+    elif arguments.name:
+        print("\n".join(_described(arguments.name)))
+    else:
+        for name, one in catalog().items():
+            print(f"{name:<24} {one.doc}")
+        for name, view in views().items():
+            print(f"{name:<24} (view) {view.doc}")
+    return 0
+
+
+def _described(name: str) -> Iterator[str]:
+    if name in views():
+        yield f"{name}: {views()[name].doc}\n\n{views()[name].sql.strip()}"
+        return
+    one = table(name)
+    yield f"{name}: {one.doc}\n"
+    for column in one.columns:
+        yield f"  {column.name:<20} {column.type.simpleString()[:40]:<40}  {column.doc}"
+
+
+def _catalogue(name: str | None) -> list[dict[str, object]]:
+    wanted = [table(name)] if name else list(catalog().values())
+    return [
+        {
+            "name": one.name,
+            "doc": one.doc,
+            "columns": [
+                {"name": c.name, "type": c.type.simpleString(), "doc": c.doc} for c in one.columns
+            ],
+        }
+        for one in wanted
+    ]
+
+
+def _markdown() -> Iterator[str]:
+    yield "# Tables\n\nMade by `headgate tables --output markdown`; do not edit.\n"
+    for one in catalog().values():
+        yield f"## {one.name}\n\n{one.doc}\n\n| column | type | meaning |\n|---|---|---|"
+        for column in one.columns:
+            kind = column.type.simpleString().replace("|", "\\|")
+            yield f"| `{column.name}` | `{kind}` | {column.doc} |"
+        yield ""
+    yield "# Views\n"
+    for view in views().values():
+        yield f"- **{view.name}**: {view.doc}"

@@ -1,0 +1,123 @@
+"""Commands `kafka` and `settings`: what the broker must allow, and what is set."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infra.config.secrets import hidden
+from infra.config.settings import Settings
+from infra.errors import Fatal, Usage
+from infra.kafka.acls import SERVICES, Grant, apply, command, grants
+from infra.kafka.client import COMPACTION_LAG, COMPACTION_LAG_MS, ensure_topics, require_broker
+from infra.kafka.topic_config import quicken, slow
+from infra.process.text_output import for_programs, lines
+
+COLUMNS = ("service", "user", "resource", "name", "pattern", "operation", "permission")
+
+
+def build(commands: Any) -> None:
+    """Register the commands."""
+    kafka = commands.add_parser("kafka", help="topics and rights at the broker")
+    what = kafka.add_subparsers(dest="what", required=True)
+    acls = what.add_parser(
+        "acls",
+        help="the rights each service needs; services: "
+        + "; ".join(f"{name} ({about})" for name, (about, _) in SERVICES.items()),
+    )
+    acls.add_argument(
+        "--user",
+        action="append",
+        default=[],
+        metavar="SERVICE=USER",
+        help="a service and its user at the broker (default: all, as headgate-SERVICE)",
+    )
+    acls.add_argument(
+        "--source", action="append", default=[], help="narrow the forwarder to this source's topic"
+    )
+    acls.add_argument("--apply", action="store_true", help="set them, as the user of the settings")
+    acls.add_argument(
+        "--output", choices=("table", "json", "ndjson", "csv", "commands"), default="table"
+    )
+    acls.set_defaults(run=_acls)
+    topics = what.add_parser("topics", help="make our own topics and those of sources")
+    topics.add_argument("source", nargs="*", help="such as sshd or zeek:conn")
+    topics.add_argument(
+        "--apply",
+        action="store_true",
+        help=f"also bring {COMPACTION_LAG} to compacted topics of ours that were there before",
+    )
+    topics.set_defaults(run=_topics)
+    shown = commands.add_parser("settings", help="what is set, secrets as *****")
+    shown.set_defaults(run=_settings)
+
+
+def _acls(arguments: argparse.Namespace, settings: Settings) -> int:
+    users = _users(arguments.user)
+    told = {who: grants(service, settings, arguments.source) for service, who in users.items()}
+    if arguments.apply:
+        count = apply(settings, told)
+        print(f"{count} rights are set at {settings.kafka.bootstrap}", file=sys.stderr)
+        return 0
+    if arguments.output == "commands":
+        for who, given in told.items():
+            for grant in given:
+                print(command(grant, who, settings.kafka.bootstrap))
+        return 0
+    rows = [_row(service, who, grant) for service, who in users.items() for grant in told[who]]
+    if arguments.output == "table":
+        print("\n".join(lines(COLUMNS, rows)))
+    else:
+        for_programs(COLUMNS, rows, arguments.output)
+    return 0
+
+
+def _row(service: str, user: str, grant: Grant) -> Mapping[str, str]:
+    return {
+        "service": service,
+        "user": user,
+        "resource": grant.resource,
+        "name": grant.name,
+        "pattern": grant.pattern,
+        "operation": grant.operation,
+        "permission": "allow" if grant.allow else "deny",
+    }
+
+
+def _users(given: Sequence[str]) -> dict[str, str]:
+    """User by service; raises `Usage` for a service that is none, or a user that has two."""
+    found: dict[str, str] = {}
+    for text in given:
+        service, equals, user = text.partition("=")
+        if not equals or not user or service not in SERVICES:
+            raise Usage(f"--user {text}: write SERVICE=USER; services are {', '.join(SERVICES)}")
+        found[service] = user
+    if len(set(found.values())) < len(found):
+        raise Usage("--user: one user for two services has the rights of both; give each its own")
+    return found or {service: f"headgate-{service}" for service in SERVICES}
+
+
+def _topics(arguments: argparse.Namespace, settings: Settings) -> int:
+    require_broker(settings.kafka)
+    ensure_topics(settings, arguments.source)
+    print(f"topics: there at {settings.kafka.bootstrap}", file=sys.stderr)
+    try:
+        late = slow(settings.kafka)
+    except Fatal:
+        if arguments.apply:
+            raise
+        return 0  # who may only use topics has seen that they are there
+    if arguments.apply:
+        quicken(settings.kafka, late)
+    for name in late:
+        done = "is set now" if arguments.apply else "is not set or longer; set it with --apply"
+        print(f"{name}: {COMPACTION_LAG}={COMPACTION_LAG_MS} {done}", file=sys.stderr)
+    return 0
+
+
+def _settings(arguments: argparse.Namespace, settings: Settings) -> int:
+    print(json.dumps(hidden(settings.model_dump()), indent=1, default=str))
+    return 0

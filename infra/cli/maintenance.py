@@ -1,0 +1,117 @@
+"""Command `compact`: upkeep of the tables beside the jobs that run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from infra.config.settings import Settings
+from infra.delta.log_reader import newest_version
+from infra.delta.retention import require_sources
+from infra.delta.schema import Table as Declared
+from infra.delta.schema import catalog, table
+from infra.errors import Fatal, HeadgateError
+from infra.maintenance.idle_checkpoints import move_on
+from infra.maintenance.maintenance import COLUMNS, Done, tend
+from infra.maintenance.retention_holds import leave, sentence
+from infra.process.text_output import for_programs
+from infra.spark.session import session
+from infra.streaming.job import Lock
+from infra.streaming.lake import Lake
+
+NICE = 10
+"""Other processes of the machine go first, as the live jobs are among them."""
+MEMORY = "1g"
+"""Heap of the JVM, which only reads and writes the tables' logs here."""
+
+
+def build(commands: Any) -> None:
+    """Register `compact`."""
+    compact = commands.add_parser(
+        "compact",
+        help="merge small files, apply retention, delete files nobody needs any more; exit 1 when "
+        "a table could not be tended, or a job that does not read on holds one up",
+    )
+    compact.add_argument("table", nargs="*", help="only these (default: all)")
+    compact.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    compact.set_defaults(run=_compact)
+
+
+def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
+    wanted = [table(name) for name in arguments.table] or list(catalog().values())
+    there = [one for one in wanted if newest_version(settings.lake_root / one.path) >= 0]
+    if not there:
+        raise Fatal(f"{settings.lake_root}: there is no lake here; start the jobs or set 'lake'")
+    require_sources(settings)
+    os.nice(NICE)
+    small = settings.spark.model_copy(update={"driver_memory": MEMORY})
+    with ExitStack() as stack:
+        lock = Lock(settings.checkpoint_root / "upkeep", "upkeep")
+        stack.callback(lock.release)
+        spark = session(settings.model_copy(update={"spark": small}), "headgate-upkeep")
+        stack.callback(spark.stop)
+        lake = Lake(spark, settings)
+        lake.claim()  # before it deletes by its own checkpoints what another home's jobs need
+        for line in move_on(settings):
+            print(line, file=sys.stderr)
+        done, refused = tend_all(lake, there)
+    show(done, arguments.output)
+    return report(settings, done, refused, whole=not arguments.table)
+
+
+def report(
+    settings: Settings,
+    done: Sequence[Done],
+    refused: Sequence[HeadgateError],
+    *,
+    whole: bool,
+) -> int:
+    """Say what was not done and what is held up; 1 where there is any. `whole`: of all tables."""
+    held = [found for one in done for found in one.held]
+    if whole:
+        leave(settings, len(refused), held)
+    sys.stdout.flush()  # the driver passes on how the log ends
+    said = [str(refusal) for refusal in refused]
+    said += [sentence(settings, held)] if held else []
+    for line in said:
+        print(f"headgate: {line}", file=sys.stderr)
+    return 1 if said else 0
+
+
+def tend_all(lake: Lake, tables: Sequence[Declared]) -> tuple[list[Done], list[HeadgateError]]:
+    """Tend one table after the other; what was done, and why some could not be tended."""
+    done: list[Done] = []
+    refused: list[HeadgateError] = []
+    for number, one in enumerate(tables, 1):
+        if sys.stderr.isatty():
+            print(f"{number} of {len(tables)}: {one.name}", file=sys.stderr)
+        try:
+            done.append(tend(lake, one, lambda line: print(line, file=sys.stderr)))
+        except HeadgateError as error:
+            refused.append(error)
+        except Exception as error:  # one damaged file must not end the upkeep of all that follow
+            said = str(error).strip().splitlines() or ["no more is known"]
+            why = f"{type(error).__name__}: {said[0]}"
+            refused.append(Fatal(f"{one.name}: could not be tended, others were: {why}"))
+    return done, refused
+
+
+def show(done: Sequence[Done], form: str) -> None:
+    """Write what was done, a row a table."""
+    rows = [one.row() for one in done]
+    if form != "table":
+        for_programs(COLUMNS, rows, form)
+        return
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in COLUMNS:
+        shown.add_column(name, justify="left" if name in ("table", "held_by") else "right")
+    for row in rows:
+        shown.add_row(*[f"{v:,.1f}" if isinstance(v, float) else f"{v}" for v in row.values()])
+    Console(width=None if sys.stdout.isatty() else 200).print(shown)

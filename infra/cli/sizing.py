@@ -1,0 +1,75 @@
+"""Command `size`: how large a plant must be, from what the benchmarks measured."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from infra.config.settings import Settings
+from infra.errors import Usage
+from infra.process.text_output import for_programs, lines
+from infra.runtime.sizing import Load, measured, sized
+from infra.spark.session import project_root
+
+COLUMNS = ("name", "value", "unit", "formula")
+
+
+def build(commands: Any) -> None:
+    """Register `size`."""
+    size = commands.add_parser("size", help="cores, memory, partitions and disk for a load")
+    size.add_argument("--events-per-second", type=_positive, required=True, help="mean of a day")
+    size.add_argument(
+        "--event-bytes", type=_positive, help="mean raw size (default: that of the measured mix)"
+    )
+    size.add_argument(
+        "--devices", type=int, default=10_000, help="devices with a lease (default: 10000)"
+    )
+    size.add_argument("--days", type=_positive, default=365, help="kept so long (default: 365)")
+    size.add_argument(
+        "--busy",
+        type=float,
+        default=0.5,
+        help="share of ingest's cores that the rate takes; the rest catches up (default: 0.5)",
+    )
+    size.add_argument(
+        "--results", type=Path, help="folder of benchmark results (default: the checkout's)"
+    )
+    size.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    size.set_defaults(run=_size)
+
+
+def _size(arguments: argparse.Namespace, settings: Settings) -> int:
+    del settings  # what is asked is not what runs here
+    if not 0 < arguments.busy < 1:
+        raise Usage(f"--busy {arguments.busy}: between 0 and 1, both left out")
+    if arguments.devices < 0:
+        raise Usage(f"--devices {arguments.devices}: not below 0")
+    known = measured(arguments.results or project_root() / "bench" / "results")
+    load = Load(
+        arguments.events_per_second,
+        arguments.event_bytes or known.event_bytes,
+        arguments.devices,
+        arguments.days,
+        arguments.busy,
+    )
+    rows = [asdict(figure) for figure in sized(load, known)]
+    if arguments.output == "table":
+        shown = [row | {"value": f"{row['value']:,g}"} for row in _plain(rows)]
+        print("\n".join(lines(COLUMNS, shown)))
+    else:
+        for_programs(COLUMNS, rows, arguments.output)
+    return 0
+
+
+def _plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows whose numbers have no more digits than they are good for."""
+    return [row | {"value": float(f"{row['value']:.4g}")} for row in rows]
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text}: a number above 0")
+    return value

@@ -1,0 +1,518 @@
+"""The settings' sections: each field says what it does and why that default."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from infra.config.secrets import is_secret
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise ValueError(f"no time zone '{value}'; use a name like Europe/Berlin or UTC") from error
+    return value
+
+
+class SourceSettings(_Section):
+    """How one source's records are read."""
+
+    tz: str = Field("UTC", description="zone of times that name none")
+    hosts: dict[str, str] = Field(
+        default_factory=dict, description="zone by host name, where it differs from tz"
+    )
+    lease_seconds: int = Field(
+        86400, gt=0, description="lease length where the log does not say (dhcpd, dnsmasq, Windows)"
+    )
+    silent_minutes: int | None = Field(
+        None,
+        ge=0,
+        description="silent for longer: named; none: for longer than it ever was; 0: never named",
+    )
+
+    format: Literal["text", "avro", "protobuf"] = Field(
+        "text", description="how its messages are packed; text serves JSON too"
+    )
+    schema_file: Path | None = Field(
+        None, description="Avro: .avsc; Protobuf: what protoc --descriptor_set_out writes"
+    )
+    registry: str | None = Field(
+        None,
+        description="schema registry (URL, or folder with ID.avsc, ID.desc) of framed messages",
+    )
+    message: str | None = Field(
+        None, description="Protobuf: full name of the message, where the file has several"
+    )
+    field: str | None = Field(
+        None, description="field that holds the record itself; none: all of the message, as JSON"
+    )
+
+    @field_validator("tz")
+    @classmethod
+    def _tz(cls, value: str) -> str:
+        return _zone(value)
+
+    @model_validator(mode="after")
+    def _packed(self) -> SourceSettings:
+        if self.format == "protobuf" and not (self.schema_file or self.registry):
+            raise ValueError("format protobuf needs schema_file or registry")
+        if self.schema_file and self.registry:
+            raise ValueError("schema_file or registry, not both")
+        return self
+
+    @field_validator("hosts")
+    @classmethod
+    def _hosts(cls, value: dict[str, str]) -> dict[str, str]:
+        return {host: _zone(zone) for host, zone in value.items()}
+
+
+class FolderSettings(_Section):
+    """Files that land in a folder or bucket. Only finished files belong there."""
+
+    paths: tuple[str, ...] = Field(
+        min_length=1,
+        description="folders, or patterns with * and **; also s3a://... if Spark has its archives",
+    )
+    source: str = Field(description="which parser reads them: aws_cloudtrail, windows_dhcp, ...")
+    tz: str | None = Field(
+        None, description="zone of times that name none; none: that of the source"
+    )
+    host: str | None = Field(None, description="who wrote them, where the lines do not say")
+    mode: Literal["live", "replay", "import"] = Field(
+        "live", description="how the events are marked; import raises no alerts"
+    )
+    settle_seconds: float = Field(
+        5.0, ge=0, description="a file is taken once it was not written to for so long"
+    )
+
+    @field_validator("tz")
+    @classmethod
+    def _tz(cls, value: str | None) -> str | None:
+        return None if value is None else _zone(value)
+
+
+class ScopeSettings(_Section):
+    """A site whose addresses are leased by DHCP. The same private address may exist in two."""
+
+    name: str = Field(description="name of the site")
+    networks: tuple[str, ...] = Field(description="networks whose addresses DHCP hands out")
+    static: tuple[str, ...] = Field(
+        (), description="networks or addresses set by hand; no lease is asked for"
+    )
+    hosts: tuple[str, ...] = Field(
+        (),
+        description="log hosts, sensors, servers or DHCP relays of this site; none: the default",
+    )
+
+    @field_validator("networks", "static")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for network in value:
+            ip_network(network)
+        return value
+
+
+class InventorySettings(_Section):
+    """A list of assets or users that something else keeps up to date."""
+
+    file: str | None = Field(
+        None, description="CSV file with a header, file of JSON lines, or folder of such files"
+    )
+    refresh_minutes: float = Field(
+        15, ge=0, description="how often `up` loads what has changed in it; 0: never"
+    )
+
+
+class KafkaSettings(_Section):
+    """The broker and its topics."""
+
+    bootstrap: str = Field("127.0.0.1:9092", description="host:port of the broker")
+    topic_prefix: str = Field("logs.", description="topics with raw logs: prefix and source")
+    tick_topic: str = Field("logs.tick", description="fed every tick_seconds; moves time when idle")
+    tick_seconds: float = Field(1.0, gt=0, description="how often; shorter: quicker 'no lease'")
+    alerts_topic: str = Field("alerts", description="where alerts go; its partitions are fixed")
+    alerts_partitions: int = Field(3, gt=0, description="partitions of the alerts topic")
+    progress_topic: str = Field(
+        "alerts.progress", description="compacted; the publisher's place in gold.alert"
+    )
+    state_topic: str = Field(
+        "alerts.state", description="compacted; the present state of each alert"
+    )
+    rollups_topic: str = Field(
+        "", description="compacted; where counts go as JSON (docs/rollups.md); empty: nowhere"
+    )
+    max_message_bytes: int = Field(
+        10 * 1024 * 1024, gt=0, description="largest record; above it the sender is told"
+    )
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="what the broker speaks there; PLAINTEXT only on one machine"
+    )
+    ca_file: Path | None = Field(
+        None, description="PEM file with the authorities trusted for the broker's certificate"
+    )
+    certificate_file: Path | None = Field(
+        None, description="PEM file with our own key and certificate, where the broker wants one"
+    )
+    user: str | None = Field(None, description="SASL user; for SASL_SSL")
+    mechanism: Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"] = Field(
+        "SCRAM-SHA-512", description="how the password is proved"
+    )
+    password_file: Path | None = Field(
+        None, description="file with the SASL password in one line, its owner's alone (0600)"
+    )
+    password: SecretStr | None = Field(
+        None, description="the SASL password itself; better by HEADGATE_KAFKA__PASSWORD or a file"
+    )
+    options: dict[str, str] = Field(
+        default_factory=dict, description="further client options; no passwords"
+    )
+
+    @field_validator("options")
+    @classmethod
+    def _options(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in filter(is_secret, value):
+            raise ValueError(f"'{name}' is a secret; use kafka.user and kafka.password_file")
+        return value
+
+    @model_validator(mode="after")
+    def _known(self) -> KafkaSettings:
+        if self.password is not None and self.password_file is not None:
+            raise ValueError("password or password_file, not both")
+        known = self.password is not None or self.password_file is not None
+        if known != (self.user is not None):
+            raise ValueError("user and password_file (or HEADGATE_KAFKA__PASSWORD) go together")
+        if self.user is not None and self.protocol != "SASL_SSL":
+            raise ValueError("user and password go to a broker only with protocol = 'SASL_SSL'")
+        return self
+
+
+class SparkSettings(_Section):
+    """The Spark session."""
+
+    master: str = Field("local[2]", description="Spark master")
+    driver_memory: str = Field("3g", description="heap of the driver")
+    shuffle_partitions: int = Field(
+        2, gt=0, description="frozen in a checkpoint at the first run of a stateful job"
+    )
+    small: bool = Field(
+        True,
+        description="for a small machine: C1 compiler, serial GC, jobs without code generation",
+    )
+    wheel: Path | None = Field(
+        None, description="wheel of headgate sent to executors; none: they have it installed"
+    )
+    ui: bool = Field(
+        False,
+        description="serve Spark's own pages on loopback, to who has <home>/spark-ui.token",
+    )
+    secret_file: Path | None = Field(
+        None, description="file with the secret that driver and workers of a cluster share"
+    )
+    conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
+
+    @property
+    def local(self) -> bool:
+        """Whether this process's JVM does the work itself, so that all workers are its own."""
+        return self.master.startswith("local")
+
+
+class JobSettings(_Section):
+    """How the streaming jobs pace themselves."""
+
+    ingest_trigger_seconds: float = Field(1.0, ge=0, description="pause between ingest batches")
+    sessions_trigger_seconds: float = Field(3.0, ge=0, description="pause between session batches")
+    alert_trigger_seconds: float = Field(1.0, ge=0, description="pause between alert batches")
+    repair_trigger_seconds: float = Field(30.0, ge=0, description="pause between repair batches")
+    repair_minutes: float = Field(
+        60, ge=0, description="how often job repair mends what the stream cannot; 0: never"
+    )
+    files_trigger_seconds: float = Field(
+        5.0, gt=0, description="pause between two looks into the folders"
+    )
+    models_trigger_seconds: float = Field(
+        60.0, gt=0, description="pause between two looks at what devices did, for rules of models"
+    )
+    max_offsets_per_batch: int = Field(
+        1_000_000,
+        gt=0,
+        description="most Kafka messages one ingest batch takes, and most rows that one of a job "
+        "that reads tables takes, whatever was learned",
+    )
+    adaptive: bool = Field(
+        True,
+        description="jobs take small batches while they keep up, large ones to catch up, and whole "
+        "commits of the tables they read",
+    )
+    least_offsets_per_batch: int = Field(
+        1_000, gt=0, description="a cap is not set below this while it keeps to the memory"
+    )
+    steady_batch_seconds: float = Field(
+        3.0,
+        gt=0,
+        description="longest batch while a job keeps up (of jobs that rest for longer, half of "
+        "their pause); shorter: less delay",
+    )
+    behind_batch_seconds: float = Field(
+        30.0, gt=0, description="longest batch while a job catches up; see docs/operating.md"
+    )
+    batch_memory_mb: int = Field(
+        512,
+        gt=0,
+        description="by how much Python workers may grow with an ingest batch, and how much the "
+        "rows of any other batch may take in memory",
+    )
+    session_state: Literal["blob", "cells"] = Field(
+        "blob",
+        description="blob: one a bucket, for up to some 50,000 devices; cells: RocksDB, for more",
+    )
+    session_buckets: int = Field(16, gt=0, description="keys of the session state")
+    alert_buckets: int = Field(8, gt=0, description="keys of the alert state")
+    late_seconds: int = Field(
+        600, gt=0, description="how late a DHCP line may be and still be put in its place"
+    )
+    clock_ahead_seconds: dict[str, float] = Field(
+        default_factory=dict,
+        description="DHCP servers whose clock is wrong: log host, seconds it is ahead (-: behind)",
+    )
+    watermark_seconds: int = Field(5, ge=0, description="how late a finding may reach the join")
+    wait_seconds: int = Field(
+        20, gt=0, description="how long a finding waits for a lease before 'none' is said"
+    )
+    correct_seconds: int = Field(
+        3600, gt=0, description="how long the repair job keeps findings to correct them"
+    )
+    poison_attempts: int = Field(
+        6,
+        gt=0,
+        description="a batch that fails so often by its own fault stops its job; so do twice as "
+        "many ends of the driver in the middle of it",
+    )
+    attributed_classes: tuple[int, ...] = Field(
+        (),
+        description="OCSF classes whose events are attributed as they come, into "
+        "gold.attributed_event, such as 3002 (authentication); all others when they are asked for",
+    )
+    rollup_trigger_seconds: float = Field(
+        60.0, ge=0, description="pause between batches of rollup and logins; 0: `up` runs neither"
+    )
+    rollup_late_seconds: int = Field(
+        1800, gt=0, description="how late an event may come and still be counted as it comes"
+    )
+    rollup_check_minutes: float = Field(
+        60, ge=0, description="how often counts are compared with the events; 0: never"
+    )
+    login_gap_minutes: int = Field(30, gt=0, description="a longer pause ends a session of logins")
+    quality_minutes: float = Field(
+        60, ge=0, description="how often the data is checked beside the jobs; 0: never"
+    )
+    ledger_minutes: float = Field(
+        60, ge=0, description="how often the ledger is compared with broker and tables; 0: never"
+    )
+    silent_minutes: int = Field(
+        10, gt=0, description="a source is not called silent before so long, whatever its habit"
+    )
+    max_lease_seconds: int = Field(
+        86400,
+        gt=0,
+        description="longest span one segment covers, so how long job alert holds one; longer "
+        "leases come in pieces",
+    )
+
+
+class TargetSettings(_Section):
+    """Seconds within which a job must finish a batch, or see that there is nothing to do.
+
+    A job that does not is named by `headgate status`, and the API is not ready.
+    """
+
+    ingest: float = Field(60, gt=0, description="job ingest")
+    files: float = Field(60, gt=0, description="job files")
+    sessions: float = Field(60, gt=0, description="job sessions")
+    alert: float = Field(60, gt=0, description="job alert")
+    repair: float = Field(180, gt=0, description="job repair, which rests 30 s between batches")
+    others: float = Field(300, gt=0, description="any job not named here")
+
+    def of(self, job: str) -> float:
+        """The target of a job, in seconds."""
+        found: float = getattr(self, job, self.others)
+        return found
+
+
+class UpkeepSettings(_Section):
+    """Keeping tables small and quick beside the jobs."""
+
+    minutes: float = Field(60, ge=0, description="how often it runs beside the jobs; 0: never")
+    log_minutes: float = Field(
+        10,
+        ge=1,
+        description="how long commits that every job has read stay in a table's Delta log; more "
+        "only for streams of other programs, since each batch lists the whole log",
+    )
+    file_mb: int = Field(64, gt=0, description="small files become files of about this size")
+    keep_hours: float = Field(
+        168,
+        ge=1,
+        le=720,
+        description="how long former versions of a table can be read, 720 at most: as long as its "
+        "commits are kept; a batch's files may wait as long for their commit",
+    )
+
+
+class RetentionSettings(_Section):
+    """How long data is kept, by arrival; what is older is taken out by upkeep."""
+
+    bronze_days: float = Field(0, ge=0, description="raw records; 0: for ever")
+    silver_days: float = Field(
+        0, ge=0, description="events, also with their device, and hours of devices; 0: for ever"
+    )
+    gold_days: float = Field(
+        0,
+        ge=0,
+        description="findings, what they were attributed to, alerts, sessions of logins; 31 at "
+        "least: so far back alerts are corrected and published; 0: for ever",
+    )
+    ops_days: float = Field(
+        0, ge=0, description="who asked what, results of checks, costs of rules; 0: for ever"
+    )
+    ledger_days: float = Field(400, ge=0, description="what each batch read and wrote; 0: for ever")
+    sources: dict[str, float] = Field(
+        default_factory=dict,
+        description="days by source or family, in bronze and silver; the shorter one counts",
+    )
+
+    @field_validator("sources")
+    @classmethod
+    def _days(cls, sources: dict[str, float]) -> dict[str, float]:
+        for name, days in sources.items():
+            said = f"{name} = {days:g} is no number of days"
+            if not 0 <= days <= 100_000:  # nor is what no date can be reckoned from
+                raise ValueError(f"{said}; 0 keeps it as long as its layer, whose 0 is for ever")
+        return sources
+
+    @field_validator("gold_days")
+    @classmethod
+    def _not_too_short(cls, days: float) -> float:
+        if 0 < days < 31:
+            raise ValueError("is too short: at least 31, or 0 to keep alerts for ever")
+        return days
+
+
+class AlertSettings(_Section):
+    """Rules and alerts."""
+
+    tenant: str = Field("default", description="stamped on each alert")
+    rules: tuple[Path, ...] = Field(
+        (), description="folders with rules of your own, beside the bundled ones"
+    )
+    bundled: bool = Field(True, description="run the bundled rules")
+    dedup_seconds: int = Field(3600, gt=0, description="repeats inside it fold into one alert")
+    count_every_seconds: int = Field(
+        300, gt=0, description="revisions that only count come at most this often"
+    )
+    levels: tuple[str, ...] = Field(
+        ("medium", "high", "critical"), description="levels that become alerts"
+    )
+    hourly_budget: int = Field(
+        100, gt=0, description="alerts of one rule that go to the topic within an hour"
+    )
+    budgets: dict[str, int] = Field(
+        default_factory=dict, description="the same for single rules, by id"
+    )
+    incident_score: int = Field(
+        200, gt=0, description="risk of an entity within 24 hours that makes an incident"
+    )
+    incident_tactics: int = Field(3, gt=0, description="or so many ATT&CK tactics")
+    incident_rules: int = Field(4, gt=0, description="or so many rules above informational")
+    query_seconds: float = Field(
+        10.0,
+        gt=0,
+        description="most time a rule in SQL or Python may take of a batch, and again for each "
+        "further 100,000 events; else it is set aside",
+    )
+    query_rows: int = Field(
+        10_000, gt=0, description="most findings such a rule may give at once, else the same"
+    )
+    window_seconds: float = Field(
+        10.0, ge=0, description="how often such a rule looks at its windows again"
+    )
+
+
+class WebhookSettings(_Section):
+    """An address that gets alerts by HTTP, signed, besides the topic."""
+
+    name: str = Field(min_length=1, description="what it is called in lists and messages")
+    url: str = Field(description="https://HOST/PATH; http only with allow_private")
+    secret: SecretStr | None = Field(None, description="signs each delivery (HMAC-SHA256)")
+    secret_env: str | None = Field(
+        None, description="environment variable that holds the secret, instead of secret"
+    )
+    secret_file: Path | None = Field(
+        None, description="file that holds the secret in one line, its owner's alone (0600)"
+    )
+    levels: tuple[str, ...] = Field(
+        ("medium", "high", "critical"), description="levels of alerts that it gets"
+    )
+    allow_private: bool = Field(
+        False, description="it may be in a private network, on loopback, or without TLS"
+    )
+    timeout_seconds: float = Field(10.0, gt=0, description="longest wait for its answer")
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> WebhookSettings:
+        given = (self.secret, self.secret_env, self.secret_file)
+        if sum(one is not None for one in given) != 1:
+            raise ValueError("give secret, secret_env or secret_file, one of them")
+        return self
+
+
+class ApiKeySettings(_Section):
+    """A key of somebody who may do less than who has the API's token."""
+
+    name: str = Field(min_length=1, description="who it is, as ops.audit names them")
+    role: Literal["metrics", "read", "query"] = Field(
+        description="metrics: only /metrics; read: all that is looked up; query: statements too"
+    )
+    token_file: Path = Field(
+        description="file with the bearer token in one line, its owner's alone (0600)"
+    )
+
+
+class ApiSettings(_Section):
+    """The REST API."""
+
+    host: str = Field("127.0.0.1", description="address to listen on; loopback unless told")
+    port: int = Field(8765, ge=0, le=65535, description="port; 0 picks a free one")
+    token: SecretStr | None = Field(
+        None, description="bearer token; none: one is made and kept in <home>/api.token"
+    )
+    token_file: Path | None = Field(
+        None, description="file with the bearer token in one line, instead of token"
+    )
+    keys: tuple[ApiKeySettings, ...] = Field(
+        (), description="further bearer tokens, each with a name and a role"
+    )
+    statement_seconds: float = Field(30.0, gt=0, description="longest statement")
+    statement_rows: int = Field(10_000, gt=0, description="most rows of a statement's answer")
+    statement_bytes: int = Field(
+        16 * 1024 * 1024, gt=0, description="largest answer of a statement"
+    )
+    statement_memory: str = Field("1GB", description="memory of one statement")
+
+    @model_validator(mode="after")
+    def _tokens(self) -> ApiSettings:
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("token or token_file, not both")
+        names = [key.name for key in self.keys]
+        if len({*names, "api", "cli"}) < len(names) + 2:
+            raise ValueError("keys: each wants a name of its own, which is not 'api' or 'cli'")
+        return self

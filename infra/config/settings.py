@@ -1,0 +1,229 @@
+"""All settings: one frozen, typed object, read once by the command and passed down.
+
+They come from a TOML file (`--config`, else `HEADGATE_CONFIG`, else
+`headgate.toml` where the command runs, else the defaults) and from environment
+variables such as `HEADGATE_KAFKA__BOOTSTRAP`, which win. Unknown keys are refused.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from infra.config.secrets import is_secret
+from infra.config.sections import (
+    AlertSettings,
+    ApiKeySettings,
+    ApiSettings,
+    FolderSettings,
+    InventorySettings,
+    JobSettings,
+    KafkaSettings,
+    RetentionSettings,
+    ScopeSettings,
+    SourceSettings,
+    SparkSettings,
+    TargetSettings,
+    UpkeepSettings,
+    WebhookSettings,
+)
+from infra.errors import Usage
+from infra.storage.paths import SCHEME, Location, bucketed, location
+
+__all__ = [
+    "AlertSettings",
+    "ApiKeySettings",
+    "ApiSettings",
+    "FolderSettings",
+    "InventorySettings",
+    "JobSettings",
+    "KafkaSettings",
+    "RetentionSettings",
+    "ScopeSettings",
+    "Settings",
+    "SourceSettings",
+    "SparkSettings",
+    "TargetSettings",
+    "UpkeepSettings",
+    "WebhookSettings",
+    "load",
+]
+
+
+def _lake(value: Any) -> Any:
+    """A folder, or the address of a prefix in a bucket."""
+    if not isinstance(value, str):
+        return value
+    if bucketed(value):
+        if not value.removeprefix(SCHEME).strip("/"):
+            raise ValueError(f"names no bucket; write {SCHEME}bucket/prefix")
+        return value.rstrip("/")
+    if "://" in value:
+        raise ValueError(f"is no folder and no bucket; write a path, or {SCHEME}bucket/prefix")
+    return Path(value)
+
+
+class Settings(BaseSettings):
+    """Everything that can be set."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="HEADGATE_", env_nested_delimiter="__"
+    )
+
+    home: Path = Field(Path(".headgate"), description="folder for all that is kept")
+    lake: Annotated[Path | str | None, BeforeValidator(_lake)] = Field(
+        None,
+        description="root of the tables, a folder or `s3://bucket/prefix`; none: <home>/lake",
+    )
+    checkpoints: Path | None = Field(None, description="job state; none: <home>/checkpoints")
+    scratch: Path | None = Field(
+        None,
+        description="what a process needs only while it lives, on a disk of its own machine; "
+        "none: <home>/scratch",
+    )
+    sink: Literal["marker", "txn"] = Field(
+        "marker",
+        description="how a batch is written once: by our marker, or by Delta's own besides (txn)",
+    )
+    umask: str = Field(
+        "077",
+        pattern=r"^0?[0-7]{3}$",
+        description="permissions kept from all that is made: 077 owner only, 027 a group may read",
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="what the driver says on stderr: lines for a person, or JSON objects"
+    )
+    kafka: KafkaSettings = KafkaSettings()
+    spark: SparkSettings = SparkSettings()
+    jobs: JobSettings = JobSettings()
+    targets: TargetSettings = TargetSettings()
+    upkeep: UpkeepSettings = UpkeepSettings()
+    retention: RetentionSettings = RetentionSettings()
+    alerts: AlertSettings = AlertSettings()
+    api: ApiSettings = ApiSettings()
+    sources: dict[str, SourceSettings] = Field(
+        default_factory=dict, description="by source name, or by family: 'zeek' serves zeek:conn"
+    )
+    assets: InventorySettings = InventorySettings()
+    users: InventorySettings = InventorySettings()
+    folders: dict[str, FolderSettings] = Field(
+        default_factory=dict, description="files that land in folders, by a name of your choice"
+    )
+    scopes: tuple[ScopeSettings, ...] = Field(
+        (
+            ScopeSettings(
+                name="default",
+                networks=("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"),
+                hosts=(),
+            ),
+        ),
+        description="sites with DHCP; the first one without hosts is the default",
+    )
+
+    webhooks: tuple[WebhookSettings, ...] = Field(
+        (), description="addresses that get alerts by HTTP (docs/consuming.md)"
+    )
+
+    @field_validator("webhooks")
+    @classmethod
+    def _webhooks(cls, value: tuple[WebhookSettings, ...]) -> tuple[WebhookSettings, ...]:
+        names = [hook.name for hook in value]
+        if len(set(names)) < len(names):
+            raise ValueError("two webhooks of one name; what waits for them is told apart by it")
+        return value
+
+    @property
+    def lake_root(self) -> Location:
+        """Root of the tables."""
+        where = self.lake or self.home / "lake"
+        return location(where) if isinstance(where, str) else where.absolute()
+
+    @property
+    def lake_side(self) -> Path:
+        """Root folder of what lies beside the tables: rules, locks, the index of inventories."""
+        root = self.lake_root
+        return root if isinstance(root, Path) else self.home.absolute() / "lake"
+
+    @property
+    def checkpoint_root(self) -> Path:
+        """Root folder of the jobs' checkpoints."""
+        return (self.checkpoints or self.home / "checkpoints").absolute()
+
+    @property
+    def scratch_root(self) -> Path:
+        """Root folder of what processes need only while they live."""
+        return (self.scratch or self.home / "scratch").absolute()
+
+    @property
+    def mask(self) -> int:
+        """The umask as a number."""
+        return int(self.umask, 8)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment wins over the file, whose values arrive as init settings."""
+        return env_settings, init_settings
+
+
+def load(config: Path | None = None, /, **overrides: Any) -> Settings:
+    """Read the settings. `overrides` are nested dictionaries: they win over the file, and the
+    environment wins over both.
+
+    Raises `Usage` that names the file, the key and what is wrong with it.
+    """
+    path = config or _default_file()
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = tomllib.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise Usage(f"{path}: cannot be read ({error.strerror})") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise Usage(f"{path}: not valid TOML: {error}") from error
+    try:
+        return Settings(**_merge(values, overrides))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise Usage(
+                f"{path or 'settings'}: unknown key '{key}'; see docs/settings.md"
+            ) from None
+        given = "" if _unsaid(key, first.get("input")) else f" = {first.get('input')!r}"
+        raise Usage(f"{path or 'settings'}: {key}{given}: {first['msg']}") from None
+
+
+def _unsaid(key: str, given: Any) -> bool:
+    """Whether a value is not to be repeated: it may hold a secret, or be a section that does."""
+    return is_secret(key) or not isinstance(given, (str, int, float)) or "://" in str(given)
+
+
+def _default_file() -> Path | None:
+    named = os.environ.get("HEADGATE_CONFIG")
+    if named:
+        return Path(named)
+    here = Path("headgate.toml")
+    return here if here.exists() else None
+
+
+def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        merged[key] = (
+            _merge(merged[key], value)
+            if isinstance(value, dict) and isinstance(merged.get(key), dict)
+            else value
+        )
+    return merged

@@ -1,0 +1,244 @@
+"""The lake as DuckDB sees it: the same tables and views, without Spark.
+
+Each table is a view over `delta_scan` of its folder, so every query reads the
+newest snapshot and no reader sees half a commit. The Delta extension is loaded
+from the file in its wheel; nothing is fetched from a network.
+
+DuckDB has a thread of its own once it is imported, so it is imported by what is
+asked for a connection: `infra.spark.worker_daemon` loads our code and must have none.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.errors import Fatal, Retryable
+from infra.storage.paths import Location, bucketed, is_table, location, store, there
+
+if TYPE_CHECKING:
+    import duckdb
+
+CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+}
+"""No extension but ours, none by itself, and no Python variable read as a table."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """How DuckDB makes one table or view. `folder` is None for a view over others.
+
+    `columns`: of a table, each with its type; one that an earlier release did not have yet is
+    null. `version`: of a table, which one; None: the newest there is.
+    """
+
+    name: str
+    sql: str
+    folder: str | None
+    columns: tuple[tuple[str, str], ...] = ()
+    version: int | None = None
+
+    @property
+    def scan(self) -> str:
+        """The table as DuckDB's Delta extension reads it."""
+        which = "" if self.version is None else f", version => {self.version}"
+        return f"delta_scan({_text(str(self.folder))}{which})"
+
+    def select(self, there: Collection[str] | None = None) -> str:
+        """The query that the view is; `there`: names of columns, if the table lacks some."""
+        if self.folder is None:
+            return self.sql
+        picked = [
+            _quoted(name) if there is None or name in there else f"NULL::{kind} AS {_quoted(name)}"
+            for name, kind in self.columns
+        ]
+        return f"SELECT {', '.join(picked)} FROM {self.scan}"
+
+
+def definitions(lake_root: Location) -> tuple[Definition, ...]:
+    """Every table and view of the catalogue, in an order in which they can be made."""
+    # Imported late: a statement's worker process gets its definitions sent and
+    # starts without the Spark library, which only declares the column types.
+    from infra.delta.schema import catalog, views
+    from infra.delta.schema_evolution import duck_type
+
+    tables = [
+        Definition(
+            table.name,
+            "",
+            str(lake_root / table.path),
+            tuple((column.name, duck_type(column.type)) for column in table.columns),
+        )
+        for table in catalog().values()
+    ]
+    return (*tables, *(Definition(v.name, _null_keeping(v.sql), None) for v in views().values()))
+
+
+def needed(names: Iterable[str], known: Sequence[Definition]) -> tuple[Definition, ...]:
+    """The tables and views called so, and those they rest on, in an order to make them in."""
+    by_name = {one.name: one for one in known}
+    found: set[str] = set()
+    waiting = [name for name in names if name in by_name]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            sql = by_name[name].sql
+            waiting += [one for one in by_name if re.search(rf"\b{re.escape(one)}\b", sql)]
+    return tuple(one for one in known if one.name in found)
+
+
+def connect(
+    lake_root: Location, *, needs: Sequence[str] = (), memory: str = "1GB", threads: int = 2
+) -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection with all tables and views of the lake that exist.
+
+    Raises `Fatal` when there is no lake, `Retryable` when one of `needs` cannot
+    be read yet.
+    """
+    if not there(lake_root):
+        raise Fatal(f"{lake_root}: there is no lake here; start the jobs or set 'lake'")
+    connection = open_engine(memory=memory, threads=threads)
+    left = refresh(connection, definitions(lake_root))
+    lacking = {name: left[name] for name in needs if name in left}
+    if lacking:
+        raise Retryable(missing_sentence(lacking))
+    return connection
+
+
+def open_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
+    """An empty in-memory DuckDB in UTC with the Delta extension, which spills to no disk."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:", config=dict(CONFIG))
+    connection.execute(f"LOAD {_text(str(extension_file()))}")
+    connection.execute(f"SET memory_limit = {_text(memory)}")
+    connection.execute(f"SET threads = {int(threads)}")
+    connection.execute("SET temp_directory = ''")
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def spill(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Let an engine write down what finds no room in its memory, into a folder that is there and
+    goes with the process. It takes half of what is free there at most."""
+    most = shutil.disk_usage(folder).free // 2
+    connection.execute(f"SET temp_directory = {_text(str(folder))}")
+    connection.execute(f"SET max_temp_directory_size = '{most // 2**20}MiB'")
+    # What is written down in the order it came in is held for longer.
+    connection.execute("SET preserve_insertion_order = false")
+
+
+def extension_file(name: str = "delta") -> Path:
+    """An extension in its wheel `duckdb-extension-NAME`; raises `Fatal` when missing."""
+    import duckdb
+
+    try:
+        wheel = import_module(f"duckdb_extension_{name}")
+    except ImportError as error:
+        raise Fatal(
+            f"duckdb-extension-{name} is not installed; install version {duckdb.__version__}"
+        ) from error
+    folder = Path(str(wheel.__file__)).parent / "extensions" / f"v{duckdb.__version__}"
+    file = folder / f"{name}.duckdb_extension"
+    if not file.exists():
+        raise Fatal(
+            f"{file}: no such file; DuckDB {duckdb.__version__} needs "
+            f"duckdb-extension-{name} {duckdb.__version__}"
+        )
+    return file
+
+
+def reach(connection: duckdb.DuckDBPyConnection, *folders: Location | str) -> None:
+    """Let an engine read folders that lie in a bucket; where none does, nothing.
+
+    Once for each engine, since its settings may be locked later. Raises `Fatal` when the
+    environment has no credentials (`infra.storage.paths`).
+    """
+    if not any(bucketed(folder) for folder in folders):
+        return
+    known = connection.execute("SELECT count(*) FROM duckdb_secrets()").fetchone()
+    if known and known[0]:
+        return
+    connection.execute(f"LOAD {_text(str(extension_file('httpfs')))}")
+    found = store()
+    options = {
+        "KEY_ID": found.key,
+        "SECRET": found.secret,
+        "REGION": found.region,
+        "URL_STYLE": "path" if found.own else "vhost",
+    }
+    options |= {"SESSION_TOKEN": found.token} if found.token else {}
+    options |= {"ENDPOINT": found.endpoint} if found.own else {}
+    said = ", ".join(f"{name} {_text(value)}" for name, value in options.items())
+    connection.execute(f"CREATE SECRET lake (TYPE s3, {said}, USE_SSL {str(found.tls).lower()})")
+
+
+def refresh(connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition]) -> dict[str, str]:
+    """Make the views that can be made; returns name and reason of those that cannot be yet.
+
+    A table appears when its first job creates it, so a reader calls this again
+    until nothing is left.
+    """
+    import duckdb
+
+    left: dict[str, str] = {}
+    wanted = list(wanted)
+    reach(connection, *(one.folder or "" for one in wanted))
+    for definition in wanted:
+        if definition.folder is not None and not is_table(location(definition.folder)):
+            left[definition.name] = "it is made when its first job starts (headgate up)"
+            continue
+        layer, _, _ = definition.name.partition(".")
+        try:
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(layer)}")
+            _make(connection, definition)
+        except duckdb.CatalogException:
+            left[definition.name] = "a table it rests on is missing"
+        except (duckdb.BinderException, duckdb.IOException) as error:
+            left[definition.name] = str(error).splitlines()[0]
+    return left
+
+
+def _make(connection: duckdb.DuckDBPyConnection, definition: Definition) -> None:
+    import duckdb
+
+    create = f"CREATE OR REPLACE VIEW {definition.name} AS"
+    try:
+        connection.execute(f"{create} {definition.select()}")
+    except duckdb.BinderException:
+        if definition.folder is None:
+            raise
+        # Of an earlier release: `headgate up` gives it what it lacks.
+        described = connection.execute(f"DESCRIBE SELECT * FROM {definition.scan}").fetchall()
+        connection.execute(f"{create} {definition.select({row[0] for row in described})}")
+
+
+def missing_sentence(left: Mapping[str, str]) -> str:
+    """What to say about tables that a reader needs and the lake does not have."""
+    return "not in the lake: " + "; ".join(f"{name} ({why})" for name, why in sorted(left.items()))
+
+
+def _null_keeping(sql: str) -> str:
+    """Spark's max_by returns the value of the highest row even when that is null.
+
+    DuckDB's passes over nulls; its name for Spark's meaning is arg_max_null.
+    """
+    return re.sub(r"\bmax_by\(", "arg_max_null(", sql)
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,111 @@
+"""Commits of a Delta table that left its log, and how they are still read.
+
+Beside the log, in `_log_archive`: a commit is a file as it was, `<version>.json`, until a
+thousand of them become one, `<first>-<last>.commits.gz`. A commit moves from the log to a file
+here to a pack, and is never missing in between for a reader that looks in this order.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from infra.storage.checksums import Damaged
+from infra.storage.paths import Location, listed, since
+
+LOG = "_delta_log"
+ARCHIVE = "_log_archive"
+READ = "read"
+"""Below it: former versions of the table that were made readable (`infra.delta.time_travel`)."""
+
+_PACK = re.compile(r"(\d{20})-(\d{20})\.commits\.gz")
+
+
+def single(folder: Location, version: int) -> Location:
+    """Where a commit lies in a log, or here as long as it is in no pack."""
+    return folder / f"{version:020d}.json"
+
+
+def checkpoint(folder: Location, version: int) -> Location:
+    """A list of all that made the table at a version, in a log or here."""
+    return folder / f"{version:020d}.checkpoint.parquet"
+
+
+def packs(table: Location) -> Iterator[tuple[int, int, Location]]:
+    """The first and the last version of each pack, and its file."""
+    for file in listed(table / ARCHIVE):
+        if named := _PACK.fullmatch(file.name):
+            yield int(named.group(1)), int(named.group(2)), file
+
+
+def singles(folder: Location) -> list[int]:
+    """Versions of the commits that are files of their own in a folder, ascending."""
+    return sorted(
+        int(one.stem) for one in listed(folder) if one.suffix == ".json" and one.stem.isdigit()
+    )
+
+
+def from_on(log: Location, version: int) -> list[tuple[int, float]]:
+    """A commit and those after it, as far as they are in a log, and when each was written.
+
+    Seconds since 1970. Costs a look at each of them and one more, or one request in a bucket;
+    nothing where the first has left.
+    """
+    if not isinstance(log, Path):
+        names = (
+            (name.removesuffix(".json"), at) for name, at in since(log, single(log, version).name)
+        )
+        return [(int(name), at) for name, at in names if name.isdigit()]
+    found: list[tuple[int, float]] = []
+    with suppress(FileNotFoundError):
+        while True:
+            at = version + len(found)
+            found.append((at, single(log, at).stat().st_mtime))
+    return found
+
+
+def archived(table: Location) -> list[int]:
+    """Versions whose commits are here, ascending."""
+    packed = [version for first, last, _ in packs(table) for version in range(first, last + 1)]
+    return sorted({*packed, *singles(table / ARCHIVE)})
+
+
+def text(table: Location, version: int) -> str:
+    """A commit that left the log. Raises `FileNotFoundError` where there is none, `Damaged`."""
+    try:
+        return single(table / ARCHIVE, version).read_text("utf-8")
+    except FileNotFoundError:
+        for first, last, file in packs(table):
+            if first <= version <= last:
+                return _unpacked(file)[version]
+        raise
+
+
+def modified(table: Location, version: int) -> float:
+    """When a commit was written, or its pack; seconds since 1970. Raises `FileNotFoundError`."""
+    for folder in (table / LOG, table / ARCHIVE):
+        with suppress(FileNotFoundError):
+            return single(folder, version).stat().st_mtime
+    for first, last, file in packs(table):
+        if first <= version <= last:
+            return file.stat().st_mtime
+    raise FileNotFoundError(single(table / ARCHIVE, version))
+
+
+@lru_cache(maxsize=4)
+def _unpacked(file: Location) -> dict[int, str]:
+    try:
+        with gzip.open(io.BytesIO(file.read_bytes()), "rt", encoding="utf-8") as lines:
+            found = [json.loads(line) for line in lines]
+        return {one["version"]: one["commit"] for one in found}
+    except FileNotFoundError:
+        raise
+    except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError) as error:
+        raise Damaged(f"{file.name}: {error}") from None

@@ -1,0 +1,207 @@
+"""Reading a Delta table's log without Spark: markers, versions, the files of a commit.
+
+A commit that left the log for the archive (`infra.streaming.log_retention`) is read from there.
+
+Source of the format: the Delta transaction log protocol, "Delta Log Entries"
+and "Commit Provenance Information".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+
+from infra.delta import log_archive
+from infra.delta.log_archive import LOG
+from infra.errors import Fatal
+from infra.storage.atomic_files import write_whole
+from infra.storage.checksums import Damaged, damaged, objects, sound
+from infra.storage.paths import Location, listed, to_read
+
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit: its version, who made it, and what it added."""
+
+    version: int
+    user_metadata: str | None
+    operation: str | None
+    rows: int
+    bytes: int
+    """Of the files added."""
+    at: float
+    """When it was made, seconds since 1970 by the clock of who made it; 0 where it does not say."""
+    adds: tuple[str, ...]
+    changes_data: bool
+    replaces: bool
+    """Whether it takes files out of the table."""
+    stats: tuple[dict[str, Any], ...]
+    """Of each file added, what the log says of its contents; empty where it says nothing."""
+    digest: str
+    """What tells it from another commit of its version, as after a restore."""
+
+    @property
+    def appends(self) -> bool:
+        """Whether a stream gets rows from it: not from one that puts files in others' place."""
+        return self.changes_data and bool(self.adds) and not self.replaces
+
+    @property
+    def marker(self) -> dict[str, Any] | None:
+        """Our marker, if the commit carries one."""
+        try:
+            found = json.loads(self.user_metadata or "null")
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) and "job" in found else None
+
+
+def live(table: Location) -> list[int]:
+    """Versions whose commits are in the log, ascending and without a hole.
+
+    What is before a hole was leaving for the archive while the folder was read.
+    """
+    found = log_archive.singles(table / LOG)
+    begins = (at for at in range(len(found) - 1, 0, -1) if found[at - 1] != found[at] - 1)
+    return found[next(begins, 0) :]
+
+
+def versions(table: Location, since: int = 0) -> list[int]:
+    """Versions from `since` on whose commits can still be read, ascending."""
+    found = live(table)
+    if found and found[0] > since:
+        before = log_archive.archived(table)
+        found = [*before[: bisect_left(before, found[0])], *found]
+    return found[bisect_left(found, since) :]
+
+
+def checkpoints(log: Location) -> list[int]:
+    """Versions of which a log, or the archive, lists all that makes the table, ascending."""
+    found = (_CHECKPOINT.fullmatch(file.name) for file in listed(log))
+    return sorted(int(named[1]) for named in found if named)
+
+
+def text(table: Location, version: int) -> str:
+    """A commit as it was written. Raises `FileNotFoundError` when it is gone, `Fatal` when it is
+    damaged."""
+    file = log_archive.single(table / LOG, version)
+    try:
+        try:
+            return sound(file)
+        except FileNotFoundError:
+            file = log_archive.single(table / log_archive.ARCHIVE, version)
+            return log_archive.text(table, version)
+    except Damaged as error:
+        raise _damaged(file, error) from None
+
+
+def commit(table: Location, version: int) -> Commit:
+    """Read one commit; raises `FileNotFoundError` when it is gone, `Fatal` when it is damaged."""
+    try:
+        told = text(table, version)
+        actions = objects(told)
+    except Damaged as error:
+        raise _damaged(log_archive.single(table / LOG, version), error) from None
+    info: dict[str, Any] = {}
+    adds: list[str] = []
+    size = 0
+    changes = replaces = False
+    stats: list[dict[str, Any]] = []
+    for action in actions:
+        if "commitInfo" in action:
+            info = action["commitInfo"]
+        elif "remove" in action:
+            replaces = True
+        elif "add" in action:
+            adds.append(unquote(action["add"]["path"]))
+            size += int(action["add"].get("size", 0))
+            stats.append(json.loads(action["add"].get("stats") or "{}"))
+            changes = changes or action["add"].get("dataChange", True)
+    return Commit(
+        version=version,
+        user_metadata=info.get("userMetadata"),
+        operation=info.get("operation"),
+        rows=sum(each.get("numRecords", 0) for each in stats),
+        bytes=size,
+        at=float(info.get("timestamp", 0)) / 1000,
+        adds=tuple(adds),
+        changes_data=changes,
+        replaces=replaces,
+        stats=tuple(stats),
+        digest=hashlib.sha256(told.encode()).hexdigest()[:16],
+    )
+
+
+def _damaged(file: Location, error: Damaged) -> Fatal:
+    return damaged(file, error, "restore lake and checkpoints of one backup")
+
+
+def newest_first(table: Location) -> Iterator[Commit]:
+    """Commits from the newest down, as far as they are kept."""
+    there = live(table)
+    for version in reversed(there):
+        # One that is gone since went into the archive, or for good.
+        with suppress(FileNotFoundError):
+            yield commit(table, version)
+    for version in reversed(log_archive.archived(table)):
+        if not there or version < there[0]:
+            with suppress(FileNotFoundError):
+                yield commit(table, version)
+
+
+def oldest_version(table: Location) -> int:
+    """The oldest version whose commit can be read, -1 when there is no table."""
+    return min((*log_archive.archived(table)[:1], *live(table)[:1]), default=-1)
+
+
+def newest_version(table: Location) -> int:
+    """Newest version, -1 when there is no table."""
+    return max(live(table), default=-1)
+
+
+def metadata(table: Location) -> dict[str, Any] | None:
+    """The newest `metaData` of a table: its schema, properties and id; None where none is found.
+
+    From the commits since the newest checkpoint, else from that checkpoint.
+    """
+    log = table / LOG
+    checkpoint = max(checkpoints(log), default=-1)
+    for version in reversed(log_archive.singles(log)):
+        if version <= checkpoint:
+            break
+        for line in log_archive.single(log, version).read_text("utf-8").splitlines():
+            if line.startswith('{"metaData"'):
+                found: dict[str, Any] = json.loads(line)["metaData"]
+                return found
+    if checkpoint < 0:
+        return None
+    file = to_read(log_archive.checkpoint(log, checkpoint))
+    rows = pq.read_table(file, columns=["metaData"])
+    return next((row for row in rows["metaData"].to_pylist() if row is not None), None)
+
+
+def table_id(table: Location) -> str:
+    """Identity of a Delta table, so that a lake made anew is not taken for the old one.
+
+    Kept beside the data: looking for it in the log takes as long as the log is. Raises `Fatal`
+    when that has neither its first commit nor a checkpoint.
+    """
+    kept = table / "_identity"
+    if kept.exists():
+        return kept.read_text("utf-8").strip()
+    found = metadata(table)
+    if found is None:
+        raise Fatal(f"{table}: version 0 of its log is gone; its identity cannot be told")
+    identity = str(found["id"])
+    write_whole(kept, identity)
+    return identity

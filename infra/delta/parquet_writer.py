@@ -1,0 +1,311 @@
+"""Data files as a Python worker writes them: Parquet, with the statistics Delta keeps of a file.
+
+Spark's own row-based writer costs five times as much a row as pyarrow's. So workers
+write their rows themselves, and the driver commits what they say they wrote (see
+`Lake.commit`). A file that no commit names is no part of the table: a task that runs
+twice, or a driver that dies, leaves such files behind, and nothing more.
+
+Source of the statistics' form: the Delta transaction log protocol, "Per-file Statistics".
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from infra.delta.schema import Table
+from infra.storage.paths import Location, delete, to_write
+
+Batches = Iterator[pa.RecordBatch]
+
+STRING_PREFIX = 32
+"""Characters of a text that statistics keep, as Delta itself does."""
+
+GROUP_ROWS = 20_000
+GROUP_BYTES = 64 * 1024 * 1024
+"""Rows wait for each other until so many, or so many bytes of them, make a row group."""
+
+WRITTEN = T.StructType(
+    [
+        T.StructField("table", T.StringType()),
+        T.StructField("name", T.StringType()),
+        T.StructField("size", T.LongType()),
+        T.StructField("rows", T.LongType()),
+        T.StructField("written_at", T.LongType()),
+        T.StructField("stats", T.StringType()),
+    ]
+)
+"""What a worker tells of its files, as Spark rows."""
+
+WRITTEN_ARROW: pa.Schema = to_arrow_schema(WRITTEN)
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that a worker wrote: its table, its name in the table's folder, its statistics."""
+
+    table: str
+    name: str
+    size: int
+    rows: int
+    written_at: int
+    """When its newest row was written, in milliseconds since 1970."""
+    stats: str
+
+    def action(self, *, data_change: bool = True) -> str:
+        """The file as an action of Delta's log."""
+        return json.dumps(
+            {
+                "add": {
+                    "path": self.name,
+                    "partitionValues": {},
+                    "size": self.size,
+                    "modificationTime": self.written_at,
+                    "dataChange": data_change,
+                    "stats": self.stats,
+                }
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where and how files of a table are written. Pickles, so it can go to workers."""
+
+    table: str
+    folder: Location
+    prefix: str
+    schema: pa.Schema
+    stats: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: Table, folder: Location, prefix: str) -> Target:
+        """Files of `table` in `folder`, whose names begin with `prefix`."""
+        return cls(table.name, folder, prefix, arrow_schema(table), table.stats)
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """A table's columns as Arrow: times in microseconds UTC, plain strings and lists."""
+    return pa.schema(
+        [
+            pa.field(field.name, field.type, nullable=True)
+            for field in to_arrow_schema(table.schema, timezone="UTC")
+        ]
+    )
+
+
+def whole_schema(table: Table, files: Sequence[pa.Schema]) -> pa.Schema:
+    """A table's columns, and those that files of it have besides: of a newer release.
+
+    Whoever writes rows anew that others wrote keeps them so, or a step back would lose them.
+    """
+    whole = pa.struct(list(arrow_schema(table)))
+    for schema in files:
+        whole = _wider(whole, pa.struct(list(schema)))
+    return pa.schema(list(whole))
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """A type with the fields of both; where they differ in anything else, the first."""
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        fields = {field.name: field for field in one}
+        for field in other:
+            known = fields.get(field.name, field)
+            fields[field.name] = known.with_type(_wider(known.type, field.type))
+        return pa.struct(list(fields.values()))
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(one.value_field.with_type(_wider(one.value_type, other.value_type)))
+    return one
+
+
+class FileWriter:
+    """One file of a table, made when its first rows come."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._name = f"{target.prefix}{uuid.uuid4().hex}.parquet"
+        self._path = target.folder / self._name
+        self._sink: str | IO[bytes] = ""
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._stats = _Stats(target.stats)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows; their columns are brought into the table's order and types."""
+        if batch.num_rows == 0:
+            return
+        rows = _fitted(batch, self._target.schema)
+        self._stats.add(rows)
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write what waits as one row group."""
+        if self._writer is None:
+            self._sink = to_write(self._path)
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                self._target.schema,
+                compression="snappy",
+                # Delta has statistics of its own; those inside the file cost a tenth of writing it.
+                write_statistics=False,
+                store_schema=False,
+                dictionary_pagesize_limit=256 * 1024,
+            )
+        self._writer.write_table(
+            pa.Table.from_batches(self._waiting), row_group_size=GROUP_ROWS * 2
+        )
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+    def close(self) -> DataFile | None:
+        """End the file; None where there were no rows."""
+        if self._waiting:
+            self._flush()
+        if self._writer is None:
+            return None
+        size = self._end(self._writer)
+        return DataFile(
+            table=self._target.table,
+            name=self._name,
+            size=size,
+            rows=self._stats.rows,
+            written_at=int(time.time() * 1000),
+            stats=self._stats.as_json(),
+        )
+
+    def discard(self) -> None:
+        """Take away what was written."""
+        if self._writer is not None:
+            self._end(self._writer)
+            delete([self._path])
+
+    def _end(self, writer: pq.ParquetWriter) -> int:
+        """Finish the file; its bytes."""
+        writer.close()
+        if isinstance(self._sink, str):
+            return self._path.stat().st_size
+        size = self._sink.tell()
+        self._sink.close()
+        return size
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
+    columns = [
+        batch.column(at).cast(field.type) if at >= 0 else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+        for at in (batch.schema.get_field_index(field.name),)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class _Stats:
+    """Smallest, largest and missing values of the columns that Delta shall know of."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self.rows = 0
+        self._low: dict[str, Any] = {}
+        self._high: dict[str, Any] = {}
+        self._nulls = dict.fromkeys(columns, 0)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        for name in self._nulls:
+            column = batch.column(name)
+            self._nulls[name] += column.null_count
+            if column.null_count == len(column) or not _has_order(column.type):
+                continue
+            found = pc.min_max(column).as_py()
+            low, high = found["min"], found["max"]
+            self._low[name] = min(low, self._low.get(name, low))
+            self._high[name] = max(high, self._high.get(name, high))
+
+    def as_json(self) -> str:
+        low = {name: _plain(value, upper=False) for name, value in self._low.items()}
+        high = {name: _plain(value, upper=True) for name, value in self._high.items()}
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": low,
+                # A text that no bound can be given for has none.
+                "maxValues": {name: value for name, value in high.items() if value is not None},
+                "nullCount": self._nulls,
+            }
+        )
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_timestamp(kind)
+    )
+
+
+def _plain(value: Any, *, upper: bool) -> Any:
+    """A value as statistics write it: times to the millisecond, texts cut to a bound."""
+    if isinstance(value, datetime):
+        utc = value.astimezone(UTC)
+        return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
+    if isinstance(value, str) and len(value) > STRING_PREFIX:
+        return _above(value[:STRING_PREFIX]) if upper else value[:STRING_PREFIX]
+    return value
+
+
+def _above(prefix: str) -> str | None:
+    """A text above all that begin with `prefix`, in the order of UTF-8 bytes."""
+    return prefix + "\U0010ffff" if prefix[-1] != "\U0010ffff" else None
+
+
+def written(batches: Batches, target: Target) -> Batches:
+    """What `mapInArrow` takes to write a DataFrame's rows: in rows, out `WRITTEN`."""
+    with writing({target.table: target}) as writers:
+        writer = writers[target.table]
+        for batch in batches:
+            writer.write(batch)
+        yield told([writer.close()])
+
+
+@contextmanager
+def writing(targets: Mapping[str, Target]) -> Iterator[dict[str, FileWriter]]:
+    """A writer for each target, by the same name; what fails leaves no file behind."""
+    writers = {name: FileWriter(target) for name, target in targets.items()}
+    try:
+        yield writers
+    except BaseException:
+        for writer in writers.values():
+            writer.discard()
+        raise
+
+
+def collected(rows: DataFrame, work: Callable[[Batches], Batches]) -> list[DataFile]:
+    """Run `work`, which gives rows of `WRITTEN`, over a DataFrame; the files it told of."""
+    return [DataFile(**row.asDict()) for row in rows.mapInArrow(work, WRITTEN).collect()]
+
+
+def told(files: Sequence[DataFile | None]) -> pa.RecordBatch:
+    """Files as rows of `WRITTEN`."""
+    found = [file for file in files if file is not None]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([getattr(file, field.name) for file in found], field.type)
+            for field in WRITTEN_ARROW
+        ],
+        schema=WRITTEN_ARROW,
+    )

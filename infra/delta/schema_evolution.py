@@ -1,0 +1,142 @@
+"""What a release adds to tables that an earlier one made: columns, and fields inside of them.
+
+Additions are all that is ever done: a column keeps its name and type for good, and one that
+a release no longer writes stays. So a table serves the release that made it, the next one,
+and again the one before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import types as T
+
+from infra.delta.log_reader import metadata
+from infra.delta.schema import Table
+from infra.errors import Fatal
+from infra.storage.paths import Location
+
+
+@dataclass(frozen=True)
+class Addition:
+    """A column, or a field of one, that a table lacks: its path and type as SQL has them."""
+
+    path: tuple[str, ...]
+    type: T.DataType
+    doc: str
+
+    @property
+    def name(self) -> str:
+        """As a person says it: `holder.certainty`."""
+        return ".".join(self.path)
+
+    @property
+    def sql(self) -> str:
+        """As `ALTER TABLE ... ADD COLUMNS` takes it."""
+        path = ".".join("`" + part.replace("`", "``") + "`" for part in self.path)
+        doc = self.doc.replace("\\", "\\\\").replace("'", "\\'")
+        return f"{path} {self.type.simpleString()}" + (f" COMMENT '{doc}'" if doc else "")
+
+
+def schema_of(folder: Location) -> T.StructType:
+    """The schema of the table in `folder`, as its log has it now."""
+    return schema(described(folder))
+
+
+def schema(described: Mapping[str, Any]) -> T.StructType:
+    """The schema in a table's `metaData`."""
+    return T.StructType.fromJson(json.loads(described["schemaString"]))
+
+
+def described(folder: Location) -> dict[str, Any]:
+    """The newest `metaData` of the table in `folder`. Raises `Fatal` where its log lacks it."""
+    found = metadata(folder)
+    if found is None:
+        raise Fatal(
+            f"{folder}: its log has neither its first commit nor a checkpoint; put _delta_log back "
+            "from a backup"
+        )
+    return found
+
+
+def additions(table: Table, found: T.StructType) -> tuple[Addition, ...]:
+    """What a table's declaration has and its schema `found` lacks.
+
+    Raises `Fatal`, naming each, for columns whose type is another one.
+    """
+    added: list[Addition] = []
+    other: list[str] = []
+    for one in _differences((), table.schema, found):
+        added.append(one) if isinstance(one, Addition) else other.append(one)
+    if other:
+        raise Fatal(
+            f"{table.name}: was made with other types than this release writes: "
+            f"{'; '.join(other)}; go back to the release that made it, or start with an empty lake"
+        )
+    return tuple(added)
+
+
+def unknown(table: Table, found: T.StructType) -> tuple[str, ...]:
+    """Columns of a table that this release does not declare, as after a step back."""
+    declared = set(table.schema.fieldNames())
+    return tuple(name for name in found.fieldNames() if name not in declared)
+
+
+_DUCK: dict[T.DataType, str] = {
+    T.StringType(): "VARCHAR",
+    T.IntegerType(): "INTEGER",
+    T.LongType(): "BIGINT",
+    T.BooleanType(): "BOOLEAN",
+    T.DoubleType(): "DOUBLE",
+    T.FloatType(): "FLOAT",
+    T.TimestampType(): "TIMESTAMPTZ",
+    T.DateType(): "DATE",
+    T.BinaryType(): "BLOB",
+}
+
+
+def duck_type(kind: T.DataType) -> str:
+    """A column's type as DuckDB calls it."""
+    if isinstance(kind, T.ArrayType):
+        return f"{duck_type(kind.elementType)}[]"
+    if isinstance(kind, T.MapType):
+        return f"MAP({duck_type(kind.keyType)}, {duck_type(kind.valueType)})"
+    if isinstance(kind, T.StructType):
+        inside = [f"{_quoted(one.name)} {duck_type(one.dataType)}" for one in kind.fields]
+        return f"STRUCT({', '.join(inside)})"
+    return _DUCK[kind]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _differences(
+    path: tuple[str, ...], wanted: T.StructType, found: T.StructType
+) -> Iterator[Addition | str]:
+    have = {field.name: field for field in found.fields}
+    for field in wanted.fields:
+        here = (*path, field.name)
+        if field.name not in have:
+            yield Addition(here, field.dataType, field.metadata.get("comment", ""))
+        else:
+            yield from _inside(here, field.dataType, have[field.name].dataType)
+
+
+def _inside(
+    path: tuple[str, ...], wanted: T.DataType, found: T.DataType
+) -> Iterator[Addition | str]:
+    if isinstance(wanted, T.StructType) and isinstance(found, T.StructType):
+        yield from _differences(path, wanted, found)
+    elif isinstance(wanted, T.ArrayType) and isinstance(found, T.ArrayType):
+        yield from _inside((*path, "element"), wanted.elementType, found.elementType)
+    elif isinstance(wanted, T.MapType) and isinstance(found, T.MapType):
+        yield from _inside((*path, "key"), wanted.keyType, found.keyType)
+        yield from _inside((*path, "value"), wanted.valueType, found.valueType)
+    elif wanted != found:
+        yield (
+            f"column {'.'.join(path)} is {found.simpleString()} there, {wanted.simpleString()} here"
+        )

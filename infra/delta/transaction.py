@@ -1,0 +1,207 @@
+"""Committing files to a Delta table that Spark did not write, through Delta's own transaction."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as replace_fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.sql import SparkSession
+
+from infra.delta.parquet_writer import DataFile
+from infra.spark.session import java
+
+_DELTA = "org.apache.spark.sql.delta"
+
+
+class AlreadyCommitted(Exception):
+    """Delta has this application's version of the table, or a newer one."""
+
+
+class Moved(Exception):
+    """A file that was to be replaced is no longer part of the table as it was read."""
+
+
+@dataclass(frozen=True)
+class ActiveFile:
+    """A file of a table's newest version, as Delta's log has it."""
+
+    entry: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Its path below the table's folder."""
+        return unquote(self.entry["path"])
+
+    @property
+    def rows(self) -> int:
+        """How many it holds, by its statistics; 0 where it has none."""
+        return int(json.loads(self.entry.get("stats") or "{}").get("numRecords", 0))
+
+    @property
+    def has_deletions(self) -> bool:
+        """Whether rows of it are deleted that the file itself still holds."""
+        return self.entry.get("deletionVector") is not None
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What changes when the file, or the set of its deleted rows, is another one."""
+        vector = self.entry.get("deletionVector")
+        return self.entry["path"], json.dumps(vector, sort_keys=True)
+
+    @property
+    def written(self) -> datetime:
+        """When its newest row was written, by the clock of who wrote it."""
+        return datetime.fromtimestamp(int(self.entry["modificationTime"]) / 1000, UTC)
+
+    def most(self, column: str) -> datetime | None:
+        """Before this is the newest time in a column; None where its statistics do not say."""
+        stats = json.loads(self.entry.get("stats") or "{}")
+        most = stats.get("maxValues", {}).get(column)
+        # Statistics cut times to the millisecond.
+        return datetime.fromisoformat(most) + timedelta(milliseconds=1) if most else None
+
+    def newest(self, column: str) -> datetime:
+        """When its newest row came: before this by `column`, else as old as the file says."""
+        return self.most(column) or self.written
+
+    def may_hold(self, column: str, low: Any, high: Any) -> bool:
+        """Whether a value of `[low, high]` may be in it, by its statistics. Times are aware."""
+        stats = json.loads(self.entry.get("stats") or "{}")
+        least = stats.get("minValues", {}).get(column)
+        most = stats.get("maxValues", {}).get(column)
+        if isinstance(low, datetime):
+            cut = timedelta(milliseconds=1)  # statistics cut times to the millisecond
+            least = least and datetime.fromisoformat(least)
+            most = most and datetime.fromisoformat(most) + cut
+        return (least is None or least <= high) and (most is None or most >= low)
+
+    def removal(self, *, data_change: bool = True) -> str:
+        """The action that takes the file out of the table."""
+        kept = ("path", "partitionValues", "size", "tags", "deletionVector", "baseRowId")
+        fields = {name: self.entry[name] for name in kept if self.entry.get(name) is not None}
+        if self.entry.get("defaultRowCommitVersion") is not None:
+            fields["defaultRowCommitVersion"] = self.entry["defaultRowCommitVersion"]
+        now = int(time.time() * 1000)
+        told = {"deletionTimestamp": now, "dataChange": data_change, "extendedFileMetadata": True}
+        return json.dumps({"remove": fields | told})
+
+
+def as_old(file: DataFile, others: Sequence[ActiveFile]) -> DataFile:
+    """A file with rows of others only, as old as the newest of these.
+
+    Where a table tells no arrival, retention goes by that; nothing else of Delta's does: VACUUM
+    goes by the files' own times and by when they left, time travel by the commits'.
+    """
+    written = max(int(other.entry["modificationTime"]) for other in others)
+    return replace_fields(file, written_at=written)
+
+
+def active_files(spark: SparkSession, path: str, version: int | None = None) -> list[ActiveFile]:
+    """The files of the table's newest version, or of an older one."""
+    log = _log(spark, path)
+    if version is None:
+        return _active(log.startTransaction().snapshot())
+    none = java(spark, "scala.Option").empty()
+    return _active(log.getSnapshotAt(version, none, none, False))
+
+
+def replace(
+    spark: SparkSession,
+    path: str,
+    removed: Sequence[ActiveFile],
+    added: Sequence[DataFile],
+    user_metadata: str,
+    *,
+    data_change: bool = True,
+) -> int:
+    """Take files out of a table and put others in, in one commit; its version.
+
+    `data_change`: False where the rows stay the same, as when small files become a large one.
+    Streams with `skipChangeCommits` pass over it. Raises `Moved`, and changes nothing, when
+    one of `removed` is not in the newest version as it was read; what others appended
+    since then stays. The caller is alone with the table (`Lake.alone`), or Delta itself
+    finds the conflict (sink `txn`).
+    """
+    transaction = _log(spark, path).startTransaction()
+    snapshot = transaction.snapshot()
+    now = {file.identity for file in _active(snapshot, [file.entry["path"] for file in removed])}
+    gone = [file.name for file in removed if file.identity not in now]
+    if gone:
+        raise Moved(gone[0])
+    actions = [file.removal(data_change=data_change) for file in removed]
+    actions += [file.action(data_change=data_change) for file in added]
+    return _commit(spark, transaction, actions, user_metadata, overwrite=True)
+
+
+def _log(spark: SparkSession, path: str) -> Any:
+    log = java(spark, f"{_DELTA}.DeltaLog")
+    return log.forTable(spark._jsparkSession, path)
+
+
+def _active(snapshot: Any, paths: Iterable[str] | None = None) -> list[ActiveFile]:
+    files = snapshot.allFiles()
+    if paths is not None:
+        quoted = ", ".join(
+            "'" + one.replace("\\", "\\\\").replace("'", "\\'") + "'" for one in paths
+        )
+        files = files.where(f"path IN ({quoted})") if quoted else files.where("false")
+    return [ActiveFile(json.loads(text)) for text in files.toJSON().collectAsList()]
+
+
+def commit(
+    spark: SparkSession,
+    path: str,
+    files: Sequence[DataFile],
+    user_metadata: str,
+    txn: tuple[str, int] | None = None,
+) -> int:
+    """Append `files` to the table at `path` in one commit; its version.
+
+    `txn`: an application's name and version, which Delta then keeps and refuses a
+    second time (`AlreadyCommitted`). Delta checks concurrent changes of the table's
+    schema and protocol, and writes its checkpoints, as after a write of its own.
+    """
+    transaction = _log(spark, path).startTransaction()
+    actions = [file.action() for file in files]
+    if txn is not None:
+        name, version = txn
+        if transaction.txnVersion(name) >= version:
+            raise AlreadyCommitted(name)
+        actions.insert(0, json.dumps({"txn": {"appId": name, "version": version}}))
+    return _commit(spark, transaction, actions, user_metadata, overwrite=False)
+
+
+def _commit(
+    spark: SparkSession,
+    transaction: Any,
+    actions: Sequence[str],
+    user_metadata: str,
+    *,
+    overwrite: bool,
+) -> int:
+    action_of = java(spark, f"{_DELTA}.actions.Action").fromJson
+    mode = java(spark, "org.apache.spark.sql.SaveMode")
+    option = java(spark, "scala.Option")
+    made = java(spark, "java.util.ArrayList")()
+    for action in actions:
+        made.add(action_of(action))
+    none = option.empty()
+    write = java(spark, f"{_DELTA}.DeltaOperations$Write")(
+        mode.Overwrite if overwrite else mode.Append,
+        none,
+        none,
+        option.apply(user_metadata),
+        none,
+        none,
+        none,
+        none,
+        none,
+    )
+    sequence = java(spark, "scala.jdk.javaapi.CollectionConverters").asScala(made).toSeq()
+    return int(transaction.commit(sequence, write))

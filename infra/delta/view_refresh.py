@@ -1,0 +1,107 @@
+"""The tables and views of an engine that lives long: made anew once a table has changed.
+
+A view has the columns that its table had when it was made. Whether it got others is looked up
+with each question, in the commits since the one before: where there are none that costs two looks
+at a file, or one request in a bucket. No log is listed for it, however long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import duckdb
+
+from infra.delta.duckdb_views import Definition, needed, refresh
+from infra.delta.log_archive import LOG, from_on, single, singles
+from infra.storage.paths import Location, location, texts
+
+MOST = 200
+"""So many commits are read for changes of a table; after more its views are made anew anyway."""
+
+_Mark = tuple[int, float]
+"""A commit, and when it was written."""
+
+
+class Views:
+    """What an engine has of a lake. Not safe to share between threads."""
+
+    def __init__(self, engine: duckdb.DuckDBPyConnection, known: Iterable[Definition]) -> None:
+        self.engine = engine
+        self._known = tuple(known)
+        self._folders = {
+            one.name: location(one.folder) for one in self._known if one.folder is not None
+        }
+        self._rests_on = {
+            one.name: frozenset(below.name for below in needed([one.name], self._known))
+            for one in self._known
+        }
+        self._marks: dict[str, _Mark] = {}
+        self._ids: dict[str, str] = {}
+        self._left = {one.name: "" for one in self._known}
+
+    @property
+    def tables(self) -> Collection[str]:
+        """The names of all tables."""
+        return self._folders.keys()
+
+    def made(self, names: Iterable[str]) -> bool:
+        """Whether all of these are there, as far as was known."""
+        return self._left.keys().isdisjoint(names)
+
+    def lacking(self, names: Collection[str]) -> dict[str, str]:
+        """Make what is missing of these or has changed; name and reason of what cannot be."""
+        wanted = frozenset[str]().union(*(self._rests_on.get(name, ()) for name in names))
+        moved = {one.name for one in self._known if one.name in wanted and self._moved(one)}
+        for name, below in self._rests_on.items():
+            if not moved.isdisjoint(below):
+                self._left[name] = ""
+        self._make([one for one in self._known if one.name in wanted & self._left.keys()])
+        return {name: self._left[name] for name in names if name in self._left}
+
+    def identity(self, name: str) -> str:
+        """The id of a table that was made, as its log has it; empty where that does not tell."""
+        from infra.delta.log_reader import (
+            metadata,  # late: only who asks needs what reads checkpoints
+        )
+
+        if name not in self._ids:
+            self._ids[name] = str((metadata(self._folders[name]) or {}).get("id", ""))
+        return self._ids[name]
+
+    def _make(self, wanted: Collection[Definition]) -> None:
+        for one in wanted:
+            if one.folder is not None and one.version is None:
+                # Before it is made: what is committed meanwhile is looked at once more.
+                self._mark(one.name)
+        failed = refresh(self.engine, wanted) if wanted else {}
+        for one in wanted:
+            del self._left[one.name]
+        self._left |= failed
+
+    def _mark(self, name: str) -> None:
+        log = self._folders[name] / LOG
+        newest = max(singles(log), default=None)
+        if newest is not None and (found := from_on(log, newest)):
+            self._marks[name] = found[-1]
+
+    def _moved(self, one: Definition) -> bool:
+        """Whether a table may have other columns than when its view was made, or be another one."""
+        mark = self._marks.get(one.name)
+        if mark is None:
+            return False
+        log = self._folders[one.name] / LOG
+        try:
+            found = from_on(log, mark[0])
+            if found[:1] == [mark] and len(found) <= MOST and not _redefined(log, found[1:]):
+                self._marks[one.name] = found[-1]
+                return False
+        except FileNotFoundError:
+            pass  # it left the log while it was looked for
+        del self._marks[one.name]
+        self._ids.pop(one.name, None)
+        return True
+
+
+def _redefined(log: Location, commits: Iterable[_Mark]) -> bool:
+    found = texts([single(log, version) for version, _ in commits])
+    return any('\n{"metaData"' in f"\n{text}" for text in found)

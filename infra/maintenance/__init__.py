@@ -1,0 +1,4 @@
+"""Upkeep beside running jobs: compaction, retention, what holds it back, backup and restore.
+
+Imports `infra.runtime` and below.
+"""

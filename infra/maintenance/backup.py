@@ -1,0 +1,488 @@
+"""Lake, checkpoints and what waits for others, copied together and put back together.
+
+They belong to one instant: a checkpoint older than its tables is refused at the next start,
+one that is newer would leave rows out. So a backup is taken while no job runs, and each
+file's digest is kept: what comes back is what was there, or nothing. A broker of one's own has
+its own replication; one whose folder lies in the home, as the demo's, is copied when it rests.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from infra.config.settings import Settings
+from infra.delta.log_archive import ARCHIVE, READ
+from infra.errors import Fatal, HeadgateError, Retryable, Usage
+from infra.kafka.client import require_broker
+from infra.storage.atomic_files import write_whole
+from infra.storage.file_lock import Alone, Taken
+from infra.storage.paths import FRESH, HOME, Location, below, delete, make, there, tree
+from infra.streaming.job import LOCK, already_runs
+from infra.streaming.kafka_offsets import Broker, backlog, checkpoint
+
+MANIFEST = "manifest.json"
+FORM = 2
+"""Changes when an older version could not restore what a newer one wrote."""
+READABLE = (1, FORM)
+"""Forms that this version restores; in 1 neither webhooks nor certificates were kept."""
+CHUNK = 4 * 1024 * 1024
+BESIDE = ("-wal", "-shm", "-journal")
+"""Ends of the names of what SQLite keeps beside a database that is in use."""
+ASKED_SECONDS = 5.0
+"""So long a broker may take to say what is unread."""
+
+STAGE = ".restoring"
+"""Below a place, so that it is of the same file system: what a restore is about to put there."""
+
+Show = Callable[[int, int], None]
+"""Hears how many bytes of how many are done."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that is kept: its name in a backup and where it lies."""
+
+    name: str
+    path: Location
+    file: bool = False
+    """Whether it is a single file, a database of SQLite; else a folder, or a prefix in a bucket."""
+
+    @cached_property
+    def place(self) -> Location:
+        """Where it lies, also where a link names it."""
+        return self.path.resolve() if isinstance(self.path, Path) else self.path
+
+    @cached_property
+    def stage(self) -> Path | None:
+        """Where its files wait for the others of a restore; None for a bucket."""
+        if not isinstance(place := self.place, Path):
+            return None
+        return place.with_name(f".{place.name}{STAGE}") if self.file else place / STAGE
+
+
+def parts(settings: Settings) -> tuple[Part, ...]:
+    """What a backup holds. Settings and rules of your own are yours to keep."""
+    home = settings.home.absolute()
+    in_folder = settings.lake_side == settings.lake_root
+    return (
+        Part("lake", settings.lake_root),
+        # Of one name: so a backup of a lake in a bucket becomes one in a folder, and back.
+        *(() if in_folder else (Part("lake", settings.lake_side),)),
+        Part("checkpoints", settings.checkpoint_root),
+        Part("spool", home / "spool"),
+        Part("erasures", home / "erasures"),
+        Part("redelivery.sqlite", home / "redelivery.sqlite", file=True),
+        Part("webhooks.sqlite", home / "webhooks.sqlite", file=True),
+        Part(BROKER, home / BROKER),
+    )
+
+
+BROKER = "kafka"
+"""The folder of a broker that the home has for itself (`infra.kafka.client.Broker`), and that
+part."""
+CHECKED = "ledger/check.json"
+"""What a check of the ledger leaves to the next one (`ingest.completeness.ledger_state`)."""
+KAFKAS_LOCK = ".lock"
+"""Held by a broker that runs, in the folder of its log. Who opened it again would lose it."""
+
+
+def backup(settings: Settings, folder: Path, show: Show = lambda done, total: None) -> Path:
+    """Copy everything into a new folder below `folder`, named by the time; that folder.
+
+    No job begins meanwhile. Raises `Fatal` while one runs, or when there is no lake.
+    """
+    if not there(settings.lake_root):
+        raise Fatal(f"{settings.lake_root}: there is no lake here to back up")
+    inside = [part for part in parts(settings) if _inside(folder, part.path)]
+    if inside:
+        raise Usage(f"{folder}: lies inside {inside[0].path}, which is to be copied")
+    with _quiet(settings):
+        at = datetime.now(UTC)
+        made = folder.absolute() / f"headgate-{at:%Y%m%dT%H%M%SZ}"
+        if made.exists():
+            raise Usage(f"{made}: is there already")
+        partial = made.with_name(f".{made.name}")
+        manifest = {"form": FORM, "at": at.isoformat(), "kafka": _places(settings)}
+        try:
+            with _resting(settings) as wanted:
+                manifest["files"] = _copied(wanted, partial, show)
+            write_whole(partial / MANIFEST, json.dumps(manifest, indent=1))
+            partial.rename(made)  # whole from here on
+        except OSError as error:
+            raise Fatal(f"{made}: no backup was made: {error}") from None
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return made
+
+
+@contextmanager
+def _resting(settings: Settings) -> Iterator[tuple[Part, ...]]:
+    """What can be copied now: without the home's broker where it runs. It does not begin inside."""
+    wanted = parts(settings)
+    own = next(part for part in wanted if part.name == BROKER)
+    lock = own.path / "log" / KAFKAS_LOCK
+    if not isinstance(lock, Path) or not lock.parent.is_dir():
+        yield tuple(part for part in wanted if part != own)
+        return
+    with lock.open("a+b") as held:  # made where it is missing, so that none begins inside
+        _leave(lock)
+        try:
+            fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            wanted = tuple(part for part in wanted if part != own)
+        yield wanted
+
+
+def _has_broker(manifest: dict[str, Any]) -> bool:
+    return any(name.startswith(f"{BROKER}/") for name in manifest["files"])
+
+
+def left_at(made: Path) -> str | None:
+    """What a backup does not hold, in a sentence; None: nothing that is known of."""
+    manifest = json.loads((made / MANIFEST).read_text("utf-8"))
+    if _has_broker(manifest) or not manifest["kafka"]["offsets"]:
+        return None
+    unread = manifest["kafka"]["unread"]
+    if unread is None:
+        return "the broker did not say how much is not read yet; that is only in the broker"
+    return f"{unread:,} messages are not read yet; they are only in the broker" if unread else None
+
+
+@contextmanager
+def _quiet(settings: Settings) -> Iterator[None]:
+    """While inside, no job of ours can begin; raises `Taken` when one runs."""
+    root = settings.checkpoint_root
+    try:
+        alone = Alone(root / LOCK, lambda holder: f"{root}: {_AT_WORK}")
+    except Taken:
+        for lock in sorted(root.glob(f"*/{LOCK}")):
+            job = lock.parent.name
+            Alone(lock, already_runs(lock.parent, job)).release()  # says which one it is
+        raise
+    try:
+        _leave(root / LOCK)
+        yield
+    finally:
+        alone.release()
+
+
+_AT_WORK = "a driver, a job or another backup is at work on this home; stop it, or wait for it"
+
+
+def _leave(lock: Path) -> None:
+    """Let the jobs have a lock file that root was the first to make."""
+    if os.geteuid() == 0:
+        owner = lock.parent.stat()
+        os.chown(lock, owner.st_uid, owner.st_gid)
+
+
+def _places(settings: Settings) -> dict[str, Any]:
+    """Where job ingest stood in Kafka, and the ids of the topics: what a person may ask later.
+
+    `unread`: how many messages it had yet to read; None where the broker does not say.
+    """
+    at = checkpoint(settings.checkpoint_root / "ingest")
+    offsets = {f"{topic}:{partition}": end for (topic, partition), end in at.offsets.items()}
+    unread = None
+    with suppress(Retryable, Fatal):
+        if at.done is not None:
+            require_broker(settings.kafka, ASKED_SECONDS)
+            kafka = settings.kafka
+            unread = backlog(at, Broker(kafka), kafka, but=(kafka.tick_topic,))
+    return {"offsets": offsets, "topic_ids": dict(at.ids), "unread": unread}
+
+
+def _copied(wanted: tuple[Part, ...], to: Path, show: Show) -> dict[str, dict[str, Any]]:
+    pairs = [
+        (
+            source,
+            f"{part.name}/{below(part.path, source)}" if part.path.is_dir() else part.name,
+        )
+        for part in wanted
+        for source in _files(part.path)
+    ]
+    total, done = sum(source.stat().st_size for source, _ in pairs), 0
+    found = {}
+    databases = {part.path for part in wanted if part.file}
+    for source, name in pairs:
+        copy = _copy_database if source in databases else _copy
+        digest, size = copy(source, to / name)
+        found[name] = {"sha256": digest, "bytes": size}
+        done += size
+        show(done, total)
+    return found
+
+
+def _inside(folder: Path, path: Location) -> bool:
+    return isinstance(path, Path) and folder.resolve().is_relative_to(path.resolve())
+
+
+def _files(path: Location) -> list[Location]:
+    if path.is_file():
+        return [path]
+    return [
+        file
+        for file in tree(path)
+        # Former versions that were made readable are links to files that are copied anyway.
+        if file.name not in (LOCK, KAFKAS_LOCK)
+        and below(path, file).partition("/")[0] != STAGE
+        and f"/{ARCHIVE}/{READ}/" not in str(file)
+        # In a bucket it names the home, which has it too and may be another one later.
+        and (isinstance(file, Path) or file != path / HOME)
+    ]
+
+
+def _copy(source: Location, target: Location) -> tuple[str, int]:
+    """Copy a file; its SHA-256 and its bytes. Times stay where both are files of this machine."""
+    make(target.parent)
+    digest, size = hashlib.sha256(), 0
+    with source.open("rb") as read, target.open("wb") as write:
+        while chunk := read.read(CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            write.write(chunk)
+        if isinstance(target, Path):
+            write.flush()
+            os.fsync(write.fileno())
+    if isinstance(source, Path) and isinstance(target, Path):
+        shutil.copystat(source, target)
+    return digest.hexdigest(), size
+
+
+def _copy_database(source: Location, target: Location) -> tuple[str, int]:
+    """Copy a database whole, also what was committed and lies beside it still, as after a kill."""
+    assert isinstance(source, Path)
+    assert isinstance(target, Path)
+    make(target.parent)
+    try:
+        with (
+            closing(sqlite3.connect(source, timeout=60)) as live,
+            closing(sqlite3.connect(target)) as copy,
+        ):
+            live.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # nothing beside the copy
+    except sqlite3.Error as error:
+        raise Fatal(f"{source}: cannot be copied ({error}); no backup was made") from None
+    with target.open("rb+") as written:
+        os.fsync(written.fileno())
+    shutil.copystat(source, target)
+    return _digest(target), target.stat().st_size
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as read:
+        return hashlib.file_digest(read, "sha256").hexdigest()
+
+
+def restore(settings: Settings, made: Path, show: Show = lambda done, total: None) -> int:
+    """Put a backup's files where the settings want them; how many.
+
+    Every file is compared with the manifest before the first is put in place: that of a folder
+    as it is copied, to wait inside it; that of a bucket where it lies, and once more on its way.
+    Raises `Fatal`, and leaves nothing or names what is left, when one is missing or another one,
+    or cannot be put in place; `Usage` when something lies where the backup belongs.
+    """
+    wanted = parts(settings)
+    manifest = _manifest(made, wanted)
+    for part in wanted:
+        if part.name == BROKER and not _has_broker(manifest):
+            continue  # one may have been made for this home already
+        if (found := _something(part)) is not None:
+            raise Usage(f"{found}: something is there; restore onto an empty home")
+    steps = _Steps()
+    try:
+        # It says how far the lake that was here is looked at; of this one nothing is yet.
+        (settings.home.absolute() / CHECKED).unlink(missing_ok=True)
+        _Restore(made, manifest["files"], wanted, steps, show).run()
+    except BaseException as error:
+        left = ", ".join(str(one) for one in steps.undo())
+        if not left and not isinstance(error, (OSError, Fatal)):
+            raise
+        known = isinstance(error, HeadgateError)
+        said = str(error) if known else f"{made}: cannot be restored: {str(error) or repr(error)}"
+        rest = f"what was put there could not be taken back, delete it: {left}"
+        raise Fatal(f"{said}; {rest if left else 'nothing was restored'}") from None
+    return len(manifest["files"])
+
+
+class _Steps:
+    """What a restore has done so far, and how it is undone."""
+
+    def __init__(self) -> None:
+        self._taken: list[tuple[Location, Callable[[], object]]] = []
+
+    def add(self, what: Location, undo: Callable[[], object]) -> None:
+        """Note a step."""
+        self._taken.append((what, undo))
+
+    def undo(self) -> list[Location]:
+        """Undo all, the last one first; of what that failed."""
+        left = []
+        while self._taken:
+            what, undo = self._taken.pop()
+            try:
+                undo()
+            except Exception:  # whatever is said of this one: the others can be undone
+                left.append(what)
+        return left
+
+
+class _Restore:
+    """One restore, onto places that are empty."""
+
+    def __init__(
+        self,
+        made: Path,
+        files: dict[str, dict[str, Any]],
+        wanted: tuple[Part, ...],
+        steps: _Steps,
+        show: Show,
+    ) -> None:
+        self._made = made
+        self._files = files
+        self._wanted = wanted
+        self._steps = steps
+        self._show = show
+        self._far: dict[str, Location] = {}
+        """Files that go into a bucket, and where."""
+        self._near: dict[str, Path] = {}
+        """The other ones, and where they wait."""
+        self._used: dict[Part, Path] = {}
+        """Where each part waits that has files of these."""
+        for name in files:
+            part, rest = _part_of(name, wanted)
+            if part.stage is None:
+                self._far[name] = part.place / rest
+            else:
+                self._near[name], self._used[part] = part.stage / rest, part.stage
+        # What goes into a bucket is read twice.
+        self._total = sum(files[name]["bytes"] for name in (*files, *self._far))
+        self._done = 0
+
+    def run(self) -> None:
+        """Compare everything, then put it in place."""
+        for part in self._wanted:
+            _remove(part.stage)  # of a restore that was killed: none of it belongs to this one
+        for part, stage in self._used.items():
+            self._make_room(part, stage)
+        for name in self._far:
+            self._take(name, None)
+        for name, waiting in self._near.items():
+            self._take(name, waiting)
+        self._send()  # takes long, so it comes before what is a matter of an instant
+        for part, stage in self._used.items():
+            self._put(part, stage)
+        for stage in self._used.values():
+            _remove(stage)
+
+    def _make_room(self, part: Part, stage: Path) -> None:
+        """A place to wait in, and nothing in the way of what will."""
+        folder = stage.parent
+        for one in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+            one.mkdir()
+            self._steps.add(one, partial(_remove_empty, one))
+        self._steps.add(stage, partial(_remove, stage))
+        if not part.file:
+            _without_folders(folder, kept=(FRESH, LOCK))
+            stage.mkdir()
+
+    def _take(self, name: str, target: Location | None) -> None:
+        """Compare a file with what the manifest says, and copy it."""
+        file, told = self._made / name, self._files[name]
+        if not file.is_file():
+            raise Fatal(f"{file}: is missing in the backup")
+        if (_digest(file) if target is None else _copy(file, target)[0]) != told["sha256"]:
+            raise Fatal(f"{file}: is not what was backed up (its digest differs)")
+        self._done += told["bytes"]
+        self._show(self._done, self._total)
+
+    def _send(self) -> None:
+        """Copy what belongs into a bucket."""
+        sent: list[Location] = []
+        for place in [part.place for part in self._wanted if part.stage is None]:
+            self._steps.add(place, partial(delete, sent))
+        for name, target in self._far.items():
+            sent.append(target)
+            self._take(name, target)
+
+    def _put(self, part: Part, stage: Path) -> None:
+        """Put what waits in its place: by names within a folder, as that may be a mount point."""
+        for waiting in [stage] if part.file else sorted(stage.iterdir()):
+            name = part.place.name if part.file else waiting.name
+            there = waiting.rename(stage.with_name(name))
+            self._steps.add(there, partial(there.rename, waiting))
+
+
+def _something(part: Part) -> Location | None:
+    """What lies in a place: a file that a backup would hold, or a link, which would be lost."""
+    place = part.place
+    if part.file and isinstance(place, Path):
+        # SQLite would take what lies beside it for a part of the database that comes.
+        beside = (place.with_name(place.name + end) for end in BESIDE)
+        return next((one for one in (place, *beside) if one.exists()), None)
+    if not place.exists():
+        return None
+    found = _files(place)
+    if not found and isinstance(place, Path):
+        found = [one for one in place.rglob("*") if one.is_symlink()]
+    return found[0] if found else None
+
+
+def _remove(path: Path | None) -> None:
+    if path is not None and path.is_dir():
+        shutil.rmtree(path)
+    elif path is not None:
+        path.unlink(missing_ok=True)
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # another one's, who came meanwhile
+        folder.rmdir()
+
+
+def _without_folders(folder: Path, kept: Sequence[str] = ()) -> None:
+    """Delete the empty folders in a folder, and locks. Raises `OSError` for a mount point."""
+    for one in folder.iterdir():
+        if one.name == LOCK and one.name not in kept:
+            one.unlink()
+        elif one.name not in kept:
+            _without_folders(one)
+            one.rmdir()
+
+
+def _manifest(made: Path, wanted: Iterable[Part]) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads((made / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError):
+        raise Usage(f"{made}: is no backup of ours (no readable {MANIFEST} in it)") from None
+    if manifest.get("form") not in READABLE:
+        raise Fatal(f"{made}: has form {manifest.get('form')}, this version restores up to {FORM}")
+    known = {part.name: part.file for part in wanted}
+    for name in manifest["files"]:
+        head, _, rest = name.partition("/")
+        away = rest.startswith("/") or ".." in Path(name).parts
+        if away or known.get(head) != (not rest):
+            raise Fatal(f"{made / MANIFEST}: names '{name}', which is no part of a backup")
+    return manifest
+
+
+def _part_of(name: str, wanted: Iterable[Part]) -> tuple[Part, str]:
+    """Which part a file of a backup belongs to, and its name below that part's path.
+
+    What lies beside the tables, in folders that begin with `_`, is no part of a bucket.
+    """
+    head, _, rest = name.partition("/")
+    found = [part for part in wanted if part.name == head]
+    return found[-1 if rest.startswith("_") else 0], rest

@@ -1,0 +1,128 @@
+"""Parts of the platform as processes of their own, which never outlive us."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from infra.config.settings import Settings
+
+_PR_SET_PDEATHSIG = 1
+
+LARGEST_LOG = 10 * 1024 * 1024
+"""Bytes of `<home>/NAME.log`; then it becomes NAME.log.1, and so on."""
+OLD_LOGS = 3
+REFUSAL = "headgate:"
+"""How a sentence begins that a command says to a person before it ends."""
+
+
+def die_with_parent() -> None:
+    """For `preexec_fn`: Linux ends this child when its parent dies, even by kill -9."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+_command_line: list[str] = []
+
+
+def register_command_line(module: str) -> None:
+    """Make known the module that runs `headgate COMMAND` with `python -m`."""
+    _command_line[:] = [sys.executable, "-m", module]
+
+
+class Part:
+    """`headgate COMMAND` as a process, its words kept in `<home>/NAME.log`."""
+
+    def __init__(
+        self,
+        name: str,
+        command: tuple[str, ...],
+        settings: Settings,
+        *,
+        config: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.name = name
+        self.log = settings.home.absolute() / f"{name}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.touch(mode=0o600)
+        options = ["--home", str(settings.home.absolute())]
+        if config is not None:
+            options = ["--config", str(config.absolute()), *options]
+        self.process = subprocess.Popen(
+            [*_command_line, *options, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=os.environ
+            | {
+                "HEADGATE_KAFKA__BOOTSTRAP": settings.kafka.bootstrap,
+                "HEADGATE_API__PORT": str(settings.api.port),
+                **(environment or {}),
+            },
+            # A Ctrl-C in the terminal is ours to handle; the part is told to end in order.
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+        self._refusals: list[str] = []
+        self._reader = threading.Thread(target=self._read, args=(on_line,), daemon=True)
+        self._reader.start()
+
+    @property
+    def ended(self) -> int | None:
+        """Its exit code, None while it runs."""
+        return self.process.poll()
+
+    def last_words(self, lines: int = 3) -> str:
+        """The end of its log; of an ended process, all it said is in there."""
+        if self.ended is not None:
+            self._reader.join(5)
+        said = self.log.read_text("utf-8", "replace").splitlines() if self.log.exists() else []
+        return " ".join(said[-lines:])[:600]
+
+    def refusals(self) -> list[str]:
+        """The sentences of ours that all it said ends with, once it has ended."""
+        self._reader.join(5)
+        return list(self._refusals)
+
+    def kill(self) -> None:
+        """End it as a power cut would, its JVM and workers with it."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(20)
+
+    def stop(self, seconds: float = 45.0) -> None:
+        """End it in order, and by force when it does not go."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._reader.join(5)
+
+    def _read(self, on_line: Callable[[str], None]) -> None:
+        # What it says lies there while it runs: a full disk must not stop it at a full pipe,
+        # and RotatingFileHandler goes on after a line that it could not write.
+        log = RotatingFileHandler(
+            self.log, maxBytes=LARGEST_LOG, backupCount=OLD_LOGS, encoding="utf-8"
+        )
+        with closing(log):
+            for line in self.process.stdout or ():
+                if line.startswith(REFUSAL):
+                    self._refusals.append(line.rstrip())
+                else:
+                    self._refusals.clear()
+                log.emit(logging.makeLogRecord({"msg": line.rstrip("\n")}))
+                on_line(line.rstrip())

@@ -1,0 +1,69 @@
+"""What `infra` itself contributes: tables of operation and the operator's commands."""
+
+from __future__ import annotations
+
+from infra.delta.schema import Declared, register_tables
+from infra.runtime.command_registry import Build, Command, register_commands
+
+
+def register() -> None:
+    """Register the tables and commands of this package."""
+    register_tables("infra", _tables)
+    register_commands(
+        Command("doctor", "say what is missing on this machine and how to get it", _doctor),
+        Command("up", "run all jobs in one driver", _doctor),
+        Command("run", "run one job", _doctor),
+        Command("status", "where each job stands; exit 1 when one misses its target", _status),
+        Command("resume", "let a job go on that was stopped for good", _status),
+        Command(
+            "compact", "merge small files, apply retention, delete what nobody needs", _maintenance
+        ),
+        Command("backup", "copy lake, checkpoints and spool while no job runs", _backup),
+        Command("restore-backup", "put a backup back, onto an empty home", _backup),
+        Command("size", "cores, memory, partitions and disk for a load, as measured", _sizing),
+        Command("tables", "the tables, and what their columns mean", _doctor),
+        Command("settings", "what is set, secrets as *****", _kafka),
+        Command("kafka", "topics and rights at the broker: acls, topics", _kafka),
+    )
+
+
+def _tables() -> Declared:
+    from infra.delta.ops_tables import TABLES
+
+    return Declared(TABLES)
+
+
+def _doctor() -> Build:
+    from infra.cli.doctor import build
+
+    return build
+
+
+def _status() -> Build:
+    from infra.cli.status import build
+
+    return build
+
+
+def _maintenance() -> Build:
+    from infra.cli.maintenance import build
+
+    return build
+
+
+def _backup() -> Build:
+    from infra.cli.backup import build
+
+    return build
+
+
+def _sizing() -> Build:
+    from infra.cli.sizing import build
+
+    return build
+
+
+def _kafka() -> Build:
+    from infra.cli.kafka import build
+
+    return build

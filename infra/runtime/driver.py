@@ -1,0 +1,486 @@
+"""The driver: all jobs, or one, in one Spark session, watched and restarted.
+
+A job that fails is started again with growing pauses while the others run on;
+one that cannot be helped by a retry is named and left stopped, until it is told
+to go on (`headgate resume`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+
+from infra.checkpoint import failed_batch
+from infra.config.settings import Settings
+from infra.delta.ops_tables import AUDIT, GAP, LEDGER, LEDGER_CHECK
+from infra.delta.retention import require_sources
+from infra.delta.schema import Table, table
+from infra.errors import Fatal, Retryable, Usage
+from infra.kafka.client import Ticker, ensure_topics, require_broker
+from infra.process.clock import clock
+from infra.process.log import News, about, say, use
+from infra.runtime import job_status as status
+from infra.runtime.ingest_rate import GOVERNED, Governor
+from infra.runtime.job_registry import JOBS, wanted
+from infra.runtime.lag import Waiting
+from infra.runtime.monitor import Watch
+from infra.runtime.outbox_flusher import Folder
+from infra.runtime.restart_policy import Again, GiveUp, Record, ours, reason
+from infra.runtime.scheduled_tasks import Every
+from infra.spark.gc_overhead import Heap
+from infra.spark.session import (
+    ALERTING,
+    LEISURE,
+    POOL,
+    begin_workers,
+    collecting,
+    end_jvm,
+    jvm_ended,
+    session,
+)
+from infra.storage.file_lock import Beside, Taken
+from infra.streaming.job import Job, beside
+from infra.streaming.lake import Lake
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Watched:
+    """A job under watch."""
+
+    name: str
+    job: Job | None = None
+    record: Record = field(default_factory=Record)
+    started: float = 0.0
+    ran: bool = False
+    """Whether it began in this driver."""
+    again_at: float | None = None
+    after: Watched | None = None
+    """The job whose first batch it waits for, if it has not been started yet."""
+    given_up: str | None = None
+    stopping: threading.Thread | None = None
+    """Ends the query, which is then started at another pace."""
+
+
+@dataclass
+class Driver:
+    """Runs jobs until told to stop."""
+
+    settings: Settings
+    names: Sequence[str]
+    tell: Say = say
+    once: bool = False
+    every: bool = False
+    """Also jobs that get something to do only while it runs."""
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> int:
+        """Start everything, watch until stopped (or, with `once`, until all is worked off).
+
+        Returns 0, or 1 when a job was given up.
+        """
+        unknown = [name for name in self.names if name not in JOBS]
+        if unknown:
+            raise Usage(f"no job '{unknown[0]}'; there are {', '.join(JOBS)}")
+        require_sources(self.settings)
+        use(self.settings.log_format)
+        if not self.once and self._all_given_up():
+            return 1
+        if (admitted := self._admitted()) is None:
+            return 0
+        try:
+            return self._run()
+        finally:
+            admitted.release()
+
+    def _all_given_up(self) -> bool:
+        """Whether an earlier driver stopped all of these jobs for good, and that stands; says so.
+
+        Whatever starts drivers again and again (systemd, Kubernetes) then starts no JVM for it.
+        """
+        found = {
+            name: failed_batch.stands(self.settings.checkpoint_root / name) for name in self.names
+        }
+        if not all(found.values()):
+            return False
+        told = status.read(self.settings)
+        for name, why in found.items():
+            one = replace(told.get(name) or status.JobStatus(name), standing="given up")
+            one = replace(one, why=why or "", at=clock.time(), pid=os.getpid())
+            status.write(self.settings, status.dated(one, clock.jumped))
+            self.tell(f"job {name}: stopped for good: {why}")
+        return True
+
+    def _admitted(self) -> Beside | None:
+        """The right to work beside others, once no backup is under way; None when told to stop.
+
+        It is the driver's own, as it also writes while none of its jobs runs: tables that are
+        missing, and what waits in the spool.
+        """
+        news = News(self.tell)
+        while True:
+            try:
+                return beside(self.settings.checkpoint_root, "the driver")
+            except Retryable as error:
+                if self.once:
+                    raise
+                news.tell(str(error))
+            if self.pause(1.0):
+                return None
+
+    def _run(self) -> int:
+        require_broker(self.settings.kafka)
+        ensure_topics(self.settings, jobs=self.names)
+        spark = session(self.settings, small_batches=True)
+        if self.settings.spark.local:  # elsewhere it would reach one executor of many
+            begin_workers(spark)
+        self.tell("spark: up")
+        lake = Lake(spark, self.settings).ensure()
+        self.tell(f"tables: ready in {self.settings.lake_root}")
+        # Ticks feed only the job that reads them, and with `once` there is no next batch to move.
+        ticking = "ingest" in self.names and not self.once
+        ticker = Ticker(self.settings.kafka).start() if ticking else None
+        folder = Folder(lake, self._spooled()).start()
+        scheduled = [one.start() for one in self._scheduled()]
+        watched = [Watched(name) for name in self.names]
+        waiting = Waiting(self.settings).start()
+        watch = Watch(self.settings, spark, waiting)
+        status.end_unwanted(self.settings, {*wanted(self.settings), *self.names})
+        try:
+            if self.once:
+                return self._through(lake, watched)
+            return Round(self, lake, watched, watch, Governor(self.settings)).run()
+        except (OSError, Py4JError):
+            # It shows here before the process has ended.
+            if (gone := jvm_ended(self.settings, within=5.0)) is not None:
+                raise Fatal(gone) from None
+            raise
+        finally:
+            waiting.stop()
+            for one in scheduled:
+                one.stop()
+            if ticker:
+                ticker.stop()
+            alive = jvm_ended(self.settings) is None
+            for each in watched:
+                if each.job and alive:
+                    each.job.stop()
+                # With `once` nothing is told: another driver may be running the job.
+                if each.name in watch.statuses and not each.given_up:
+                    watch.ended(each.name, "stopped", "")
+            if alive:
+                folder.stop()
+                spark.stop()
+
+    def _spooled(self) -> dict[str, Table]:
+        """Tables whose rows wait in the spool, by the name of their folder there."""
+        spooled = {"ledger": LEDGER, "audit": AUDIT, "alert_action": table("gold.alert_action")}
+        spooled |= {"gap": GAP, "ledger_check": LEDGER_CHECK}
+        return spooled | {name: table(f"ops.{name}") for name in ("quality", "drift", "rule_cost")}
+
+    def _scheduled(self) -> list[Every]:
+        """What runs in processes of its own beside job ingest, if there is one."""
+        wanted = "ingest" in self.names and not self.once
+        minutes = self.settings.jobs.quality_minutes if wanted else 0
+        ledger = self.settings.jobs.ledger_minutes if wanted else 0
+        upkeep = self.settings.upkeep.minutes if wanted else 0
+        # It runs on until it is stopped; should it end, it is started again soon.
+        hooks = 0.1 if wanted and self.settings.webhooks else 0
+        inventories = {"assets": self.settings.assets, "users": self.settings.users}
+        return [
+            Every("quality", ("quality", "run"), minutes, self.settings, self.tell),
+            Every("blind", ("rules", "blind", "--tell"), minutes, self.settings, self.tell),
+            Every("ledger", ("ledger", "--check"), ledger, self.settings, self.tell),
+            Every("webhooks", ("webhooks", "deliver"), hooks, self.settings, self.tell),
+            Every("upkeep", ("compact",), upkeep, self.settings, self.tell, clock.doubt, again=inf),
+            *(
+                Every(f"load-{name}", ("load", name), one.refresh_minutes, self.settings, self.tell)
+                for name, one in inventories.items()
+                if wanted and one.file
+            ),
+        ]
+
+    def stop(self) -> None:
+        """Make `run` end after the batches under way."""
+        self._stop.set()
+
+    def stop_on_signals(self) -> None:
+        """SIGINT and SIGTERM end the driver in order."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self.stop())
+
+    def pause(self, seconds: float) -> bool:
+        """Wait; True when the driver is to end."""
+        return self._stop.wait(seconds)
+
+    def _through(self, lake: Lake, watched: Sequence[Watched]) -> int:
+        for one in watched:
+            one.job = begin(_lake_for(one.name, lake, Governor(self.settings)), one.name, once=True)
+            try:
+                one.job.wait()
+            except StreamingQueryException as error:  # it has the plan and all that Spark did
+                if (said := ours(str(error))) is None:
+                    raise
+                raise Fatal(f"job {one.name}: {said}") from None
+            self.tell(f"job {one.name}: all that was there is through")
+        return 0
+
+
+def begin(lake: Lake, name: str, *, once: bool = False) -> Job:
+    """Start a job. Its query's tasks run in the pool that this thread has when it starts."""
+    spec = JOBS[name]
+    lake.spark.sparkContext.setLocalProperty(POOL, LEISURE if spec.history else ALERTING)
+    return spec.load()(lake, once=once)
+
+
+def _lake_for(name: str, lake: Lake, governor: Governor) -> Lake:
+    """The lake as a job is to see it: for a governed one, with the pace in its settings."""
+    return Lake(lake.spark, governor.start()) if name == GOVERNED else lake
+
+
+def _out_of_the_way(one: Watched | None) -> bool:
+    """Whether a job is through with a batch since it was started, or was given up."""
+    if one is None or one.given_up:
+        return one is not None
+    return one.job is not None and one.job.pulse.done is not None
+
+
+SUSPENSE_SECONDS = 600.0
+"""So long a job waits for one that may have ended drivers: that may pause for other reasons."""
+
+_EITHER = "the driver ended in the middle of a batch of either, and one of them may be why"
+
+
+@dataclass
+class Round:
+    """Looks at all jobs of a driver, again and again."""
+
+    driver: Driver
+    lake: Lake
+    watched: list[Watched]
+    watch: Watch
+    governor: Governor
+    news: dict[str, News] = field(init=False)
+    """What keeps a job from being watched or heard, by job."""
+
+    def __post_init__(self) -> None:
+        """Nothing was told yet."""
+        self.news = defaultdict(lambda: News(self.driver.tell))
+
+    def run(self) -> int:
+        """Until told to stop, or all jobs were given up; 1 when one was."""
+        self._begin_all()
+        heap = Heap(partial(collecting, self.lake.spark))
+        while not self.driver.pause(0.5):
+            self._look_at_jvm(heap)
+            self._look_at_clock()
+            self._join_in()
+            for one in self.watched:
+                self._look(one)
+            if all(one.given_up for one in self.watched):
+                break
+        for one in self.watched:
+            if one.stopping is not None:
+                one.stopping.join(60)
+        self.governor.stop()
+        return 1 if any(one.given_up for one in self.watched) else 0
+
+    def _begin_all(self) -> None:
+        """Start all jobs; those that may have ended drivers before come one after the other."""
+        ends: dict[str, int] = {}
+        before: Watched | None = None
+        for one in self.watched:
+            if (found := failed_batch.suspected(self._folder(one))) is not None:
+                one.record = Record(
+                    batch=found.batch, on_batch=found.failures, starved=found.starved
+                )
+                ends[one.name] = found.ends if found.ends >= failed_batch.SUSPECTED else 0
+        for one in sorted(self.watched, key=lambda one: -ends.get(one.name, 0)):
+            if not ends.get(one.name):
+                self._begin(one)
+                continue
+            if before is None:
+                self._begin(one)
+            else:
+                self.watch.began(one.name)
+                one.again_at, one.after = time.monotonic() + SUSPENSE_SECONDS, before
+                self.driver.tell(f"job {one.name}: waits for job {before.name}: {_EITHER}")
+            before = one
+
+    def _folder(self, one: Watched) -> Path:
+        return self.lake.settings.checkpoint_root / one.name
+
+    def _begin(self, one: Watched) -> None:
+        """Start a job with the driver, or say when it is to start."""
+        later = JOBS[one.name].later
+        if later is None:
+            self._try(one)
+            return
+        known = {other.name: other for other in self.watched}
+        one.after = known.get(later.job) if later.job else None
+        others = (
+            one.after is not None if later.job else any(not JOBS[name].history for name in known)
+        )
+        if others:
+            one.again_at = time.monotonic() + later.seconds
+        else:
+            self._try(one)
+
+    def _look_at_jvm(self, heap: Heap) -> None:
+        """Raise `Fatal` when the JVM is gone, or as good as gone."""
+        settings = self.driver.settings
+        if (gone := jvm_ended(settings)) is not None:
+            raise Fatal(gone)
+        if heap.exhausted():
+            raise Fatal(end_jvm(settings))
+
+    def _look_at_clock(self) -> None:
+        """Say what it did. Spark dates the next batch by it, so set back it would stop all jobs."""
+        for line in clock.said():
+            self.driver.tell(line)
+        if clock.went_back():
+            for one in self.watched:
+                if one.job is not None and one.stopping is None:
+                    self._restart(one, one.job, "started anew, since the clock was set back")
+
+    def _join_in(self) -> None:
+        """Start jobs that have something to do by now, where all of them are to run."""
+        known = {one.name for one in self.watched}
+        for name in wanted(self.driver.settings) if self.driver.every else ():
+            if name not in known:
+                self.watched.append(Watched(name))
+                self._try(self.watched[-1])
+
+    def _look(self, one: Watched) -> None:
+        if one.job is None or one.stopping is not None:
+            self.watch.keep(one.name)
+        if one.stopping is not None:
+            if not one.stopping.is_alive() and one.job is not None:
+                self.watch.gather(one.job)
+                one.stopping = one.job = None
+                self._try(one)
+        elif one.given_up:
+            if self._asked(one):
+                with suppress(OSError):  # another account's: it then says so again
+                    failed_batch.forget(self._folder(one))
+                one.given_up, one.record = None, Record()
+                self._try(one)
+        elif one.again_at is not None:
+            if time.monotonic() >= one.again_at or _out_of_the_way(one.after):
+                self._try(one)
+        elif one.job is not None and not one.job.query.isActive:
+            self._failed(one, one.job.failure() or "it ended")
+        elif one.job is not None and self._other_pace(one, one.job):
+            self._restart(one, one.job, f"now {self.governor.said}")
+
+    def _other_pace(self, one: Watched, job: Job) -> bool:
+        """Bring a job's status up to date; whether its query is to be started at another pace."""
+        try:
+            job.look()
+            self.watch.look(job)
+            if one.name != GOVERNED:
+                return False
+            progress, status = self.watch.progress.get(one.name), self.watch.of(one.name)
+            return self.governor.look(job, progress, status)
+        except Exception as error:  # what watches must not end what it watches
+            said = f"job {one.name}: cannot be watched: {type(error).__name__}: {error}"
+            self.news[one.name].tell(said)
+            return False
+
+    def _restart(self, one: Watched, job: Job, why: str) -> None:
+        """Start a job's query anew on its checkpoint, once the batch it is in has ended."""
+        self.driver.tell(f"job {one.name}: {why}")
+        patience = self.driver.settings.jobs.behind_batch_seconds + 20.0
+        one.stopping = threading.Thread(target=job.stop, args=(patience,), daemon=True)
+        one.stopping.start()
+
+    def _request(self, one: Watched) -> Path:
+        return self.lake.spool / "resume" / one.name
+
+    def _asked(self, one: Watched) -> bool:
+        """Whether a person wants the job to go on; the request is taken.
+
+        A folder of another account ends no driver.
+        """
+        request = self._request(one)
+        try:
+            request.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            said = f"job {one.name}: {request} cannot be read ({error.strerror}): whose is it?"
+            self.news[one.name].tell(said)
+            return False
+        return True
+
+    def _try(self, one: Watched) -> None:
+        one.again_at = one.after = None
+        one.started = time.monotonic()
+        self.watch.began(one.name)
+        try:
+            one.job = begin(_lake_for(one.name, self.lake, self.governor), one.name)
+            pace = f" ({self.governor.said})" if one.name == GOVERNED else ""
+            self.driver.tell(f"job {one.name}: running{pace}")
+            one.ran = True
+        except Taken as error:
+            if one.ran:  # a batch of ours has yet to leave, or a command looked whether it runs
+                self._failed(one, f"{Retryable.__module__}.{Retryable.__name__}: {error}")
+            else:
+                self._give_up(one, str(error))
+        except Fatal as error:
+            self._give_up(one, str(error))
+        except Exception as error:  # one job that cannot start must not take the others along
+            self._failed(one, f"{type(error).__module__}.{type(error).__name__}: {error}")
+
+    def _failed(self, one: Watched, why: str) -> None:
+        batch = None
+        if one.job:
+            batch = one.job.pulse.batch if one.job.pulse.under_way else None
+            self.watch.gather(one.job)
+            one.job.stop()
+            one.job = None
+        ran = time.monotonic() - one.started
+        attempts = self.lake.settings.jobs.poison_attempts
+        if one.name == GOVERNED:
+            self.governor.failed()
+        follows = one.record.failed(why, batch, ran, attempts)
+        self._remember(one, reason(why), follows)
+        with about(one.name, batch):
+            if not isinstance(follows, Again):
+                self._give_up(one, follows.why)
+                return
+            one.again_at = time.monotonic() + follows.seconds
+            said = reason(why)
+            self.watch.ended(one.name, "pausing", said, one.record.failures)
+            self.driver.tell(f"job {one.name}: failed, again in {follows.seconds:.0f} s: {said}")
+
+    def _remember(self, one: Watched, why: str, follows: Again | GiveUp) -> None:
+        """Keep for later drivers how often a batch failed by its own fault."""
+        stopped, known = follows.why if isinstance(follows, GiveUp) else None, one.record
+        if isinstance(follows, GiveUp) and not follows.poison:
+            return
+        folder = self._folder(one)
+        with suppress(OSError, Fatal):  # this driver knows it all the same
+            if known.batch is None:
+                failed_batch.spared(folder)
+                return
+            failed_batch.failed(folder, known.batch, known.on_batch, why, stopped, known.starved)
+
+    def _give_up(self, one: Watched, why: str) -> None:
+        one.given_up = why
+        self._asked(one)  # asked before it was stopped: not about this
+        self.watch.ended(one.name, "given up", why, one.record.failures)
+        self.driver.tell(f"job {one.name}: stopped for good: {why}")

@@ -1,0 +1,52 @@
+"""What a machine must have before jobs run on it: memory and disk."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+LEAST_MEMORY_GB = 4.0
+
+
+LEAST_DISK_GB = 2.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing the doctor looked at; `remedy` is None when it is well."""
+
+    what: str
+    found: str
+    remedy: str | None = None
+
+
+def memory() -> Finding:
+    """Whether there is memory enough for a driver and a broker."""
+    free = psutil.virtual_memory().available / 2**30
+    short = free < LEAST_MEMORY_GB
+    return Finding(
+        "memory",
+        f"{free:.1f} GB available",
+        f"{LEAST_MEMORY_GB:.0f} GB are needed for Spark and Kafka on one machine: close something, "
+        "or lower spark.driver_memory"
+        if short
+        else None,
+    )
+
+
+def disk(home: Path) -> Finding:
+    """Whether the disk under `home` has room."""
+    there = home.absolute()
+    while not there.exists():
+        there = there.parent
+    free = shutil.disk_usage(there).free / 2**30
+    return Finding(
+        "disk",
+        f"{free:.1f} GB free under {home}",
+        f"{LEAST_DISK_GB:.0f} GB are needed under {home}: free some, or set home to another disk"
+        if free < LEAST_DISK_GB
+        else None,
+    )

@@ -1,0 +1,193 @@
+"""Watching the jobs of a driver: reads their queries and writes where each stands."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import psutil
+from pyspark.sql import SparkSession
+
+from infra.config.settings import Settings
+from infra.process.clock import clock
+from infra.runtime.job_status import JobStatus, Memory, dated, write
+from infra.runtime.lag import Waiting
+from infra.spark.session import java
+from infra.streaming.job import Job
+from infra.streaming.progress import durations, state, watermark
+
+WRITE_SECONDS = 2.0
+MEMORY_SECONDS = 10.0
+"""Walking the processes costs some milliseconds each."""
+
+
+@dataclass
+class Watch:
+    """Keeps the status of a driver's jobs; `look` is called again and again by one thread."""
+
+    settings: Settings
+    spark: SparkSession
+    waiting: Waiting
+    statuses: dict[str, JobStatus] = field(default_factory=dict)
+    progress: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The newest progress of each job's query, as Spark tells it."""
+    _memory: Memory = field(default_factory=Memory)
+    _measured: float = 0.0
+    _written: dict[str, float] = field(default_factory=dict)
+
+    def of(self, name: str) -> JobStatus:
+        """The status of a job, made when it is first asked for."""
+        if name not in self.statuses:
+            self.statuses[name] = JobStatus(name, pid=os.getpid(), started_at=clock.time())
+        return self.statuses[name]
+
+    def began(self, name: str) -> None:
+        """A job was started, for the first time or again."""
+        status = self.of(name)
+        status.standing, status.started_at = "starting", clock.time()
+        self.progress.pop(name, None)
+        self.tell(name)
+
+    def ended(self, name: str, standing: Any, why: str, failures: int = 0) -> None:
+        """A job failed, was given up or was stopped."""
+        status = self.of(name)
+        status.standing, status.why, status.failures = standing, why, failures
+        self.tell(name)
+
+    def keep(self, name: str) -> None:
+        """Write the status of a job that does not run now as often as of one that does."""
+        if name in self.statuses and self._due(name):
+            self.tell(name)
+
+    def look(self, job: Job) -> None:
+        """Bring a running job's status up to date; written every two seconds."""
+        status, pulse = self.of(job.name), job.pulse
+        self.gather(job)
+        idle = _idle(job)
+        if pulse.done_at is not None:
+            status.batch, status.batch_at = pulse.done, pulse.done_at
+            status.rows, status.written = pulse.rows, dict(pulse.written)
+            status.failures, status.why = 0, ""
+            status.progressed_at = max(status.progressed_at or 0.0, pulse.done_at)
+        if idle:
+            status.progressed_at = clock.time()
+        if idle:
+            status.standing = "waiting"
+        elif pulse.done is not None or status.standing == "waiting":
+            status.standing = "running"
+        if pulse.regime is not None:
+            status.cap, status.regime = pulse.cap, pulse.regime
+        status.held_back, status.held_since = pulse.held_back, pulse.held_since
+        if pulse.finished:
+            status.complete_to = datetime.fromisoformat(pulse.finished).timestamp()
+        if self._due(job.name):
+            self.tell(job.name)
+
+    def _due(self, name: str) -> bool:
+        return time.monotonic() - self._written.get(name, 0.0) >= WRITE_SECONDS
+
+    def tell(self, name: str) -> None:
+        """Write a job's status now."""
+        if time.monotonic() - self._measured >= MEMORY_SECONDS:
+            self._memory, self._measured = memory(self.spark), time.monotonic()
+        status = self.of(name)
+        status.at, status.memory = clock.time(), self._memory
+        self._waits(status)
+        with suppress(OSError):  # a full disk must not end the watch; readers see it grow old
+            write(self.settings, dated(status, clock.jumped))
+        self._written[name] = time.monotonic()
+
+    def _waits(self, status: JobStatus) -> None:
+        """What it has not taken, also while its query hangs or there is none."""
+        found = self.waiting.of(status.job)
+        status.unread_messages, status.unread_commits = found.messages, found.commits
+        status.behind_seconds = None
+        if found.commits is not None:
+            # Commits are dated by the system's clock.
+            status.behind_seconds = max(0.0, time.time() - found.oldest) if found.oldest else 0.0
+
+    def gather(self, job: Job) -> None:
+        """Take what Spark tells of the batches of a job that have ended since the last time.
+
+        It is asked only when there are such: an answer costs milliseconds.
+        """
+        status, known = self.of(job.name), self.progress.get(job.name)
+        seen = -1 if known is None else known["batchId"]
+        if job.pulse.done is not None and seen < job.pulse.done:
+            with suppress(Exception):  # a query that just ends has no answer
+                for one in _since(job, seen):
+                    status.dropped_so_far += state(one).dropped
+                    self.progress[job.name] = known = one
+        if known is None:
+            return
+        kept = state(known)
+        status.state_rows, status.state_bytes, status.dropped = kept.rows, kept.bytes, kept.dropped
+        status.phases = durations(known)
+        status.seconds = status.phases.get("triggerExecution")
+        if (mark := watermark(known)) is not None:
+            status.complete_to = status.event_at = mark.timestamp()
+
+
+def _since(job: Job, seen: int) -> list[Mapping[str, Any]]:
+    """The progress of each batch after `seen`, as far back as Spark keeps it (a hundred)."""
+    newest = job.query.lastProgress
+    if newest is None or newest["batchId"] <= seen:
+        return []
+    told = [newest] if newest["batchId"] == seen + 1 else job.query.recentProgress
+    # As Spark wrote it: the dictionary itself has offsets as text.
+    return [json.loads(one.json) for one in told if one["batchId"] > seen]
+
+
+def _idle(job: Job) -> bool:
+    """Whether the query looked and found nothing to do."""
+    try:
+        said = job.query.status
+    except Exception:  # it is just ending; the driver sees to it
+        return False
+    return waits(said) and bool(job.query.isActive)
+
+
+def waits(said: Mapping[str, Any]) -> bool:
+    """Whether a query's status says so. One that has yet to begin says the same, but for its
+    message: what fails before its first look must not count as getting on."""
+    looked = not str(said["message"]).startswith("Initializing")
+    return looked and not said["isDataAvailable"] and not said["isTriggerActive"]
+
+
+def memory(spark: SparkSession | None) -> Memory:
+    """What this process, its JVM and its Python workers hold."""
+    found = Memory(driver=psutil.Process().memory_info().rss)
+    found.jvm, found.workers = resident(psutil.Process())
+    if spark is not None:
+        with suppress(Exception):  # a JVM that is going tells nothing
+            _heap(spark, found)
+    return found
+
+
+def resident(driver: psutil.Process) -> tuple[int, int]:
+    """Bytes that the JVM of a driver holds, and the Python workers below that JVM.
+
+    Commands that run beside the jobs are children of the driver too, with JVMs of their own.
+    """
+    jvm = workers = 0
+    for child in driver.children():
+        with suppress(psutil.Error):
+            if child.name().startswith("java"):
+                jvm += child.memory_info().rss
+                for worker in child.children(recursive=True):
+                    with suppress(psutil.Error):
+                        workers += worker.memory_info().rss
+    return jvm, workers
+
+
+def _heap(spark: SparkSession, found: Memory) -> None:
+    beans = java(spark, "java.lang.management.ManagementFactory")
+    found.heap_used = beans.getMemoryMXBean().getHeapMemoryUsage().getUsed()
+    kept = [pool.getCollectionUsage() for pool in beans.getMemoryPoolMXBeans()]
+    found.heap_after_collection = max((one.getUsed() for one in kept if one is not None), default=0)

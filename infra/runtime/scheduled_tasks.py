@@ -1,0 +1,76 @@
+"""A command that runs again and again beside the jobs, each time as a process of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from infra.config.settings import Settings
+from infra.process.log import SAME_AGAIN, News
+from infra.process.subprocesses import Part
+
+
+class Every:
+    """Runs `headgate COMMAND` every so many minutes, never twice at once; the first time after one.
+
+    What it says goes to `<home>/NAME.log`; what it is named to fail with, to `tell`, and the same
+    once more after `again` seconds. It ends with us, in the middle of a run if need be. `wait`
+    says why a run is left out, if it is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: tuple[str, ...],
+        minutes: float,
+        settings: Settings,
+        tell: Callable[[str], None],
+        wait: Callable[[], str] = lambda: "",
+        again: float = SAME_AGAIN,
+    ) -> None:
+        self._name = name
+        self._command = command
+        self._seconds = minutes * 60
+        self._settings = settings
+        self._news = News(tell, again)
+        self._tell = tell
+        self._wait = wait
+        self._stop = threading.Event()
+        # The child dies with the thread that starts it, so that one lives as long as we do.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> Every:
+        """Begin; nothing runs at 0 minutes."""
+        if self._seconds > 0:
+            self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End, with the run that is under way."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(30)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._seconds):
+            if why := self._wait():
+                self._tell(f"{self._name}: not now, {why}")
+            else:
+                self._once()
+
+    def _once(self) -> None:
+        try:
+            part = Part(self._name, self._command, self._settings)
+        except OSError as error:
+            self._tell(f"{self._name}: could not be started ({error}); again in due time")
+            return
+        while part.ended is None:
+            if self._stop.wait(0.5):
+                part.stop(5)
+                return
+        if part.ended not in (0, 1):
+            self._news.tell(f"{self._name}: ended with {part.ended}: {part.last_words()}")
+        elif refusals := part.refusals():
+            self._news.tell(f"{self._name}: {' '.join(refusals)}")
+        else:
+            self._news.over()

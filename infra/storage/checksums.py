@@ -1,0 +1,96 @@
+"""Files of a checkpoint or of Delta's log that a crash or a disk has damaged, before use.
+
+Source of the form of checksums: Hadoop's ChecksumFileSystem, which keeps `.NAME.crc` beside
+each file it writes: the bytes `crc` and 0, how many bytes a sum covers (four bytes, big-endian),
+then a CRC-32 of each such part.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+from infra.errors import Fatal
+from infra.storage.paths import Location
+
+_HEADER = b"crc\0"
+
+
+class Damaged(ValueError):
+    """A file is not what was written; the text says how that shows."""
+
+
+def sound(file: Location) -> str:
+    """Text of a file. Raises `Damaged` when its checksum, if it has one, says otherwise.
+
+    A bucket has none: the store compares what it keeps with sums of its own.
+    """
+    content = file.read_bytes()
+    try:
+        beside = file.with_name(f".{file.name}.crc")
+        told = beside.read_bytes() if isinstance(beside, Path) else b""
+    except FileNotFoundError:
+        told = b""
+    if told.startswith(_HEADER) and told[8:] != _sums(content, int.from_bytes(told[4:8], "big")):
+        raise Damaged("its checksum says otherwise")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Damaged(str(error)) from None
+
+
+def _sums(content: bytes, step: int) -> bytes:
+    parts = (content[at : at + step] for at in range(0, len(content), max(1, step)))
+    return b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts)
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    """The JSON objects of a text, one a line. Raises `Damaged`, also where there is none."""
+    found = [parsed(line) for line in text.splitlines() if line.strip()]
+    if not found:
+        raise Damaged("it is empty")
+    return found
+
+
+def logged(file: Path, lines: int) -> list[str]:
+    """The lines of an entry of Spark's offset or commit log, at least so many, `v1` the first."""
+    found = sound(file).splitlines()
+    if len(found) < lines or found[0] != "v1":
+        raise Damaged("it is cut short" if found else "it is empty")
+    parsed(found[1])
+    return found
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """A JSON object. Raises `Damaged`."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise Damaged(f"no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Damaged("no JSON object")
+    return found
+
+
+def emptied(state: Path) -> Path | None:
+    """A file of Spark's state without a byte, as none is ever written; None: there is none."""
+    files = (file for file in state.rglob("[0-9]*") if file.is_file())
+    return next((file for file in files if file.stat().st_size == 0), None)
+
+
+def kept(file: Location, remedy: str) -> dict[str, Any] | None:
+    """The JSON object that a file of ours keeps, None where there is none. Raises `Fatal` that
+    names the file and `remedy`."""
+    try:
+        return parsed(file.read_text("utf-8", "replace"))
+    except FileNotFoundError:
+        return None
+    except Damaged as error:
+        raise damaged(file, error, remedy) from None
+
+
+def damaged(file: Location, error: Exception, remedy: str) -> Fatal:
+    """What is said of a file of ours that cannot be read."""
+    return Fatal(f"{file} is damaged ({error}); {remedy}")

@@ -1,0 +1,117 @@
+"""Whether a job's checkpoint is one of what the job reads now.
+
+Spark tells the inputs of a query apart by their order alone, so a release in which a job reads
+one more would take the place in one input for the place in another, or refuse with a count.
+Here they are told apart by the id of the table: an input that was added begins at its table's
+beginning, and every other one goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from infra.checkpoint.batch_decisions import forget_digest
+from infra.checkpoint.log_files import write
+from infra.checkpoint.offset_log import NO_PLACE, Input, _table_of, numbers, places
+from infra.delta.log_reader import table_id
+from infra.errors import Fatal
+from infra.storage.checksums import Damaged
+from infra.storage.paths import location
+
+
+def adopt(job: str, rows: DataFrame, folder: Path) -> None:
+    """Give each input of `rows` its own place in the checkpoint in `folder`.
+
+    Raises `Fatal` when an input that the checkpoint has is gone or cannot be told from
+    another one, and when there is a new one while a batch is under way.
+    """
+    spark = folder / "spark"
+    known = sorted(numbers(spark / "offsets"))
+    if not known:
+        return
+    newest = spark / "offsets" / str(known[-1])
+    try:
+        have = places(newest)
+    except Damaged as error:
+        raise Fatal(
+            f"job {job}: {error}; restore {folder} from a backup that is not older than the tables"
+        ) from None
+    want = inputs(rows)
+    matched = match(have, want)
+    if matched is None:
+        raise Fatal(
+            f"job {job}: its checkpoint {folder} is of a release in which it read "
+            f"{len(have)} inputs, now it reads {len(want)}, and which is which cannot be told: "
+            "go back to the release that wrote it"
+        )
+    if None in matched:
+        _extend(job, spark, known, matched)
+
+
+def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int | None]) -> None:
+    """Write the newest places anew, with one for each input."""
+    if known[-1] not in numbers(spark / "commits"):
+        raise Fatal(
+            f"job {job}: batch {known[-1]} was under way when the driver ended, and this release "
+            "reads more than that batch was planned with: let the release before end it "
+            f"(headgate run {job} --once), then start this one"
+        )
+    # Spark reads the newest and the one before. Both are of batches that are in.
+    for number in known[-2:]:
+        file = spark / "offsets" / str(number)
+        lines = file.read_text("utf-8").splitlines()
+        head, old = lines[:2], lines[2:]
+        if len(old) == len(matched):
+            continue  # done before, by a driver that was killed before it came to the other
+        fresh = [NO_PLACE if place is None else old[place] for place in matched]
+        # Else they would be taken for damaged: they are no longer those it was worked on with.
+        forget_digest(spark.parent, number)
+        write(file, "\n".join([*head, *fresh]))
+
+
+def inputs(rows: DataFrame) -> list[Input]:
+    """What a streaming query over `rows` reads, in the order in which Spark writes it down.
+
+    A stream that is used twice stands there twice, as it does in Spark's files.
+    """
+    leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
+    found = [leaves.apply(at) for at in range(leaves.size())]
+    return [_read_by(leaf) for leaf in found if leaf.isStreaming()]
+
+
+def _read_by(leaf: Any) -> Input:
+    if leaf.nodeName() != "StreamingRelation":
+        return None
+    path = leaf.dataSource().options().get("path")
+    return table_id(location(path.get())) if path.isDefined() else None
+
+
+def match(have: Sequence[str], want: Sequence[Input]) -> list[int | None] | None:
+    """For each input that is wanted its place among those there are, None for a new one.
+
+    `have`: lines of an offsets file. Both are in the same order. None where there is no way to
+    do it, or more than one and it makes a difference.
+    """
+    read = [None if line == NO_PLACE else at for at, line in enumerate(have)]
+    different: dict[tuple[int | None, ...], list[int | None]] = {}
+    for way in _ways(tuple(have), tuple(want), 0):
+        # One that was never read is as good as a new one.
+        different.setdefault(tuple(None if at is None else read[at] for at in way), way)
+    return next(iter(different.values())) if len(different) == 1 else None
+
+
+def _ways(have: tuple[str, ...], want: tuple[Input, ...], at: int) -> list[list[int | None]]:
+    """At most a few, since jobs read a handful of inputs."""
+    if len(want) < len(have):
+        return []
+    if not want:
+        return [[]]
+    found: list[list[int | None]] = []
+    if have and (have[0] == NO_PLACE or _table_of(have[0]) == want[0]):
+        found += [[at, *rest] for rest in _ways(have[1:], want[1:], at + 1)]
+    found += [[None, *rest] for rest in _ways(have, want[1:], at)]
+    return found

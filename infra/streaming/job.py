@@ -1,0 +1,465 @@
+"""A job: a streaming query with a name, a checkpoint that is its own, and a ledger.
+
+Layout under `<checkpoints>/<job>/`: `spark/` is Spark's checkpoint, `batches/`
+holds what each batch decided before it ran, `lock` belongs to the living driver,
+`poison.json` counts how often a batch failed (`infra.checkpoint.failed_batch`).
+`<checkpoints>/lock` belongs to all who work on the home together, or to a backup alone.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from infra.checkpoint import failed_batch
+from infra.checkpoint.batch_decisions import decided, file_of, keep
+from infra.checkpoint.offset_log import digest_of, numbers
+from infra.errors import Fatal, Retryable
+from infra.process.clock import clock
+from infra.process.log import batch_in_hand, note
+from infra.storage.checksums import Damaged, emptied, logged, parsed, sound
+from infra.storage.file_lock import Alone, Beside, Refused
+from infra.streaming.outbox import put
+from infra.streaming.progress import Pulse
+
+if TYPE_CHECKING:
+    from infra.streaming.admission import Intake
+
+KEPT_BATCHES = 200
+"""Decisions of this many batches are kept; Spark itself replays only the newest."""
+
+LOCK = "lock"
+"""A lock file's name, of a job in its folder and of the home beside these folders."""
+
+
+@dataclass
+class Batch:
+    """One micro-batch: its identity, what it decided, and what it has written so far."""
+
+    job: str
+    query_id: str
+    batch_id: int
+    digest: str
+    folder: Path
+    look_back: bool
+    started_at: datetime
+    offsets: str
+    decisions: dict[str, Any] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    replayed: bool = False
+    held_back: str = ""  # why what is in the tables could not be handed on
+    noted: dict[str, Any] = field(default_factory=dict)
+    """What its commits carry besides the marker's own fields."""
+
+    @property
+    def marker(self) -> dict[str, Any]:
+        """What each commit of this batch carries, so that a retry finds it."""
+        return {
+            **self.noted,
+            "job": self.job,
+            "query": self.query_id,
+            "batch": self.batch_id,
+            "digest": self.digest,
+        }
+
+    def decide(self, name: str, choose: Callable[[], Any]) -> Any:
+        """The value `choose` gave when this batch first ran, also when it runs again.
+
+        A retry must write the same rows, so whatever depends on the clock, on
+        another table's newest version or on the rules in force is kept (as
+        JSON) beside the checkpoint before it is used.
+        """
+        if name not in self.decisions:
+            self.decisions[name] = choose()
+            keep(self.folder, self.batch_id, self.decisions)
+        return self.decisions[name]
+
+    def load(self) -> Batch:
+        """Read the decisions of an earlier attempt, if there was one."""
+        if file_of(self.folder, self.batch_id).exists():
+            self.decisions = decided(self.folder, self.batch_id)
+        return self
+
+    def ledger_row(self) -> dict[str, Any]:
+        """The batch as a row of `ops.ledger`."""
+        return {
+            "job": self.job,
+            "query_id": self.query_id,
+            "batch_id": self.batch_id,
+            "started_at": self.started_at.isoformat(),
+            "finished_at": clock.now().isoformat(),
+            "offsets": self.offsets,
+            "rows_read": self.counts.get("read"),
+            "rows_written": self.rows,
+            "rows_dead": self.counts.get("dead"),
+            "rows_late": self.counts.get("late"),
+            "versions": self.versions,
+            "pack": self.decisions.get("pack"),
+            "decisions": json.dumps(self.decisions),
+            "replayed": self.replayed,
+        }
+
+
+Work = Callable[[DataFrame, Batch], None]
+
+
+class Job:
+    """A running job; `stop` ends it and gives its lock back."""
+
+    def __init__(
+        self,
+        name: str,
+        query: StreamingQuery,
+        lock: Lock,
+        gate: Gate,
+        pulse: Pulse,
+        intake: Intake | None = None,
+    ) -> None:
+        self.name = name
+        self.query = query
+        self.pulse = pulse
+        self._intake = intake
+        self._lock = lock
+        self._gate = gate
+
+    def look(self) -> None:
+        """Bound its next batch by what has come since the last; to be called again and again."""
+        if self._intake is not None:
+            self._intake.look()
+
+    def stop(self, seconds: float = 20.0) -> None:
+        """End the query after the batch it is in, or at once if that takes too long."""
+        if self._intake is not None:
+            self._intake.stop()
+        self._gate.shut(seconds if self.query.isActive else 0)
+        with suppress(Exception):
+            self.query.stop()
+        if self._gate.left(0):
+            self._lock.release()
+        else:
+            threading.Thread(target=self._give_back, daemon=True).start()
+
+    def _give_back(self) -> None:
+        """A batch that Spark could not end in time may still commit: until then nobody else may."""
+        self._gate.left(-1)
+        self._lock.release()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it ends; raises what made it fail. True when it has ended."""
+        try:
+            ended = self.query.awaitTermination(None if seconds is None else max(1, int(seconds)))
+        except Exception:
+            self._lock.release()
+            raise
+        if ended or seconds is None:
+            self._lock.release()
+        return bool(ended) or seconds is None
+
+    def failure(self) -> str | None:
+        """Why it ended, None while it runs or after a stop."""
+        error = None if self.query.isActive else self.query.exception()
+        return None if error is None else str(error)
+
+
+class Gate:
+    """Lets batches in until it is shut; the one that then waits is done at the next start."""
+
+    def __init__(self) -> None:
+        self._shut = threading.Event()
+        self._free = threading.Lock()
+
+    def shut(self, seconds: float) -> None:
+        """Let no further batch in, and wait for the one inside."""
+        self._shut.set()
+        self.left(seconds)
+
+    def left(self, seconds: float) -> bool:
+        """Wait until no batch is inside, for as long as it takes where `seconds` is -1."""
+        if self._free.acquire(timeout=seconds):
+            self._free.release()
+            return True
+        return False
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """A batch's stay; raises `Retryable` when the gate is shut."""
+        if self._shut.is_set():
+            # The query is being stopped: its thread is interrupted while we wait.
+            time.sleep(5)
+            raise Retryable("the job is being stopped")
+        with self._free:
+            yield
+
+
+def beside(checkpoints: Path, who: str) -> Beside:
+    """The right to work on a home beside others: no backup of it is begun meanwhile.
+
+    `who`: what cannot begin otherwise. Raises `Retryable` while a backup is under way.
+    """
+    return Beside(
+        checkpoints / LOCK,
+        lambda holder: (
+            f"{who} cannot begin: a backup is under way (process {holder}), and would have a part "
+            "of what is written meanwhile; what 'headgate up' or 'headgate run' looks after goes "
+            "on by itself when it is done, begin anything else again then"
+        ),
+    )
+
+
+def already_runs(folder: Path, job: str) -> Refused:
+    """Why a job cannot begin, of the process that runs it."""
+    return lambda holder: (
+        f"job {job} already runs (process {holder}); stop that one first: two drivers "
+        f"on one checkpoint ({folder}) would write every batch twice"
+    )
+
+
+class Lock(Alone):
+    """The right to run a job, which nobody else runs, and beside which no backup is begun.
+
+    Raises `Taken` or, while a backup is under way, `Retryable`.
+    """
+
+    def __init__(self, folder: Path, job: str) -> None:
+        self._beside = beside(folder.parent, f"job {job}")
+        try:
+            super().__init__(folder / LOCK, already_runs(folder, job))
+        except BaseException:
+            self._beside.release()
+            raise
+
+    def release(self) -> None:
+        """Give it back; a second call does nothing."""
+        super().release()
+        self._beside.release()
+
+
+def start(
+    name: str,
+    rows: DataFrame,
+    work: Work,
+    *,
+    checkpoints: Path,
+    spool: Path,
+    trigger_seconds: float | None,
+    attempts: int = 6,
+    before: Callable[[], object] = lambda: None,
+    output_mode: Literal["append", "update"] = "append",
+    intake: Intake | None = None,
+) -> Job:
+    """Run `work` on each micro-batch of `rows`, once, through restarts.
+
+    `trigger_seconds`: pause between batches; None: work off what is there and end. `attempts`: so
+    often a batch may fail until it is poison, and twice as often end the driver. `before`: is
+    called when the job is ours and its checkpoint was looked at, and the query not begun yet.
+    `output_mode`: update for counts whose rows take the place of earlier ones
+    (`infra.streaming.merge`). `intake`: what sets how much each batch takes; none: the limits that
+    `rows` were made with. Raises `Fatal` when the job runs already, its checkpoint is damaged or it
+    was given up before, `Retryable` while a backup is under way.
+    """
+    folder = checkpoints / name
+    lock = Lock(folder, name)
+    try:
+        check(name, folder)
+        batch = unfinished(folder) if lock.abandoned else None
+        if batch is not None:
+            failed_batch.ended(name, folder, batch, attempts)
+        failed_batch.require_none(folder)
+        before()
+        gate = Gate()
+        pulse = Pulse()
+        runner = _Runner(name, folder, spool, work, gate, pulse, intake)
+        if intake is not None:
+            trigger_seconds = intake.start(trigger_seconds)
+        writer = (
+            rows.writeStream.queryName(name)
+            .outputMode(output_mode)
+            .foreachBatch(runner)
+            .option("checkpointLocation", str(folder / "spark"))
+        )
+        timed = (
+            writer.trigger(availableNow=True)
+            if trigger_seconds is None
+            else writer.trigger(processingTime=f"{int(trigger_seconds * 1000)} milliseconds")
+        )
+        query = timed.start()
+        if intake is not None:
+            intake.attach(rows.sparkSession, query, pulse)
+        return Job(name, query, lock, gate, pulse, intake)
+    except BaseException:
+        lock.release()
+        raise
+
+
+class _Runner:
+    """The foreachBatch callback: gives each batch its identity, keeps its ledger row."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        spool: Path,
+        work: Work,
+        gate: Gate,
+        pulse: Pulse,
+        intake: Intake | None,
+    ) -> None:
+        self._intake = intake
+        self._gate = gate
+        self._pulse = pulse
+        self._name = name
+        self._folder = folder
+        self._spool = spool
+        self._work = work
+        self._look_back = True
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        said = batch_in_hand.set((self._name, batch_id))
+        try:
+            with self._gate.inside():
+                self._one(rows, batch_id)
+        finally:
+            batch_in_hand.reset(said)
+
+    def _one(self, rows: DataFrame, batch_id: int) -> None:
+        run = self._batch(batch_id)
+        began = time.monotonic()
+        self._pulse.batch, self._pulse.offsets = batch_id, run.offsets
+        self._work(rows, run)
+        if not run.decisions.get("in_ledger"):
+            put(self._spool, f"{run.job}-{run.query_id}-{run.batch_id}", run.ledger_row())
+            run.decisions |= {
+                "versions": run.versions,
+                "digest": run.digest,
+            }  # kept by the next line
+            run.decide("in_ledger", lambda: True)
+        # From now on this process knows what it wrote; a failed batch ends the query, and the
+        # next one looks back again.
+        self._look_back = False
+        failed_batch.forget(self._folder)
+        self._tell(run)
+        self._forget(batch_id - KEPT_BATCHES)
+        if self._intake is not None:
+            self._intake.after(run.offsets, time.monotonic() - began)
+
+    def _tell(self, run: Batch) -> None:
+        """Let whoever watches know that a batch is in."""
+        pulse, now = self._pulse, clock.time()
+        pulse.rows, pulse.written = run.counts.get("read"), dict(run.rows)
+        pulse.bytes = run.counts.get("bytes", 0)
+        pulse.finished = run.decisions.get("finished") or pulse.finished
+        pulse.ended(run.batch_id, now, run.held_back)
+        note(
+            f"job {run.job}: batch {run.batch_id} is in",
+            rows_read=pulse.rows,
+            rows_written=pulse.written,
+            seconds=round(now - run.started_at.timestamp(), 3),
+            replayed=run.replayed,
+        )
+
+    def _batch(self, batch_id: int) -> Batch:
+        spark = self._folder / "spark"
+        offsets = (spark / "offsets" / str(batch_id)).read_bytes()
+        identity = json.loads((spark / "metadata").read_text("utf-8"))["id"]
+        (self._folder / "batches").mkdir(exist_ok=True)
+        return Batch(
+            job=self._name,
+            query_id=identity,
+            batch_id=batch_id,
+            digest=digest_of(offsets),
+            folder=self._folder,
+            look_back=self._look_back,
+            started_at=clock.now(),
+            offsets=offsets.decode("utf-8", "replace"),
+        ).load()
+
+    def _forget(self, batch_id: int) -> None:
+        with suppress(FileNotFoundError):
+            file_of(self._folder, batch_id).unlink()
+
+
+def check(name: str, folder: Path) -> None:
+    """Refuse a checkpoint that would skip or double a batch, naming what is wrong with it."""
+    spark = folder / "spark"
+    offsets, commits = numbers(spark / "offsets"), numbers(spark / "commits")
+    begun = numbers(folder / "batches", ".json")
+    remedy = f"restore {folder} from a backup that is not older than the tables"
+    metadata = spark / "metadata"
+    if offsets and not _is_json(metadata):
+        raise Fatal(f"checkpoint of job {name}: {metadata} is missing or damaged; {remedy}")
+    if begun and (not offsets or max(begun) > max(offsets)):
+        raise Fatal(
+            f"checkpoint of job {name}: batch {max(begun)} was already worked on, but the newest "
+            f"of its offsets is {max(offsets, default='missing')}; {remedy}"
+        )
+    for number in sorted(offsets)[-2:]:
+        _require_sound(name, spark / "offsets" / str(number), 3, remedy)
+    if commits:
+        again = f"remove it, and batch {max(commits)} is worked on again"
+        whole = remedy if max(offsets, default=0) > max(commits) else again
+        _require_sound(name, spark / "commits" / str(max(commits)), 2, whole)
+    if (hollow := emptied(spark / "state")) is not None:
+        raise Fatal(f"checkpoint of job {name}: {hollow} is damaged (it is empty); {remedy}")
+    if offsets and commits and max(offsets) - max(commits) > 1:
+        raise Fatal(
+            f"checkpoint of job {name}: offsets reach batch {max(offsets)}, commits only "
+            f"{max(commits)}; {remedy}"
+        )
+
+
+def _require_sound(name: str, file: Path, lines: int, remedy: str) -> None:
+    """Refuse an entry of Spark's logs that is damaged, or not what its batch was worked on with."""
+    try:
+        logged(file, lines)
+        if file.parent.name == "offsets":
+            _compare(file)
+    except Damaged as error:
+        raise Fatal(f"checkpoint of job {name}: {file} is damaged ({error}); {remedy}") from None
+
+
+def _compare(offsets: Path) -> None:
+    """Raises `Damaged` for offsets that are not those which their batch was worked on with."""
+    folder = offsets.parent.parent.parent
+    number = int(offsets.name)
+    if not file_of(folder, number).exists():
+        return
+    known = decided(folder, number).get("digest")
+    if known not in (None, digest_of(offsets.read_bytes())):
+        raise Damaged("its batch was worked on with other offsets")
+
+
+def unfinished(folder: Path) -> int | None:
+    """The batch of a checkpoint that was planned and is not in; None: there is none."""
+    planned = max(numbers(folder / "spark" / "offsets"), default=None)
+    if planned is None or planned in numbers(folder / "spark" / "commits"):
+        return None
+    begun = file_of(folder, planned).exists()
+    return None if begun and decided(folder, planned).get("in_ledger") else planned
+
+
+def newest_written(folder: Path) -> dict[str, tuple[int, int]]:
+    """By table, the newest batch of a checkpoint that is known to be in it, and its version."""
+    found: dict[str, tuple[int, int]] = {}
+    for number in sorted(numbers(folder / "batches", ".json")):
+        versions = decided(folder, number).get("versions", {})
+        found |= {name: (number, at) for name, at in versions.items()}
+    return found
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        return "id" in parsed(sound(path))
+    except (OSError, Damaged):
+        return False

@@ -1,0 +1,253 @@
+"""Where a job stands in Kafka: its checkpoint's offsets, and what the broker still has.
+
+Source of the form: Spark's offset log (`v1`, a line of metadata, a line for each source) and
+its Kafka source's offsets, `{topic: {partition: next offset}}`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # OffsetSpec: public, not listed
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+)
+
+from infra.checkpoint.batch_decisions import decided
+from infra.checkpoint.offset_log import numbers
+from infra.config.settings import KafkaSettings
+from infra.errors import Retryable
+from infra.kafka.client import admin
+from infra.storage.checksums import Damaged, damaged, logged, parsed
+from infra.streaming.progress import places
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+SECONDS = 20.0
+
+ANEW = 5.0
+"""So many seconds a partition may take to have a leader after its broker began anew."""
+
+LEADERLESS = (
+    *(KafkaError.FENCED_LEADER_EPOCH, KafkaError._NOENT),
+    KafkaError.NOT_LEADER_FOR_PARTITION,  # of a topic that was made a moment ago
+)
+
+_SPEC: Any = OffsetSpec  # the library gives its methods no types
+_NOT_TOLD = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A job's checkpoint, as far as Kafka is concerned."""
+
+    folder: Path
+    """`<checkpoints>/<job>`."""
+    done: int | None
+    """The newest batch Spark has noted as done; None: none yet."""
+    planned: int | None
+    """The newest batch that was planned; the same, or one more."""
+    offsets: Mapping[Place, int] = field(default_factory=dict)
+    """The next message of each partition after `done`."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """The topics' ids, as the newest batch that knew them decided
+    (`ingest.completeness.gaps.own_id`)."""
+    planned_ms: int | None = None
+    """When `done` was planned, milliseconds since 1970, by the driver's clock; None: not said."""
+
+    @property
+    def under_way(self) -> int | None:
+        """The batch that was planned and is not noted as done, if there is one."""
+        return None if self.planned == self.done else self.planned
+
+
+def checkpoint(folder: Path) -> Checkpoint:
+    """Read a job's checkpoint folder; one that is not there yet is empty."""
+    spark = folder / "spark"
+    done = max(numbers(spark / "commits"), default=None)
+    planned = max(numbers(spark / "offsets"), default=None)
+    if done is None:
+        return Checkpoint(folder, None, planned)
+    file = spark / "offsets" / str(done)
+    at = parsed(_entry(file)[1]).get("batchTimestampMs")
+    return Checkpoint(folder, done, planned, offsets_of(file), _ids(folder, done), at)
+
+
+def offsets_of(file: Path) -> dict[Place, int]:
+    """Offsets by topic and partition, from an offsets file with one Kafka source.
+
+    Raises `Fatal` for a damaged one.
+    """
+    found = parsed(_entry(file)[2])
+    return {(topic, partition): at for topic, partition, at in places(found)}
+
+
+def _entry(file: Path) -> list[str]:
+    try:
+        lines = logged(file, 3)
+        parsed(lines[2])
+    except Damaged as error:
+        remedy = "restore the checkpoint from a backup that is not older than the tables"
+        raise damaged(file, error, remedy) from None
+    return lines
+
+
+def _ids(folder: Path, done: int) -> dict[str, str]:
+    for number in sorted(numbers(folder / "batches", ".json"), reverse=True):
+        if number <= done:
+            told = decided(folder, number)
+            if "topic_ids" in told:
+                return dict(told["topic_ids"])
+    return {}
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the broker holds of a partition: `[first, end)`."""
+
+    first: int
+    end: int
+
+
+class Broker:
+    """Asks the broker about topics, and waits so long for an answer; one client, kept."""
+
+    def __init__(self, kafka: KafkaSettings, seconds: float = SECONDS) -> None:
+        self._kafka = kafka
+        self._seconds = seconds
+        self._client: AdminClient | None = None
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The own id of each topic that is there."""
+        wanted = sorted(set(topics))
+        if not wanted:
+            return {}
+        found = {}
+        for name, answer in self._admin().describe_topics(TopicCollection(wanted)).items():
+            told = self._answer(answer, "which topics these are", KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if told is not None:
+                found[name] = str(told.topic_id)
+        return found
+
+    def held(self, wanted: Iterable[Place]) -> dict[Place, Held]:
+        """What is there of each partition; one that is gone is missing in the answer."""
+        partitions = [TopicPartition(topic, part) for topic, part in sorted(set(wanted))]
+        first = self._ends(partitions, _SPEC.earliest())
+        end = self._ends(partitions, _SPEC.latest())
+        return {place: Held(first[place], end[place]) for place in first if place in end}
+
+    def epochs(self, wanted: Iterable[Place]) -> dict[Place, int]:
+        """How often each partition got a leader: another number where its broker began anew."""
+        partitions = [TopicPartition(*place) for place in sorted(set(wanted))]
+        told = self._told(partitions, _SPEC.latest())
+        return {place: -1 if (n := one.leader_epoch) is None else n for place, one in told.items()}
+
+    def since(self, place: Place, ms: int) -> int | None:
+        """The first message of a partition with that time or a later one; None: there is none."""
+        found = self._ends([TopicPartition(*place)], _SPEC.for_timestamp(ms))
+        at = found.get(place, -1)
+        return at if at >= 0 else None
+
+    def retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
+        """How long each topic keeps its messages, in milliseconds; one that keeps them for ever,
+        or of which we may not know it, is missing in the answer."""
+        wanted = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(set(topics))]
+        found = {}
+        for resource, answer in self._admin().describe_configs(wanted).items() if wanted else ():
+            told = self._answer(answer, "how long it keeps messages", *_NOT_TOLD)
+            kept = int(told["retention.ms"].value) if told else -1
+            if kept >= 0:
+                found[str(resource.name)] = kept
+        return found
+
+    def partitions(self, prefix: str) -> list[Place]:
+        """All partitions of the topics whose names begin with `prefix`."""
+        try:
+            found = self._admin().list_topics(timeout=self._seconds).topics
+        except KafkaException as error:
+            raise _away("its topics", error) from None
+        return [
+            (name, part)
+            for name, topic in found.items()
+            if name.startswith(prefix)
+            for part in topic.partitions
+        ]
+
+    def _ends(self, partitions: list[TopicPartition], spec: Any) -> dict[Place, int]:
+        return {place: int(one.offset) for place, one in self._told(partitions, spec).items()}
+
+    def _told(self, partitions: list[TopicPartition], spec: Any) -> dict[Place, Any]:
+        end = time.monotonic() + ANEW
+        while True:
+            try:
+                return self._asked(partitions, spec)
+            except _Anew:
+                if time.monotonic() > end:
+                    raise
+                self._client = None
+                time.sleep(0.1)
+
+    def _asked(self, partitions: list[TopicPartition], spec: Any) -> dict[Place, Any]:
+        if not partitions:
+            return {}
+        asked = self._admin().list_offsets(dict.fromkeys(partitions, spec))
+        found = {}
+        for partition, answer in asked.items():
+            told = self._answer(answer, "its offsets", KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if told is not None:
+                found[partition.topic, partition.partition] = told
+        return found
+
+    def _answer(self, future: Any, what: str, *gone: int) -> Any:
+        """What the broker answers; None where the thing is not there."""
+        try:
+            return future.result(self._seconds)
+        except TimeoutError:
+            raise Retryable(
+                f"the broker does not say {what} within {self._seconds:.0f} s"
+            ) from None
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code in (*gone, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
+                return None
+            if code in LEADERLESS:
+                raise _Anew(_silent(what, error)) from None
+            raise _away(what, error) from None
+
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = admin(self._kafka)
+        return self._client
+
+
+class _Anew(Retryable):
+    """A partition's leader began anew, or there is none. A client that knew one before learns of
+    it by itself within minutes, a new one at once."""
+
+
+def _away(what: str, error: KafkaException) -> Retryable:
+    return Retryable(_silent(what, error))
+
+
+def _silent(what: str, error: KafkaException) -> str:
+    return f"the broker does not say {what}: {error.args[0].str()}"
+
+
+def backlog(at: Checkpoint, broker: Broker, kafka: KafkaSettings, but: Collection[str] = ()) -> int:
+    """Messages that wait for a job reading all raw topics; `but`: those that do not count."""
+    raw = broker.partitions(kafka.topic_prefix)
+    return untaken(at.offsets, broker.held(place for place in raw if place[0] not in but))
+
+
+def untaken(taken: Mapping[Place, int], held: Mapping[Place, Held]) -> int:
+    """Messages of those the broker holds that come after what was taken."""
+    return sum(
+        max(0, there.end - max(there.first, taken.get(place, 0))) for place, there in held.items()
+    )

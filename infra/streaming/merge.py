@@ -1,0 +1,102 @@
+"""Rows that take the place of others by key: MERGE and overwriting a span, once a batch.
+
+Streams that count in update mode give the absolute values of what has changed. MERGE puts them in
+the place of what stands under the same key, and its commit carries the batch's marker like any
+other of ours (see `infra.streaming.lake`): a retry passes the table over, and one that did not
+would write the same values again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import and_
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from infra.delta.log_reader import newest_first
+from infra.delta.schema import Table
+from infra.streaming.job import Batch
+from infra.streaming.lake import Lake
+
+_DELTA = "spark.databricks.delta"
+
+
+def merge(lake: Lake, rows: DataFrame, table: Table, run: Batch) -> bool:
+    """Put a batch's rows in the place of those of the same `key`; False when the table has them.
+
+    `rows`: at most one for a key, persisted, since they are read more than once. Of the table only
+    files are read that may hold their `event_time` or a later one. No rows make no commit. Raises
+    `Fatal` when the table's log contradicts the checkpoint.
+    """
+    if lake.has(table, run):
+        rows.count()  # works the batch through: only so its state is committed (`Lake.append`)
+        return False
+    time = table.event_time or table.key[0]
+    (found,) = rows.agg(F.count("*").alias("n"), F.min(F.unix_micros(time)).alias("us")).collect()
+    run.rows[table.name] = found["n"]
+    if not found["n"]:
+        return True
+    # A literal, for only that is compared with the files' statistics.
+    oldest = F.lit(datetime.fromtimestamp(0, UTC) + timedelta(microseconds=found["us"]))
+    same = [F.col(f"t.{name}").eqNullSafe(F.col(f"s.{name}")) for name in table.key]
+    spark = rows.sparkSession
+    with lake.alone(table), _carrying(spark, lake, table, run):
+        into = DeltaTable.forPath(spark, lake.path(table)).alias("t")
+        reduced = into.merge(rows.alias("s"), reduce(and_, same) & (F.col(f"t.{time}") >= oldest))
+        # By name: a table of a newer release has columns that these rows lack. They become null.
+        given = {column.name: F.col(f"s.{column.name}") for column in table.columns}
+        others = set(into.toDF().columns) - given.keys()
+        update = {**given, **{name: F.lit(None) for name in others}}
+        reduced.whenMatchedUpdate(set=_quoted(update)).whenNotMatchedInsert(
+            values=_quoted(given)
+        ).execute()
+    for commit in newest_first(lake.folder(table)):
+        if commit.marker == run.marker:
+            run.versions[table.name] = commit.version
+            break
+    return True
+
+
+def overwrite(lake: Lake, rows: DataFrame, table: Table, where: str, note: str) -> None:
+    """Put rows in the place of all those for which `where` holds, in one commit with `note`.
+
+    `rows` must all be such that `where` holds. Streams that read the table pass over it.
+    """
+    ordered = rows.select(*[column.name for column in table.columns])
+    with lake.alone(table):
+        (
+            ordered.write.format("delta")
+            .mode("overwrite")
+            .option("replaceWhere", where)
+            .option("userMetadata", note)
+            .save(lake.path(table))
+        )
+
+
+def _quoted(values: Mapping[str, Column]) -> dict[str, str | Column]:
+    return {f"`{name}`": value for name, value in values.items()}
+
+
+@contextmanager
+def _carrying(spark: SparkSession, lake: Lake, table: Table, run: Batch) -> Iterator[None]:
+    """While inside, commits of this session carry the batch's marker.
+
+    The session is the query's own: Spark gives each streaming query a copy.
+    """
+    conf = {f"{_DELTA}.commitInfo.userMetadata": json.dumps(run.marker, sort_keys=True)}
+    if lake.settings.sink == "txn":
+        conf[f"{_DELTA}.write.txnAppId"] = f"{run.job}/{run.query_id}/{table.name}"
+        conf[f"{_DELTA}.write.txnVersion"] = str(run.batch_id)
+    for key, value in conf.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in conf:
+            spark.conf.unset(key)

@@ -1,0 +1,103 @@
+"""A table's data files as a Python worker reads them: the leaves that are asked for, as Arrow.
+
+To hand rows to a worker Spark makes rows of what Parquet has in columns, and columns of the
+rows again: of events, which have hundreds of leaves, that costs more than what is then done
+with them. A worker that reads the files itself has the columns at once, and of a struct
+only the leaves it needs. The files, and which of them can hold a time, are known from Delta's
+log; a file of which Delta has deleted rows is left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from infra.delta.schema import Table
+from infra.delta.transaction import ActiveFile, active_files
+from infra.storage.paths import Location, to_read
+from infra.streaming.lake import Lake
+
+Batches = Iterator[pa.RecordBatch]
+Work = Callable[[Batches], Batches]
+
+BATCH_ROWS = 10_000
+
+_NAMES = T.StructType([T.StructField("name", T.StringType())])
+
+
+def files_between(
+    lake: Lake,
+    table: Table,
+    time: str,
+    since: datetime,
+    until: datetime,
+    version: int | None = None,
+) -> list[ActiveFile]:
+    """The files that may hold rows whose column `time` is in [since, until)."""
+    found = _files(lake, table, version)
+    return [file for file in found if file.may_hold(time, since, until)]
+
+
+def _files(lake: Lake, table: Table, version: int | None) -> list[ActiveFile]:
+    path = lake.path(table) if version is None else lake.path_at(table, version)
+    return active_files(lake.spark, path, version)
+
+
+def over_files(
+    lake: Lake, files: Sequence[ActiveFile], reading: Reading, work: Work, schema: T.StructType
+) -> DataFrame:
+    """`work` over the rows of files, on Spark's workers: rows of `schema`. Files must be whole."""
+    names = [(file.name,) for file in sorted(files, key=lambda file: -int(file.entry["size"]))]
+    tasks = max(1, min(len(names), 4 * lake.spark.sparkContext.defaultParallelism))
+    rows = lake.spark.createDataFrame(names, _NAMES).repartition(tasks)
+    return rows.mapInArrow(_Through(reading, work), schema)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What to read of each file. Pickles.
+
+    `leaves`: columns, or leaves of structs such as `process.cmd_line`; of what lies in a list,
+    the list. What a file lacks is missing in its batches. Of `time` only [since, until).
+    """
+
+    folder: Location
+    leaves: tuple[str, ...]
+    time: str
+    since: datetime
+    until: datetime
+
+    def batches(self, name: str) -> Batches:
+        """The rows of a file of the table's folder."""
+        low, high = (pa.scalar(at.astimezone(UTC), _MICROS) for at in (self.since, self.until))
+        with pq.ParquetFile(to_read(self.folder / name)) as file:
+            for batch in file.iter_batches(BATCH_ROWS, columns=sorted({*self.leaves, self.time})):
+                times = batch.column(self.time).cast(_MICROS)
+                inside = pc.and_(pc.greater_equal(times, low), pc.less(times, high))
+                yield batch if pc.all(inside).as_py() else batch.filter(inside)
+
+
+_MICROS = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True)
+class _Through:
+    """What `mapInArrow` takes: names of files in, what `work` makes of their rows out."""
+
+    reading: Reading
+    work: Work
+
+    def __call__(self, names: Batches) -> Batches:
+        yield from self.work(self._rows(names))
+
+    def _rows(self, names: Batches) -> Batches:
+        for batch in names:
+            for name in batch.column("name").to_pylist():
+                yield from self.reading.batches(name)

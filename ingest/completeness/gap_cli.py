@@ -1,0 +1,57 @@
+"""Commands `gaps` and `accept-gap`: what the broker lost, and going on without it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, fields
+from typing import Any
+
+from infra.config.settings import Settings
+from infra.errors import Usage
+from infra.process.os_user import person
+from infra.process.text_output import for_programs
+from infra.runtime.job_registry import resume
+from ingest.completeness.gaps import JOB, Gap, accept, find, statement
+
+COLUMNS = (*(one.name for one in fields(Gap)), "messages", "gap_id")
+
+
+def build(commands: Any) -> None:
+    """Register the commands."""
+    shown = commands.add_parser(
+        "gaps", help="messages the broker lost before they were read; exit 1 if there are any"
+    )
+    shown.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    shown.set_defaults(run=_gaps)
+    taken = commands.add_parser("accept-gap", help="go on without what 'headgate gaps' states")
+    taken.add_argument("statement", help="the statement that 'headgate gaps' gives")
+    taken.add_argument("--reason", required=True, help="why it is right to go on; it is kept")
+    taken.set_defaults(run=_accept)
+
+
+def _gaps(arguments: argparse.Namespace, settings: Settings) -> int:
+    gaps = find(settings)
+    rows = [{**asdict(gap), "messages": gap.messages, "gap_id": gap.gap_id} for gap in gaps]
+    if arguments.output == "json":
+        print(json.dumps({"statement": statement(gaps) if gaps else None, "gaps": rows}))
+    elif arguments.output != "table":
+        for_programs(COLUMNS, rows, arguments.output)
+    elif gaps:
+        print("\n".join(gap.sentence() for gap in gaps))
+        print(f"\nto go on without: headgate accept-gap {statement(gaps)} --reason '...'")
+    else:
+        print("nothing is missing")
+    return 1 if gaps else 0
+
+
+def _accept(arguments: argparse.Namespace, settings: Settings) -> int:
+    if not arguments.reason.strip():
+        raise Usage("--reason: say why it is right to go on; it stays in ops.gap")
+    gaps = accept(settings, arguments.statement, person(), arguments.reason)
+    resume(settings, JOB)
+    for gap in gaps:
+        print(f"accepted: {gap.sentence()}", file=sys.stderr)
+    print(f"job {JOB} goes on behind; a driver that runs starts it by itself", file=sys.stderr)
+    return 0

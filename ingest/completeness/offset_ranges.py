@@ -1,0 +1,282 @@
+"""Which offsets of a partition bronze has: holes in them, and messages that stand there twice.
+
+Offsets are counted in blocks, a bit for each, so that a long table fits into little memory. As a
+rule records came since they were last looked at, and the files of before are passed over by what
+the log says of their arrivals; what seems to be missing is then looked for in all of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from infra.streaming.kafka_offsets import Place
+
+BITS = 16
+BLOCK = 1 << BITS
+"""Offsets of a block: a bit each, 8 KB."""
+BLOCKS_AT_ONCE = 32
+"""Blocks whose offsets are fetched at once, to tell where their holes are."""
+
+Span = tuple[int, int]
+"""Offsets, `[first, end)`."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Offsets of a partition that bronze should have, `[first, end)`.
+
+    `topic_id`: what its records are named by; a topic made anew gives its offsets once more.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    first: int
+    end: int
+    holes: Literal["all", "inside", "none"] = "all"
+    """Which of its holes count: inside: not one at its beginning, for bronze may begin later;
+    none: it is looked at for what stands twice."""
+    before: str = ""
+    """What its first records are named by, where another partition's log lost its end since."""
+
+    @property
+    def place(self) -> Place:
+        """Its partition."""
+        return self.topic, self.partition
+
+    def ids(self, named: str) -> str:
+        """How ids of its records begin, of those that are named so."""
+        return f"{named or self.topic_id}:{self.partition}:"
+
+    @property
+    def blocks(self) -> range:
+        """The blocks it lies in."""
+        some = self.first < self.end
+        return range(self.first >> BITS, ((self.end - 1) >> BITS) + 1) if some else range(0)
+
+    def part(self, block: int) -> Span:
+        """What of a block is in it."""
+        return max(self.first, block << BITS), min(self.end, (block + 1) << BITS)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What bronze has of a stretch."""
+
+    stretch: Stretch
+    records: int
+    """Different offsets of it."""
+    holes: tuple[Span, ...]
+    twice: Mapping[int, int]
+    """Rows that stand there once more, by block, also of offsets before it that came lately."""
+
+
+def look(
+    connection: duckdb.DuckDBPyConnection, stretches: Sequence[Stretch], since: datetime | None
+) -> list[Found]:
+    """What bronze has of each stretch. `since`: arrivals from which on it is looked at first."""
+    if not stretches:
+        return []
+    counted = _counted(connection, stretches, since)
+    short = [
+        n for n, one in enumerate(stretches) if one.holes != "none" and _short(one, counted[n])
+    ]
+    if since is not None and short:
+        again = _counted(connection, [stretches[n] for n in short], None)
+        counted |= {n: _beside(again[at], counted[n]) for at, n in enumerate(short)}
+    holes = _holes(connection, stretches, counted)
+    return [_found(one, counted[n], holes[n]) for n, one in enumerate(stretches)]
+
+
+@dataclass(frozen=True)
+class _Block:
+    within: int = 0
+    """Different offsets that lie in the stretch."""
+    twice: int = 0
+    """Rows of the stretch that stand there once more."""
+    before: int = 0
+    """The same of offsets before the stretch."""
+
+
+Counted = dict[int, _Block]
+
+_PLAN = """
+CREATE OR REPLACE TEMP TABLE stretch (
+  n INTEGER, topic VARCHAR, part INTEGER, named VARCHAR, also VARCHAR, first BIGINT, "end" BIGINT
+)
+"""
+_OURS = "(starts_with(r.record_id, s.named) OR starts_with(r.record_id, s.also))"
+_COUNT = """
+SELECT s.n, r."offset" >> {bits} AS block, count(*),
+       bit_count(bitstring_agg((r."offset" & {low})::INTEGER, 0, {low})),
+       count(*) FILTER (WHERE r."offset" >= s.first),
+       coalesce(bit_count(bitstring_agg((r."offset" & {low})::INTEGER, 0, {low})
+                          FILTER (WHERE r."offset" >= s.first)), 0)
+FROM bronze.record r JOIN stretch s ON r.topic = s.topic AND r."partition" = s.part
+WHERE r."offset" < s."end" AND {where} AND {ours}
+GROUP BY ALL
+"""
+_OFFSETS = """
+SELECT DISTINCT s.n, r."offset" AS at
+FROM bronze.record r JOIN stretch s ON r.topic = s.topic AND r."partition" = s.part
+     JOIN lacking l ON l.n = s.n AND l.block = r."offset" >> {bits}
+WHERE r."offset" >= s.first AND r."offset" < s."end" AND {ours}
+  AND r."offset" >= {first} AND r."offset" < {end}
+"""
+
+
+def _counted(
+    connection: duckdb.DuckDBPyConnection, stretches: Sequence[Stretch], since: datetime | None
+) -> dict[int, Counted]:
+    _plan(connection, stretches)
+    # In all of the table rows of before would be counted with each stretch again.
+    where = (
+        f'r."offset" >= s.first AND r."offset" >= {min(one.first for one in stretches)}'
+        if since is None
+        else f"r.received_at >= TIMESTAMPTZ '{since.isoformat()}'"
+    )
+    asked = _COUNT.format(bits=BITS, low=BLOCK - 1, where=where, ours=_OURS)
+    found: dict[int, Counted] = {n: {} for n in range(len(stretches))}
+    for n, block, rows, different, ours, within in connection.execute(asked).fetchall():
+        before = (rows - ours) - (different - within)
+        found[n][block] = _Block(within, ours - within, before)
+    return found
+
+
+def _beside(whole: Counted, late: Counted) -> Counted:
+    """What all of the table has of a stretch, with what came lately before it: the former does not
+    look there."""
+    return {
+        block: replace(whole.get(block, _Block()), before=late.get(block, _Block()).before)
+        for block in {*whole, *late}
+    }
+
+
+def _plan(connection: duckdb.DuckDBPyConnection, stretches: Sequence[Stretch]) -> None:
+    connection.execute(_PLAN)
+    rows = [
+        (n, *one.place, one.ids(one.topic_id), one.ids(one.before), one.first, one.end)
+        for n, one in enumerate(stretches)
+    ]
+    connection.executemany("INSERT INTO stretch VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _short(stretch: Stretch, counted: Counted) -> bool:
+    """Whether offsets seem to be missing."""
+    return sum(one.within for one in counted.values()) < stretch.end - stretch.first
+
+
+def _holes(
+    connection: duckdb.DuckDBPyConnection,
+    stretches: Sequence[Stretch],
+    counted: dict[int, Counted],
+) -> dict[int, list[Span]]:
+    """The holes of each stretch, ascending: of blocks without any row, and inside of others."""
+    found: dict[int, list[Span]] = {n: [] for n in counted}
+    lacking: list[tuple[int, int]] = []
+    for n, stretch in enumerate(stretches):
+        for block in stretch.blocks if stretch.holes != "none" else ():
+            begin, end = stretch.part(block)
+            held = counted[n].get(block)
+            if held is None or not held.within:
+                found[n].append((begin, end))
+            elif held.within < end - begin:
+                lacking.append((n, block))
+    _plan(connection, stretches)
+    for at in range(0, len(lacking), BLOCKS_AT_ONCE):
+        for n, span in _inside(connection, stretches, lacking[at : at + BLOCKS_AT_ONCE]):
+            found[n].append(span)
+    return {n: _joined(sorted(spans)) for n, spans in found.items()}
+
+
+def _inside(
+    connection: duckdb.DuckDBPyConnection,
+    stretches: Sequence[Stretch],
+    lacking: Sequence[tuple[int, int]],
+) -> Iterator[tuple[int, Span]]:
+    connection.execute("CREATE OR REPLACE TEMP TABLE lacking (n INTEGER, block BIGINT)")
+    connection.executemany("INSERT INTO lacking VALUES (?, ?)", lacking)
+    blocks = [block for _, block in lacking]
+    bounds: dict[str, Any] = {"first": min(blocks) << BITS, "end": (max(blocks) + 1) << BITS}
+    rows = connection.execute(_OFFSETS.format(bits=BITS, ours=_OURS, **bounds)).fetchnumpy()
+    for n, block in lacking:
+        begin, end = stretches[n].part(block)
+        missing = np.ones(end - begin, dtype=bool)
+        at = np.asarray(rows["at"], dtype=np.int64)[np.asarray(rows["n"]) == n]
+        missing[at[(at >= begin) & (at < end)] - begin] = False
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], missing.astype(np.int8), [0]))))
+        for first, last in edges.reshape(-1, 2).tolist():
+            yield n, (begin + first, begin + last)
+
+
+def _joined(spans: Sequence[Span]) -> list[Span]:
+    """Spans in order, those that touch as one."""
+    found: list[Span] = []
+    for begin, end in spans:
+        if found and found[-1][1] >= begin:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _found(stretch: Stretch, counted: Counted, holes: list[Span]) -> Found:
+    if stretch.holes == "inside" and holes and holes[0][0] == stretch.first:
+        holes = holes[1:]
+    times = {block: one.twice + one.before for block, one in counted.items()}
+    return Found(
+        stretch,
+        records=sum(one.within for one in counted.values()),
+        holes=tuple(holes) if stretch.holes != "none" else (),
+        twice={block: more for block, more in sorted(times.items()) if more},
+    )
+
+
+def without(holes: Sequence[Span], known: Sequence[Span]) -> list[Span]:
+    """What is left of holes, ascending, without spans that are known."""
+    left: list[Span] = []
+    taken = _joined(sorted(known))
+    for begin, end in holes:
+        at = begin
+        for first, last in taken:
+            if last <= at or first >= end:
+                continue
+            if first > at:
+                left.append((at, first))
+            at = max(at, last)
+        if at < end:
+            left.append((at, end))
+    return left
+
+
+def gathered(spans: Sequence[Span], most: int) -> list[Span]:
+    """Spans in order as no more than so many, of which each reaches over what is between those that
+    are nearest to each other."""
+    if len(spans) <= most:
+        return list(spans)
+    between = np.array([later[0] - one[1] for one, later in pairwise(spans)])
+    ends = [*np.sort(np.argsort(between, kind="stable")[len(spans) - most :]).tolist()]
+    begins = [0, *(at + 1 for at in ends)]
+    return [
+        (spans[first][0], spans[last][1])
+        for first, last in zip(begins, [*ends, len(spans) - 1], strict=True)
+    ]
+
+
+def block_of(block: int) -> Span:
+    """The offsets of a block."""
+    return block << BITS, (block + 1) << BITS
+
+
+def size(spans: Sequence[Span]) -> int:
+    """How many offsets."""
+    return sum(end - begin for begin, end in spans)

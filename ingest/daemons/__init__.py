@@ -1,1 +1,0 @@
-"""What logs of server programs are made of: times, framing, what is large in one of them."""

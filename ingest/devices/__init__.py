@@ -1,1 +1,0 @@
-"""What logs of firewalls, sensors and other devices are made of."""

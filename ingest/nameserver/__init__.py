@@ -1,1 +1,0 @@
-"""What logs of name servers are made of."""

@@ -1,1 +1,0 @@
-"""One module a product; each lists its sources in `SOURCES`."""

@@ -1,0 +1,210 @@
+"""Parsing as Spark calls it: Arrow batches of bronze.record in, of silver.event out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.process.gc_pause import no_collection
+from ingest.parsing.arrow_columns import EVENT_ARROW, column
+from ingest.parsing.decoding import straight
+from ingest.parsing.event_rows import (
+    dead_letter,
+    event_rows,
+    is_large,
+    joined,
+    rows_in_parts,
+    rows_of_all,
+)
+from ingest.parsing.source import JoiningSource, ParseSettings, Record, sources
+
+__all__ = ["EVENT_ARROW", "arrow_parser", "event_rows"]
+
+Batches = Iterator[pa.RecordBatch]
+
+TOGETHER = 1_000
+"""Records whose rows are held as dictionaries at once: ten times as many cost a third more each."""
+
+
+def arrow_parser(settings: ParseSettings) -> Callable[[Batches], Batches]:
+    """What `mapInArrow` takes: rows of bronze.record to rows of silver.event.
+
+    Pickles by reference; parsers are looked up by name where it runs. A parser
+    module that cannot be imported raises here, not in a worker.
+    """
+    sources()
+    return partial(_parse, settings)
+
+
+def _parse(settings: ParseSettings, batches: Batches) -> Batches:
+    parser = Parser(settings)
+    for batch in batches:
+        yield from parser(batch)
+
+
+class Parser:
+    """Batches of bronze.record to batches of silver.event, one after the other."""
+
+    def __init__(self, settings: ParseSettings) -> None:
+        self._settings = settings
+
+    def __call__(self, batch: pa.RecordBatch) -> Batches:
+        """The rows of all records, one or more for each; not in the records' order."""
+        left: list[pa.RecordBatch] = []
+        for name, records in _by_source(batch):
+            source = sources().get(name)
+            whole = source is not None and straight(records, self._settings)
+            with no_collection():
+                read = source.columns(records, self._settings) if source and whole else None
+            if read is None:
+                left.append(records)
+                continue
+            if read.events is not None:
+                yield read.events
+            if read.left:
+                left.append(records.take(pa.array(read.left)))
+        for records in left:
+            yield from self._one_by_one(records)
+
+    def groups(self, groups: list[list[Record]]) -> list[pa.RecordBatch]:
+        """The rows of records in groups; only what is in one group can be one event."""
+        with no_collection():
+            parts = [part for group in groups for part in joined(group, self._settings)]
+            pieces = [rows_of_all(part, self._settings) for part in parts]
+            return list(_batches(parts, pieces)) if parts else []
+
+    def _one_by_one(self, records: pa.RecordBatch) -> Batches:
+        # Lines that are parts of one event must be seen together.
+        joining = isinstance(sources().get(records.column("source")[0].as_py()), JoiningSource)
+        together = records.num_rows if joining else TOGETHER
+        for start in range(0, records.num_rows, together):
+            held = records_of(records.slice(start, together))
+            large = [record for record in held if is_large(record)]
+            if large:
+                held = [record for record in held if not is_large(record)]
+            with no_collection():
+                parts = joined(held, self._settings)
+                pieces = [rows_of_all(part, self._settings) for part in parts]
+                made = list(_batches(parts, pieces)) if parts else []
+                del pieces
+            yield from made
+            for record in large:
+                yield from self._large(record)
+
+    def _large(self, record: Record) -> Batches:
+        for rows in rows_in_parts(record, self._settings):
+            with no_collection():
+                made = list(_batches([[record]], [rows]))
+            yield from made
+
+
+def _by_source(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    encoded = batch.column("source").dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    if len(names) == 1:
+        yield names[0], batch
+        return
+    for at, name in enumerate(names):
+        yield name, batch.filter(pc.equal(encoded.indices, at))
+
+
+def records_of(batch: pa.RecordBatch) -> list[Record]:
+    """The records of a batch of bronze.record."""
+    times = batch.column("received_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    headers = batch.column("headers")
+    return list(
+        map(
+            Record,
+            _plain(batch.column("record_id")),
+            _plain(batch.column("source")),
+            _plain(batch.column("mode")),
+            map(_moment, times.to_numpy().tolist()),
+            [raw or b"" for raw in _plain(batch.column("raw"))],
+            [{}] * batch.num_rows
+            if headers.null_count == batch.num_rows
+            else [_headers(each) for each in headers.to_pylist()],
+        )
+    )
+
+
+def _plain(array: pa.Array) -> list[Any]:
+    values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+    return values
+
+
+@lru_cache(maxsize=4096)
+def _moment(micros: int) -> datetime:
+    seconds, rest = divmod(micros, 1_000_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+
+
+def _headers(pairs: list[dict[str, Any]] | None) -> dict[str, bytes]:
+    return {pair["key"]: pair["value"] for pair in pairs if pair["value"]} if pairs else {}
+
+
+def _batches(parts: list[list[Record]], pieces: list[list[dict[str, Any]]]) -> Batches:
+    """The rows as Arrow. Where they do not fit its types, halved down to the event at fault."""
+    try:
+        yield to_arrow([row for piece in pieces for row in piece])
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if len(parts) == 1:
+            yield from _one_batch(parts[0], pieces[0], error)
+            return
+        half = len(parts) // 2
+        yield from _batches(parts[:half], pieces[:half])
+        yield from _batches(parts[half:], pieces[half:])
+
+
+def _one_batch(records: list[Record], rows: list[dict[str, Any]], error: Exception) -> Batches:
+    """The rows of one event or record, those at fault replaced by a dead letter."""
+    source = records[0].source
+    reason = f"parser {source} made a row that fits no column: {error}"[:500]
+    if len(rows) == 1:
+        at = int(rows[0]["event_uid"].rpartition("#")[2])
+        yield to_arrow([dead_letter(record, reason, at) for record in records])
+        return
+    for row in rows:
+        try:
+            yield to_arrow([row])
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as why:
+            yield from _one_batch(records, [row], why)
+
+
+def to_arrow(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Rows as one batch of `EVENT_ARROW`, rows with the same keys side by side.
+
+    Raises where a value fits no column.
+    """
+    values = transposed(rows)
+    unknown = values.keys() - set(EVENT_ARROW.names)
+    if unknown:
+        raise ValueError(f"no column {sorted(unknown)} in silver.event")
+    columns = [
+        column(values[field.name], field.type, field.name)
+        if field.name in values
+        else pa.nulls(len(rows), field.type)
+        for field in EVENT_ARROW
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=EVENT_ARROW)
+
+
+def transposed(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Each key's values in all rows, None where a row lacks it; rows of the same keys together.
+
+    Few sets of keys occur, and of those that share one the values stand in the same places.
+    """
+    shapes: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        shapes.setdefault(tuple(row), []).append(row)
+    columns: dict[str, list[Any]] = {name: [] for shape in shapes for name in shape}
+    for shape, alike in shapes.items():
+        found = dict(zip(shape, zip(*map(dict.values, alike), strict=True), strict=True))
+        nothing = (None,) * len(alike)
+        for name, values in columns.items():
+            values.extend(found.get(name, nothing))
+    return columns

@@ -1,0 +1,194 @@
+"""From records to rows of silver.event, whatever the records hold.
+
+Needs neither Spark nor Arrow, so that the command line starts at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from infra.errors import Fatal, Retryable, Usage
+from infra.process.gc_pause import no_collection
+from ingest.parsing.decoding import readable
+from ingest.parsing.json_source import GZIP, PART_BYTES, JsonSource, parts
+from ingest.parsing.source import (
+    Context,
+    Event,
+    JoiningSource,
+    ParseSettings,
+    Record,
+    Unreadable,
+    lookup,
+    sources,
+)
+
+NO_LONGER = 300
+"""Characters kept of an unexpected error's text."""
+
+
+def event_rows(records: Iterable[Record], settings: ParseSettings) -> list[dict[str, Any]]:
+    """The rows of all records: one or more for each, none of them lost.
+
+    Rows stand in the order of records; those of an event that has several records,
+    where the first of them stood. Never raises for what a record holds. What cannot
+    be read becomes a row with `dead_letter_reason`; a parser that fails costs only
+    the record it failed on.
+    """
+    with no_collection():
+        return [row for piece in joined(records, settings) for row in rows_of_all(piece, settings)]
+
+
+def joined(records: Iterable[Record], settings: ParseSettings) -> list[list[Record]]:
+    """The records, those together that are parts of one event."""
+    pieces: list[list[Record]] = []
+    parts: dict[tuple[str, str, bytes], list[Record]] = {}
+    for record in records:
+        source = sources().get(record.source)
+        part = None
+        if isinstance(source, JoiningSource):
+            # Whoever cannot be asked is a piece of its own, where parsing says why.
+            with suppress(Exception):
+                known = readable(record, settings)
+                part = source.part_of(known, Context(known, settings))
+        if part is None:
+            pieces.append([record])
+            continue
+        key = (record.source, part, record.headers.get("host", b""))
+        if key in parts:
+            parts[key].append(record)
+        else:
+            parts[key] = [record]
+            pieces.append(parts[key])
+    return pieces
+
+
+def rows_of(record: Record, settings: ParseSettings) -> list[dict[str, Any]]:
+    """The rows of one record: its events, or one dead letter."""
+    return rows_of_all([record], settings)
+
+
+def is_large(record: Record) -> bool:
+    """Whether a record may hold so many events that they are better made some at a time."""
+    return len(record.raw) > PART_BYTES or (
+        record.raw[:2] == GZIP and len(record.raw) > PART_BYTES // 50
+    )
+
+
+def rows_in_parts(record: Record, settings: ParseSettings) -> Iterator[list[dict[str, Any]]]:
+    """The rows of a large record, some at a time where it is a file of many events.
+
+    All of them together are those of `rows_of`, with the same ids.
+    """
+    found = None
+    try:
+        source = lookup(record.source)
+        if isinstance(source, JsonSource):
+            found = parts(readable(record, settings).raw, source.large)
+            first = next(found, None)
+    except (Unreadable, Usage):
+        found = None
+    if found is None or first is None:
+        yield rows_of(record, settings)
+        return
+    at = 0
+    for held in chain([first], found):
+        whole = replace(record, raw=b"[" + b",".join(held) + b"]")
+        rows = rows_of_all([whole], settings, at)
+        if len(rows) == 1 and rows[0].get("dead_letter_reason") and len(held) > 1:
+            # One bad object must not take its neighbours along.
+            rows = []
+            for element in held:
+                alone = replace(record, raw=bytes(element))
+                rows += rows_of_all([alone], settings, at + len(rows))
+        at += len(rows)
+        yield rows
+
+
+def rows_of_all(
+    records: Sequence[Record], settings: ParseSettings, first: int = 0
+) -> list[dict[str, Any]]:
+    """The rows of the records of one event: its events, or a dead letter for each record.
+
+    The rows are numbered from `first`.
+    """
+    record = records[0]
+    try:
+        source = lookup(record.source)
+        known = [readable(one, settings) for one in records]
+        context = Context(known[0], settings)
+        if len(known) > 1 and isinstance(source, JoiningSource):
+            events = source.join(known, context)
+        else:
+            events = source.parse(known[0], context)
+        if not events:
+            raise Unreadable("the parser found no event in it")
+        return [_row(event, records, at, settings) for at, event in enumerate(events, first)]
+    except (Unreadable, Usage) as why:
+        return [dead_letter(one, str(why), first) for one in records]
+    except (Retryable, Fatal):
+        raise  # a registry that is away, a schema that is none: no fault of the record
+    except Exception as error:
+        # Whatever a record makes a parser do must not take its whole batch along.
+        what = f"{type(error).__name__}: {error}"[:NO_LONGER]
+        return [dead_letter(one, f"parser {one.source} failed: {what}", first) for one in records]
+
+
+def dead_letter(record: Record, reason: str, at: int = 0) -> dict[str, Any]:
+    """The row of a record that cannot be read."""
+    return {
+        "event_uid": f"{record.record_id}#{at}",
+        "record_ids": [record.record_id],
+        "dead_letter_reason": reason,
+        "source": record.source,
+        "mode": record.mode,
+        "time": record.received_at,
+        "received_at": record.received_at,
+        "time_quality": "received",
+        "activity_id": 0,
+        "category_uid": 0,
+        "class_uid": 0,
+        "class_name": "Base Event",
+        "type_uid": 0,
+        "severity_id": 0,
+    }
+
+
+def _row(
+    event: Event, records: Sequence[Record], at: int, settings: ParseSettings
+) -> dict[str, Any]:
+    record = records[0]
+    reason = event.get("dead_letter_reason")
+    if reason is not None:
+        return dead_letter(record, reason, at)
+    get = event.get
+    source, target, device = get("src_endpoint"), get("dst_endpoint"), get("device")
+    host = device.get("hostname") if device else None
+    event["event_uid"] = f"{record.record_id}#{at}"
+    event["record_ids"] = [one.record_id for one in records]
+    event["source"] = record.source
+    event["mode"] = record.mode
+    event["received_at"] = record.received_at
+    event["scope"] = settings.scope(host or _sender(record), record.source, get("relay_ip"))
+    event["host_name"] = host
+    if source:
+        event["src_ip"] = source.get("ip")
+        event["mac"] = source.get("mac")
+    if target:
+        event["dst_ip"] = target.get("ip")
+    if get("user_name") is None:
+        event["user_name"] = _user_name(event)
+    return event
+
+
+def _sender(record: Record) -> str | None:
+    sender = record.headers.get("host")
+    return sender.decode("utf-8", "replace") if sender else None
+
+
+def _user_name(event: Event) -> str | None:
+    user = event.get("user") or (event.get("actor") or {}).get("user")
+    return user.get("name") if user else None

@@ -1,0 +1,200 @@
+"""Sources whose records are JSON: one object, several, or a file of them.
+
+What a shipper packs together is unpacked here, so that a source only says what one
+object means: a JSON array, an object of one array (`Records` of AWS, `logs`, `value`),
+one object a line (NDJSON), and any of these in gzip. Several objects on *one* line are
+refused: a way to smuggle one past a detector.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from functools import cache
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from ingest.parsing.json_time import restamp_json
+from ingest.parsing.source import Context, Event, Record, Source, Unreadable
+from ingest.parsing.strict_json import FILE_BYTES, LINE_BYTES, decode_object
+
+GZIP = b"\x1f\x8b"
+
+
+def gunzip(raw: bytes, *, padded: bool = False) -> bytes:
+    """The one gzip member that `raw` is, at most `FILE_BYTES` of it. Raises `Unreadable`.
+
+    `padded`: NULs may follow it, as tapes and some copies leave them.
+    """
+    inflate = zlib.decompressobj(wbits=31)
+    try:
+        data = inflate.decompress(raw, FILE_BYTES + 1)
+    except zlib.error as error:
+        raise Unreadable(f"not valid gzip: {error}") from None
+    if len(data) > FILE_BYTES:
+        raise Unreadable(f"more than {FILE_BYTES} bytes once unpacked")
+    if not inflate.eof:
+        raise Unreadable(f"the gzip data ends early, at byte {len(raw)}")
+    if inflate.unused_data.strip(b"\x00") if padded else inflate.unused_data:
+        end = len(raw) - len(inflate.unused_data)
+        raise Unreadable(f"trailing bytes after the gzip data, at byte {end} of {len(raw)}")
+    return data
+
+
+def unpacked(raw: bytes) -> bytes:
+    """`raw` itself, or what is in it where it is gzip. Raises `Unreadable`."""
+    return gunzip(raw, padded=True) if raw[:2] == GZIP else raw
+
+
+def objects(raw: bytes, envelope: str | None = "Records") -> Iterator[dict[str, Any] | Unreadable]:
+    """The JSON objects in `raw`; in place of one that cannot be read, why.
+
+    `envelope` is the key of an object that only holds an array of them. Raises
+    `Unreadable` where nothing in it can be read.
+    """
+    raw = unpacked(raw)
+    stripped = raw.strip()
+    if stripped[:1] == b"[":
+        yield from _elements(stripped)
+        return
+    lines = [line for line in stripped.splitlines() if line.strip()]
+    if len(lines) > 1 and _is_object(lines[0]):
+        for line in lines:
+            try:
+                yield decode_object(line.strip())
+            except Unreadable as why:
+                yield why
+        return
+    found = decode_object(raw, LINE_BYTES if len(raw) <= LINE_BYTES else FILE_BYTES)
+    if envelope is not None and type(found.get(envelope)) is list:
+        for element in found[envelope]:
+            if type(element) is dict:
+                yield element
+            else:
+                yield Unreadable(f"{envelope}: an element that is no object")
+        return
+    yield found
+
+
+PART_BYTES = 2 * 1024 * 1024
+"""A file of many objects is read in parts of about so many bytes."""
+
+
+def parts(raw: bytes, envelope: str | None = "Records") -> Iterator[list[bytes]]:
+    """The objects of a large file, some at a time; nothing where it is not plainly such a file.
+
+    Plainly: an array, an object a line, or an object with the array `envelope` and nothing
+    else. What is said twice or besides would be passed over here, so such a file is read as
+    a whole.
+    Raises `Unreadable` where gzip is broken, or padded, which only some sources take.
+    """
+    if len(raw) < PART_BYTES and raw[:2] != GZIP:
+        return
+    content = (gunzip(raw) if raw[:2] == GZIP else raw).strip()
+    if len(content) <= PART_BYTES:
+        return
+    elements = _elements_of(content, envelope)
+    if elements is None:
+        return
+    held: list[bytes] = []
+    size = 0
+    for element in elements:
+        held.append(bytes(element))
+        size += len(held[-1])
+        if size > PART_BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+def _elements_of(content: bytes, envelope: str | None) -> Iterable[bytes | msgspec.Raw] | None:
+    lines = content.partition(b"\n")
+    if content[:1] == b"{" and lines[1] and _is_object(lines[0].strip()):
+        return (line for line in io.BytesIO(content) if line.strip())
+    try:
+        if content[:1] == b"[":
+            elements = _ARRAY.decode(content)
+        elif envelope is not None:
+            elements = _one_array(envelope).decode(content).elements
+        else:
+            return None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    said = sum(len(memoryview(element)) for element in elements) + 8 * len(elements)
+    return None if len(content) > said + 64 else elements
+
+
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+@cache
+def _one_array(envelope: str) -> msgspec.json.Decoder[Any]:
+    shape = msgspec.defstruct(
+        "File",
+        [("elements", list[msgspec.Raw])],
+        rename={"elements": envelope},
+        forbid_unknown_fields=True,
+    )
+    return msgspec.json.Decoder(shape)
+
+
+def _is_object(line: bytes) -> bool:
+    """Whether a line is a JSON value of its own, so that its file is one a line."""
+    try:
+        return type(msgspec.json.decode(line)) is dict
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return line[:1] == b"{" and line[-1:] == b"}" and len(line) > 2
+
+
+def _elements(raw: bytes) -> Iterator[dict[str, Any] | Unreadable]:
+    if len(raw) > FILE_BYTES:
+        raise Unreadable(f"the record has {len(raw)} bytes; at most {FILE_BYTES} are read")
+    # As the one value of an object, so that what is refused in an object is refused here.
+    wrapped = decode_object(b'{"v":' + raw + b"}", FILE_BYTES + 8)
+    if not wrapped["v"]:
+        raise Unreadable("expected a JSON object, found an array without any")
+    for at, element in enumerate(wrapped["v"]):
+        if type(element) is dict:
+            yield element
+        else:
+            yield Unreadable(f"element {at} of the array is no object")
+
+
+class JsonSource(Source):
+    """A source whose events are JSON objects."""
+
+    whole_file: ClassVar[bool] = True
+    envelope: ClassVar[str | None] = "Records"
+    """Key of an object that only holds an array of events."""
+    large: ClassVar[str | None] = "Records"
+    """The same in files so large that they are read in parts (`parts`)."""
+    time_key: ClassVar[str] = "time"
+    """Where a top-level time stands, for `restamp`."""
+
+    @abstractmethod
+    def events(self, fields: dict[str, Any], context: Context) -> list[Event]:
+        """The events of one object, which it may empty as it goes. Raises `Unreadable`."""
+
+    def parse(self, record: Record, context: Context) -> list[Event]:
+        found: list[Event] = []
+        read = 0
+        for each in objects(record.raw, self.envelope):
+            try:
+                if isinstance(each, Unreadable):
+                    raise each
+                found += self.events(each, context)
+                read += 1
+            except Unreadable as why:
+                found.append({"dead_letter_reason": str(why)})
+        if read == 0 and found:
+            raise Unreadable(found[0]["dead_letter_reason"])
+        return found
+
+    def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+        return restamp_json(raw, self.time_key, when, zone)

@@ -1,0 +1,64 @@
+"""`headgate sources`: what can be read, each with what its parser says of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ingest.parsing.source import source_modules
+
+if TYPE_CHECKING:
+    from infra.config.settings import Settings
+
+
+class Listed(NamedTuple):
+    """The sources of one parser, and what it reads."""
+
+    names: tuple[str, ...]
+    doc: str
+    parser: str
+
+
+def listing() -> list[Listed]:
+    """Every parser, by the name of its first source."""
+    found = []
+    for module in source_modules():
+        doc = " ".join((module.__doc__ or "").split("\n\n")[0].split())
+        names = tuple(source.name for source in module.SOURCES)
+        found.append(Listed(names, doc, f"{module.__name__.replace('.', '/')}.py"))
+    return sorted(found)
+
+
+def build(subparsers: Any) -> None:
+    """Register `sources`."""
+    command = subparsers.add_parser("sources", help="what can be read")
+    command.add_argument("--output", choices=("text", "json", "markdown"), default="text")
+    command.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate sources`."""
+    if args.output == "json":
+        print(json.dumps([one._asdict() for one in listing()], indent=1))
+        return 0
+    lines = _markdown() if args.output == "markdown" else _text()
+    print("\n".join(lines))
+    return 0
+
+
+def _text() -> Iterator[str]:
+    for one in listing():
+        first, *others = one.names
+        yield f"{first:<20} {one.doc}"
+        if others:
+            yield f"{'':<20} also: {', '.join(others)}"
+
+
+def _markdown() -> Iterator[str]:
+    yield "# Sources\n\nMade by `headgate sources --output markdown`; do not edit.\n"
+    yield "| source | what it reads | parser |\n|---|---|---|"
+    for one in listing():
+        names = ", ".join(f"`{name}`" for name in one.names)
+        yield f"| {names} | {one.doc} | `{one.parser}` |"

@@ -1,0 +1,226 @@
+"""Syslog framing: RFC 3164, RFC 5424 and the ISO-dated form that rsyslog writes to files.
+
+The framing is read here once; a `SyslogSource` only adds how its programs'
+own words are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from ingest.parsing.ocsf import BASE, device, event, kept, metadata, unmapped
+from ingest.parsing.source import Context, Event, Record, Source, Unreadable
+from ingest.parsing.strict_json import LINE_BYTES, encode, not_utf8
+from ingest.parsing.syslog_header import find
+from ingest.parsing.timestamps import Stamp
+
+SEVERITIES = (6, 5, 5, 4, 3, 2, 1, 1)
+"""OCSF severity of syslog's eight levels, from emergency to debug."""
+REPEATED = re.compile(r"message repeated (\d{1,9}) times: \[ ?(.*)\]", re.ASCII)
+# What a Cisco device wrote itself, behind the header of the relay that passed it on.
+CISCO_BODY = re.compile(
+    r"(?:: )?(?:\d{1,10}: )?(?:(?:\S{1,64}: )?[*.]?"
+    r"(?P<time>[A-Z][a-z]{2} [ \d]\d [\d: .]{8,30}(?:[A-Z]{3,4})?): )?"
+    r"(?P<program>%[A-Z0-9_]+-(?:[A-Z0-9_]+-)*[0-7]-[A-Z0-9_]+): ?(?P<text>.*)",
+    re.ASCII,
+)
+
+
+class Line(NamedTuple):
+    """One syslog message. `rest` holds what the header says besides, for `unmapped`."""
+
+    stamp: Stamp
+    host: str | None
+    program: str | None
+    pid: int | None
+    text: str
+    rest: dict[str, Any]
+
+
+def one_line(raw: bytes) -> str:
+    """The text of a record that must be one line, its line end cut off. Raises `Unreadable`."""
+    if not raw.strip():
+        raise Unreadable("the record is empty")
+    if len(raw) > LINE_BYTES:
+        raise Unreadable(f"the record has {len(raw)} bytes; at most {LINE_BYTES} are read")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise Unreadable(not_utf8(raw)) from None
+    if "\x00" in text:
+        raise Unreadable(f"a NUL at byte {raw.index(0)}")
+    text = text.rstrip("\r\n")
+    if "\n" in text:
+        raise Unreadable(f"a second line starts at byte {raw.index(10) + 1}; a record is one line")
+    return text
+
+
+def read(raw: bytes, context: Context) -> Line:
+    """The syslog message that `raw` is. Raises `Unreadable`."""
+    return read_text(one_line(raw), context)
+
+
+def read_text(message: str, context: Context) -> Line:
+    """The syslog message in a text of one line. Raises `Unreadable`."""
+    found = find(message)
+    part = found.match.groupdict()
+    received_at = context.record.received_at
+    host = _value(part.get("host")) or context.host
+    if found.header is None:
+        stamp = Stamp.missing(received_at, None)
+    else:
+        stamp = found.header.stamp(part["time"], context.zone(host), received_at)
+    pid = _value(part.get("pid")) or None
+    number = int(pid) if pid and pid.isdecimal() and len(pid) <= 10 else None
+    program, text = _value(part["program"]), (part["text"] or "").strip()
+    rest = kept(
+        facility=None if found.level is None else found.level >> 3,
+        level=None if found.level is None else found.level & 7,
+        msgid=_value(part.get("msgid")),
+        structured_data=_value(part.get("data")),
+        pid=pid if number is None else None,
+        octets=found.octets,
+        sequence=part.get("sequence"),
+        clock_mark=part.get("mark"),
+        unit=(part.get("unit") or "").strip(" ()") or None,
+    )
+    return _line(stamp, host, program, number, text, rest)
+
+
+def _line(
+    stamp: Stamp,
+    host: str | None,
+    program: str | None,
+    pid: int | None,
+    text: str,
+    rest: dict[str, Any],
+) -> Line:
+    """A line whose program is its bare name, and whose text is not told as repeated."""
+    if text[:1] in "%*:.0123456789" and (
+        program is None or program.isdecimal() or len(program) < 5
+    ):
+        body = CISCO_BODY.fullmatch(text)
+        if body:
+            rest |= kept(relay_tag=program, device_time=body["time"])
+            program, text = body["program"], body["text"]
+    if program and program[0] == "/" and program[-1] != "/":
+        rest["program_path"] = program
+        program = program.rpartition("/")[2]
+    again = REPEATED.fullmatch(text)
+    if again:
+        rest["repeated"] = int(again[1])
+        text = again[2].strip()
+    return Line(stamp, host, program, pid, text, rest)
+
+
+def _value(text: str | None) -> str | None:
+    """RFC 5424 writes `-` for none."""
+    return None if text in (None, "-") else text
+
+
+def restamp(raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+    """`raw` with the time in its header replaced by `when`, in its own framing."""
+    text = one_line(raw)
+    found = find(text)
+    if found.header is None:
+        raise Unreadable("no time in the syslog header, but a priority alone")
+    old = found.match["time"]
+    new = found.header.write(old, when, zone)
+    if new is None:
+        raise Unreadable(f"no time in the syslog header, but '{old[:40]}'")
+    at = len(text[: found.match.start("time")].encode())
+    return raw[:at] + new.encode() + raw[at + len(old.encode()) :]
+
+
+def base_event(line: Line, product: Mapping[str, str]) -> Event:
+    """An event of no particular class: the message as it stands."""
+    return event(
+        BASE,
+        0,
+        line.stamp,
+        severity_id=severity(line),
+        message=line.text,
+        metadata=metadata(product, line.stamp, log_provider=line.program),
+        device=device(line.host),
+        unmapped=unmapped(line.rest | kept(pid=line.pid)),
+    )
+
+
+def severity(line: Line) -> int:
+    """The OCSF severity of the level in the line's priority; informational where it has none."""
+    level = line.rest.get("level")
+    return SEVERITIES[level] if type(level) is int and 0 <= level <= 7 else 1
+
+
+def counted(found: Event, line: Line) -> Event:
+    """`found` with the count of its repetitions, where syslog says the line came so often."""
+    times = line.rest.get("repeated")
+    if times:
+        more = msgspec.json.decode(found["more"]) if found.get("more") else {}
+        found["more"] = encode(more | {"count": times})
+    return found
+
+
+def placed(found: Event) -> Event:
+    """`found` with a device where OCSF requires one and the line names none."""
+    if found.get("category_uid") in (1, 5) and not found.get("device"):
+        more = msgspec.json.decode(found["more"]) if found.get("more") else {}
+        found["more"] = encode({"device": {"name": "unknown", "type_id": 0}} | more)
+    return found
+
+
+def names_of(program: str | None) -> tuple[str, ...]:
+    """The names a program may be known by, the one it gave first."""
+    if not program:
+        return ()
+    # gdm gives itself a name that ends in a bracket.
+    lower = program.lower().rstrip("]")
+    names = (program, lower, lower.rpartition("/")[2], lower.partition("/")[0])
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+Reader = Callable[[Line, Context], "Event | None"]
+"""Reads one program's own words; None where a line belongs to no class of its own."""
+
+
+@dataclass(frozen=True)
+class SyslogSource(Source):
+    """A source whose records are syslog lines of certain programs.
+
+    Lines of other programs, and lines that `reader` has no class for, become
+    base events.
+    """
+
+    name: str
+    programs: frozenset[str]
+    product: Mapping[str, str]
+    reader: Reader
+
+    def parse(self, record: Record, context: Context) -> list[Event]:
+        line = read(record.raw, context)
+        return [self.read(line, context)]
+
+    def read(self, line: Line, context: Context) -> Event:
+        """The event of a line whose framing has been read."""
+        return self.known(line, context) or counted(base_event(line, self.product), line)
+
+    def known(self, line: Line, context: Context) -> Event | None:
+        """The event of a line that the source has a class for."""
+        if line.program is None or not self.reads_program(line.program):
+            return None
+        found = self.reader(line, context)
+        return found and placed(counted(found, line))
+
+    def reads_program(self, program: str) -> bool:
+        """Whether the lines of `program` are for this source."""
+        return program in self.programs or not self.programs.isdisjoint(names_of(program))
+
+    def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+        return restamp(raw, when, zone)

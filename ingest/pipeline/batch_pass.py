@@ -1,0 +1,203 @@
+"""One pass over a batch in a Python worker: records in, the files of all tables out.
+
+Bronze, silver and what is found among the events are written where the bytes are,
+so that no row crosses to Spark's own writer. See docs/decisions/0006.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from infra.delta.parquet_writer import DataFile, FileWriter, Target, collected, told, writing
+from infra.delta.schema import Table
+from infra.process.clock import TOLERANCE
+from infra.spark.session import at_once
+from infra.streaming.job import Batch
+from ingest.parsing.arrow_parser import Parser, to_arrow
+from ingest.parsing.source import ParseSettings
+from ingest.tables import EVENT, HEARTBEAT, RECORD
+
+Batches = Iterator[pa.RecordBatch]
+
+SLICE_BYTES = 16 * 1024 * 1024
+"""Raw bytes parsed at once: what a worker holds grows with this, not with the batch."""
+
+SLICE_ROWS = 10_000
+
+Find = Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]
+"""Events, heartbeats included, to rows of a table."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What becomes of a batch's events besides: rows of `table`. Pickles."""
+
+    table: Table
+    begin: Callable[[], Find]
+    """Called where it runs, once a task."""
+    more: Callable[[Batch], Sequence[DataFile]] | None = None
+    """Called in the driver once the events are committed: further files of the table."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a batch reaches in time. Pickles."""
+
+    finished: str | None = None
+    """How far the input is in, as ISO text; None when that cannot be told."""
+    read_at: datetime | None = None
+    """When the batch was read. A record that the broker dates later, beyond what clocks differ by,
+    counts as arrived then: stream time never runs back, so it must not run ahead."""
+
+
+class Pass:
+    """What `mapInArrow` takes: rows of bronze.record in, the files written out.
+
+    A table that is missing in `targets` has the batch already and is not written.
+    How far the input is in, the first task writes as a heartbeat row among the
+    events. `repeats`: events that are second deliveries.
+    """
+
+    def __init__(
+        self,
+        parsing: ParseSettings,
+        targets: Mapping[str, Target],
+        stages: Sequence[Stage],
+        reach: Reach,
+        repeats: Mapping[str, str] | None = None,
+    ) -> None:
+        self._parsing = parsing
+        self._targets = dict(targets)
+        # Only names travel: a table's declaration holds what does not pickle.
+        self._stages = tuple((stage.table.name, stage.begin) for stage in stages)
+        self._reach = reach
+        self._repeats = dict(repeats or {})
+
+    def __call__(self, batches: Batches) -> Batches:
+        context = TaskContext.get()
+        first = context is None or context.partitionId() == 0
+        yield told(self._files(batches, beat=first))
+
+    def over(self, records: DataFrame) -> list[DataFile]:
+        """Run over rows of bronze.record on Spark; the files that were written."""
+        # A record may have megabytes, so Spark must look after each row how large its Arrow batch
+        # has become. A list vector then walks over all nulls since its last list: without empty
+        # ones for the messages that have no headers, which are most, that is four fifths of the
+        # JVM's work.
+        named = records.withColumn("headers", F.coalesce("headers", F.array()))
+        with at_once(records.sparkSession, SLICE_BYTES):
+            return collected(named, self)
+
+    def alone(self) -> list[DataFile]:
+        """The files of a batch that is a heartbeat and nothing else, written right here."""
+        return self._files(iter(()), beat=True)
+
+    def _files(self, batches: Batches, *, beat: bool) -> list[DataFile]:
+        with writing(self._targets) as writers:
+            found = [(name, begin()) for name, begin in self._stages if name in writers]
+            parser = Parser(self._parsing)
+            for records in slices(map(self._arrived, batches)):
+                if RECORD.name in writers:
+                    writers[RECORD.name].write(records)
+                for events in parser(records):
+                    _write(marked(events, self._repeats), writers, found)
+            if beat and self._reach.finished is not None:
+                _write(heartbeat(self._reach.finished), writers, found)
+            files = [writer.close() for writer in writers.values()]
+        return [file for file in files if file is not None]
+
+    def _arrived(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return dated(_without_empty(batch), self._reach.read_at)
+
+
+def latest(read_at: datetime) -> datetime:
+    """What is dated later than this has a date that cannot be."""
+    return read_at + timedelta(seconds=TOLERANCE)
+
+
+def dated(records: pa.RecordBatch, read_at: datetime | None) -> pa.RecordBatch:
+    """The records, those from after `read_at` dated then. Clocks may differ by `TOLERANCE`."""
+    if read_at is None:
+        return records
+    place = records.schema.get_field_index("received_at")
+    arrived = records.column(place)
+    limit = pa.scalar(latest(read_at), arrived.type)
+    ahead = pc.fill_null(pc.greater(arrived, limit), False)
+    if not pc.any(ahead).as_py():
+        return records
+    right = pc.if_else(ahead, pa.scalar(read_at, arrived.type), arrived)
+    return records.set_column(place, records.schema.field(place), right)
+
+
+def marked(events: pa.RecordBatch, repeats: Mapping[str, str]) -> pa.RecordBatch:
+    """The events, those of `repeats` marked as second deliveries."""
+    if not repeats:
+        return events
+    marks = [repeats.get(uid) for uid in events.column("event_uid").to_pylist()]
+    if not any(marks):
+        return events
+    at = events.schema.get_field_index("duplicate_of")
+    return events.set_column(at, events.schema.field(at), pa.array(marks, pa.string()))
+
+
+def _write(
+    events: pa.RecordBatch,
+    writers: Mapping[str, FileWriter],
+    stages: Sequence[tuple[str, Find]],
+) -> None:
+    if EVENT.name in writers:
+        writers[EVENT.name].write(events)
+    for name, find in stages:
+        for rows in find(events):
+            writers[name].write(rows)
+
+
+def slices(batches: Batches) -> Batches:
+    """The same rows in batches of at most `SLICE_BYTES` of raw data, or of one row."""
+    for batch in batches:
+        lengths = pc.fill_null(pc.binary_length(batch.column("raw")), 0)
+        sizes = np.cumsum(np.asarray(lengths), dtype=np.int64)
+        start, taken = 0, 0
+        while start < batch.num_rows:
+            fitting = int(np.searchsorted(sizes, taken + SLICE_BYTES, side="right"))
+            end = min(max(fitting, start + 1), start + SLICE_ROWS)
+            yield batch.slice(start, end - start)
+            start, taken = end, int(sizes[min(end, batch.num_rows) - 1])
+
+
+def _without_empty(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The records with null for no headers, as they were before `Pass.over`."""
+    at = batch.schema.get_field_index("headers")
+    headers = batch.column(at)
+    none = pc.equal(pc.list_value_length(headers), 0)
+    if not pc.any(none).as_py():
+        return batch
+    kept = pc.if_else(none, pa.scalar(None, headers.type), headers)
+    return batch.set_column(at, batch.schema.field(at), kept)
+
+
+def heartbeat(finished: str) -> pa.RecordBatch:
+    """The row that says how far the input is in."""
+    at = datetime.fromisoformat(finished)
+    return to_arrow(
+        [
+            {
+                "event_uid": f"heartbeat:{finished}",
+                "record_ids": [],
+                "source": HEARTBEAT,
+                "mode": "live",
+                "time": at,
+                "received_at": at,
+                "class_uid": 0,
+            }
+        ]
+    )

@@ -1,0 +1,329 @@
+"""Job `files`: files that land in folders, into bronze, silver and the steps, as job `ingest` does.
+
+A scanner decides about each file and writes it to ops.file (see `ingest.pipeline.file_scanner`);
+the job streams that table, and its workers read the files it names.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from infra.checkpoint.batch_decisions import decided
+from infra.checkpoint.offset_log import numbers
+from infra.delta.parquet_writer import arrow_schema
+from infra.errors import Usage
+from infra.process.clock import clock
+from infra.process.log import News, say
+from infra.runtime.restart_policy import reason
+from infra.streaming.job import Batch, Job
+from infra.streaming.lake import Lake
+from ingest.parsing.decoding import REFUSED, WRITTEN
+from ingest.parsing.record_reader import TooLong, pieces, whole
+from ingest.parsing.source import ParseSettings, lookup
+from ingest.parsing.strict_json import FILE_BYTES
+from ingest.pipeline.batch_pass import Reach
+from ingest.pipeline.file_scanner import Scanner, escaped, is_local
+from ingest.pipeline.inflight import held
+from ingest.pipeline.ingest_job import Step, through
+from ingest.pipeline.unreadable_files import instead, refusals, take_back
+from ingest.tables import LANDED, RECORD
+
+OUT_BYTES = 4 * 1024 * 1024
+OUT_ROWS = 2_000
+"""Records travel from one worker to the next in batches of at most this."""
+
+Batches = Iterator[pa.RecordBatch]
+Entry = Mapping[str, Any]
+"""A row of ops.file."""
+
+
+class Refusals(NamedTuple):
+    """Files of a batch that were refused: how many, and those that nothing was read of."""
+
+    files: int
+    unread: Sequence[Entry]
+
+
+def files(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job:
+    """Files of the configured folders -> bronze.record, silver.event and the steps.
+
+    Runs beside `ingest`, with a checkpoint of its own, however many folders there are.
+    """
+    settings = lake.settings
+    if not settings.folders:
+        raise Usage("no folder is configured: job files reads the [folders.NAME] of the settings")
+    scanner = Scanner(lake, "files", settings.folders, lambda line: say(f"job files: {line}"))
+
+    def done(run: Batch, entries: Sequence[Entry], refused: Refusals) -> None:
+        scanner.look_again(refused.unread)
+
+    pause = settings.jobs.files_trigger_seconds
+    if once:
+        patience = 1.0 + max(folder.settle_seconds for folder in settings.folders.values())
+        end = time.monotonic() + patience
+        while scanner.look().waiting and time.monotonic() < end:
+            time.sleep(min(1.0, patience / 4))
+        return flow(lake, "files", steps, trigger_seconds=None, done=done)
+    job = flow(lake, "files", steps, trigger_seconds=min(1.0, pause), done=done)
+    threading.Thread(target=_watch, args=(scanner, job, pause), name="files", daemon=True).start()
+    return job
+
+
+def _watch(scanner: Scanner, job: Job, pause: float) -> None:
+    """Look into the folders while the job runs; where nothing lands, rest nine tenths of it."""
+    news = News()
+    while job.query.isActive:
+        began, found = time.monotonic(), False
+        try:
+            look = scanner.look()
+            found = look.taken + look.known + look.refused > 0
+            news.over()
+        except Exception as error:  # a folder that is away now may be back at the next look
+            if job.query.isActive:
+                news.tell(f"job files: the folders cannot be looked at: {reason(str(error))}")
+        time.sleep(pause if found else max(pause, 9 * (time.monotonic() - began)))
+
+
+def flow(
+    lake: Lake,
+    job: str,
+    steps: Sequence[Step] = (),
+    *,
+    trigger_seconds: float | None,
+    done: Callable[[Batch, Sequence[Entry], Refusals], None] = lambda run, entries, refused: None,
+) -> Job:
+    """The files that ops.file names for `job`, one commit of it a batch.
+
+    `done` hears of each batch, its files and those that were refused when it is in.
+    """
+    parsing = ParseSettings.of(lake.settings)
+
+    def batch(arrived: DataFrame, run: Batch) -> None:
+        entries = [row.asDict() for row in arrived.collect()]
+        if not entries:
+            return
+        at = datetime.fromisoformat(run.decide("received_at", lambda: clock.now().isoformat()))
+        live = any(entry["mode"] != "import" for entry in entries)
+        with held(lake.spool / "open", job, at) if live else nullcontext():
+            records = _records(lake, arrived, entries, _Reading(at, parsing), run)
+            through(lake, records, parsing, Reach(), steps, run)
+        why = refusals(lake, run)
+        done(run, entries, Refusals(len(why), take_back(lake, entries, why)))
+
+    named = (F.col("job") == job) & F.col("state").isin("taken", "refused")
+    rows = lake.stream(LANDED, files_per_batch=1).where(named)
+    return lake.each_batch(job, rows, batch, trigger_seconds=trigger_seconds)
+
+
+def _records(
+    lake: Lake, arrived: DataFrame, entries: Sequence[Entry], how: _Reading, run: Batch
+) -> DataFrame | None:
+    """The records of the batch's files; of a batch that bronze has already, those it has.
+
+    So a retry never needs a file that was moved away meanwhile, and silver is made
+    from the very bytes that are in bronze.
+    """
+    if lake.has(RECORD, run):
+        had = [str(path) for path in lake.files_of(RECORD, run.versions[RECORD.name])]
+        return lake.spark.read.schema(RECORD.schema).parquet(*had) if had else None
+    near = [entry for entry in entries if is_local(entry["path"]) or entry["state"] == "refused"]
+    far = [entry for entry in entries if entry not in near]
+    parts = []
+    if near:
+        tasks = min(lake.spark.sparkContext.defaultParallelism, len(near))
+        chosen = arrived.where(F.col("path").isin([entry["path"] for entry in near]))
+        parts.append(chosen.repartition(tasks).mapInArrow(how.local, RECORD.schema))
+    if far:
+        content = lake.spark.read.format("binaryFile").load([escaped(one["path"]) for one in far])
+        named = content.select("path", "content").join(F.broadcast(arrived), "path")
+        parts.append(named.mapInArrow(how.content, RECORD.schema))
+    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+
+
+JOBS = ("files", "import")
+
+
+def under_way(checkpoints: Path) -> list[datetime]:
+    """When batches of files that are not in began: their records have arrived then. One whose
+    process died counts until it is taken up again."""
+    found = []
+    for job in JOBS:
+        begun = max(numbers(checkpoints / job / "batches", ".json"), default=None)
+        told = {} if begun is None else decided(checkpoints / job, begun)
+        if "received_at" in told and "in_ledger" not in told:
+            found.append(datetime.fromisoformat(told["received_at"]))
+    return found
+
+
+# -- in the workers ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What `mapInArrow` takes to read files. Pickles."""
+
+    at: datetime
+    parsing: ParseSettings
+
+    def local(self, batches: Batches) -> Batches:
+        """Rows of ops.file in, the records of their files out."""
+        return _packed(_local(entry, self) for batch in batches for entry in batch.to_pylist())
+
+    def content(self, batches: Batches) -> Batches:
+        """The same for rows that carry their file's `content`, as from an object store."""
+        return _packed(
+            _pieces(entry, io.BytesIO(entry["content"]), self)
+            for batch in batches
+            for entry in batch.to_pylist()
+        )
+
+
+def _local(entry: Entry, how: _Reading) -> Iterator[dict[str, Any]]:
+    """The records of a local file, or the one that says why it was refused."""
+    if entry["state"] == "refused":
+        yield _refused(entry, entry["reason"], how.at, entry["hash"])
+        return
+    try:
+        file = open(entry["path"], "rb")  # noqa: SIM115  # closed by the reader below
+    except OSError as error:
+        yield _refused(entry, f"cannot be read: {error.strerror}", how.at)
+        return
+    with _Hashed(file) as counted:
+        if not _is_as_found(entry, file):
+            now = os.fstat(file.fileno()).st_size
+            said = f"still grows: {entry['size']} bytes when it was found, {now} when it was read"
+            yield _refused(entry, f"{said}; nothing of it was read", how.at)
+            return
+        stream = cast("IO[bytes]", io.BufferedReader(counted, OUT_BYTES))
+        yield from _pieces(entry, stream, how)
+        if counted.hash() != entry["hash"] or not _is_as_found(entry, file):
+            # What was read is in no table yet: the next attempt finds it changed and refuses it.
+            raise OSError(f"{entry['path']} was written to while it was read")
+
+
+def _is_as_found(entry: Entry, file: IO[bytes]) -> bool:
+    now = os.fstat(file.fileno())
+    modified = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now.st_mtime_ns // 1000)
+    found: datetime = entry["modified_at"]
+    return now.st_size == entry["size"] and modified == found.astimezone(UTC)
+
+
+class _Hashed(io.RawIOBase):
+    """A file that keeps the hash of what was read of it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what io passes
+        found = self._file.read(len(buffer))
+        self._hash.update(found)
+        buffer[: len(found)] = found
+        return len(found)
+
+    def hash(self) -> str:
+        """Of all of the file: what nobody wanted is read now."""
+        while chunk := self._file.read(OUT_BYTES):
+            self._hash.update(chunk)
+        return self._hash.hexdigest()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _pieces(entry: Entry, stream: IO[bytes], how: _Reading) -> Iterator[dict[str, Any]]:
+    number, at = 0, how.at
+    try:
+        found = (
+            whole(stream, FILE_BYTES)
+            if how.parsing.format(entry["source"])
+            else pieces(stream, lookup(entry["source"]), b"", FILE_BYTES)
+        )
+        for number, raw, header, cut in found:
+            row = _row(entry, number, raw, at, named=entry["hash"][:16])
+            if header:
+                row["headers"].append({"key": "header", "value": header})
+            if cut:
+                said = f"a part of a line of more than {FILE_BYTES} bytes"
+                row["headers"].append({"key": REFUSED, "value": said.encode()})
+            yield row
+    except TooLong as error:
+        yield _refused(entry, str(error), at, entry["hash"])
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        said = f"its gzip is broken after {number} lines: {error}"
+        yield _refused(entry, said, at, entry["hash"], number + 1)
+    except OSError as error:
+        said = f"could not be read beyond {number} lines: {error.strerror}"
+        yield _refused(entry, said, at, entry["hash"], number + 1)
+
+
+def _row(
+    entry: Entry, number: int, raw: bytes, at: datetime, *, named: str | None
+) -> dict[str, Any]:
+    modified: datetime = entry["modified_at"]
+    headers = {
+        "sender": entry["path"],
+        WRITTEN: modified.astimezone(UTC).isoformat(),
+        "tz": entry["tz"],
+        "host": entry["host"],
+    }
+    return {
+        "record_id": f"{entry['path']}:{named or instead(entry)}:{number}",
+        "source": entry["source"],
+        "mode": entry["mode"],
+        "received_at": at,
+        "raw": raw,
+        "headers": [
+            {"key": key, "value": value.encode()} for key, value in headers.items() if value
+        ],
+    }
+
+
+def _refused(
+    entry: Entry, why: str, at: datetime, content: str | None = None, number: int = 0
+) -> dict[str, Any]:
+    """The record of a file that is not read, or not to its end: a dead letter names it."""
+    row = _row(entry, number, b"", at, named=content and content[:16])
+    row["headers"].append({"key": REFUSED, "value": f"{entry['path']}: {why}".encode()})
+    return row
+
+
+def _packed(rows_of_files: Iterator[Iterator[dict[str, Any]]]) -> Batches:
+    """Rows as batches of bronze.record that are never large."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for rows_of_one in rows_of_files:
+        for row in rows_of_one:
+            rows.append(row)
+            size += len(row["raw"])
+            if size >= OUT_BYTES or len(rows) >= OUT_ROWS:
+                yield _batch(rows)
+                rows, size = [], 0
+    if rows:
+        yield _batch(rows)
+
+
+def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    schema = arrow_schema(RECORD)
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,45 @@
+"""Batches of files under way, so that `ingest` does not say it is further than they are.
+
+Ingest's heartbeat moves the time of all who wait (see docs/decisions/0004). What job
+`files` is writing carries the instant at which its batch began; until it is in,
+the heartbeat stays below that instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from infra.storage.atomic_files import write_whole
+
+LONGEST = timedelta(seconds=30)
+"""A batch that takes longer, or whose process died, holds nobody up: its findings come late."""
+
+MARGIN = timedelta(milliseconds=1)
+
+
+@contextmanager
+def held(folder: Path, job: str, at: datetime) -> Iterator[None]:
+    """While inside, heartbeats stay below `at`."""
+    mark = folder / job
+    write_whole(mark, at.isoformat())
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+def below(folder: Path, finished: str | None) -> str | None:
+    """How far the input is finished, files under way included. Both are ISO texts, UTC."""
+    if finished is None:
+        return None
+    told = datetime.fromisoformat(finished)
+    least = told
+    for mark in folder.glob("[!.]*") if folder.is_dir() else ():
+        with suppress(OSError, ValueError):
+            at = datetime.fromisoformat(mark.read_text("utf-8"))
+            if told - at < LONGEST:
+                least = min(least, at - MARGIN)
+    return least.isoformat()

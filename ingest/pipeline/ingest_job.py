@@ -1,0 +1,360 @@
+"""Job `ingest`: Kafka to bronze.record and silver.event, from one read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from infra.checkpoint.batch_decisions import decided
+from infra.checkpoint.offset_log import numbers
+from infra.config.settings import Settings
+from infra.delta.parquet_writer import DataFile
+from infra.errors import Fatal, Retryable
+from infra.kafka.client import client_options, source_of, spark_options
+from infra.process.clock import TOLERANCE, clock, spoken
+from infra.process.log import say
+from infra.storage.atomic_files import write_whole
+from infra.storage.checksums import Damaged, parsed
+from infra.storage.paths import to_read
+from infra.streaming.job import Batch, Job
+from infra.streaming.kafka_offsets import Broker, Checkpoint, Place, checkpoint
+from infra.streaming.lake import Lake
+from ingest.completeness.gaps import LOOK, cuts, own_id, require_none
+from ingest.parsing.source import ParseSettings
+from ingest.pipeline.batch_pass import Pass, Reach, Stage, latest
+from ingest.pipeline.deduplication import Redelivery, discard
+from ingest.pipeline.inflight import below
+from ingest.tables import EVENT, RECORD
+
+Step = Callable[[Batch], Stage]
+"""What a caller of `ingest` does with each batch's events, decided anew for every batch."""
+
+MODES = ("live", "replay", "import")
+ROWS_PER_TASK = 2_000
+"""Fewer rows than this are not worth a task of their own."""
+
+
+def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job:
+    """Kafka -> bronze.record and silver.event, then the steps its caller hands over.
+
+    `alerts` hands over detection; ingest itself knows nothing of rules.
+    `once`: work off what is there and end.
+    """
+    settings = lake.settings
+    topics = Topics(settings)
+    require_none(settings)
+    parsing = ParseSettings.of(settings)
+    cap = Cap(settings)
+    if told := ahead(settings.checkpoint_root / "ingest", clock.now()):
+        say(f"job ingest: {told}")
+
+    def batch(arrived: DataFrame, run: Batch) -> None:
+        taken = _taken(run)
+        ids = run.decide("topic_ids", lambda: topics.ids(taken))
+        read_at = datetime.fromisoformat(run.decide("read_at", lambda: clock.now().isoformat()))
+        finished = run.decide(
+            "finished",
+            lambda: below(
+                lake.spool / "open",
+                _finished(arrived, taken, topics, settings, cap(run.batch_id), read_at),
+            ),
+        )
+        rows = sum(count for (topic, _), (_, count) in taken.items() if topic in ids)
+        logs = arrived.where(F.col("topic") != settings.kafka.tick_topic)
+        records = to_records(logs.coalesce(tasks_for(lake.spark, rows)), ids, settings)
+        reach = Reach(finished, read_at)
+        through(lake, records if rows else None, parsing, reach, steps, run)
+
+    trigger = None if once else settings.jobs.ingest_trigger_seconds
+    return lake.each_batch("ingest", messages(lake.spark, settings), batch, trigger_seconds=trigger)
+
+
+def ahead(checkpoint: Path, now: datetime) -> str:
+    """What there is to say where the last batch is from after `now`: a clock was wrong, or is."""
+    begun = numbers(checkpoint / "batches", ".json")
+    told = decided(checkpoint, max(begun)).get("finished") if begun else None
+    reached = datetime.fromisoformat(told) if told else now
+    by = (reached - now).total_seconds()
+    if by <= TOLERANCE:
+        return ""
+    return (
+        f"what it read last is dated {reached:%Y-%m-%d %H:%M} UTC, {spoken(by)} of the clock. If "
+        "the clock is wrong, set it right and start again. If it was wrong then, leases that come "
+        "before that time count as late, and job repair puts them in (jobs.repair_minutes)"
+    )
+
+
+def through(
+    lake: Lake,
+    records: DataFrame | None,
+    parsing: ParseSettings,
+    reach: Reach,
+    steps: Sequence[Step],
+    run: Batch,
+) -> None:
+    """A batch of records into bronze, silver and the tables of the steps, in one pass.
+
+    Workers parse, run the steps and write all files; what they wrote is then
+    committed table by table, in the order of the data. `records`: None where the
+    batch only says how far the input is finished, which needs no worker.
+    """
+    stages = tuple(step(run) for step in steps)
+    tables = (*((RECORD,) if records is not None else ()), EVENT, *(s.table for s in stages))
+    wanted = [table for table in tables if not lake.has(table, run)]
+    targets = {table.name: lake.target(table, run) for table in wanted}
+    again = Redelivery(lake, run, committed=EVENT not in wanted)
+    files: list[DataFile] = []
+    if wanted and records is None:
+        files = Pass(parsing, targets, stages, reach).alone()
+    elif wanted and records is not None:
+        targets |= {again.stage.table.name: again.target()}
+        stages = (*stages, again.stage)
+        files = Pass(parsing, targets, stages, reach).over(records)
+        if repeats := again.repeats(files):
+            discard(lake, wanted, files)
+            files = Pass(parsing, targets, stages, reach, repeats).over(records)
+            again.drop(files)
+    # Not what lies between offsets: of a partition that is new the first may be in the millions.
+    written = sum(file.rows for file in files if file.table == RECORD.name)
+    run.counts["read"] = written + run.rows.get(RECORD.name, 0)
+    more = {stage.table.name: stage.more for stage in stages if stage.more is not None}
+    for table in wanted:
+        own = [file for file in files if file.table == table.name]
+        further = more[table.name](run) if table.name in more else ()
+        lake.commit(table, run, [*own, *further])
+    again.keep()
+    run.counts["bytes"] = raw_bytes(lake, files)
+    run.counts["dead"] = lake.present(EVENT, run, "dead_letter_reason")
+
+
+def raw_bytes(lake: Lake, files: Sequence[DataFile]) -> int:
+    """Bytes of the raw records in files of bronze, as Parquet holds them before it compresses."""
+    found = 0
+    for file in files:
+        if file.table == RECORD.name:
+            told = pq.read_metadata(to_read(lake.folder(RECORD) / file.name))
+            for group in map(told.row_group, range(told.num_row_groups)):
+                columns = map(group.column, range(group.num_columns))
+                found += sum(
+                    one.total_uncompressed_size for one in columns if one.path_in_schema == "raw"
+                )
+    return found
+
+
+def messages(spark: SparkSession, settings: Settings) -> DataFrame:
+    """All raw topics as one stream, from their beginning.
+
+    Offsets that retention took before they were read stop the job: nothing is skipped unseen.
+    """
+    kafka = settings.kafka
+    return (
+        spark.readStream.format("kafka")
+        .options(**spark_options(kafka))
+        .option("subscribePattern", kafka.topic_prefix.replace(".", "\\.") + ".*")
+        .option("groupIdPrefix", "headgate-ingest")
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .option("maxOffsetsPerTrigger", settings.jobs.max_offsets_per_batch)
+        .option("kafka.max.partition.fetch.bytes", kafka.max_message_bytes)
+        # A consumer that has read to the end asks ahead and must hear back before it may read the
+        # next range: at the default of 500 ms that is most of a small batch's time.
+        .option("kafka.fetch.max.wait.ms", "10")
+        .load()
+    )
+
+
+def to_records(messages: DataFrame, ids: Mapping[str, str], settings: Settings) -> DataFrame:
+    """Kafka messages as rows of bronze.record, bytes unchanged."""
+    topic_id = _lookup(ids, F.col("topic"))
+    sources = {topic: source_of(topic, settings.kafka) for topic in ids}
+    mode = F.expr("try_element_at(filter(headers, h -> h.key = 'mode'), -1).value").cast("string")
+    return messages.select(
+        F.concat_ws(":", topic_id, "partition", "offset").alias("record_id"),
+        _lookup(sources, F.col("topic")).alias("source"),
+        F.when(mode.isin(*MODES), mode).otherwise("live").alias("mode"),
+        F.col("timestamp").alias("received_at"),
+        "topic",
+        "partition",
+        "offset",
+        F.col("value").alias("raw"),
+        F.col("headers").cast(RECORD.schema["headers"].dataType).alias("headers"),
+    )
+
+
+class Topics:
+    """What the broker says of topics: their own ids, and the time of a message.
+
+    A topic made anew under an old name has another id, so its records have other ids too.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Ask for the partitions' leaders before it is looked whether anything is missing."""
+        self._settings = settings
+        self._kafka = settings.kafka
+        self._broker = Broker(self._kafka)
+        at = self._at()
+        self._known = dict(at.ids)
+        self._epochs = self._broker.epochs(at.offsets)
+        self._reader: Consumer | None = None
+
+    def ids(self, taken: Taken) -> dict[str, str]:
+        """What records of the topics that hold logs are named by.
+
+        Asked for each batch: a topic may be made anew at any time, and a broker begin anew.
+        Raises `Fatal` for a topic that is not the one it was, and for one whose log lost its end:
+        what was in it is gone, and a person has to know.
+        """
+        wanted = {topic for topic, _ in taken} - {self._kafka.tick_topic}
+        found = self._broker.ids(wanted)
+        for topic in sorted(wanted):
+            if topic not in found:
+                raise Retryable(f"topic {topic}: the broker does not know it at the moment")
+            if own_id(self._known.setdefault(topic, found[topic])) != found[topic]:
+                raise Fatal(f"topic {topic} was made anew; {LOOK}")
+        self._same({(topic, int(part)) for topic, part in taken if topic in wanted})
+        return {topic: self._known[topic] for topic in wanted}
+
+    def _same(self, places: set[Place]) -> None:
+        """Raises `Fatal` where a broker that began anew has another log than the one read."""
+        now = self._broker.epochs(places)
+        anew = [place for place in now if self._epochs.get(place, now[place]) != now[place]]
+        if anew and (lost := cuts(self._settings, self._at(), self._broker.held(anew))):
+            raise Fatal(f"{next(iter(lost.values())).sentence()}; {LOOK}")
+        self._epochs |= now
+
+    def _at(self) -> Checkpoint:
+        return checkpoint(self._settings.checkpoint_root / "ingest")
+
+    def time_of(self, topic: str, partition: int, offset: int) -> datetime | None:
+        """When the broker took a message; None when it does not say within seconds."""
+        reader = self._reader = self._reader or Consumer(
+            {
+                **client_options(self._kafka),
+                "group.id": "headgate-ticks",
+                "enable.auto.commit": False,
+                "log_level": 3,
+            }
+        )
+        reader.assign([TopicPartition(topic, partition, offset)])
+        message = reader.poll(5.0)
+        reader.unassign()
+        if message is None or message.error() is not None or message.offset() != offset:
+            return None
+        return datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
+
+
+Taken = dict[tuple[str, str], tuple[int, int]]
+"""By topic and partition: the offset after the batch's last message, and how many it took."""
+
+
+def _taken(run: Batch) -> Taken:
+    """What the batch takes from each partition, from the checkpoint's offsets."""
+    spark = run.folder / "spark" / "offsets"
+    now = _offsets((spark / str(run.batch_id)).read_text("utf-8"))
+    before: dict[tuple[str, str], int] = {}
+    if run.batch_id > 0:
+        before = _offsets((spark / str(run.batch_id - 1)).read_text("utf-8"))
+    return {place: (end, end - before.get(place, 0)) for place, end in now.items()}
+
+
+def _offsets(text: str) -> dict[tuple[str, str], int]:
+    """`{(topic, partition): offset}` of a Kafka source's line in an offsets file."""
+    found: dict[str, dict[str, int]] = json.loads(text.splitlines()[2])
+    return {
+        (topic, partition): offset
+        for topic, partitions in found.items()
+        for partition, offset in partitions.items()
+    }
+
+
+class Cap:
+    """Most messages that a batch of job `ingest` may have taken, by its number.
+
+    The cap changes with the job's pace, and a batch that was planned before a restart was
+    planned with the cap of then: for it the smallest that may have been in force counts,
+    which claims less. The file is lowered before a query starts and raised inside its batches.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        folder = settings.checkpoint_root / "ingest"
+        self._file, self._now = folder / "cap.json", settings.jobs.max_offsets_per_batch
+        at = checkpoint(folder)
+        in_flight = at.planned is not None and at.planned != at.done
+        self._planned = at.planned if in_flight and at.planned is not None else -1
+        self._least = min(self._now, self._before())
+        self._write(self._least)
+
+    def __call__(self, batch: int) -> int:
+        """The cap of a batch that is being worked on."""
+        if batch <= self._planned:
+            return self._least
+        if self._least != self._now:
+            self._least = self._now
+            self._write(self._now)
+        return self._now
+
+    def _before(self) -> int:
+        """The least that was in force until now; one, which claims least, where that is damaged."""
+        if not self._file.exists():
+            return self._now
+        try:
+            return int(parsed(self._file.read_text("utf-8", "replace"))["cap"])
+        except (Damaged, LookupError, TypeError, ValueError):
+            return 1
+
+    def _write(self, cap: int) -> None:
+        write_whole(self._file, json.dumps({"cap": cap}))
+
+
+def _finished(
+    arrived: DataFrame,
+    taken: Taken,
+    topics: Topics,
+    settings: Settings,
+    cap: int,
+    read_at: datetime,
+) -> str | None:
+    """Instant up to which all that was received is in, as ISO text; None when it cannot be told.
+
+    A batch below the cap took all there was when it was planned, so its newest
+    tick vouches for everything before. A capped batch vouches only for what
+    each of its partitions has reached. The half second covers that Spark asks
+    for the ends of partitions one after the other. What a broker whose clock is
+    ahead says counts as read when it was (`ingest.pipeline.batch_pass.Reach`).
+    """
+    tick = settings.kafka.tick_topic
+    total = sum(count for _, count in taken.values())
+    newest: datetime | None = None
+    if total >= cap - len(taken) - 1:
+        reached = arrived.where(F.col("topic") != tick).groupBy("topic", "partition")
+        rows = reached.agg(F.max("timestamp").alias("newest")).collect()
+        newest = min((row["newest"].astimezone(UTC) for row in rows), default=None)
+    else:
+        for (topic, partition), (end, count) in taken.items():
+            if topic == tick and count:
+                newest = topics.time_of(topic, int(partition), end - 1)
+    if newest is None:
+        return None
+    if newest > latest(read_at):
+        newest = read_at
+    return (newest - timedelta(seconds=0.5)).isoformat()
+
+
+def _lookup(values: Mapping[str, Any], key: Column) -> Column:
+    pairs = [F.lit(item) for pair in values.items() for item in pair]
+    empty = F.lit(None).cast(T.StringType())
+    return F.try_element_at(F.create_map(*pairs), key) if pairs else empty
+
+
+def tasks_for(spark: SparkSession, rows: int) -> int:
+    """How many tasks, and so files, a batch of so many rows is worth."""
+    return max(1, min(spark.sparkContext.defaultParallelism, rows // ROWS_PER_TASK))

@@ -1,0 +1,212 @@
+"""Fields of a source that OCSF has no place for, and which of them are new.
+
+What a product adds or renames ends up in `unmapped`, so no event is lost to it and the
+schema does not grow. Its keys are named in ops.drift: at the first look at a source all
+there are (the baseline), from then on those not seen before. Whoever invents keys fills
+no table: of a source at most `MOST_FIELDS` are named, and a place with very many
+different keys below it counts as one field, `place.*`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from infra.streaming.outbox import put
+from ingest.quality.silence_rules import OURS
+
+if TYPE_CHECKING:
+    import duckdb
+
+MOST_FIELDS = 2_000
+OTHERS, NONE = "(others)", "(none)"
+"""Rows of ops.drift that are no field: beyond the most; a source without any when first seen."""
+
+OPEN = 50
+"""A place with more different keys than this holds data by its keys, such as names of tags."""
+DEPTH = 3
+NAME = 120
+"""Levels looked into, and characters kept of a key."""
+
+REMEMBERED = 10 * MOST_FIELDS
+"""Different fields of a source that are counted in one run; what is beyond them is others."""
+
+MOST_ROWS = 2_000_000
+"""Rows looked at in one run; of more, a sample."""
+AT_ONCE = 5_000
+
+_COUNT = """
+SELECT source, count(*) AS rows, min(received_at) AS first, min(event_uid) AS example
+FROM silver.event
+WHERE received_at >= $since AND received_at < $until AND dead_letter_reason IS NULL
+  AND source NOT IN (SELECT unnest($ours))
+GROUP BY source ORDER BY source
+"""
+_ROWS = """
+SELECT source, received_at, event_uid, unmapped
+FROM silver.event
+WHERE received_at >= $since AND received_at < $until AND dead_letter_reason IS NULL
+  AND unmapped IS NOT NULL AND source NOT IN (SELECT unnest($ours))
+  AND hash(event_uid) % $every = 0
+"""
+
+Known = Mapping[str, frozenset[str]]
+
+
+@dataclass
+class Field:
+    """A field of a source: when it was first seen, in how many rows, and in which for example."""
+
+    source: str
+    field: str
+    first_seen: datetime
+    rows: int
+    event_uid: str
+    baseline: bool = False
+
+    def row(self) -> dict[str, Any]:
+        """The field as a row of ops.drift."""
+        return {
+            "source": self.source,
+            "field": self.field,
+            "first_seen": self.first_seen.isoformat(),
+            "rows": self.rows,
+            "event_uid": self.event_uid,
+            "baseline": self.baseline,
+        }
+
+
+@dataclass
+class _Seen:
+    """What a run counts of one source."""
+
+    fields: dict[str, Field] = field(default_factory=dict)
+    others: Field | None = None
+
+    def add(self, source: str, path: str, at: datetime, uid: str) -> None:
+        found = self.fields.get(path)
+        if found is None and len(self.fields) >= REMEMBERED:
+            found = self.others = self.others or Field(source, OTHERS, at, 0, uid)
+        elif found is None:
+            found = self.fields[path] = Field(source, path, at, 0, uid)
+        found.rows += 1
+        if at < found.first_seen:
+            found.first_seen, found.event_uid = at, uid
+
+
+def learn(
+    connection: duckdb.DuckDBPyConnection, known: Known, since: datetime, until: datetime
+) -> list[Field]:
+    """The fields of events received in `[since, until)` that are not in `known`.
+
+    Those of a source that is not in `known` are its baseline.
+    """
+    span = {"since": since, "until": until, "ours": list(OURS)}
+    counted = connection.execute(_COUNT, span).fetchall()
+    seen: dict[str, _Seen] = defaultdict(_Seen)
+    every = 1 + sum(rows for _, rows, _, _ in counted) // MOST_ROWS
+    asked = connection.execute(_ROWS, {**span, "every": every})
+    while batch := asked.fetchmany(AT_ONCE):
+        for source, at, uid, text in batch:
+            for path in _paths(text):
+                seen[source].add(source, path, at, uid)
+    new: list[Field] = []
+    for source, _, first, example in counted:
+        of_source = list(_new(source, seen[source], known.get(source)))
+        if not of_source and source not in known:
+            of_source = [Field(source, NONE, first, 0, example, baseline=True)]
+        new += of_source
+    return new
+
+
+def _paths(text: str) -> set[str]:
+    """The fields in the JSON object that `unmapped` is."""
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return set()
+    return set(_below("", found, 1)) if isinstance(found, dict) else set()
+
+
+def _below(above: str, value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            path = f"{above}.{key[:NAME]}" if above else key[:NAME]
+            yield path
+            if depth < DEPTH:
+                yield from _below(path, inner, depth + 1)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _below(above, inner, depth)
+
+
+def _new(source: str, seen: _Seen, known: frozenset[str] | None) -> Iterator[Field]:
+    """What a source has that is not known of it, the most frequent first, bounded."""
+    had = known or frozenset()
+    found = _folded(source, seen.fields, had)
+    fresh = sorted(
+        (one for one in found.values() if one.field not in had),
+        key=lambda one: (-one.rows, one.field),
+    )
+    room = max(0, MOST_FIELDS - len(had - {OTHERS, NONE}))
+    left = fresh[room:] + ([seen.others] if seen.others else [])
+    named = fresh[:room]
+    if left and OTHERS not in had:
+        rows = sum(one.rows for one in left)
+        named.append(Field(source, OTHERS, left[0].first_seen, rows, left[0].event_uid))
+    for one in named:
+        one.baseline = known is None
+        yield one
+
+
+def _folded(source: str, fields: Mapping[str, Field], had: Iterable[str]) -> dict[str, Field]:
+    """The fields, those below a place with very many keys as one."""
+    keys: dict[str, set[str]] = defaultdict(set)
+    for path in (*fields, *had):
+        parts = path.split(".")
+        for depth in range(1, len(parts)):
+            keys[".".join(parts[:depth])].add(parts[depth])
+    wide = {place for place, names in keys.items() if len(names) > OPEN or "*" in names}
+    found: dict[str, Field] = {}
+    for path, one in fields.items():
+        parts = path.split(".")
+        places = (".".join(parts[:depth]) for depth in range(1, len(parts)))
+        place = next((each for each in places if each in wide), None)
+        name = path if place is None else f"{place}.*"
+        if name not in found:
+            found[name] = Field(source, name, one.first_seen, 0, one.event_uid)
+        into = found[name]
+        into.rows += one.rows
+        if one.first_seen < into.first_seen:
+            into.first_seen, into.event_uid = one.first_seen, one.event_uid
+    return found
+
+
+def known_fields(connection: duckdb.DuckDBPyConnection, spool: Path) -> Known:
+    """What ops.drift names, and what waits to be folded into it."""
+    found: dict[str, set[str]] = defaultdict(set)
+    # The spool first: what is folded meanwhile is then in the table.
+    for file in sorted(spool.glob("**/*.json")):
+        try:
+            row = json.loads(file.read_bytes())
+        except FileNotFoundError:
+            continue
+        found[row["source"]].add(row["field"])
+    for source, name in connection.execute("SELECT source, field FROM ops.drift").fetchall():
+        found[source].add(name)
+    return {source: frozenset(names) for source, names in found.items()}
+
+
+def keep(spool: Path, fields: Iterable[Field]) -> None:
+    """Leave rows for ops.drift; the same field again replaces what still waits."""
+    for one in fields:
+        digest = hashlib.sha256(json.dumps([one.source, one.field]).encode()).hexdigest()[:32]
+        put(spool, digest, one.row())

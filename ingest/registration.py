@@ -1,0 +1,78 @@
+"""What `ingest` contributes: bronze and silver, its commands, and the names of sources."""
+
+from __future__ import annotations
+
+from infra.delta.retention import register_source_lookup
+from infra.delta.schema import Declared, register_tables
+from infra.runtime.command_registry import Build, Command, register_commands
+
+
+def register() -> None:
+    """Register the tables and commands of this package. Its jobs run detection too: see
+    `alerts`."""
+    register_tables("ingest", _tables)
+    register_source_lookup(_lookup)
+    register_commands(
+        Command("replay", "send log files to Kafka as if they happened now", _replay),
+        Command("import", "take archived logs into the tables, without alerts", _backfill),
+        Command("sources", "what can be read", _sources),
+        Command("parse", "turn raw records into OCSF events, without Spark", _parse),
+        Command("gaps", "messages the broker lost before they were read", _gaps),
+        Command("accept-gap", "go on without them, on a person's word", _gaps),
+        Command("quality", "check what ingest wrote against expectations", _quality),
+        Command("reparse", "read history again with today's parsers, while the jobs run", _reparse),
+    )
+
+
+def _tables() -> Declared:
+    from ingest.tables import TABLES, VIEWS
+
+    return Declared(TABLES, VIEWS)
+
+
+def _lookup(name: str) -> object:
+    from ingest.parsing.source import lookup
+
+    return lookup(name)
+
+
+def _replay() -> Build:
+    from ingest.replay.replay import build
+
+    return build
+
+
+def _backfill() -> Build:
+    from ingest.pipeline.backfill import build
+
+    return build
+
+
+def _sources() -> Build:
+    from ingest.parsing.source_catalog import build
+
+    return build
+
+
+def _parse() -> Build:
+    from ingest.cli import build
+
+    return build
+
+
+def _gaps() -> Build:
+    from ingest.completeness.gap_cli import build
+
+    return build
+
+
+def _quality() -> Build:
+    from ingest.quality.cli import build
+
+    return build
+
+
+def _reparse() -> Build:
+    from ingest.reparse.reparse import build
+
+    return build

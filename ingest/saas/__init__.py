@@ -1,1 +1,0 @@
-"""What audit records of cloud services are made of."""

@@ -1,0 +1,1 @@
+"""Cisco ASA and Firepower (FTD)."""

@@ -1,0 +1,1 @@
+"""Audit logs of cloud services: AWS, Azure, Google Cloud, GitHub, Kubernetes, Okta."""

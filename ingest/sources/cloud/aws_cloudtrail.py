@@ -1,0 +1,453 @@
+"""AWS CloudTrail: one record a message, or a whole file `{"Records": [...]}`, plain or gzip.
+
+Also arrays, a record a line, and what CloudWatch subscriptions (`logEvents`) and
+EventBridge (`detail`) wrap. Rules look for calls by class and name, so a change to a user or
+a group is an API call like any other; only what signs somebody in or out is not.
+
+Format: https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-event-reference-record-contents.html
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from ingest.parsing.json_source import GZIP, gunzip
+from ingest.parsing.json_time import restamp_json
+from ingest.parsing.ocsf import (
+    A_CREDENTIAL,
+    A_RESOURCE,
+    A_USER,
+    AN_AGENT,
+    AN_IP,
+    API,
+    AUTHENTICATION,
+    BASE,
+    FAILURE,
+    FINDING,
+    LOW,
+    OTHER,
+    SUCCESS,
+    address,
+    event,
+    kept,
+    metadata,
+    observables,
+    unmapped,
+)
+from ingest.parsing.source import Context, Event, Record, Unreadable
+from ingest.parsing.strict_json import FILE_BYTES, child, decode_object, kind, text
+from ingest.parsing.timestamps import Stamp, like_iso, of_iso, stamp_iso
+from ingest.sources.cloud.common import EnvelopedSource, Fields, filled, ms, take_text
+
+PRODUCT: Mapping[str, str] = {"name": "CloudTrail", "vendor_name": "AWS"}
+UTC = ZoneInfo("UTC")
+CREATE, READ, UPDATE, DELETE = 1, 2, 3, 4
+LOGON, LOGOFF, PREAUTH, SWITCH = 1, 2, 6, 7
+OPENED, CLOSED = 1, 3
+_WORDS = {
+    CREATE: "Create Run Register Allocate Import",
+    READ: "Get List Describe Lookup Head Search Query Scan Select Decrypt",
+    UPDATE: "Update Modify Put Set Attach Detach Associate Disassociate Add Change Enable "
+    "Disable Start Stop Tag Untag Authorize Revoke",
+    DELETE: "Delete Terminate Remove Deregister Release",
+}
+VERBS = MappingProxyType({word: of for of, words in _WORDS.items() for word in words.split()})
+VERB = re.compile(r"[A-Z][a-z]+")
+LOGSTASH_TIME = "@timestamp"
+"""Where Logstash's codec for CloudTrail puts `eventTime`, which it then leaves out."""
+HIDDEN = "HIDDEN_DUE_TO_SECURITY_REASONS"
+"""What CloudTrail writes for a user name that may be a password typed in the wrong field."""
+
+
+def _activity(operation: str, read_only: object) -> int:
+    verb = VERB.match(operation)
+    if verb and verb[0] in VERBS:
+        return VERBS[verb[0]]
+    return READ if read_only is True else OTHER
+
+
+def _user(identity: dict[str, Any]) -> dict[str, Any] | None:
+    """Who called; what is used goes out of `identity`."""
+    of = text(identity, "type")
+    name = text(identity, "userName")
+    if name == HIDDEN:
+        identity["userName"], name = name, None
+    issuer = child(child(identity, "sessionContext"), "sessionIssuer")
+    if name is None and type(issuer.get("userName")) is str:
+        name = issuer["userName"]
+    if name is None and of == "Root":
+        name = "root"
+    uid, account = text(identity, "principalId"), text(identity, "accountId")
+    if uid is None:
+        # IAM Identity Center: on whose behalf the session acts.
+        uid = take_text(identity, "onBehalfOf", "userId")
+    if name is uid is account is None:
+        if of is not None:
+            identity["type"] = of
+        return None
+    # A key of an AWS service is none that anybody holds, but says whose call it was.
+    key = take_text(identity, "accessKeyId") or take_text(identity, "credentialId")
+    return {
+        "name": name,
+        "uid": uid,
+        "type": of,
+        "account_uid": account,
+        "credential_uid": key,
+    }
+
+
+def _actor(identity: dict[str, Any], operation_by: str) -> dict[str, Any]:
+    user = _user(identity)
+    attributes = child(child(identity, "sessionContext"), "attributes")
+    mfa = attributes.get("mfaAuthenticated")
+    invoked_by = text(identity, "invokedBy")
+    if user is None and invoked_by is None:
+        # Events of a service itself name nobody; the service is who did it.
+        invoked_by = operation_by
+    return {
+        "user": user,
+        "invoked_by": invoked_by,
+        "session": {"is_mfa": mfa == "true"} if type(mfa) is str else None,
+    }
+
+
+def _source(address_or_service: str | None) -> dict[str, Any] | None:
+    """An address, or the AWS service that called on somebody's behalf."""
+    if not address_or_service:
+        return None
+    ip = address(address_or_service)
+    return {"ip": ip} if ip else {"svc_name": address_or_service}
+
+
+def _resources(entry: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The ARNs touched; `entry` keeps what they have besides."""
+    found = entry.pop("resources", None)
+    if found is None:
+        return None
+    if type(found) is not list or not all(type(one) is dict for one in found):
+        raise Unreadable("resources: expected an array of objects")
+    named = [
+        {"uid": arn, "type": text(one, "type")} for one in found if (arn := take_text(one, "ARN"))
+    ]
+    rest = [one for one in found if one]
+    if rest:
+        entry["resources"] = rest
+    return named or None
+
+
+def _event(entry: dict[str, Any], context: Context) -> Event:
+    """The event of one record. What it uses goes out of `entry`."""
+    operation, service = text(entry, "eventName"), text(entry, "eventSource")
+    if operation and not service and "eventVersion" in entry and "insightDetails" not in entry:
+        service = "unknown"  # cut by a forwarder; a record all the same
+    received_at = context.record.received_at
+    written = text(entry, "eventTime")
+    if written is None and type(entry.get(LOGSTASH_TIME)) is str:
+        written = entry[LOGSTASH_TIME]
+    stamp = stamp_iso(written, UTC, received_at)
+    if not operation or not service:
+        return _nameless(entry, operation, service, stamp)
+    identity = child(entry, "userIdentity")
+    actor = _actor(identity, service)
+    if not identity:
+        entry.pop("userIdentity", None)
+    account, region = text(entry, "recipientAccountId"), text(entry, "awsRegion")
+    agent = text(entry, "userAgent")
+    source = _source(text(entry, "sourceIPAddress"))
+    user = actor["user"]
+    common = {
+        "metadata": metadata(
+            PRODUCT,
+            stamp,
+            log_name=text(entry, "eventCategory"),
+            event_code=operation,
+            uid=text(entry, "eventID"),
+            correlation_uid=text(entry, "sharedEventID"),
+        ),
+        "src_endpoint": source,
+        "cloud": {
+            "provider": "AWS",
+            "region": region,
+            "account": {"uid": account} if account else None,
+        },
+        "http_request": {"user_agent": agent} if agent else None,
+        "user_name": user and user["name"],
+    }
+    resources = _resources(entry)
+    common["observables"] = observables(
+        ("src_endpoint.ip", AN_IP, source and source.get("ip")),
+        ("actor.user.name", A_USER, user and user["name"]),
+        ("http_request.user_agent", AN_AGENT, agent),
+        (
+            "actor.user.credential_uid",
+            A_CREDENTIAL,
+            user and user["credential_uid"],
+        ),
+        *(("resources[].uid", A_RESOURCE, one["uid"]) for one in resources or ()),
+    )
+    activity = _sign_in(operation, service)
+    if activity is not None:
+        return _console_login(entry, activity, service, stamp, actor, resources, common)
+    return _api_call(entry, operation, service, stamp, actor, resources, common)
+
+
+def _nameless(
+    entry: dict[str, Any], operation: str | None, service: str | None, stamp: Stamp
+) -> Event:
+    """Insights and the like, which are no calls; all else without a name is unreadable."""
+    insight = entry.get("insightDetails")
+    if type(insight) is dict and type(insight.get("insightType")) is str:
+        return _insight(entry, insight, stamp, kept(eventName=operation, eventSource=service))
+    digest = entry.get("digestEndTime")
+    if ("eventCategory" not in entry or "eventType" not in entry) and type(digest) is not str:
+        missing = "eventSource" if operation else "eventName"
+        raise Unreadable(f"no '{missing}' in the record")
+    if type(digest) is str and stamp.quality == "received":
+        stamp = stamp_iso(digest, UTC, stamp.time)
+    return event(
+        BASE,
+        0,
+        stamp,
+        message=f"CloudTrail {entry.get('eventType', 'digest')}",
+        metadata=metadata(
+            PRODUCT,
+            stamp,
+            uid=text(entry, "eventID"),
+        ),
+        unmapped=unmapped(entry | kept(eventName=operation, eventSource=service)),
+    )
+
+
+def _insight(
+    entry: dict[str, Any], insight: dict[str, Any], stamp: Stamp, rest: dict[str, str]
+) -> Event:
+    """Calls or errors at an unusual rate; its begin and its end share `sharedEventID`."""
+    kind, state = insight["insightType"], insight.get("state")
+    name = insight.get("eventName")
+    title = f"{kind}: {name}" if type(name) is str else kind
+    uid, shared = text(entry, "eventID"), text(entry, "sharedEventID")
+    account, region = text(entry, "recipientAccountId"), text(entry, "awsRegion")
+    return event(
+        FINDING,
+        CLOSED if state == "End" else OPENED,
+        stamp,
+        severity_id=LOW,
+        message=title,
+        metadata=metadata(
+            PRODUCT,
+            stamp,
+            log_name=text(entry, "eventCategory"),
+            event_code=kind,
+            uid=uid,
+            correlation_uid=shared,
+        ),
+        finding_info={"uid": shared or uid or kind, "title": title, "types": [kind]},
+        cloud={
+            "provider": "AWS",
+            "region": region,
+            "account": {"uid": account} if account else None,
+        },
+        more=filled(finding_info=filled(modified_time=ms(stamp.time))),
+        unmapped=unmapped(entry | rest),
+    )
+
+
+def _api_call(
+    entry: dict[str, Any],
+    operation: str,
+    service: str,
+    stamp: Stamp,
+    actor: dict[str, Any],
+    resources: list[dict[str, Any]] | None,
+    common: dict[str, Any],
+) -> Event:
+    error, words = text(entry, "errorCode"), text(entry, "errorMessage")
+    failed = error is not None or words is not None
+    request = text(entry, "requestID")
+    response = {"error": error, "error_message": words} if failed else None
+    return event(
+        API,
+        _activity(operation, entry.get("readOnly")),
+        stamp,
+        status_id=FAILURE if failed else SUCCESS,
+        status_code=error,
+        status_detail=words,
+        actor=actor,
+        api={
+            "operation": operation,
+            "version": text(entry, "apiVersion"),
+            "service": {"name": service},
+            "request": {"uid": request} if request else None,
+            "response": response,
+        },
+        resources=resources,
+        **common,
+        unmapped=unmapped(entry),
+    )
+
+
+SIGN_IN: Mapping[str, Mapping[str, int]] = MappingProxyType(
+    {
+        "signin.amazonaws.com": {
+            "ConsoleLogin": LOGON,
+            "UserAuthentication": LOGON,
+            "CheckMfa": PREAUTH,
+            "CredentialChallenge": PREAUTH,
+            "CredentialVerification": PREAUTH,
+            "SwitchRole": SWITCH,
+            "ExitRole": SWITCH,
+            "RenewRole": SWITCH,
+        },
+        "sso.amazonaws.com": {"Authenticate": LOGON, "Logout": LOGOFF},
+    }
+)
+"""Events of signing in and out; IAM Identity Center checks each credential in its own."""
+
+
+def _sign_in(operation: str, service: str) -> int | None:
+    if operation == "ConsoleLogin":
+        return LOGON
+    return SIGN_IN.get(service, {}).get(operation)
+
+
+def _console_login(
+    entry: dict[str, Any],
+    activity: int,
+    service: str,
+    stamp: Stamp,
+    actor: dict[str, Any],
+    resources: list[dict[str, Any]] | None,
+    common: dict[str, Any],
+) -> Event:
+    """A step of signing in, good or bad; which, its activity says."""
+    more = child(entry, "additionalEventData")
+    mfa = more.get("MFAUsed")
+    name = str(common["metadata"]["event_code"])
+    results = child(entry, "responseElements"), child(entry, "serviceEventDetails")
+    failed = any(one.get(name) == "Failure" for one in results)
+    user = actor["user"]
+    if user is None:
+        named = more.get("UserName")
+        user = {"name": named if type(named) is str else actor["invoked_by"]}
+    if resources is not None:
+        entry["resources"] = [*resources, *entry.get("resources", [])]
+    error = text(entry, "errorCode")
+    words = text(entry, "errorMessage")
+    return event(
+        AUTHENTICATION,
+        activity,
+        stamp,
+        status_id=FAILURE if failed or error or words else SUCCESS,
+        severity_id=LOW if failed or error or words else 1,
+        status_code=error,
+        status_detail=words,
+        user=user,
+        actor=actor,
+        service={"name": service},
+        is_remote=True,
+        is_mfa=mfa == "Yes" if type(mfa) is str else None,
+        **common,
+        unmapped=unmapped(entry),
+    )
+
+
+@dataclass(frozen=True)
+class CloudTrail(EnvelopedSource):
+    """CloudTrail, however it was shipped."""
+
+    name: str = "aws_cloudtrail"
+    redelivery: ClassVar[tuple[str, ...]] = ("metadata.uid", "time")
+
+    def parse(self, record: Record, context: Context) -> list[Event]:
+        if record.raw[:2] == GZIP:
+            record = replace(record, raw=gunzip(record.raw))
+        return super().parse(record, context)
+
+    def is_own(self, fields: Fields) -> bool:
+        if "Records" in fields or "eventName" in fields or "digestStartTime" in fields:
+            return True
+        return "eventVersion" in fields and "eventType" in fields
+
+    def read(self, fields: Fields, context: Context) -> Event:
+        return _event(fields, context)
+
+    @property
+    def foreign(self) -> str:
+        return "no 'eventName' in the record"
+
+    def events(self, fields: Fields, context: Context) -> list[Event]:
+        """As in the class above; a file's records are named by their number where unreadable."""
+        value, record = fields, context.record
+        if "Records" not in value:
+            return super().events(value, context)
+        entries = value.pop("Records")
+        if type(entries) is not list:
+            raise Unreadable(f"Records: expected an array, found {kind(entries)}")
+        found = [_one_of(entry, at, context) for at, entry in enumerate(entries)]
+        if value or not found:
+            # A file says nothing but its records; should one, its words are kept too.
+            stamp = Stamp.missing(record.received_at, None)
+            about = metadata(PRODUCT, stamp)
+            words = f"CloudTrail file with {len(entries)} records"
+            found.append(
+                event(BASE, 0, stamp, message=words, metadata=about, unmapped=unmapped(value))
+            )
+        return found
+
+    def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+        """As in `Source`. Of a whole file the earliest record gets `when`, the others follow.
+
+        A gzip file is packed anew.
+        """
+        if raw[:2] == GZIP:
+            return gzip.compress(self.restamp(gunzip(raw), when, zone), mtime=0)
+        value = decode_object(raw, FILE_BYTES)
+        if "Records" not in value:
+            key = "eventTime" if "eventTime" in value else LOGSTASH_TIME
+            return restamp_json(raw, key, when, UTC)
+        return _restamp_file(raw, value, when)
+
+
+def _one_of(entry: object, at: int, context: Context) -> Event:
+    """The event of one of a file's records; a dead letter where that one cannot be read."""
+    if type(entry) is not dict:
+        return {"dead_letter_reason": f"Records[{at}]: expected an object, found {kind(entry)}"}
+    try:
+        return _event(entry, context)
+    except Unreadable as why:
+        return {"dead_letter_reason": f"Records[{at}]: {why}"}
+
+
+def _restamp_file(raw: bytes, value: dict[str, Any], when: datetime) -> bytes:
+    entries = value["Records"] if type(value["Records"]) is list else []
+    old = [one.get("eventTime") for one in entries if type(one) is dict]
+    times = [of_iso(one, UTC) if type(one) is str else None for one in old]
+    known = [one[0] for one in times if one]
+    spans = list(re.finditer(rb'"eventTime"\s*:\s*"([^"\\]*)"', raw))
+    if not known or [m[1].decode() for m in spans] != old:
+        raise Unreadable("the 'eventTime' of the records cannot be replaced one by one")
+    by = when - min(known)
+    parts, end = [], 0
+    for match, one in zip(spans, times, strict=True):
+        parts += [raw[end : match.start(1)], _moved(match[1], one and one[0], by)]
+        end = match.end(1)
+    return b"".join([*parts, raw[end:]])
+
+
+def _moved(written: bytes, time: datetime | None, by: timedelta) -> bytes:
+    """The time moved; one that cannot be read, or would leave the calendar, as it was."""
+    try:
+        new = like_iso(written.decode(), time + by, UTC) if time else None
+    except OverflowError:
+        new = None
+    return new.encode() if new else written
+
+
+SOURCES = (CloudTrail(),)

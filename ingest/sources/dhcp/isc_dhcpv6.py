@@ -1,0 +1,119 @@
+"""ISC dhcpd's words about DHCPv6 (`server/dhcpv6.c` of ISC DHCP 4.4), read for `isc_dhcpd`.
+
+A client is known by its DUID; where that holds an Ethernet address, it is the client's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ingest.parsing.dhcp import (
+    ACK,
+    DECLINE,
+    DISCOVER,
+    INFORM,
+    OFFER,
+    RELEASE,
+    REQUEST,
+    dhcp_event,
+    mac_of_duid,
+)
+from ingest.parsing.ocsf import OTHER, address, kept
+from ingest.parsing.source import Context, Event
+from ingest.parsing.syslog import Line
+
+PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
+_ADDRESS = r"(?P<ip>[0-9a-fA-F:.]{2,45})"
+_DUID = r"(?P<duid>[0-9a-fA-F:]{2,400})"
+GRANT = re.compile(
+    r"(?P<word>Advertise|Reply|Renew|Rebind)(?:d)? (?P<kind>NA|TA|PD): "
+    rf"(?:address|prefix) {_ADDRESS}(?:/(?P<length>\d{{1,3}}))? to client with duid {_DUID}"
+    r"(?: iaid = (?P<iaid>-?\d{1,10}))?"
+    r"(?: valid for (?P<lease>\d{1,10}) seconds| (?P<static>static))?",
+    re.ASCII,
+)
+MESSAGE = re.compile(
+    r"(?:Encapsulated )?(?P<word>Solicit|Request|Confirm|Renew|Rebind|Release|Decline|"
+    rf"Information-request) message from {_ADDRESS} port (?P<port>\d{{1,5}})"
+    rf"(?: from client DUID {_DUID})?(?:, transaction ID (?P<xid>0x[0-9A-Fa-f]{{1,8}}))?",
+    re.ASCII,
+)
+ENDED = re.compile(
+    rf"Client {_DUID} (?P<word>releases|declines|reports) (?:address |prefix )?{_ADDRESS}"
+    r"(?:/\d{1,3})?(?P<rest>.{0,200})",
+    re.ASCII,
+)
+TALK: Mapping[str, int] = {
+    "Solicit": DISCOVER,
+    "Request": REQUEST,
+    "Confirm": REQUEST,
+    "Renew": REQUEST,
+    "Rebind": REQUEST,
+    "Release": RELEASE,
+    "Decline": DECLINE,
+    "Information-request": INFORM,
+}
+
+
+def read_v6(line: Line, context: Context) -> Event | None:
+    """A grant, a client's message or the end of a lease; None for what else is said."""
+    for pattern, make in ((GRANT, _grant), (MESSAGE, _message), (ENDED, _ended)):
+        match = pattern.fullmatch(line.text)
+        if match:
+            return make(match.groupdict(), line, context)
+    return None
+
+
+def _octets(duid: str | None) -> bytes:
+    try:
+        # dhcpd leaves out a leading zero of an octet.
+        return bytes(int(one, 16) for one in (duid or "").split(":") if one)
+    except ValueError:
+        return b""
+
+
+def _make(activity: int, part: dict[str, str | None], line: Line, context: Context) -> Event | None:
+    duid = _octets(part.get("duid"))
+    ip = address(part["ip"] or "")
+    if ip is None:
+        return None
+    prefix = part.get("kind") == "PD"
+    lease, detail = part.get("lease"), part.get("rest") or ""
+    return dhcp_event(
+        OTHER if prefix else activity,
+        context,
+        line.stamp,
+        PRODUCT,
+        activity_name=f"{part['word']} prefix" if prefix else None,
+        ip=ip,
+        mac=mac_of_duid(duid),
+        client_uid=duid.hex(":") or None,
+        host=line.host,
+        lease_seconds=int(lease) if lease else None,
+        refused=detail.strip(" ,.") if " not " in detail else None,
+        message=line.text,
+        transaction_uid=part.get("xid"),
+        rest=line.rest
+        | kept(
+            pid=line.pid,
+            iaid=part.get("iaid"),
+            prefix_length=part.get("length"),
+            port=part.get("port"),
+            static=part.get("static"),
+        ),
+        fields={"log_provider": line.program},
+    )
+
+
+def _grant(part: dict[str, str | None], line: Line, context: Context) -> Event | None:
+    return _make(OFFER if part["word"] == "Advertise" else ACK, part, line, context)
+
+
+def _message(part: dict[str, str | None], line: Line, context: Context) -> Event | None:
+    """What a client asked from its own address, which says nothing of a leased one."""
+    return _make(TALK[part["word"] or ""], part, line, context)
+
+
+def _ended(part: dict[str, str | None], line: Line, context: Context) -> Event | None:
+    return _make(RELEASE if part["word"] == "releases" else DECLINE, part, line, context)

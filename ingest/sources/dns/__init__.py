@@ -1,0 +1,1 @@
+"""Name servers: BIND and Unbound."""

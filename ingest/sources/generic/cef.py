@@ -1,0 +1,451 @@
+"""Common Event Format (ArcSight) and LEEF (QRadar), which many products can write.
+
+https://www.microfocus.com/documentation/arcsight/arcsight-smartconnectors-8.4/cef-implementation-standard/
+and https://www.ibm.com/docs/en/dsm?topic=overview-leef-event-components . In a CEF
+extension a value runs to the next ` key=`, and an equals sign in it is written `\\=`.
+A product that does not escape lets others write keys: an address or a user that stands
+twice with two values is therefore neither, and the event is marked `ambiguous`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from ingest.parsing.ocsf import (
+    A_FILE,
+    A_HASH,
+    A_HOST,
+    A_URL,
+    A_USER,
+    AN_AGENT,
+    AUTHENTICATION,
+    BASE,
+    FAILURE,
+    FINDING,
+    HTTP,
+    HTTP_METHODS,
+    NETWORK,
+    OTHER,
+    SUCCESS,
+    UNKNOWN,
+    kept,
+    metadata,
+    unmapped,
+)
+from ingest.parsing.source import Context, Event, Record, Source, Unreadable
+from ingest.parsing.syslog import one_line
+from ingest.parsing.timestamps import (
+    EPOCH,
+    Stamp,
+    like_iso,
+    month_number,
+    stamp_epoch,
+    stamp_iso,
+    stamp_parts,
+)
+from ingest.sources.generic.cef_leef_syntax import Told, of_cef, of_leef
+from ingest.sources.shared.device_header import (
+    OFFSETS,
+    Header,
+    each_line,
+    read_header,
+    restamp_header,
+)
+from ingest.sources.shared.firewall import (
+    INBOUND,
+    OPEN,
+    OUTBOUND,
+    REFUSE,
+    TRAFFIC,
+    Fields,
+    connection,
+    decided,
+    endpoint,
+    ends_seen,
+    file_hash,
+    located,
+    severity,
+    split_user,
+    traffic,
+    verdict,
+)
+from ingest.sources.shared.key_values import certain
+
+MARK = re.compile(r"(?<![\w.])(?:CEF: ?(?P<cef>\d)|LEEF: ?(?P<leef>[12]\.0))\|")
+LONGEST_HEADER = 1024
+DATE = re.compile(
+    r"(?P<month>[A-Z][a-z]{2}) (?P<day>\d{1,2})(?: (?P<year>\d{4}))? (?P<clock>\d\d:\d\d:\d\d"
+    r"(?:\.\d{1,9})?)(?: (?P<zone>[A-Z]{3,4}|(?:GMT|UTC)?[+-]\d\d:?\d\d))?",
+    re.ASCII,
+)
+# Words of the event's name or class; matched whole, so that `blogindex` is no login.
+LOGIN = re.compile(
+    r"(?<![a-z])(?:log[ -_]?[io]n|logged (?:in|on)|sign[ -]?in|logon|authenticat\w+|"
+    r"log[ -]?(?:out|off)|logged (?:out|off)|sign[ -]?out)(?![a-z])",
+    re.IGNORECASE,
+)
+LOGOUT = re.compile(r"log[ -]?(?:out|off)|logged (?:out|off)|sign[ -]?out", re.IGNORECASE)
+FAILED = re.compile(
+    r"fail|den(?:y|ied)|reject|invalid|unsuccessful|bad |wrong|error", re.IGNORECASE
+)
+THREAT = re.compile(
+    r"threat|virus|malware|trojan|spyware|exploit|attack|intrusion|ransom|botnet|phish|ips|ids"
+    r"|vulnerab|wildfire|signature",
+    re.IGNORECASE,
+)
+LABELLED = re.compile(
+    r"(?:cs|cn|cfp|c6a|flexString|flexNumber|flexDate|deviceCustomDate)\d", re.ASCII
+)
+_CHOSEN = """
+    src dst spt dpt smac dmac shost dhost suser duser act outcome dvchost rt
+"""
+CHOSEN = _CHOSEN.split()
+"""Keys that must not stand twice with two values: others may have written one of them."""
+
+
+# -- values ------------------------------------------------------------------------------------
+
+
+def _stamp(fields: Fields, header: Header, context: Context) -> Stamp:
+    """When it happened: what the event itself says, else the header, else the arrival."""
+    zone_name = fields.get("dtz")
+    received_at = context.record.received_at
+    host = fields.get("dvchost") or header.host
+    zone = context.zone(host if type(host) is str else None)
+    if type(zone_name) is str and re.fullmatch(r"[A-Za-z_]+/[A-Za-z_/]+|UTC|GMT", zone_name):
+        # Of a zone that no one knows, what is configured holds.
+        with suppress(ValueError, OSError, KeyError):
+            zone = ZoneInfo(zone_name)
+    for name in ("rt", "start", "end", "deviceReceiptTime"):
+        value = fields.get(name)
+        stamp = _of(value, zone, received_at) if type(value) is str else None
+        if stamp is not None and stamp.quality != "received":
+            del fields[name]
+            return stamp
+    return header.stamp or Stamp.missing(received_at, None)
+
+
+def _of(value: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
+    if value.replace(".", "", 1).isdecimal():
+        return stamp_epoch(value, received_at)
+    match = DATE.fullmatch(value)
+    if match is None:
+        return stamp_iso(value, zone, received_at)
+    named = match["zone"] or ""
+    offset = named.removeprefix("GMT").removeprefix("UTC") or OFFSETS.get(named)
+    if offset and offset.isalpha():
+        offset = OFFSETS.get(named)
+    return stamp_parts(
+        int(match["year"] or received_at.year),
+        month_number(match["month"]),
+        int(match["day"]),
+        match["clock"],
+        zone,
+        received_at,
+        original=value,
+        offset=offset,
+    )
+
+
+def _labels(fields: Fields) -> None:
+    """`cs1=x cs1Label=Rule` becomes `Rule=x`; what is there already is not replaced."""
+    for key in [key for key in fields if LABELLED.fullmatch(key)]:
+        label = fields.get(f"{key}Label")
+        if type(label) is str and label and label not in fields:
+            del fields[f"{key}Label"]
+            fields[label] = fields.pop(key)
+
+
+def _level(text: str) -> int:
+    """CEF's severity, 0 to 10 or a word."""
+    if text.strip().isdecimal() and len(text.strip()) < 4:
+        number = int(text)
+        return (
+            1
+            if number == 0
+            else 2
+            if number <= 3
+            else 3
+            if number <= 6
+            else 4
+            if number <= 8
+            else 5
+        )
+    return severity(text, 0) if text and text.lower() != "unknown" else 0
+
+
+def _rule(fields: Fields) -> dict[str, Any] | None:
+    name = fields.text("Rule", "Rule Name", "Rule name", "rule", "Policy", "PolicyName", "policy")
+    return kept(name=name, uid=fields.text("rule_uid", "Rule UUID", "ruleId")) or None
+
+
+def _ends(fields: Fields) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    ipv6 = "Source IPv6 Address", "Destination IPv6 Address"
+    return (
+        endpoint(
+            ip=fields.ip("src", "sourceAddress", "c6a2", ipv6[0]),
+            port=fields.port("spt", "sourcePort"),
+            mac=fields.mac("smac", "sourceMacAddress"),
+            hostname=fields.text("shost", "sourceHostName"),
+            domain=fields.text("sntdom", "sourceNtDomain"),
+            interface_name=fields.text("deviceInboundInterface"),
+            zone=fields.text("Source Zone", "inzone", "sourceZoneURI"),
+        ),
+        endpoint(
+            ip=fields.ip("dst", "destinationAddress", "c6a3", ipv6[1]),
+            port=fields.port("dpt", "destinationPort"),
+            mac=fields.mac("dmac", "destinationMacAddress"),
+            hostname=fields.text("dhost", "destinationHostName"),
+            domain=fields.text("dntdom", "destinationNtDomain"),
+            interface_name=fields.text("deviceOutboundInterface"),
+            zone=fields.text("Destination Zone", "outzone", "destinationZoneURI"),
+        ),
+    )
+
+
+def _user(fields: Fields, side: str) -> dict[str, Any] | None:
+    long = "source" if side == "s" else "destination"
+    user = split_user(fields.text(f"{side}user", f"{long}UserName")) or {}
+    uid = fields.text(f"{side}uid", f"{long}UserId")
+    found = user | kept(uid=uid)
+    return found or None
+
+
+def _file(fields: Fields) -> dict[str, Any] | None:
+    path, name = fields.text("filePath"), fields.text("fname", "fileName")
+    hashes = file_hash(fields.get("fileHash"))
+    if hashes:
+        del fields["fileHash"]
+    found = kept(path=path, name=name, hashes=hashes, size=fields.number("fsize", "fileSize"))
+    return found if {"path", "name", "hashes"} & found.keys() else None
+
+
+def _request(fields: Fields) -> dict[str, Any] | None:
+    url = fields.get("request", fields.get("requestURL"))
+    method = fields.get("requestMethod")
+    if not (type(url) is str and url) and not (
+        type(method) is str and method.upper() in HTTP_METHODS
+    ):
+        return None
+    url = fields.text("request", "requestURL")
+    after = (url or "").partition("://")[2]
+    host = re.split(r"[/?#]", after, maxsplit=1)[0].rpartition("@")[2].partition(":")[0]
+    return kept(
+        http_method=fields.text("requestMethod"),
+        user_agent=fields.text("requestClientApplication"),
+        referrer=fields.text("requestContext"),
+        url=kept(url_string=url, hostname=host if 0 < len(host) < 254 else None) or None,
+    )
+
+
+# -- events ------------------------------------------------------------------------------------
+
+
+def _class(told: Told, common: Mapping[str, Any], level: int) -> int:
+    """The class that an event's own keys speak for."""
+    words = f"{told.name} {told.signature} {told.fields.get('cat', '')}"
+    login, threat = LOGIN.search(words), THREAT.search(words)
+    ends = common.get("src_endpoint") or common.get("dst_endpoint")
+    named = common.get("user") or common.get("actor")
+    if login and named:
+        return AUTHENTICATION
+    if level >= 4 or (threat and level >= 2):
+        return FINDING
+    if common.get("http_request"):
+        return HTTP
+    return NETWORK if ends else BASE
+
+
+def _seen(
+    source: Mapping[str, Any] | None,
+    target: Mapping[str, Any] | None,
+    by: Mapping[str, Any] | None,
+    upon: Mapping[str, Any] | None,
+    request: Mapping[str, Any] | None,
+    file: Mapping[str, Any] | None,
+) -> list[dict[str, Any]] | None:
+    request, file = request or {}, file or {}
+    url = request.get("url") or {}
+    return ends_seen(
+        source,
+        target,
+        by or upon,
+        ("user.name", A_USER, (upon or {}).get("name") if by else None),
+        ("http_request.url.url_string", A_URL, url.get("url_string")),
+        ("http_request.url.hostname", A_HOST, url.get("hostname")),
+        ("http_request.user_agent", AN_AGENT, request.get("user_agent")),
+        ("file.name", A_FILE, file.get("name")),
+        *(("file.hashes", A_HASH, one["value"]) for one in file.get("hashes") or ()),
+        where="actor.user" if by else "user",
+    )
+
+
+def to_event(told: Told, header: Header, context: Context) -> Event:
+    """The event of what was told."""
+    fields = told.fields
+    stamp = _stamp(fields, header, context)
+    _labels(fields)
+    level = _level(told.severity)
+    source, target = _ends(fields)
+    by, upon = _user(fields, "s"), _user(fields, "d")
+    act, outcome = fields.text("act", "deviceAction"), fields.text("outcome", "eventOutcome")
+    allowed = verdict(act)
+    if act and allowed is None:
+        fields["act"] = act
+    way = {"0": INBOUND, "1": OUTBOUND}.get(str(fields.get("deviceDirection")), {})
+    if way:
+        del fields["deviceDirection"]
+    request, file = _request(fields), _file(fields)
+    message = fields.text("msg", "message")
+    host, ip = fields.text("dvchost", "deviceHostName"), fields.ip("dvc", "deviceAddress")
+    shown = kept(hostname=host or header.host, ip=ip, uid=fields.text("deviceExternalId"))
+    columns: dict[str, Any] = {
+        "severity_id": level,
+        "message": message or told.name,
+        "metadata": metadata(
+            {"name": told.product, "vendor_name": told.vendor, "version": told.version},
+            stamp,
+            event_code=told.signature or None,
+            uid=fields.text("externalId", "eventId"),
+            log_name=fields.text("cat", "deviceEventCategory"),
+        ),
+        "src_endpoint": source,
+        "dst_endpoint": target,
+        "device": shown | {"type_id": 0} if shown else None,
+        "http_request": request,
+        "file": file,
+        "actor": {"user": by} if by else None,
+        "user": upon,
+        "app_name": fields.text("app", "applicationProtocol"),
+        "connection_info": connection(
+            fields.text("proto", "transportProtocol"), (source or target or {}).get("ip"), **way
+        ),
+        "traffic": traffic(fields.number("out", "bytesOut"), fields.number("in", "bytesIn")),
+        "firewall_rule": _rule(fields),
+        "status_detail": fields.text("reason"),
+        "observables": _seen(source, target, by, upon, request, file),
+    }
+    uid = _class(told, columns, level)
+    return _shaped(uid, told, header, stamp, columns, allowed, outcome)
+
+
+def _shaped(
+    uid: int,
+    told: Told,
+    header: Header,
+    stamp: Stamp,
+    columns: dict[str, Any],
+    allowed: bool | None,
+    outcome: str | None,
+) -> Event:
+    """The event under the class it speaks for."""
+    fields = told.fields
+    status = decided(allowed)
+    if outcome:
+        failed = FAILED.search(outcome) is not None
+        status["status_id"] = FAILURE if failed else SUCCESS
+        columns["status_code"] = outcome
+    extra: dict[str, Any] = {}
+    activity, name = UNKNOWN, None
+    if uid == AUTHENTICATION:
+        activity = 2 if LOGOUT.search(told.name) else 1
+        failed = allowed is False or FAILED.search(f"{told.name} {outcome or ''}") is not None
+        status["status_id"] = FAILURE if failed else SUCCESS
+        # Who logs in is the target, where one is named besides whoever acts.
+        columns["user"] = columns["user"] or (columns["actor"] or {}).get("user")
+        extra["service"] = {"name": columns.pop("app_name") or told.product or "unknown"}
+    elif uid == FINDING:
+        status.pop("status_id", None)
+        activity = 1
+        extra["finding_info"] = {
+            "uid": told.signature or "unknown",
+            "title": told.name or told.signature or "unknown",
+            "desc": columns["message"],
+            "created_time": stamp.time,
+            "analytic": {
+                "uid": told.signature or None,
+                "name": told.name or None,
+                "type_id": 1,
+            },
+        }
+    elif uid == HTTP:
+        method = (columns["http_request"] or {}).get("http_method")
+        activity = HTTP_METHODS.get((method or "").upper(), OTHER if method else UNKNOWN)
+        name = method if activity == OTHER else None
+    elif uid == NETWORK:
+        activity = REFUSE if allowed is False else OPEN if allowed else TRAFFIC
+    return located(
+        uid,
+        activity,
+        stamp,
+        activity_name=name,
+        **status,
+        **columns,
+        **extra,
+        unmapped=unmapped(header.rest | fields.left()),
+    )
+
+
+def read_cef(text: str, context: Context) -> Event:
+    """The event of one line in either format."""
+    mark = MARK.search(text, 0, LONGEST_HEADER)
+    if mark is None:
+        raise Unreadable(f"neither 'CEF:0|' nor 'LEEF:1.0|' in '{text[:60]}'")
+    header = read_header(text[: mark.start()], context)
+    body = text[mark.end() :]
+    told = of_cef(body) if mark["cef"] else of_leef(mark["leef"], body)
+    certain(told.fields, CHOSEN)
+    return to_event(told, header, context)
+
+
+_TIMED = re.compile(
+    r"(?<=[ \t|^])(?P<key>rt|start|end|devTime)=(?P<value>\d{10,19}|"
+    + re.sub(r"\?P<\w+>", "?:", DATE.pattern)
+    + r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^ \t]*)(?=[ \t^]|$)"
+)
+
+
+def _restamped(body: str, when: datetime, zone: ZoneInfo) -> tuple[str, int]:
+    """An event with its times replaced, and how many those are."""
+    since = when - EPOCH
+    nanoseconds = ((since.days * 86400 + since.seconds) * 10**6 + since.microseconds) * 1000
+
+    def new(match: re.Match[str]) -> str:
+        value = match["value"]
+        if value.isdecimal():
+            return f"{match['key']}={str(nanoseconds).zfill(19)[: len(value)]}"
+        written = like_iso(value, when, zone)
+        return f"{match['key']}={written or restamp_header(value, when, zone)}"
+
+    return _TIMED.subn(new, body)
+
+
+class Cef(Source):
+    """CEF and LEEF of any product."""
+
+    name = "cef"
+
+    def parse(self, record: Record, context: Context) -> list[Event]:
+        return each_line(record.raw, lambda text: [read_cef(text, context)])
+
+    def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+        text = one_line(raw)
+        mark = MARK.search(text, 0, LONGEST_HEADER)
+        if mark is None:
+            raise Unreadable("neither 'CEF:0|' nor 'LEEF:1.0|' in the line")
+        body, changed = _restamped(text[mark.start() :], when, zone)
+        head = text[: mark.start()]
+        try:
+            head = restamp_header(head, when, zone)
+        except Unreadable:
+            if not changed:
+                raise
+        return (head + body).encode() + raw[len(text.encode()) :]
+
+
+SOURCES = (Cef(),)

@@ -1,0 +1,131 @@
+"""The two formats that `cef` reads: CEF's header and extension, LEEF's attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ingest.parsing.source import Unreadable
+from ingest.sources.shared.firewall import Fields
+from ingest.sources.shared.key_values import put
+
+KEY = re.compile(r"(?:(?<=^)|(?<=[ \t]))([\w.\[\]-]{1,64}|\w[\w.]{0,63})=(?!=)", re.ASCII)
+LEEF_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "srcPort": "spt",
+        "dstPort": "dpt",
+        "srcMAC": "smac",
+        "dstMAC": "dmac",
+        "usrName": "suser",
+        "srcBytes": "out",
+        "dstBytes": "in",
+        "sev": "severity",
+        "devTime": "rt",
+        "srcPreNAT": "srcPreNAT",
+        "identHostName": "shost",
+        "url": "request",
+        "policy": "rule",
+        "action": "act",
+        "domain": "sntdom",
+        "username": "suser",
+        "srcport": "spt",
+        "dstport": "dpt",
+        "proto": "proto",
+    }
+)
+
+
+class Told(NamedTuple):
+    """The header of an event in either format, and its extension."""
+
+    vendor: str
+    product: str
+    version: str
+    signature: str
+    name: str
+    severity: str
+    fields: Fields
+
+
+def _split(text: str, parts: int) -> list[str]:
+    """The first `parts` fields between bars, `\\|` being none, and what follows."""
+    found: list[str] = []
+    piece: list[str] = []
+    at = 0
+    while at < len(text) and len(found) < parts:
+        one = text[at]
+        if one == "\\" and text[at + 1 : at + 2] in ("|", "\\"):
+            piece.append(text[at + 1])
+            at += 2
+            continue
+        if one == "|":
+            found.append("".join(piece))
+            piece = []
+        else:
+            piece.append(one)
+        at += 1
+    if len(found) < parts and piece:
+        found.append("".join(piece))
+    return [*found, text[at:]]
+
+
+_ESCAPED = re.compile(r"\\([\\=nrt|\"])")
+_MEANS = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def _plain(value: str) -> str:
+    return _ESCAPED.sub(lambda match: _MEANS.get(match[1], match[1]), value)
+
+
+def _extension(text: str) -> Fields:
+    """The pairs of a CEF extension."""
+    fields = Fields()
+    keys = list(KEY.finditer(text))
+    if keys and text[: keys[0].start()].strip():
+        fields["extension"] = text[: keys[0].start()].strip()
+    for here, there in zip(keys, [*keys[1:], None], strict=False):
+        value = text[here.end() : there.start() if there else len(text)].strip()
+        if value:
+            put(fields, here[1], _plain(value))
+    if not keys and text.strip():
+        fields["extension"] = text.strip()
+    return fields
+
+
+def of_cef(text: str) -> Told:
+    parts = _split(text, 6)
+    extension = parts.pop() if len(parts) == 7 else ""
+    if len(parts) < 5:
+        raise Unreadable(f"{len(parts)} fields between bars where CEF has 6")
+    fields = _extension(extension)
+    parts += [""] * (6 - len(parts))
+    vendor, product, version, uid, name, level = (part.strip() for part in parts[:6])
+    return Told(vendor, product, version, uid, name, level, fields)
+
+
+def of_leef(version: str, text: str) -> Told:
+    parts = _split(text, 5 if version == "2.0" else 4)
+    body = parts.pop()
+    if len(parts) < 4:
+        raise Unreadable(f"{len(parts)} fields between bars where LEEF has 4")
+    delimiter = "\t"
+    if version == "2.0" and len(parts) == 5:
+        named = parts[4]
+        if re.fullmatch(r"(?:0?x)[0-9a-fA-F]{1,4}", named):
+            delimiter = chr(int(named.lower().rpartition("x")[2], 16))
+        elif len(named) == 1:
+            delimiter = named
+        elif "=" in named:
+            body = f"{named}|{body}" if body else named
+    fields = Fields()
+    for pair in body.split(delimiter):
+        key, equals, value = pair.strip().partition("=")
+        if equals:
+            put(fields, LEEF_NAMES.get(key, key), value)
+        elif key:
+            put(fields, "extension", key)
+    level = fields.text("severity") or ""
+    vendor, product, release, uid = parts[:4]
+    return Told(vendor, product, release, uid, fields.get("name", uid), level, fields)

@@ -1,0 +1,441 @@
+"""JSON of any product: time and common fields found by name, all else kept as it is.
+
+Names are those of the Elastic Common Schema, nested or dotted
+(https://www.elastic.co/docs/reference/ecs), of GELF, CEE, Docker, journald's export
+(https://systemd.io/JOURNAL_EXPORT_FORMATS/), of the loggers of common languages, and the
+spellings that products use for them. What is a syslog message in a wrapper of JSON, from journald
+or from Azure's Log Analytics, is read as that message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from zoneinfo import ZoneInfo
+
+from ingest.parsing import field_lookup
+from ingest.parsing.field_lookup import Named
+from ingest.parsing.json_source import JsonSource
+from ingest.parsing.json_time import restamp_json
+from ingest.parsing.ocsf import (
+    A_HOST,
+    A_MAC,
+    A_USER,
+    AN_IP,
+    BASE,
+    CRITICAL,
+    FAILURE,
+    FATAL,
+    HIGH,
+    INFORMATIONAL,
+    LOW,
+    MEDIUM,
+    SUCCESS,
+    device,
+    event,
+    kept,
+    metadata,
+    observables,
+    unmapped,
+)
+from ingest.parsing.source import Context, Event, Unreadable, sources
+from ingest.parsing.strict_json import decode_object
+from ingest.parsing.syslog import SEVERITIES, Line
+from ingest.parsing.timestamps import Stamp, stamp_epoch
+
+PRODUCT: Mapping[str, str] = {"name": "JSON", "vendor_name": "Unknown"}
+TIME = (
+    *(
+        "timestamp",
+        "time",
+        "ts",
+        "eventtime",
+        "eventtimestamp",
+        "datetime",
+        "date",
+        "timegenerated",
+    ),
+    *("timecreated", "timestampms", "timems", "epochms", "createdat", "created", "createtime"),
+    *("eventcreated", "eventstart", "published", "occurredat", "logtime", "logtimestamp"),
+    *("timeiso8601", "isotimestamp", "isotime", "utctime", "utctimestamp", "asctime", "unixtime"),
+    *("epoch", "epochtime", "dt", "t", "starttime", "start", "devicetime", "rt", "eventdate"),
+    *(
+        "recordtimestamp",
+        "requesttime",
+        "receivedat",
+        "ingesttime",
+        "timereceived",
+        "eventdatetime",
+    ),
+    *("realtimetimestamp", "sourcerealtimetimestamp", "activitydatetime", "creationtime", "timedt"),
+)
+"""Names of the time, the likeliest first: without case and separators, as all names here."""
+SOURCE_IP = (
+    *("srcip", "sourceip", "clientip", "sourceaddress", "srcaddr", "saddr", "srcaddress"),
+    *("sourceipaddress", "srcipaddr", "remoteip", "remoteaddr", "remoteaddress", "remotehost"),
+    *("clientaddress", "clientaddr", "callerip", "calleripaddress", "peerip", "peeraddress"),
+    *(
+        "srcendpointip",
+        "idorigh",
+        "cip",
+        "httprequestremoteip",
+        "requestclientip",
+        "networkclientip",
+    ),
+    *("clientipaddress", "ipaddress", "actoripaddress", "useripaddress", "ipaddr", "ip", "client"),
+    *("src", "source", "remote", "peer", "origin"),
+)
+TARGET_IP = (
+    *("dstip", "destinationip", "destip", "destinationaddress", "dstaddr", "daddr", "dstaddress"),
+    *("destinationipaddress", "destaddr", "destaddress", "targetip", "serverip", "serveraddress"),
+    *(
+        "dstendpointip",
+        "idresph",
+        "sip",
+        "networkdestinationip",
+        "dst",
+        "dest",
+        "destination",
+        "target",
+    ),
+)
+SOURCE_PORT = ("srcport", "sourceport", "clientport", "spt", "sport", "remoteport", "idorigp")
+TARGET_PORT = ("dstport", "destinationport", "destport", "dpt", "dport", "serverport", "idrespp")
+SOURCE_MAC = ("srcmac", "sourcemac", "clientmac", "smac", "mac", "macaddress")
+TARGET_MAC = ("dstmac", "destinationmac", "destmac", "dmac")
+SOURCE_HOST = ("srchost", "sourcehost", "sourcehostname", "sourcedomain", "clienthostname", "shost")
+TARGET_HOST = ("dsthost", "destinationhost", "destinationhostname", "destinationdomain", "dhost")
+USER = (
+    *("username", "user", "usr", "accountname", "account", "login", "loginname", "userlogin"),
+    *("principal", "principalname", "userprincipalname", "suser", "targetusername", "usrname"),
+    *(
+        "subjectusername",
+        "srcuser",
+        "actorname",
+        "actorusername",
+        "actor",
+        "identity",
+        "useridname",
+    ),
+)
+USER_UID = ("userid", "uid", "useruid", "accountid", "actorid", "usersid", "sid")
+USER_MAIL = ("useremail", "email", "emailaddress", "useremailaddress", "actoremail")
+HOST = (
+    *("hostname", "hosthostname", "host", "computer", "computername", "devicehostname"),
+    *("agenthostname", "nodename", "node", "servername", "machine", "machinename", "logsource"),
+    *("devicename", "fqdn", "dvchost", "dvc", "sysloghostname", "instance", "beathostname"),
+)
+MESSAGE = (
+    *("message", "msg", "log", "shortmessage", "fullmessage", "eventoriginal", "text"),
+    *("description", "logmessage", "rawmessage", "eventmessage", "body", "summary", "raw", "line"),
+)
+LEVEL = (
+    *("level", "loglevel", "severity", "levelname", "severitytext", "severitylabel", "lvl", "sev"),
+    *(
+        "severitylevel",
+        "syslogseverity",
+        "severityname",
+        "sysloglevel",
+        "priority",
+        "eventseverity",
+    ),
+    *("logsyslogseverityname", "loglevelname", "syslogseverityname", "criticality", "risklevel"),
+)
+PROGRAM = (
+    *("program", "programname", "appname", "application", "app", "logger", "loggername"),
+    *("processname", "syslogidentifier", "ident", "servicename", "service", "component", "tag"),
+    *("containername", "kubernetescontainername", "eventprovider", "process"),
+)
+PID = ("pid", "processid", "processpid", "procid", "syslogpid")
+COMMAND = ("processcommandline", "commandline", "cmdline", "processcommand")
+EXECUTABLE = ("processexecutable", "processpath", "executable", "exe", "exepath")
+EVENT_CODE = (
+    "eventcode",
+    "eventid",
+    "eventtype",
+    "eventname",
+    "eventaction",
+    "action",
+    "signatureid",
+)
+EVENT_UID = ("uuid", "eventuuid", "messageid", "requestid", "traceid", "id", "recordid", "logid")
+OUTCOME = ("eventoutcome", "outcome", "result", "status", "success", "eventresult")
+
+_LEVELS: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("fatal", "emerg", "emergency", "panic"), FATAL),
+        **dict.fromkeys(("critical", "crit", "alert", "severe"), CRITICAL),
+        **dict.fromkeys(("error", "err", "high", "eror"), HIGH),
+        **dict.fromkeys(("warning", "warn", "medium", "wrn"), MEDIUM),
+        **dict.fromkeys(("notice", "low", "note"), LOW),
+        **dict.fromkeys(("info", "information", "informational", "debug", "trace"), INFORMATIONAL),
+        **dict.fromkeys(
+            ("verbose", "fine", "finer", "finest", "dbg", "inf", "config"), INFORMATIONAL
+        ),
+    }
+)
+_BY_TENS = {10: 1, 20: 1, 30: 1, 40: 3, 50: 4, 60: 6}
+"""Levels of pino and bunyan, from trace to fatal."""
+_DONE = frozenset({"success", "succeeded", "successful", "ok", "true", "allowed", "allow", "pass"})
+_FAILED = frozenset(
+    {"failure", "failed", "fail", "error", "false", "denied", "deny", "blocked", "unauthorized"}
+)
+_JOURNAL_RAW = ("MESSAGE", "SYSLOG_IDENTIFIER", "_COMM", "SYSLOG_PID", "_PID", "_HOSTNAME")
+
+
+@runtime_checkable
+class LineRouter(Protocol):
+    """What hands a line of syslog to the source that knows its program."""
+
+    def events_of_line(self, line: Line, context: Context) -> list[Event]: ...
+
+
+class Framing(NamedTuple):
+    """What came around an object of JSON, and holds where the object says nothing."""
+
+    stamp: Stamp | None = None
+    host: str | None = None
+    program: str | None = None
+    pid: int | None = None
+    rest: Mapping[str, Any] = MappingProxyType({})
+
+
+ALONE = Framing()
+
+
+def read(fields: dict[str, Any], context: Context, framing: Framing = ALONE) -> Event:
+    """The event of an object, which is emptied of what is used."""
+    found = Named(fields)
+    host = found.take(HOST) or framing.host or context.host
+    stamp = _stamp(found, context, host) or framing.stamp
+    stamp = stamp or Stamp.missing(context.record.received_at, None)
+    message = found.take(MESSAGE)
+    level, number = _level(found)
+    source = _endpoint(found, SOURCE_IP, SOURCE_PORT, SOURCE_MAC, SOURCE_HOST)
+    target = _endpoint(found, TARGET_IP, TARGET_PORT, TARGET_MAC, TARGET_HOST)
+    user = _user(found)
+    program = found.take(PROGRAM) or framing.program
+    process = _process(found, program, framing.pid)
+    outcome, _ = found.find(OUTCOME, _outcome)
+    code, _ = found.find(EVENT_CODE, field_lookup.word)
+    uid, _ = found.find(EVENT_UID, field_lookup.word)
+    observed = (
+        ("src_endpoint.ip", AN_IP, (source or {}).get("ip")),
+        ("src_endpoint.mac", A_MAC, (source or {}).get("mac")),
+        ("src_endpoint.hostname", A_HOST, (source or {}).get("hostname")),
+        ("dst_endpoint.ip", AN_IP, (target or {}).get("ip")),
+        ("user.name", A_USER, (user or {}).get("name")),
+    )
+    return event(
+        BASE,
+        0,
+        stamp,
+        severity_id=INFORMATIONAL if number is None else number,
+        status_id=outcome,
+        message=message,
+        metadata=metadata(
+            PRODUCT, stamp, log_provider=program, event_code=code, uid=uid if uid != code else None
+        ),
+        src_endpoint=source,
+        dst_endpoint=target,
+        user=user,
+        actor={"process": process} if process else None,
+        device=device(host),
+        observables=observables(*observed),
+        unmapped=unmapped(dict(framing.rest) | fields),
+        more={"metadata": {"log_level": level}} if level else None,
+    )
+
+
+def _stamp(found: Named, context: Context, host: str | None) -> Stamp | None:
+    zone, received_at = context.zone(host), context.record.received_at
+    day, day_at = found.find(("date", "day", "logdate", "eventdate"), field_lookup.text)
+    clock, clock_at = found.find(("time", "clock", "logtime", "eventtime"), field_lookup.text)
+    both = field_lookup.of_two(day, clock, zone, received_at)
+    if both and day_at and clock_at:
+        found.drop(day_at)
+        found.drop(clock_at)
+        return both
+    stamp: Stamp | None = found.take(
+        TIME, lambda value: field_lookup.moment(value, zone, received_at)
+    )
+    if stamp is None:
+        spelled, _ = found.find(TIME[:12], field_lookup.word)
+        return None if spelled is None else Stamp.missing(received_at, spelled)
+    return stamp
+
+
+def _level(found: Named) -> tuple[str | None, int | None]:
+    """The level as it is written, and the severity that it is."""
+    gelf = found.has("shortmessage")
+
+    def reads(value: Any) -> tuple[str | None, int] | None:
+        if type(value) is str and value.lower() in _LEVELS:
+            return value, _LEVELS[value.lower()]
+        if type(value) is str and value.isdecimal() and len(value) < 4:
+            value = int(value)
+        if type(value) is not int:
+            return None
+        if value in _BY_TENS:
+            return str(value), _BY_TENS[value]
+        return (str(value), SEVERITIES[value]) if gelf and 0 <= value <= 7 else None
+
+    value, path = found.find(LEVEL, reads)
+    if path is None:
+        return None, None
+    found.drop(path)
+    written, number = value
+    return written, number
+
+
+def _endpoint(
+    found: Named,
+    ips: tuple[str, ...],
+    ports: tuple[str, ...],
+    macs: tuple[str, ...],
+    hosts: tuple[str, ...],
+) -> dict[str, Any] | None:
+    at = found.take(ips, field_lookup.ip)
+    port = found.take(ports, field_lookup.port)
+    end = kept(
+        ip=at[0] if at else None,
+        port=port if port is not None else at[1] if at else None,
+        mac=found.take(macs, field_lookup.mac),
+        hostname=found.take(hosts),
+    )
+    return end or None
+
+
+def _user(found: Named) -> dict[str, Any] | None:
+    name = found.take(USER)
+    mail = found.take(USER_MAIL)
+    uid = found.take(USER_UID, field_lookup.word)
+    return kept(name=name or mail, uid=uid, email_addr=mail) or None
+
+
+def _process(found: Named, program: str | None, pid: int | None) -> dict[str, Any] | None:
+    number = found.take(PID, field_lookup.whole)
+    number = pid if number is None else number
+    path, line = found.take(EXECUTABLE), found.take(COMMAND)
+    if number is None and not path and not line:
+        return None
+    name = program or (path or "").rpartition("/")[2] or None
+    return kept(pid=number, name=name, path=path, cmd_line=line)
+
+
+def _outcome(value: Any) -> int | None:
+    if type(value) is bool:
+        return SUCCESS if value else FAILURE
+    if type(value) is str and value.lower() in _DONE:
+        return SUCCESS
+    return FAILURE if type(value) is str and value.lower() in _FAILED else None
+
+
+# -- syslog in a wrapper of JSON -------------------------------------------------------------------
+
+
+def wrapped(fields: dict[str, Any], context: Context) -> Line | None:
+    """The line of syslog that an object of journald or of Log Analytics holds, if it is one."""
+    if type(fields.get("SyslogMessage")) is str:
+        return _of_azure(fields, context)
+    if "__REALTIME_TIMESTAMP" in fields and type(fields.get("MESSAGE")) is str:
+        return _of_journal(fields, context)
+    return None
+
+
+def _of_azure(fields: dict[str, Any], context: Context) -> Line:
+    rest = dict(fields)
+    text = rest.pop("SyslogMessage")
+    host = _pop_text(rest, "HostName") or _pop_text(rest, "Computer")
+    zone, received_at = context.zone(host), context.record.received_at
+    stamp = None
+    for name in ("TimeGenerated", "EventTime"):
+        stamp = field_lookup.moment(rest.get(name), zone, received_at)
+        if stamp:
+            del rest[name]
+            break
+    program, pid = _pop_text(rest, "ProcessName"), field_lookup.whole(rest.get("ProcessID"))
+    if pid is not None:
+        del rest["ProcessID"]
+    # What some collections add: the text once more, taken apart.
+    if type(rest.get("EventData")) is str and rest["EventData"] in text:
+        del rest["EventData"]
+    return Line(stamp or Stamp.missing(received_at, None), host, program, pid, text.strip(), rest)
+
+
+def _of_journal(fields: dict[str, Any], context: Context) -> Line:
+    rest = dict(fields)
+    received_at = context.record.received_at
+    spelled = rest.pop("__REALTIME_TIMESTAMP")
+    micros = field_lookup.whole(spelled)
+    stamp = (
+        Stamp.missing(received_at, spelled)
+        if micros is None
+        else stamp_epoch(micros if micros >= 10**14 else spelled, received_at)
+    )
+    text, host = rest.pop("MESSAGE"), _pop_text(rest, "_HOSTNAME")
+    program = _pop_text(rest, "SYSLOG_IDENTIFIER") or _pop_text(rest, "_COMM")
+    pid = field_lookup.whole(rest.pop("_PID", None) or rest.pop("SYSLOG_PID", None))
+    level = field_lookup.whole(rest.get("PRIORITY"))
+    if level is not None and level <= 7:
+        del rest["PRIORITY"]
+        rest["level"] = level
+    return Line(stamp, host or context.host, program, pid, text.strip(), rest)
+
+
+def _pop_text(fields: dict[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if type(value) is not str or not value:
+        return None
+    del fields[name]
+    return value
+
+
+def of_line(line: Line, text: bytes, context: Context) -> list[Event]:
+    """The event of an object that a line of syslog holds. Raises `Unreadable`."""
+    framing = Framing(line.stamp, line.host, line.program, line.pid, line.rest)
+    return [read(decode_object(text), context, framing)]
+
+
+class Json(JsonSource):
+    """Objects of any product."""
+
+    name = "json"
+    packings: ClassVar[frozenset[str]] = frozenset(
+        {"logs", "events", "value", "data", "items", "records", "results", "entries", "logEvents"}
+    )
+
+    def events(self, fields: dict[str, Any], context: Context) -> list[Event]:
+        if not fields:
+            raise Unreadable("no 'time' or any other field in the object")
+        packed = self._packed(fields)
+        if packed is not None:
+            return [each for one in packed for each in self.events(one, context)]
+        line = wrapped(fields, context)
+        if line is not None:
+            # By name: the router of syslog knows all sources, and so this one.
+            router = sources()["syslog"]
+            assert isinstance(router, LineRouter)
+            return router.events_of_line(line, context)
+        return [read(fields, context)]
+
+    def _packed(self, fields: dict[str, Any]) -> list[dict[str, Any]] | None:
+        """The objects in an object that holds nothing else."""
+        if len(fields) != 1:
+            return None
+        ((key, value),) = fields.items()
+        if key not in self.packings or type(value) is not list or not value:
+            return None
+        return value if all(type(one) is dict and one for one in value) else None
+
+    def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+        found = Named(decode_object(raw))
+        _, path = found.find(TIME, lambda value: field_lookup.moment(value, zone, when))
+        if path is None or len(path) != 1:
+            raise Unreadable("no time at the top of the object")
+        return restamp_json(raw, path[0], when, zone)
+
+
+SOURCES = (Json(),)

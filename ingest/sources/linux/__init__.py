@@ -1,0 +1,1 @@
+"""Linux hosts: auditd, sshd, sudo, PAM, xrdp, dropbear, netfilter."""

@@ -1,0 +1,1 @@
+"""Mail servers: Postfix and Dovecot."""

@@ -1,0 +1,265 @@
+"""Rows of osquery's tables as OCSF events (https://osquery.io/schema/).
+
+A scheduled query may have any name and select what it likes, so a table is told by its columns,
+and by the name of the query where columns do not suffice. Every value comes as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from posixpath import basename
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ingest.parsing.field_lookup import port, whole
+from ingest.parsing.ocsf import FAILURE, FILE, NETWORK, OTHER, PROCESS, SUCCESS, address, kept
+from ingest.sources.linux.audit_event import UNSET
+
+LOG, COLLECT = 1, 2
+ADDED, REMOVED, SNAPSHOT = "added", "removed", "snapshot"
+
+
+class Found(NamedTuple):
+    """What a row is: class, activity, the columns of its event, and `more` of them."""
+
+    class_uid: int
+    activity: int
+    columns: dict[str, Any]
+    more: Mapping[str, Any] = MappingProxyType({})
+
+
+class Row:
+    """One row: the columns of the table not used yet, and what happened to it."""
+
+    def __init__(self, columns: dict[str, Any], action: str, query: str, first: bool) -> None:
+        self.columns, self.action, self.query = columns, action, query.lower()
+        self.first = first
+
+    def take(self, *names: str) -> str | None:
+        """The first of the columns that says something, taken out."""
+        for name in names:
+            value = self.columns.get(name)
+            if type(value) in (str, int) and value != "":
+                del self.columns[name]
+                return str(value)
+        return None
+
+    def number(self, *names: str) -> int | None:
+        """The first of the columns that is a whole number, taken out."""
+        for name in names:
+            found = whole(self.columns.get(name))
+            if found is not None:
+                del self.columns[name]
+                return found
+        return None
+
+    def endpoint(self, ip: str, number: str) -> dict[str, Any] | None:
+        """An address with its port, taken out."""
+        spelled = self.columns.get(ip)
+        found = address(spelled) if type(spelled) is str else None
+        if found:
+            del self.columns[ip]
+        at = port(self.columns.get(number))
+        if at is not None:
+            del self.columns[number]
+        return kept(ip=found, port=at) or None
+
+    def has(self, *names: str) -> bool:
+        """Whether it has all these columns."""
+        return all(name in self.columns for name in names)
+
+    def asked(self, *words: str) -> bool:
+        """Whether the query's name has one of these words."""
+        return any(word in self.query for word in words)
+
+    def changed(self, added: int, removed: int, seen: int = 0) -> int:
+        """The activity of a change; `seen` where the row was only found to be there."""
+        if self.action == ADDED and not self.first:
+            return added
+        return removed if self.action == REMOVED else seen
+
+
+def of_process(row: Row) -> dict[str, Any]:
+    path = row.take("path", "proc_path", "binary_path")
+    line = row.take("cmdline", "command_line", "proc_cmdline")
+    parent = row.number("parent", "ppid")
+    ancestor = kept(pid=parent, path=row.take("parent_path"), cmd_line=row.take("parent_cmdline"))
+    uid, name = row.take("uid", "user_id"), row.take("username", "user")
+    hashes = [
+        {"algorithm": label, "value": value}
+        for column, label in (("md5", "MD5"), ("sha1", "SHA-1"), ("sha256", "SHA-256"))
+        if (value := row.take(column))
+    ]
+    return kept(
+        pid=row.number("pid"),
+        name=row.take("name", "process_name") or (basename(path) if path else None),
+        path=path,
+        cmd_line=line,
+        cwd=row.take("cwd"),
+        parent=ancestor or None,
+        user=kept(uid=uid, name=name) or None,
+        hashes=hashes or None,
+    )
+
+
+def _actor(row: Row, process: dict[str, Any]) -> dict[str, Any] | None:
+    login = row.take("auid")
+    user = {"uid": login} if login and login not in UNSET else process.get("user")
+    parent = process.get("parent")
+    return kept(user=user, process=parent) or None
+
+
+def process_event(row: Row) -> Found:
+    """process_events, es_process_events, bpf_process_events."""
+    process = of_process(row)
+    kind = (row.take("event_type", "syscall") or "exec").lower()
+    activity = 2 if kind in ("exit", "exit_group") else 1
+    code = row.columns.get("status")
+    failed = type(code) is str and code not in ("", "0") and code.isdecimal() and "audit" in kind
+    return Found(
+        PROCESS,
+        activity,
+        {
+            "process": process,
+            "actor": _actor(row, process),
+            "status_id": FAILURE if failed else SUCCESS,
+            "message": f"{kind}: {process.get('cmd_line') or process.get('path') or ''}".strip(),
+        },
+    )
+
+
+def process_seen(row: Row) -> Found:
+    """processes, and queries that join it."""
+    process = of_process(row)
+    activity = row.changed(1, 2, OTHER)
+    name = None if activity != OTHER else "Seen"
+    line = process.get("cmd_line") or process.get("path") or process.get("name") or ""
+    columns = {"process": process, "actor": _actor(row, process), "activity_name": name}
+    return Found(PROCESS, activity, columns | {"message": f"process {row.action}: {line}"})
+
+
+_CALLS: Mapping[str, int] = MappingProxyType({"connect": 1, "accept": 1, "accept4": 1, "bind": 7})
+
+
+def _connection(row: Row, incoming: bool | None) -> dict[str, Any]:
+    written = row.columns.get("protocol")
+    protocol = {"6": "tcp", "17": "udp", "1": "icmp"}.get(str(written))
+    number = whole(row.columns.get("protocol")) if protocol else None
+    if protocol:
+        row.columns.pop("protocol", None)
+    known = {None: (0, "Unknown"), True: (1, "Inbound"), False: (2, "Outbound")}[incoming]
+    return kept(
+        protocol_name=protocol, protocol_num=number, direction_id=known[0], direction=known[1]
+    )
+
+
+def socket_event(row: Row) -> Found:
+    """socket_events and bpf_socket_events."""
+    call = str(row.columns.get("action") or row.columns.get("syscall") or "connect").lower()
+    incoming = call.startswith("accept") if call in _CALLS and call != "bind" else None
+    here = row.endpoint("local_address", "local_port")
+    there = row.endpoint("remote_address", "remote_port")
+    connection = _connection(row, incoming)
+    process = of_process(row)
+    done = {"succeeded": SUCCESS, "1": SUCCESS, "failed": FAILURE, "0": FAILURE}
+    ends = (there, here) if incoming else (here, there)
+    where = f"{(there or {}).get('ip', '')}:{(there or {}).get('port', '')}"
+    return Found(
+        NETWORK,
+        _CALLS.get(call, 6),
+        {
+            "src_endpoint": ends[0],
+            "dst_endpoint": ends[1],
+            "connection_info": connection,
+            "actor": _by(row, process),
+            "status_id": done.get(str(row.columns.get("success") or row.columns.get("status"))),
+            "message": f"{call} {where} by {process.get('path') or process.get('name') or '?'}",
+        },
+    )
+
+
+def _by(row: Row, process: dict[str, Any]) -> dict[str, Any] | None:
+    login = row.take("auid")
+    user = {"uid": login} if login and login not in UNSET else process.get("user")
+    return kept(user=user, process=process or None) or None
+
+
+def open_socket(row: Row) -> Found:
+    """process_open_sockets."""
+    here = row.endpoint("local_address", "local_port")
+    there = row.endpoint("remote_address", "remote_port")
+    connection = _connection(row, None)
+    process = of_process(row)
+    return Found(
+        NETWORK,
+        row.changed(1, 2, 6),
+        {
+            "src_endpoint": here,
+            "dst_endpoint": there,
+            "connection_info": connection,
+            "actor": _by(row, process),
+            "message": f"socket {row.action}: {here or ''} {there or ''}"[:200],
+        },
+    )
+
+
+def listening(row: Row) -> Found:
+    """listening_ports."""
+    here = row.endpoint("address", "port")
+    connection = _connection(row, None)
+    process = of_process(row)
+    return Found(
+        NETWORK,
+        row.changed(7, 2, 7),
+        {
+            "src_endpoint": here,
+            "connection_info": connection,
+            "actor": _by(row, process),
+            "message": f"listening port {row.action}: {(here or {}).get('port', '')}",
+        },
+    )
+
+
+_FILE_ACTIONS: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("created", "create", "write_create", "filecreate"), 1),
+        **dict.fromkeys(("opened", "open"), 14),
+        **dict.fromkeys(("accessed", "read"), 2),
+        **dict.fromkeys(("updated", "update", "write", "filewrite"), 3),
+        **dict.fromkeys(("deleted", "delete", "unlink", "filedelete"), 4),
+        **dict.fromkeys(("moved_to", "moved_from", "rename", "filerename_newname", "link"), 5),
+        **dict.fromkeys(("attributes_modified", "chmod", "chown", "attributes"), 6),
+    }
+)
+
+
+def file_event(row: Row) -> Found:
+    """file_events, process_file_events, es_process_file_events and ntfs_journal_events."""
+    done = str(row.columns.get("action") or row.columns.get("operation") or "")
+    if "event_type" in row.columns and not done:
+        done = str(row.columns["event_type"])
+    path = row.take("target_path", "dest_path", "dest_filename", "filename", "path") or "unknown"
+    size = row.number("size")
+    hashes = [
+        {"algorithm": label, "value": value}
+        for column, label in (("md5", "MD5"), ("sha1", "SHA-1"), ("sha256", "SHA-256"))
+        if (value := row.take(column))
+    ]
+    file = {"path": path, "size": size, "hashes": hashes or None, "type_id": 0}
+    uid = row.take("uid")
+    owner = {"file": {"owner": {"uid": uid}}} if uid else {}
+    path_of = row.take("executable", "process_path")
+    process = kept(pid=row.number("pid"), path=path_of, name=basename(path_of) if path_of else None)
+    return Found(
+        FILE,
+        _FILE_ACTIONS.get(done.lower(), OTHER if done else 0),
+        {
+            "file": kept(**file),
+            "actor": {"process": process} if process else {"invoked_by": "unknown"},
+            "activity_name": done.capitalize()
+            if done and done.lower() not in _FILE_ACTIONS
+            else None,
+            "message": f"file {done.lower() or row.action}: {path}",
+        },
+        owner,
+    )

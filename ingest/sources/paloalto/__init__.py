@@ -1,0 +1,1 @@
+"""Palo Alto PAN-OS."""

@@ -1,0 +1,1 @@
+"""Server programs: FreeRADIUS, OpenLDAP, OpenVPN, ProFTPD, vsftpd."""

@@ -1,0 +1,283 @@
+"""ProFTPD: its system log (own file or syslog), TransferLog and ExtendedLog.
+
+http://www.proftpd.org/docs/howto/Logging.html and
+http://www.proftpd.org/docs/modules/mod_log.html for the formats, its source for the words.
+What a client sends stands behind `server (name[address])`, which ProFTPD writes itself: only
+from there the address is taken. mod_sftp's own log names the user and no address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ingest.parsing.ocsf import (
+    AUTHENTICATION,
+    BASE,
+    FAILURE,
+    MEDIUM,
+    NETWORK,
+    OTHER,
+    SSH,
+    SUCCESS,
+    address,
+    kept,
+)
+from ingest.parsing.source import Context, Event
+from ingest.parsing.syslog import Line
+from ingest.sources.shared.daemon_source import Daemon, endpoint, told
+from ingest.sources.shared.daemon_timestamps import CLF
+from ingest.sources.shared.xferlog import DELETE, GET, LIST, PUT, RENAME, XFERLOG, ftp, transfer
+
+PRODUCT: Mapping[str, str] = {"name": "ProFTPD", "vendor_name": "ProFTPD Project"}
+LOGON, PREAUTH, NETWORK_LOGON = 1, 6, 3
+OPEN, CLOSE = 1, 2
+
+SESSION = re.compile(
+    r"(?P<server>[^\s()\[\]]{1,255}) \((?P<client>[^\s()\[\]]{0,255})\[(?P<ip>[^\]\s]{1,64})\]\)"
+    r"(?: -|:) ?(?P<words>.*)",
+    re.ASCII,
+)
+SERVER = re.compile(r"(?P<server>[^\s()\[\]:]{1,255})(?: -|:) (?P<words>.*)", re.ASCII)
+_USER = r"(?:USER|ANON) (?P<user>.*)"
+PATTERNS: tuple[tuple[int, int, re.Pattern[str]], ...] = (
+    (LOGON, SUCCESS, re.compile(rf"{_USER}: Login successful\.?")),
+    (
+        LOGON,
+        FAILURE,
+        re.compile(
+            rf"{_USER}: (?P<detail>no such user found) from (?P<name>\S{{1,255}}) "
+            r"\[(?P<again>\S{1,64})\] to (?P<to>\S{1,64}?)(?::(?P<to_port>\d{1,5}))?"
+        ),
+    ),
+    (LOGON, FAILURE, re.compile(rf"{_USER} \(Login failed\): (?P<detail>.{{1,300}})")),
+    (LOGON, FAILURE, re.compile(rf"{_USER}: (?P<detail>Login failed.{{0,300}})")),
+    (
+        LOGON,
+        FAILURE,
+        re.compile(r"SECURITY VIOLATION: (?P<detail>(?P<user>[Rr]oot) login attempted\.?)"),
+    ),
+    (PREAUTH, FAILURE, re.compile(r"(?P<detail>Maximum login attempts \(\d+\) exceeded.{0,100})")),
+    (PREAUTH, FAILURE, re.compile(r"(?P<detail>FTP login timed out, disconnected)")),
+    (PREAUTH, FAILURE, re.compile(r"Refused user (?P<user>.*) for (?P<detail>service \S{1,99})")),
+    (
+        PREAUTH,
+        FAILURE,
+        re.compile(r"(?:mod_ban/\S{1,20}: )?(?P<detail>Login denied: .{1,300})"),
+    ),
+    (
+        LOGON,
+        SUCCESS,
+        re.compile(
+            r"(?:mod_sftp/\S{1,20}: )?user '(?P<user>.*)' authenticated via "
+            r"'(?P<method>[\w/-]{1,40})' method"
+        ),
+    ),
+    (
+        LOGON,
+        FAILURE,
+        re.compile(
+            r"(?:mod_sftp/\S{1,20}: )?(?P<detail>[Aa]uthentication failed|no such user) "
+            r"(?:for user )?'(?P<user>.*)'(?P<why>(?: found|:).{0,200})?"
+        ),
+    ),
+    (
+        LOGON,
+        FAILURE,
+        re.compile(
+            r"(?:mod_sftp/\S{1,20}: )?(?:sending userauth failure|(?P<detail>client sent invalid "
+            r"(?:password|key)) for user '(?P<user>.*)').{0,200}"
+        ),
+    ),
+)
+OPENED = re.compile(r"(?P<kind>FTP|SSH2|FTPS|SFTP|SCP|HTTP) session opened\.?")
+CLOSED = re.compile(
+    r"(?P<kind>FTP|SSH2|FTPS|SFTP|SCP|HTTP) "
+    r"(?P<detail>session closed|session idle timeout, disconnected|"
+    r"no transfer timeout, disconnected|transfer stalled.{0,60})\.?.{0,100}"
+)
+VIOLATION = re.compile(r"SECURITY VIOLATION: .*|Refused (?:PORT|EPRT) .*")
+# LogFormat default "%h %l %u %t \"%r\" %s %b"
+EXTENDED = re.compile(
+    r"(?P<peer>\S{1,255}) (?P<ident>\S{1,255}) (?P<user>.{1,300}?) "
+    r"\[\d\d/[A-Z][a-z]{2}/\d{4}:[^\]]{14}\] "
+    r"\"(?P<request>.*)\" (?P<code>\d{3}|-) (?P<size>\d{1,19}|-)",
+    re.ASCII,
+)
+OWN = re.compile(
+    rf"(?=(?P<text>.*))\S{{1,255}} \S{{1,255}} [^\[\]]{{1,300}} \[(?P<time>{CLF})\] "
+    r"\".*\" (?:\d{3}|-) (?:\d{1,19}|-)",
+    re.ASCII,
+)
+COMMANDS: Mapping[str, int] = {
+    **dict.fromkeys(("STOR", "APPE", "STOU"), PUT),
+    "RETR": GET,
+    **dict.fromkeys(("DELE", "RMD", "XRMD"), DELETE),
+    **dict.fromkeys(("RNFR", "RNTO"), RENAME),
+    **dict.fromkeys(("LIST", "NLST", "MLSD", "MLST"), LIST),
+}
+_PATHLESS = frozenset({"USER", "PASS", "TYPE", "PORT", "EPRT", "PASV", "EPSV", "SYST", "FEAT"})
+
+
+def read(line: Line, context: Context) -> Event | None:
+    """A session, login, command or transfer; None for what else ProFTPD says."""
+    match = EXTENDED.fullmatch(line.text)
+    if match:
+        return _extended(match.groupdict(), line)
+    match = SESSION.fullmatch(line.text)
+    if match:
+        return _session(match["words"].strip(), match.groupdict(), line)
+    found = transfer(line, PRODUCT)
+    if found:
+        return found
+    match = SERVER.fullmatch(line.text)
+    words = match["words"] if match else line.text
+    # Without a client's address only the modules' own words are logins.
+    if (line.program or "").startswith("mod_") or words.startswith("mod_"):
+        return _said(words, {}, line)
+    return None
+
+
+def _session(words: str, part: dict[str, Any], line: Line) -> Event:
+    found = _said(words, part, line)
+    if found:
+        return found
+    rest: dict[str, Any] = {"server": part["server"]}
+    opened, closed = OPENED.fullmatch(words), CLOSED.fullmatch(words)
+    at = opened or closed
+    if at is None:
+        return told(
+            line,
+            PRODUCT,
+            BASE,
+            0,
+            src_endpoint=_source(part, rest),
+            severity_id=MEDIUM if VIOLATION.fullmatch(words) else None,
+            rest=rest,
+        )
+    secure = at["kind"] in ("SSH2", "SFTP", "SCP")
+    return told(
+        line,
+        PRODUCT,
+        SSH if secure else NETWORK,
+        OPEN if opened else CLOSE,
+        status_id=SUCCESS,
+        status_detail=None if closed is None else closed["detail"],
+        src_endpoint=_source(part, rest),
+        dst_endpoint=_server(part, line),
+        connection_info={"protocol_name": "tcp", "protocol_num": 6, "direction_id": 1},
+        app_name=at["kind"].lower(),
+        rest=rest,
+    )
+
+
+def _source(part: Mapping[str, Any], rest: dict[str, Any]) -> dict[str, Any] | None:
+    return endpoint(part.get("ip"), rest=rest, hostname=part.get("client"))
+
+
+def _server(part: Mapping[str, Any], line: Line) -> dict[str, Any] | None:
+    name = part.get("server") or line.host
+    if not name:
+        return None
+    ip = address(name)
+    return {"ip": ip} if ip else {"hostname": name}
+
+
+def _said(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
+    for activity, status, pattern in PATTERNS:
+        match = pattern.fullmatch(words)
+        if match:
+            return _login(activity, status, match.groupdict(), part, line)
+    return None
+
+
+def _login(
+    activity: int, status: int, said: dict[str, str | None], part: Mapping[str, Any], line: Line
+) -> Event:
+    rest: dict[str, Any] = kept(server=part.get("server"), why=said.get("why"))
+    target = _server(part, line)
+    if said.get("to"):
+        local = endpoint(said["to"], said["to_port"], rest=rest, name="to") or {}
+        target = (target or {}) | local
+    user, method = said.get("user") or None, said.get("method")
+    sftp = method or "mod_sftp" in line.text or (line.program or "").startswith("mod_sftp")
+    return told(
+        line,
+        PRODUCT,
+        AUTHENTICATION,
+        activity,
+        status_id=status,
+        status_detail=said.get("detail"),
+        src_endpoint=_source(part, rest),
+        dst_endpoint=target,
+        user={"name": user} if user else None,
+        auth_method=method,
+        logon_type_id=NETWORK_LOGON,
+        is_remote=True,
+        service={"name": "sftp" if sftp else "ftp"},
+        rest=rest,
+    )
+
+
+def _extended(part: dict[str, Any], line: Line) -> Event:
+    """A line of ExtendedLog in its default format."""
+    user = part["user"] if part["user"] not in ("-", "UNKNOWN") else None
+    rest: dict[str, Any] = kept(
+        ident=part["ident"] if part["ident"] not in ("-", "UNKNOWN") else None
+    )
+    verb, _, argument = part["request"].partition(" ")
+    verb, code = verb.upper(), part["code"]
+    done = None if code == "-" else code < "400"
+    size = int(part["size"]) if part["size"] != "-" and int(part["size"]) < 2**63 else None
+    if verb in ("PASS", "USER") and (verb == "PASS" or code in ("230", "530", "232")):
+        name = user or (argument if verb == "USER" else None)
+        return told(
+            line,
+            PRODUCT,
+            AUTHENTICATION,
+            LOGON,
+            status_id=SUCCESS if done else FAILURE,
+            status_code=code,
+            src_endpoint=endpoint(part["peer"], rest=rest),
+            dst_endpoint={"hostname": line.host} if line.host else None,
+            user={"name": name} if name else None,
+            auth_method="password",
+            logon_type_id=NETWORK_LOGON,
+            is_remote=True,
+            service={"name": "ftp"},
+            rest=rest,
+            fields={"log_name": "ExtendedLog"},
+        )
+    path = argument if argument and verb not in _PATHLESS else None
+    activity = COMMANDS.get(verb, OTHER)
+    return ftp(
+        line,
+        PRODUCT,
+        activity,
+        done,
+        peer=part["peer"],
+        user=user,
+        path=path,
+        size=size if activity in (PUT, GET) else None,
+        command=verb or None,
+        activity_name=verb[:32] or "Other",
+        status_code=code if code != "-" else None,
+        rest=rest
+        | kept(
+            argument=argument if argument and path is None else None,
+            size=size if activity not in (PUT, GET) else None,
+        ),
+        log_name="ExtendedLog",
+    )
+
+
+SOURCES = (
+    Daemon(
+        name="proftpd",
+        programs=frozenset({"proftpd", "in.proftpd", "mod_sftp", "mod_tls", "mod_ban"}),
+        product=PRODUCT,
+        reader=read,
+        forms=(XFERLOG, OWN),
+    ),
+)

@@ -1,0 +1,85 @@
+"""Text of `key=value` pairs, values in quotes where they hold spaces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ingest.sources.shared.firewall import Fields
+
+_KEY = re.compile(r"[\s,]*([A-Za-z_][\w.-]{0,63})=", re.ASCII)
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+_WORD = re.compile(r"[^\s]*")
+_CELL = re.compile(r"[^,]*")
+_ESCAPED = re.compile(r'\\(["\\])')
+
+
+def key_values(text: str, *, commas: bool = False) -> Fields:
+    """The pairs of `text`, from its start; what is no pair is kept under `text`.
+
+    Read from the left, so that what stands in quotes is never taken for a key. Of a
+    key that stands twice the first counts: others may have written the second, which
+    is kept in `key_again`. A quote that is never closed runs to the end.
+    """
+    fields = Fields()
+    words: list[str] = []
+    at = 0
+    while at < len(text):
+        match = _KEY.match(text, at)
+        if match is None:
+            end = _next_space(text, at)
+            word = text[at:end].strip(" ,\t")
+            if word:
+                words.append(word)
+            at = end
+            continue
+        value, at = _value(text, match.end(), commas)
+        put(fields, match[1], value)
+    if words:
+        fields["text"] = " ".join(words)
+    return fields
+
+
+def put(fields: Fields, key: str, value: str) -> None:
+    """Set `key`, or where it stands already, keep `value` in the list `key_again`."""
+    if key not in fields:
+        fields[key] = value
+        return
+    again = fields.get(f"{key}_again")
+    if type(again) is list:
+        again.append(value)
+    else:
+        fields[f"{key}_again"] = [value] if again is None else [again, value]
+
+
+def certain(fields: Fields, keys: Iterable[str]) -> Fields:
+    """`fields` without those of `keys` that stand twice with different values.
+
+    A product that does not escape what others choose lets them write keys of their
+    own, and which of two is the product's cannot be told. Both are kept under other
+    names, and the record is marked `ambiguous`.
+    """
+    for key in keys:
+        again = fields.get(f"{key}_again")
+        if type(again) is list and any(one != fields.get(key) for one in again):
+            fields[f"{key}_first"] = fields.pop(key)
+            fields["ambiguous"] = True
+    return fields
+
+
+def _next_space(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " ,\t":
+        at += 1
+    while at < len(text) and text[at] not in " \t":
+        at += 1
+    return at
+
+
+def _value(text: str, at: int, commas: bool) -> tuple[str, int]:
+    if text[at : at + 1] == '"':
+        quoted = _QUOTED.match(text, at)
+        if quoted is None:
+            return text[at + 1 :], len(text)
+        return _ESCAPED.sub(r"\1", quoted[1]), quoted.end()
+    plain = (_CELL if commas else _WORD).match(text, at)
+    return (plain[0], plain.end()) if plain else ("", at)

@@ -1,0 +1,1 @@
+"""Web servers and proxies: Apache, nginx, IIS, HAProxy, Squid, ModSecurity."""

@@ -1,0 +1,82 @@
+"""Apache httpd's access log (https://httpd.apache.org/docs/2.4/mod/mod_log_config.html).
+
+common, combined, vhost_combined, combinedio, `%D` and `%T` behind them, the SSL module's
+ssl_request_log, and formats written as JSON. A user name or a path may hold quotes, which
+Apache escapes as `\\"`, and other bytes as `\\xhh`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ingest.parsing.framed_source import FramedSource
+from ingest.parsing.source import Context, Event
+from ingest.parsing.syslog import Line
+from ingest.sources.shared.access_json import read_json, restamp_web_json
+from ingest.sources.shared.clf import Token, access_event, read_clf, remaining, restamp_clf
+from ingest.sources.shared.http_exchange import Exchange, milliseconds, whole
+from ingest.sources.shared.web_timestamps import first_of
+
+PRODUCT: Mapping[str, str] = {"name": "HTTP Server", "vendor_name": "Apache"}
+MILLION = 1_000_000
+LEAST_MICROSECONDS = 50
+"""No request is served faster; a smaller number alone behind the usual fields is seconds."""
+LEAST_REQUEST = 14
+"""Bytes of the shortest request, `GET / HTTP/1.0`."""
+BOTH = re.compile(r"\**(\d{1,9})/(\d{1,15})\**", re.ASCII)
+
+
+def extras(x: Exchange, found: list[Token]) -> None:
+    """The fields behind the user agent: spans (`%D`, `%T`, `%T/%D`) and octets (`%I %O`)."""
+    numbers = [None if token.quoted else whole(token.text) for token in found]
+    both = BOTH.fullmatch(found[0].text) if found else None
+    if both:
+        x.duration = int(both[2]) // 1000
+        del found[0]
+    elif len(found) == 1 and numbers and numbers[0] is not None:
+        seconds = numbers[0] < LEAST_MICROSECONDS
+        x.duration = numbers[0] * 1000 if seconds else numbers[0] // 1000
+    elif len(numbers) >= 2 and numbers[0] is not None and numbers[1] is not None:
+        _two(x, found, numbers[0], numbers[1])
+    elif found and (numbers[:1] == [None]) and "." in found[0].text:
+        span = milliseconds(found[0].text, 1000)
+        if span is not None:
+            x.duration = span
+            del found[0]
+    remaining(x, found)
+
+
+def _two(x: Exchange, found: list[Token], one: int, other: int) -> None:
+    """Two numbers: seconds and microseconds of the same span, or octets in and out."""
+    for seconds, micros in ((one, other), (other, one)):
+        if micros // MILLION == seconds and micros >= LEAST_MICROSECONDS:
+            x.duration = micros // 1000
+            del found[:2]
+            return
+    if one >= LEAST_REQUEST and other >= (x.length or 0):
+        x.sent, x.received = one, other
+        del found[:2]
+        if len(found) == 1 and (micros_left := whole(found[0].text)) is not None:
+            x.duration = micros_left // 1000
+
+
+def read(line: Line, context: Context) -> Event | None:
+    """A request; None for what is no line of an access log."""
+    if line.text[:1] == "{":
+        x, stamp = read_json(line, context, extras)
+        return access_event(x, stamp, PRODUCT, line)
+    received_at = context.record.received_at
+    found = read_clf(line.text, context.zone(line.host), received_at, extras)
+    return access_event(*found, PRODUCT, line) if found else None
+
+
+SOURCES = (
+    FramedSource(
+        name="apache",
+        programs=frozenset({"httpd", "apache", "apache2", "apache-access", "apache_access"}),
+        product=PRODUCT,
+        reader=read,
+        restamper=first_of(restamp_web_json, restamp_clf),
+    ),
+)

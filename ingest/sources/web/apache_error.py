@@ -1,0 +1,193 @@
+"""Apache httpd's error log (https://httpd.apache.org/docs/2.4/logs.html#errorlog).
+
+2.2: `[Sat Nov 21 10:00:00 2026] [error] [client 1.2.3.4] File does not exist: /x`;
+2.4: `[Sat Nov 21 10:00:00.123456 2026] [core:error] [pid 1:tid 2] [client 1.2.3.4:5678]
+AH00126: ...`, in syslog without the time. The client stands before everything that it
+could have sent; of what looks like one later nothing is believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from ingest.parsing.framed_source import FramedSource
+from ingest.parsing.ocsf import BASE, DENIED, FAILURE, INFORMATIONAL, address, kept
+from ingest.parsing.source import Context, Event
+from ingest.parsing.syslog import Line
+from ingest.parsing.timestamps import Stamp, month_number, stamp_iso, stamp_parts
+from ingest.sources.shared.http_exchange import (
+    ERROR_LEVELS,
+    FAILED,
+    PORT,
+    Exchange,
+    basic_logon,
+    http_event,
+    request_line,
+    unescape,
+    whole,
+)
+from ingest.sources.shared.web_timestamps import replacing, write_ctime
+from ingest.sources.web.modsecurity import finding
+
+PRODUCT: Mapping[str, str] = {"name": "HTTP Server", "vendor_name": "Apache"}
+LEVELS: Mapping[str, int] = MappingProxyType(
+    {**ERROR_LEVELS, **dict.fromkeys((f"trace{n}" for n in range(1, 9)), INFORMATIONAL)}
+)
+FAIL, TRAFFIC, REFUSE, BLOCKED = 4, 6, 5, 2
+CTIME = (
+    r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? \d{4}"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+)
+LINE = re.compile(
+    rf"(?:\[(?P<time>{CTIME})\] )?"
+    r"\[(?P<module>[\w-]{0,64}:)?(?P<level>[a-z]{4,6}\d?)\] "
+    r"(?:\[pid (?P<pid>\d{1,10})(?::tid (?P<tid>[0-9a-fx]{1,20}))?\] )?"
+    r"(?P<cause>(?:[\w./-]{1,200}\.[ch](?:\(\d{1,7}\))?: )?(?:\(\S{1,10}\)[^\[\]]{1,200}: )?)"
+    r"(?:\[(?:client|remote) (?P<client>[^\]\s]{1,255})\] )?"
+    r"(?:\[(?:host|server) (?P<host>[^\]\s]{1,255})\] )?"
+    r"(?P<text>.*)",
+    re.ASCII | re.DOTALL,
+)
+CODE = re.compile(r"(AH\d{5}): (.*)", re.ASCII | re.DOTALL)
+CLOCK = re.compile(
+    r"\w{3} (?P<month>\w{3}) (?P<day>[ \d]\d) (?P<clock>[\d:.]+) (?P<year>\d{4})", re.ASCII
+)
+WRITTEN = re.compile(rf"\[(?P<time>{CTIME})\]", re.ASCII)
+WRONG_PASSWORD = re.compile(r'user (.*): authentication failure for "(.*)": .*', re.DOTALL)
+NO_USER = re.compile(r"user (.*) not found: (\S*)", re.DOTALL)
+FORBIDDEN = re.compile(
+    r"client denied by server configuration: (.*)|access to (\S+) (?:denied|failed).*|"
+    r".*(?:client used wrong authentication scheme|not allowed access).*",
+    re.DOTALL,
+)
+MISSING = re.compile(
+    r"(?:File does not exist|script not found or unable to stat|Directory index forbidden by "
+    r"Options directive|client denied by server configuration|attempt to invoke directory as "
+    r"script|Cannot serve directory): (/[^,]*|[A-Z]:[/\\][^,]*).*",
+    re.DOTALL,
+)
+ASKED = re.compile(r".*?(?:in|of|for) request:? ([A-Z]{3,16} .*)", re.DOTALL)
+
+
+def _stamp(text: str | None, line: Line, zone: ZoneInfo, received_at: datetime) -> Stamp:
+    if text is None:
+        return line.stamp
+    match = CLOCK.fullmatch(text)
+    if match is None:
+        return stamp_iso(text, zone, received_at)
+    return stamp_parts(
+        int(match["year"]),
+        month_number(match["month"]),
+        int(match["day"]),
+        match["clock"],
+        zone,
+        received_at,
+        original=text,
+    )
+
+
+def _client(x: Exchange, text: str) -> None:
+    """The client with its port behind the last colon, which an address of 2.2 lacks."""
+    host, colon, port = text.rpartition(":")
+    number = whole(port, PORT)
+    if colon and number is not None and (address(host) or ":" not in host):
+        x.client, x.client_port = host, number
+    else:
+        x.client = text
+
+
+def read(line: Line, context: Context) -> Event | None:
+    """A message; None for what is no line of an error log."""
+    match = LINE.fullmatch(line.text)
+    if match is None or match["level"] not in LEVELS:
+        return None
+    if match["time"] is None and line.program is None:
+        return None
+    stamp = _stamp(match["time"], line, context.zone(line.host), context.record.received_at)
+    x = Exchange()
+    x.rest |= line.rest
+    if match["client"]:
+        _client(x, match["client"])
+    if match["host"]:
+        x.server = {"hostname": match["host"]}
+    pid = whole(match["pid"]) if match["pid"] else line.pid
+    x.columns["actor"] = None
+    if pid is not None:
+        x.columns["actor"] = {"process": kept(name="httpd", pid=pid, tid=whole(match["tid"]))}
+    if match["tid"] and whole(match["tid"]) is None:
+        x.rest["tid"] = match["tid"]
+    module = (match["module"] or "").rstrip(":")
+    x.more = {"metadata": {"log_level": match["level"]}}
+    x.meta = kept(log_name="error", log_provider=module or line.program)
+    return _event(x, match["text"], match["cause"].removesuffix(": "), match["level"], stamp, line)
+
+
+def _event(x: Exchange, text: str, cause: str, level: str, stamp: Stamp, line: Line) -> Event:
+    head, ended, referrer = text.rpartition('"], referer: ')
+    if ended and head[-1:] != "\\" and "ModSecurity: " in head:
+        text, x.referrer = f'{head}"]', unescape(referrer)
+    attack = finding(text, x, stamp, line.host, {"actor": x.columns["actor"]})
+    if attack:
+        return attack
+    said, found, referrer = text.rpartition(", referer: ")
+    if found:
+        text, x.referrer = said, unescape(referrer)
+    code = CODE.fullmatch(text)
+    words = unescape(code[2] if code else text)
+    if code:
+        x.meta["event_code"] = code[1]
+    failed = level in FAILED
+    columns: dict[str, Any] = {
+        "severity_id": LEVELS[level],
+        "status_id": FAILURE if failed else None,
+        "status_detail": cause or None,
+        "message": words,
+    }
+    if x.client is None:
+        return http_event(
+            x, stamp, PRODUCT, host=line.host, class_uid=BASE, activity_id=0, **columns
+        )
+    return http_event(x, stamp, PRODUCT, host=line.host, **(columns | _of_client(x, words, failed)))
+
+
+def _of_client(x: Exchange, words: str, failed: bool) -> dict[str, Any]:
+    """What a message about a client says besides: who, which file, which request."""
+    columns: dict[str, Any] = {}
+    wrong = WRONG_PASSWORD.fullmatch(words) or NO_USER.fullmatch(words)
+    if wrong:
+        x.target = wrong[2] or None
+        return basic_logon(wrong[1], "httpd")
+    asked = ASKED.fullmatch(words)
+    found = asked and (request_line(asked[1]) or request_line(f"{asked[1]} HTTP/0"))
+    if found:
+        x.method, x.target = found[0], found[1]
+        x.version = None if found[2] == "0" else found[2]
+    missing = MISSING.fullmatch(words)
+    if missing:
+        columns["file"] = {"path": missing[1], "type_id": 0}
+    refused = FORBIDDEN.fullmatch(words)
+    if refused:
+        columns |= {"action_id": DENIED, "disposition_id": BLOCKED, "status_id": FAILURE}
+        if refused[2]:
+            x.target = x.target or refused[2]
+    if not (x.target or x.method or x.referrer):
+        columns["activity_id"] = REFUSE if refused else FAIL if failed else TRAFFIC
+        if "file" in columns:
+            x.rest["file"] = columns.pop("file")["path"]
+    return columns
+
+
+SOURCES = (
+    FramedSource(
+        name="apache_error",
+        programs=frozenset({"httpd", "apache", "apache2", "apache-error", "apache_error"}),
+        product=PRODUCT,
+        reader=read,
+        restamper=replacing(WRITTEN, write_ctime),
+    ),
+)

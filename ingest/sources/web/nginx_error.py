@@ -1,0 +1,261 @@
+"""nginx's error log (https://nginx.org/en/docs/ngx_core_module.html#error_log).
+
+`2026/11/21 10:00:00 [error] 12#12: *5 message, client: .., server: .., request: ".."`, and
+`upstream`, `host` and `referrer` behind it. Nothing in it is escaped: the message may hold
+a path, the request and the referrer what they like, quotes and `, client: 6.6.6.6` too. So
+every place where such an end could begin is weighed, and where two are as good as each
+other, no client is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from ingest.parsing.framed_source import FramedSource
+from ingest.parsing.ocsf import BASE, DENIED, FAILURE, kept
+from ingest.parsing.source import Context, Event
+from ingest.parsing.syslog import Line
+from ingest.parsing.timestamps import Stamp, stamp_iso
+from ingest.sources.shared.http_exchange import (
+    ERROR_LEVELS,
+    FAILED,
+    Exchange,
+    basic_logon,
+    endpoint,
+    host_port,
+    http_event,
+    whole,
+)
+from ingest.sources.shared.web_timestamps import replacing, write_slashed
+from ingest.sources.web.modsecurity import finding
+
+PRODUCT: Mapping[str, str] = {"name": "nginx", "vendor_name": "F5"}
+CLOSE, FAIL, REFUSE, OTHER_TRAFFIC, BLOCKED = 2, 4, 5, 6, 2
+LINE = re.compile(
+    r"(?P<time>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?) \[(?P<level>[a-z]{4,6})\] "
+    r"(?P<pid>\d{1,10})#(?P<tid>\d{1,20}): (?:\*(?P<connection>\d{1,20}) )?(?P<text>.*)",
+    re.ASCII | re.DOTALL,
+)
+CONTINUED = re.compile(
+    r"PHP (?:message|Fatal error|Warning|Notice|Deprecated|Parse error)|Stack trace|#\d+ "
+    r"|  thrown in "
+)
+"""How lines begin that belong to a message of PHP of several lines."""
+CLIENT = re.compile(
+    r", (?:udp )?client: (?P<client>[^\s,\"]{1,100}), server: (?P<server>[^,\"\s]{0,255})"
+    r"(?=, |\Z)"
+)
+NAMED = re.compile(r", (request|subrequest|upstream|host|referrer|login|bytes from/to client): ")
+CLOSED = re.compile(r'"(?=, (?:subrequest|upstream|host|referrer|login): "|\Z)')
+CUT = 1900
+"""nginx cuts lines at 2,048 bytes; in one that may be cut, the true end may be missing."""
+UPSTREAM = re.compile(r"(?:(?P<scheme>[a-z]+)://)?(?P<where>\[[^\]]+\](?::\d+)?|[^/\s\"]+).*", re.S)
+USER = re.compile(
+    r'user "(?P<user>.*)" (?P<why>was not found in ".*"|: password mismatch)'
+    r'|user "(?P<other>.*)": password mismatch',
+    re.DOTALL,
+)
+REFUSED = re.compile(r"access forbidden by rule|limiting (?:requests|connections)|delaying request")
+
+
+CLOSED_BY = re.compile(r"client (?P<client>\S{2,100}) closed keepalive connection(?: \(.*\))?")
+
+
+class Tail(NamedTuple):
+    """What stands behind the message."""
+
+    at: int
+    client: str
+    server: str
+    fields: dict[str, str]
+    closed: bool
+
+
+def _fields(text: str, at: int) -> tuple[dict[str, str], bool]:
+    """The named fields from `at` on, and whether the last one was closed."""
+    fields: dict[str, str] = {}
+    while at < len(text):
+        match = NAMED.match(text, at)
+        if match is None:
+            fields["tail"] = text[at:]
+            return fields, True
+        name, at = match[1], match.end()
+        if text[at : at + 1] != '"':
+            end = text.find(", ", at)
+            end = len(text) if end < 0 else end
+            fields[name], at = text[at:end], end
+            continue
+        close = CLOSED.search(text, at + 1)
+        if close is None:
+            fields[name] = text[at + 1 :]
+            return fields, False
+        fields.setdefault(name, text[at + 1 : close.start()])
+        at = close.end()
+    return fields, True
+
+
+def _tails(text: str) -> list[Tail]:
+    found: list[Tail] = []
+    for match in CLIENT.finditer(text):
+        if len(found) == 8:
+            break  # no honest line has so many; the last ones cannot all be weighed
+        fields, closed = _fields(text, match.end())
+        found.append(Tail(match.start(), match["client"], match["server"], fields, closed))
+    return found
+
+
+def _weight(text: str, tail: Tail, before: list[Tail]) -> int:
+    """How well it goes with the rest of the line that this is where the true end begins."""
+    asked = tail.fields.get("request", "")
+    target = asked.partition(" ")[2].rpartition(" HTTP/")[0] or asked
+    shown = unquote(target, errors="replace")
+    clean = '"' not in target and " " not in target
+    explained = all(f", client: {one.client}" in shown for one in before)
+    even = text.count('"', 0, tail.at) % 2 == 0
+    return 4 * even + 2 * clean + explained
+
+
+def tail_of(text: str) -> tuple[Tail | None, list[str]]:
+    """The true end of a message, and the clients that were named where that is unsure."""
+    tails = _tails(text)
+    if not tails:
+        return None, []
+    if len({tail.client for tail in tails}) == 1 and len(tails) == 1:
+        only = tails[0]
+        unsure = not only.closed and len(text) >= CUT and '"' in text[: only.at]
+        return (None, [only.client]) if unsure else (only, [])
+    weighed = [(_weight(text, tail, tails[:at]), tail) for at, tail in enumerate(tails)]
+    best = max(weight for weight, _ in weighed)
+    winners = [tail for weight, tail in weighed if weight == best]
+    if len({tail.client for tail in winners}) > 1:
+        return None, [tail.client for tail in tails]
+    return winners[0], []
+
+
+def _exchange(tail: Tail) -> Exchange:
+    x = Exchange()
+    x.client, x.client_port = host_port(tail.client)
+    x.client = x.client or tail.client
+    fields = dict(tail.fields)
+    if "request" in fields:
+        x.request(fields.pop("request"))
+    host = fields.pop("host", None)
+    x.host = host or None
+    x.referrer = fields.pop("referrer", None)
+    server = tail.server
+    if server not in ("", "_"):
+        name, port = host_port(server)
+        bound = server.startswith(("0.0.0.0:", "[::]:"))
+        x.server = kept(port=port) if bound else endpoint(name or server, port)
+        if bound:
+            x.rest["server"] = server
+    elif server:
+        x.rest["server"] = server
+    x.rest |= fields
+    return x
+
+
+def read(line: Line, context: Context) -> Event | None:
+    """A message; None for what is no line of an error log."""
+    match = LINE.fullmatch(line.text)
+    if match is None or match["level"] not in ERROR_LEVELS:
+        return _continued(line)
+    zone = context.zone(line.host)
+    when = match["time"].replace("/", "-")
+    stamp = stamp_iso(when, zone, context.record.received_at)
+    if stamp.original:
+        stamp = stamp._replace(original=match["time"])
+    said = match["text"]
+    tail, unsure = tail_of(said)
+    x = _exchange(tail) if tail else Exchange()
+    words = said[: tail.at] if tail else said
+    if unsure:
+        x.rest |= {"ambiguous": True, "client": unsure}
+    x.rest |= line.rest
+    x.more = {"metadata": {"log_level": match["level"]}}
+    x.columns["actor"] = {
+        "process": {"name": "nginx", "pid": whole(match["pid"]), "tid": whole(match["tid"])}
+    }
+    if match["connection"]:
+        x.columns["connection_info"] = {
+            "uid": match["connection"],
+            "direction_id": 0,
+            "direction": "Unknown",
+        }
+    return _event(x, words, match["level"], stamp, line)
+
+
+def _event(x: Exchange, words: str, level: str, stamp: Stamp, line: Line) -> Event:
+    failed = level in FAILED
+    columns: dict[str, Any] = {
+        "severity_id": ERROR_LEVELS[level],
+        "status_id": FAILURE if failed else None,
+        "message": words,
+    }
+    attack = finding(words, x, stamp, line.host, x.columns)
+    if attack:
+        return attack
+    x.meta = kept(log_name="error", log_provider=line.program)
+    closed = CLOSED_BY.fullmatch(words)
+    if closed and x.client is None:
+        x.client = closed["client"]
+    asked = x.client is not None and (x.method or x.target)
+    user = USER.fullmatch(words)
+    if user and x.client:
+        return _logon(user, x, stamp, line, columns)
+    if REFUSED.match(words):
+        columns |= {"action_id": DENIED, "disposition_id": BLOCKED, "status_id": FAILURE}
+    if asked or x.client is None:
+        return http_event(x, stamp, PRODUCT, host=line.host, **(columns | _class(x)))
+    columns["activity_id"] = CLOSE if closed else FAIL if failed else OTHER_TRAFFIC
+    if "action_id" in columns:
+        columns["activity_id"] = REFUSE
+    return http_event(x, stamp, PRODUCT, host=line.host, **columns)
+
+
+def _class(x: Exchange) -> dict[str, Any]:
+    """Of the server itself, where no client is named: no class, unless a request is."""
+    if x.client or x.method:
+        return {}
+    if "connection_info" in x.columns:
+        x.rest["connection"] = x.columns.pop("connection_info")["uid"]
+    return {"class_uid": BASE, "activity_id": 0}
+
+
+def _logon(
+    user: re.Match[str], x: Exchange, stamp: Stamp, line: Line, columns: dict[str, Any]
+) -> Event:
+    """Basic authentication that failed."""
+    name = user["user"] if user["user"] is not None else user["other"]
+    return http_event(
+        x,
+        stamp,
+        PRODUCT,
+        host=line.host,
+        **(columns | basic_logon(name, "nginx")),
+    )
+
+
+def _continued(line: Line) -> Event | None:
+    """A further line of a message of several, which only says what the first did not."""
+    if not CONTINUED.match(line.text):
+        return None
+    x = Exchange(rest=dict(line.rest), meta={"log_name": "error"})
+    base: dict[str, Any] = {"class_uid": BASE, "activity_id": 0, "status_id": None}
+    return http_event(x, line.stamp, PRODUCT, host=line.host, message=line.text, **base)
+
+
+_TIME = re.compile(r"(?P<time>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)", re.ASCII)
+
+SOURCES = (
+    FramedSource(
+        name="nginx_error",
+        programs=frozenset({"nginx", "nginx-error", "nginx_error"}),
+        product=PRODUCT,
+        reader=read,
+        restamper=replacing(_TIME, write_slashed),
+    ),
+)

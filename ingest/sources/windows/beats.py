@@ -1,0 +1,331 @@
+"""Windows events as Winlogbeat writes them: 6.x flat, 7.x and 8.x under `winlog`.
+
+https://www.elastic.co/guide/en/beats/winlogbeat/current/exported-fields-winlog.html
+Its modules for Security, Sysmon and PowerShell move data to ECS fields; where the data is
+not under `event_data` any more it is taken from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ingest.parsing.source import Context, Unreadable
+from ingest.sources.windows.record import Logged, as_text, level_of, whole
+from ingest.sources.windows.system_part import System, logged
+
+ECS_SYSMON: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "process.entity_id": ("ProcessGuid",),
+        "process.pid": ("ProcessId",),
+        "process.executable": ("Image",),
+        "process.command_line": ("CommandLine",),
+        "process.working_directory": ("CurrentDirectory",),
+        "process.thread.id": ("SourceThreadId",),
+        "process.parent.entity_id": ("ParentProcessGuid",),
+        "process.parent.pid": ("ParentProcessId",),
+        "process.parent.executable": ("ParentImage",),
+        "process.parent.command_line": ("ParentCommandLine",),
+        "process.pe.company": ("Company",),
+        "process.pe.description": ("Description",),
+        "process.pe.file_version": ("FileVersion",),
+        "process.pe.original_file_name": ("OriginalFileName",),
+        "process.pe.product": ("Product",),
+        "file.pe.company": ("Company",),
+        "file.pe.description": ("Description",),
+        "file.pe.file_version": ("FileVersion",),
+        "file.pe.original_file_name": ("OriginalFileName",),
+        "file.pe.product": ("Product",),
+        "file.code_signature.subject_name": ("Signature",),
+        "file.code_signature.status": ("SignatureStatus",),
+        "source.ip": ("SourceIp",),
+        "source.port": ("SourcePort",),
+        "source.domain": ("SourceHostname",),
+        "destination.ip": ("DestinationIp",),
+        "destination.port": ("DestinationPort",),
+        "destination.domain": ("DestinationHostname",),
+        "network.transport": ("Protocol",),
+        "dns.question.name": ("QueryName",),
+        "sysmon.dns.status": ("QueryStatus",),
+        "sysmon.file.archived": ("Archived",),
+        "sysmon.file.is_executable": ("IsExecutable",),
+        "rule.name": ("RuleName",),
+    }
+)
+ECS_PATH: Mapping[int, str] = MappingProxyType(
+    {
+        **dict.fromkeys((2, 11, 15, 23, 26, 27, 28, 29), "TargetFilename"),
+        6: "ImageLoaded",
+        7: "ImageLoaded",
+        9: "Device",
+    }
+)
+ECS_SECURITY: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "source.ip": ("IpAddress", "SourceAddress"),
+        "source.port": ("IpPort", "SourcePort"),
+        "source.domain": ("WorkstationName",),
+        "process.executable": ("ProcessName", "NewProcessName"),
+        "process.pid": ("ProcessId", "NewProcessId"),
+        "process.command_line": ("CommandLine",),
+        "process.parent.executable": ("ParentProcessName",),
+    }
+)
+ECS_POWERSHELL: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "powershell.file.script_block_text": ("ScriptBlockText",),
+        "powershell.file.script_block_id": ("ScriptBlockId",),
+        "powershell.sequence": ("MessageNumber",),
+        "powershell.total": ("MessageTotal",),
+        "file.path": ("Path",),
+    }
+)
+HASH_NAMES: Mapping[str, str] = MappingProxyType(
+    {"sha1": "SHA1", "md5": "MD5", "sha256": "SHA256", "imphash": "IMPHASH"}
+)
+
+
+def expanded(fields: dict[str, Any]) -> dict[str, Any]:
+    """`{"winlog.event_id": 1}` as `{"winlog": {"event_id": 1}}`, and the `_source` of a hit."""
+    source = fields.get("_source")
+    if type(source) is dict and "winlog" not in fields:
+        rest = {key: value for key, value in fields.items() if key != "_source"}
+        return expanded(source) | rest
+    if not any("." in key for key in fields):
+        return fields
+    found: dict[str, Any] = {}
+    for key, value in fields.items():
+        parts = key.split(".")
+        at: Any = found
+        for part in parts[:-1]:
+            at = at.setdefault(part, {}) if type(at) is dict else None
+        if type(at) is dict and parts[-1] not in at:
+            at[parts[-1]] = value
+        elif type(at) is dict and type(at[parts[-1]]) is dict and type(value) is dict:
+            at[parts[-1]] |= value
+        else:
+            found[key] = value
+    return found
+
+
+def logged_of_beat(fields: dict[str, Any], context: Context) -> Logged:
+    """The event of one document, which is used up. Raises `Unreadable`."""
+    fields = expanded(fields)
+    winlog = fields.pop("winlog", None)
+    old = type(winlog) is not dict
+    if old and winlog is not None:
+        fields["winlog"] = winlog
+    of: dict[str, Any] = fields if old else winlog
+    about = System(context)
+    about.time = fields.pop("@timestamp", None)
+    about.event_id = of.pop("event_id", None)
+    if about.event_id is None:
+        about.event_id = _at(fields, "event.code")
+    if about.event_id is None:
+        raise Unreadable("no 'winlog.event_id' in the record")
+    about.provider = _text(of, "provider_name", "source_name")
+    about.guid = _text(of, "provider_guid")
+    about.channel = _text(of, "channel", "log_name")
+    about.computer = _text(of, "computer_name") or _host(fields)
+    about.record_id = _text(of, "record_id", "record_number")
+    about.activity_id = _text(of, "activity_id")
+    about.message = _text(fields, "message")
+    if about.provider is None and about.channel is None and about.guid is None:
+        raise Unreadable("neither 'winlog.provider_name' nor 'winlog.channel' in the record")
+    _outcome(fields, of, about)
+    _process(of, about)
+    data: dict[str, Any] = {}
+    for name in ("event_data", "user_data"):
+        part = of.get(name)
+        if type(part) is dict:
+            del of[name]
+            data |= {key: as_text(value) for key, value in part.items() if value is not None}
+    account = _user(of, about)
+    _moved_data(fields, data, about)
+    about.rest |= _renamed(of) if not old else {}
+    about.rest |= {key: value for key, value in fields.items() if value is not None}
+    log = logged(about, data)
+    log.account = account
+    return log
+
+
+NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "opcode": "Opcode",
+        "task": "Task",
+        "version": "Version",
+        "api": "winlog.api",
+        "keywords": "KeywordsText",
+        "related_activity_id": "RelatedActivityID",
+    }
+)
+
+
+def _renamed(winlog: dict[str, Any]) -> dict[str, Any]:
+    return {
+        NAMES.get(key, f"winlog.{key}"): as_text(value)
+        for key, value in winlog.items()
+        if value is not None
+    }
+
+
+def _text(of: dict[str, Any], *names: str) -> str | None:
+    for name in names:
+        value = as_text(of.get(name))
+        if type(value) is str and value.strip():
+            del of[name]
+            return value if name == "message" else value.strip()
+    return None
+
+
+def _at(fields: Mapping[str, Any], path: str) -> Any:
+    at: Any = fields
+    for part in path.split("."):
+        at = at.get(part) if type(at) is dict else None
+    return at
+
+
+def _host(fields: Mapping[str, Any]) -> str | None:
+    for path in ("host.name", "host.hostname", "beat.hostname", "agent.hostname"):
+        value = _at(fields, path)
+        if type(value) is str and value:
+            return value
+    return fields["host"] if type(fields.get("host")) is str else None
+
+
+def _outcome(fields: dict[str, Any], of: dict[str, Any], about: System) -> None:
+    """Level and audit keywords, which stand in several places, in words."""
+    for place in ("level",):
+        level = level_of(of.get(place))
+        if level is not None:
+            about.level = level
+            del of[place]
+    if about.level is None:
+        about.level = level_of(_at(fields, "log.level"))
+    keywords = of.get("keywords")
+    if type(keywords) is str:
+        keywords = [keywords]
+    if type(keywords) is list:
+        del of["keywords"]
+        about.words(keywords)
+    if about.failed is None:
+        outcome = of.get("outcome") or _at(fields, "event.outcome")
+        if about.channel and about.channel.lower() == "security":
+            about.failed = {"failure": True, "success": False}.get(str(outcome))
+
+
+def _process(of: dict[str, Any], about: System) -> None:
+    """Who wrote the event: `process.pid` and `process.thread.id`, or `process_id` of 6.x."""
+    run = of.get("process")
+    if type(run) is dict and type(run.get("pid")) is int:
+        about.pid = run.pop("pid")
+        thread = run.get("thread")
+        if type(thread) is dict and type(thread.get("id")) is int:
+            about.tid = thread.pop("id")
+        if not any(run.values()):
+            del of["process"]
+    for name in ("process_id", "thread_id"):
+        number = whole(of.get(name))
+        if number is not None:
+            del of[name]
+            setattr(about, "pid" if name == "process_id" else "tid", number)
+
+
+def _user(of: dict[str, Any], about: System) -> tuple[str | None, str | None]:
+    """The account in whose name it was logged."""
+    user = of.get("user")
+    if type(user) is not dict or type(user.get("identifier")) is not str:
+        return None, None
+    about.sid = user.pop("identifier")
+    found = _text(user, "name"), _text(user, "domain")
+    if not user:
+        del of["user"]
+    return found
+
+
+def _moved_data(fields: dict[str, Any], data: dict[str, Any], about: System) -> None:
+    """Data that a module moved to ECS, back under its name if it is gone from there."""
+    name = (about.provider or about.channel or "").lower()
+    number = whole(about.event_id) or 0
+    if "sysmon" in name:
+        _of_sysmon(fields, data, number)
+    elif "powershell" in name:
+        _fill(fields, data, ECS_POWERSHELL)
+    elif "security-auditing" in name:
+        _of_security(fields, data, number)
+
+
+def _fill(
+    fields: dict[str, Any], data: dict[str, Any], table: Mapping[str, tuple[str, ...]]
+) -> None:
+    for path, names in table.items():
+        value = as_text(_at(fields, path))
+        if type(value) is str and not any(one in data for one in names):
+            data[names[0]] = value
+
+
+def _of_sysmon(fields: dict[str, Any], data: dict[str, Any], number: int) -> None:
+    between = number in (8, 10)
+    if not between:
+        _fill(fields, data, ECS_SYSMON)
+        data.pop("SourceThreadId", None)
+    else:
+        source = {
+            "process.entity_id": ("SourceProcessGuid", "SourceProcessGUID"),
+            "process.pid": ("SourceProcessId",),
+            "process.executable": ("SourceImage",),
+            "process.thread.id": ("SourceThreadId",),
+        }
+        _fill(fields, data, source)
+    if number in ECS_PATH:
+        _fill(fields, data, {"file.path": (ECS_PATH[number],)})
+    if number in (17, 18):
+        _fill(fields, data, {"file.name": ("PipeName",)})
+    if number in (12, 13, 14):
+        _fill(fields, data, {"registry.path": ("TargetObject",)})
+        strings = _at(fields, "registry.data.strings")
+        if type(strings) is list and len(strings) == 1:
+            data.setdefault("Details", strings[0])
+    if number == 22 and "QueryResults" not in data:
+        answers = _at(fields, "dns.resolved_ip")
+        if type(answers) is list and all(type(one) is str for one in answers):
+            data["QueryResults"] = ";".join(answers)
+    _hashes(fields, data)
+    user, domain = _at(fields, "user.name"), _at(fields, "user.domain")
+    if type(user) is str and not between:
+        data.setdefault("User", f"{domain}\\{user}" if type(domain) is str and domain else user)
+
+
+def _hashes(fields: dict[str, Any], data: dict[str, Any]) -> None:
+    if "Hashes" in data or "Hash" in data:
+        return
+    for place in ("process.hash", "file.hash", "hash"):
+        found = _at(fields, place)
+        if type(found) is dict:
+            parts = dict(found)
+            imphash = _at(fields, f"{place.partition('.')[0]}.pe.imphash")
+            if type(imphash) is str:
+                parts.setdefault("imphash", imphash)
+            words = [
+                f"{HASH_NAMES[key]}={value}"
+                for key, value in parts.items()
+                if key in HASH_NAMES and type(value) is str
+            ]
+            if words:
+                data["Hashes"] = ",".join(words)
+                return
+
+
+def _of_security(fields: dict[str, Any], data: dict[str, Any], number: int) -> None:
+    if number == 4688:
+        launched = {
+            "process.executable": ("NewProcessName",),
+            "process.pid": ("NewProcessId",),
+            "process.command_line": ("CommandLine",),
+            "process.parent.executable": ("ParentProcessName",),
+            "process.parent.pid": ("ProcessId",),
+        }
+        _fill(fields, data, launched)
+    elif number in (4624, 4625, 4648, 4768, 4769, 4771, 4778, 4779):
+        _fill(fields, data, ECS_SECURITY)

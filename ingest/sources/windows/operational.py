@@ -1,0 +1,334 @@
+"""Operational logs: tasks, terminal sessions, BITS, WMI, firewall.
+
+Each is named by its provider, under https://learn.microsoft.com/windows/ .
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlsplit
+
+from ingest.parsing.ocsf import API, AUTHENTICATION, FAILURE, HTTP, JOB, MODULE, OTHER, RDP, SUCCESS
+from ingest.sources.windows.codes import status_code
+from ingest.sources.windows.record import Fields, Logged, filled, whole
+from ingest.sources.windows.rule import (
+    Columns,
+    Mapper,
+    Rule,
+    account,
+    entity,
+    here,
+    managed,
+    managing,
+    other,
+    process,
+    source,
+)
+
+# -- Task Scheduler ----------------------------------------------------------------------------
+
+
+def task(fields: Fields, log: Logged) -> Columns:
+    """A task and, where it ran, what it ran."""
+    path = fields.text("Path", "ActionName")
+    user = account(fields, "UserContext", "UserName")
+    pid = fields.pid("ProcessID", "ProcessId", "EnginePID")
+    code = whole(fields.peek("ResultCode"))
+    if code is not None:
+        fields.text("ResultCode")
+    return {
+        "job": {"name": fields.text("TaskName", "Name") or "unknown", "cmd_line": path},
+        "actor": filled(user=user, process=filled(pid=pid)),
+        "status_code": status_code(code) if code else None,
+        "status_id": None if code is None else FAILURE if code else SUCCESS,
+    }
+
+
+def _tasks() -> Iterator[tuple[int, Rule]]:
+    for uid, activity, title, name in (
+        (100, 6, "Task Scheduler started a task.", ""),
+        (101, OTHER, "Task Scheduler failed to start a task.", "Start"),
+        (102, OTHER, "Task Scheduler successfully finished a task.", "Finish"),
+        (103, OTHER, "Task Scheduler failed to start an action of a task.", "Start"),
+        (106, 1, "A task was registered.", ""),
+        (107, 6, "Task Scheduler launched a task due to a time trigger.", ""),
+        (108, 6, "Task Scheduler launched a task due to an event trigger.", ""),
+        (109, 6, "Task Scheduler launched a task due to a registration trigger.", ""),
+        (110, 6, "Task Scheduler launched a task for a user.", ""),
+        (111, OTHER, "Task Scheduler terminated a task.", "Terminate"),
+        (114, OTHER, "Task Scheduler could not launch a task at its time.", "Start"),
+        (117, 6, "Task Scheduler launched a task due to an idle condition.", ""),
+        (118, 6, "Task Scheduler launched a task due to system startup.", ""),
+        (119, 6, "Task Scheduler launched a task due to a user's logon.", ""),
+        (129, 6, "Task Scheduler launched a task in a process.", ""),
+        (140, 2, "A task was updated.", ""),
+        (141, 3, "A task was deleted.", ""),
+        (142, 5, "A task was disabled.", ""),
+        (200, 6, "Task Scheduler launched an action of a task.", ""),
+        (201, OTHER, "Task Scheduler successfully completed a task's action.", "Finish"),
+        (202, OTHER, "Task Scheduler failed to complete a task's action.", "Finish"),
+        (203, OTHER, "Task Scheduler failed to launch an action of a task.", "Start"),
+        (322, OTHER, "Task Scheduler did not launch a task: it already runs.", "Start"),
+        (325, OTHER, "Task Scheduler queued a task.", "Queue"),
+        (328, OTHER, "Task Scheduler stopped a task.", "Stop"),
+        (329, OTHER, "Task Scheduler terminated a task that ran too long.", "Terminate"),
+        (330, OTHER, "Task Scheduler stopped a task for a user.", "Stop"),
+    ):
+        always: dict[str, Any] = dict(other(name)) if name else {}
+        if uid in (101, 103, 114, 202, 203, 322):
+            always["status_id"] = FAILURE
+        yield uid, Rule(JOB, activity, title, task, always)
+
+
+# -- terminal sessions -------------------------------------------------------------------------
+
+
+def terminal(fields: Fields, log: Logged) -> Columns:
+    """21 to 25, 39, 40 of the Local Session Manager: `Address` is the client or LOCAL."""
+    local = fields.peek("Address") == "LOCAL"
+    end = source(fields, "Address", "", "")
+    found: Columns = {
+        "user": account(fields, "User"),
+        "src_endpoint": end,
+        "dst_endpoint": here(log),
+    }
+    if log.event_id in (21, 22, 23):
+        found["session"] = filled(uid=fields.text("SessionID", "SessionId"))
+        if log.event_id != 23:
+            found["is_remote"] = False if local else True if end else None
+            found["logon_type_id"] = 2 if local else 10 if end else None
+    return found
+
+
+def rdp_login(fields: Fields, log: Logged) -> Columns:
+    """1149: a user authenticated to the RDP listener, which is not yet a session."""
+    return {
+        "user": fields.user("Param1", "Param2") or fields.user("param1", "param2"),
+        "src_endpoint": source(fields, "Param3", "", "") or source(fields, "param3", "", ""),
+        "dst_endpoint": here(log),
+        "is_remote": True,
+        "logon_type_id": 10,
+    }
+
+
+def rdp(fields: Fields, log: Logged) -> Columns:
+    """131, 140 and 261: a connection to the RDP listener; `ClientIP` may have its port."""
+    address = fields.peek("ClientIP", "IPString")
+    host, _, port = (address or "").rpartition(":")
+    parts = Fields({"ip": host, "port": port})
+    end = filled(ip=parts.ip("ip"), port=parts.port("port"))
+    if end:
+        fields.text("ClientIP", "IPString")
+    else:
+        end = source(fields, "IPString", "", "") or source(fields, "ClientIP", "", "")
+    return {"src_endpoint": end, "dst_endpoint": here(log)}
+
+
+def rdp_client(fields: Fields, log: Logged) -> Columns:
+    """1024 and 1102 of the RDP client: where somebody connected to."""
+    name = fields.text("Value", "param1")
+    ip = Fields({"ip": name or ""}).ip("ip")
+    return {
+        "src_endpoint": here(log),
+        "dst_endpoint": filled(ip=ip) if ip else filled(hostname=name),
+    }
+
+
+# -- BITS and WMI ------------------------------------------------------------------------------
+
+
+def bits_job(fields: Fields, log: Logged) -> Columns:
+    """3 and 4: a job made or finished."""
+    owner = account(fields, "jobOwner", "string2", "User")
+    run = process(fields, "processPath", "processId")
+    return {
+        "job": {"name": fields.text("jobTitle", "string", "name") or "unknown"},
+        "actor": filled(user=owner, process=run),
+    }
+
+
+def transfer(fields: Fields, log: Logged) -> Columns:
+    """59 to 61: what a job fetches."""
+    url = fields.text("url", "remoteName", "RemoteName")
+    try:
+        parts = urlsplit(url or "")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    status = whole(fields.peek("hr"))
+    size = fields.number("bytesTransferred")
+    return {
+        "http_request": {
+            "http_method": "GET",
+            "url": filled(
+                url_string=url,
+                hostname=host,
+                port=port,
+                path=parts.path or None,
+                query_string=parts.query or None,
+                scheme=parts.scheme or None,
+            )
+            if url
+            else None,
+        },
+        "src_endpoint": here(log),
+        "dst_endpoint": filled(hostname=host, port=port),
+        "traffic": filled(bytes_in=size),
+        "status_id": None if status is None else FAILURE if status else SUCCESS,
+        "status_code": status_code(status) if status else None,
+    }
+
+
+def wmi_provider(fields: Fields, log: Logged) -> Columns:
+    """5857: a provider of WMI loaded into a host process."""
+    path = fields.text("ProviderPath")
+    name = fields.text("HostProcess")
+    return {
+        "module": {"file": filled(path=path, name=None if path else "unknown")},
+        "actor": filled(process=filled(path=name, pid=fields.pid("ProcessID", "ProcessId"))),
+    }
+
+
+def wmi_failed(fields: Fields, log: Logged) -> Columns:
+    """5858: an operation of WMI that failed: which, for whom, from which machine."""
+    code = whole(fields.peek("ResultCode"))
+    if code is not None:
+        fields.text("ResultCode")
+    machine = fields.text("ClientMachine")
+    return {
+        "api": {
+            "operation": fields.text("Operation") or "unknown",
+            "service": {"name": "WMI"},
+        },
+        "actor": filled(
+            user=account(fields, "User"), process=filled(pid=fields.pid("ClientProcessId"))
+        ),
+        "src_endpoint": filled(hostname=machine or log.computer),
+        "status_id": FAILURE,
+        "status_code": status_code(code) if code is not None else None,
+        "status_detail": fields.text("PossibleCause"),
+    }
+
+
+def wmi_subscription(fields: Fields, log: Logged) -> Columns:
+    """5859 to 5861: an event subscription, for a session or for good."""
+    name = fields.text("ESS", "Query", "queryName")
+    pid = fields.pid("processid", "ClientProcessID", "Processid")
+    return {
+        **entity("WMI event subscription", name),
+        "actor": filled(user=account(fields, "User"), process=filled(pid=pid)),
+    }
+
+
+# -- firewall ----------------------------------------------------------------------------------
+
+
+def firewall_rule(fields: Fields, log: Logged) -> Columns:
+    """2004 to 2006 and their successors: a rule of the firewall, and who changed it."""
+    uid, name = fields.text("RuleId"), fields.text("RuleName")
+    user = fields.user("ModifyingUser")
+    return {
+        **entity("firewall rule", name, uid),
+        "firewall_rule": filled(uid=uid, name=name),
+        "actor": filled(user=user, process=process(fields, "ModifyingApplication", "")),
+    }
+
+
+def _firewall() -> Iterator[tuple[int, Rule]]:
+    made = "A rule has been added to the Windows Firewall exception list."
+    changed = "A rule has been modified in the Windows Firewall exception list."
+    gone = "A rule has been deleted in the Windows Firewall exception list."
+    for activity, title, uids in (
+        (1, made, (2004, 2071, 2097)),
+        (3, changed, (2005, 2073, 2099)),
+        (4, gone, (2006, 2052)),
+    ):
+        for uid in uids:
+            yield uid, managing(activity, title, firewall_rule)
+    yield 2033, managing(4, "All rules have been deleted from the Windows Firewall.", firewall_rule)
+    yield 2059, managing(4, "All rules have been deleted from the Windows Firewall.", firewall_rule)
+    for uid in (2002, 2003, 2008, 2009, 2010, 2032, 2060, 2082, 2083):
+        yield (
+            uid,
+            managing(3, "A Windows Firewall setting has changed.", managed("firewall setting")),
+        )
+
+
+def _job(activity: int, title: str, columns: Mapper, **always: Any) -> Rule:
+    return Rule(JOB, activity, title, columns, always)
+
+
+REMOTE_DONE = {"status_id": SUCCESS}
+OPERATIONAL: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
+    {
+        "microsoft-windows-taskscheduler": MappingProxyType(dict(_tasks())),
+        "microsoft-windows-terminalservices-localsessionmanager": MappingProxyType(
+            {
+                21: Rule(AUTHENTICATION, 1, "Session logon succeeded.", terminal, REMOTE_DONE),
+                22: Rule(
+                    AUTHENTICATION,
+                    OTHER,
+                    "Shell start notification received.",
+                    terminal,
+                    other("Shell Start"),
+                ),
+                23: Rule(AUTHENTICATION, 2, "Session logoff succeeded.", terminal, REMOTE_DONE),
+                24: Rule(RDP, 7, "Session has been disconnected.", terminal),
+                25: Rule(RDP, 8, "Session reconnection succeeded.", terminal, REMOTE_DONE),
+                39: Rule(RDP, 7, "A session has been disconnected by another.", terminal),
+                40: Rule(RDP, 7, "A session has been disconnected, for a reason.", terminal),
+            }
+        ),
+        "microsoft-windows-terminalservices-remoteconnectionmanager": MappingProxyType(
+            {
+                261: Rule(RDP, 1, "A listener received a connection.", rdp),
+                1149: Rule(
+                    AUTHENTICATION, 1, "User authentication succeeded.", rdp_login, REMOTE_DONE
+                ),
+            }
+        ),
+        "microsoft-windows-remotedesktopservices-rdpcorets": MappingProxyType(
+            {
+                131: Rule(RDP, 3, "The server accepted a new connection from a client.", rdp),
+                140: Rule(
+                    RDP,
+                    4,
+                    "A connection failed: the user name or password is not correct.",
+                    rdp,
+                    {"status_id": FAILURE},
+                ),
+            }
+        ),
+        "microsoft-windows-terminalservices-clientactivexcore": MappingProxyType(
+            {
+                1024: Rule(RDP, 3, "The RDP client is trying to connect to a server.", rdp_client),
+                1102: Rule(RDP, 3, "The RDP client has initiated a connection.", rdp_client),
+            }
+        ),
+        "microsoft-windows-bits-client": MappingProxyType(
+            {
+                3: _job(1, "The BITS service created a new job.", bits_job),
+                4: _job(OTHER, "The transfer job is complete.", bits_job, **other("Complete")),
+                5: _job(3, "A BITS job was cancelled.", bits_job),
+                59: Rule(HTTP, 3, "BITS started a transfer job.", transfer),
+                60: Rule(HTTP, 3, "BITS stopped transferring a job.", transfer),
+                61: Rule(HTTP, 3, "BITS stopped transferring a job with an error.", transfer),
+                16403: _job(1, "The BITS service created a new job.", bits_job),
+            }
+        ),
+        "microsoft-windows-wmi-activity": MappingProxyType(
+            {
+                5857: Rule(MODULE, 1, "A WMI provider started.", wmi_provider),
+                5858: Rule(API, OTHER, "A WMI operation failed.", wmi_failed, other("Execute")),
+                5859: managing(1, "A WMI subscription was started.", wmi_subscription),
+                5860: managing(1, "A temporary WMI event subscription was made.", wmi_subscription),
+                5861: managing(1, "A permanent WMI event subscription was made.", wmi_subscription),
+            }
+        ),
+        "microsoft-windows-windows firewall with advanced security": MappingProxyType(
+            dict(_firewall())
+        ),
+    }
+)

@@ -1,0 +1,167 @@
+"""PowerShell: the operational log (module and script block logging) and the classic one.
+
+https://learn.microsoft.com/powershell/module/microsoft.powershell.core/about/about_logging_windows
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ingest.parsing.ocsf import LIFECYCLE, OTHER, SCRIPT
+from ingest.sources.windows.record import Fields, Logged, filled, split_account
+from ingest.sources.windows.rule import Columns, Rule, other
+
+POWERSHELL = 2
+"""OCSF's `script.type_id`."""
+# In ContextInfo `        Host Application = powershell.exe`, in the classic log
+# `\tHostApplication=powershell.exe`. A value ends with its line.
+PAIR = re.compile(r"^[ \t]*([A-Z][A-Za-z ]{1,30}?)[ \t]?=(.*)$", re.MULTILINE)
+APP: Mapping[str, str] = MappingProxyType({"name": "PowerShell", "vendor_name": "Microsoft"})
+
+
+def context_of(text: str | None) -> dict[str, str]:
+    """The pairs of a context, by their names without spaces; of repeated ones the first.
+
+    What a user typed comes last in it, so nothing typed can overrule what stands above.
+    """
+    found: dict[str, str] = {}
+    for name, value in PAIR.findall(text or ""):
+        found.setdefault(name.replace(" ", ""), value.strip())
+    return found
+
+
+def _actor(log: Logged, context: Mapping[str, str]) -> Columns | None:
+    """PowerShell itself, which writes its log from the process of its host."""
+    line = context.get("HostApplication")
+    run = filled(cmd_line=line or None, pid=log.pid or None, uid=context.get("HostId") or None)
+    if run and "pid" in run:
+        log.pid = None
+    name, domain = log.account
+    who = context.get("User") or context.get("UserId")
+    if who:
+        name, domain = split_account(who)
+    user = filled(name=name or None, domain=domain, uid=log.sid)
+    if user:
+        log.sid, log.account = None, (None, None)
+    return filled(process=run, user=user)
+
+
+def block(fields: Fields, log: Logged) -> Columns:
+    """4104: the text of a script, of which long ones come in several parts."""
+    content = fields.raw("ScriptBlockText")
+    return {
+        "script": {
+            "content": content if content is not None else "",
+            "uid": fields.text("ScriptBlockId"),
+            "path": fields.text("Path"),
+            "type_id": POWERSHELL,
+        },
+        "actor": _actor(log, {}),
+    }
+
+
+def invoked(fields: Fields, log: Logged) -> Columns:
+    """4103: a command with its parameters."""
+    context = context_of(fields.peek("ContextInfo"))
+    context.setdefault("HostId", context.pop("HostID", ""))
+    return {
+        "script": {
+            "content": fields.raw("Payload") or context.get("CommandName") or "",
+            "name": context.get("CommandName") or None,
+            "path": context.get("ScriptName") or None,
+            "type_id": POWERSHELL,
+        },
+        "actor": _actor(log, context),
+    }
+
+
+def marked(fields: Fields, log: Logged) -> Columns:
+    """4105, 4106: a script block began or ended."""
+    return {
+        "script": {"uid": fields.text("ScriptBlockId"), "type_id": POWERSHELL},
+        "actor": _actor(log, {}),
+    }
+
+
+def console(fields: Fields, log: Logged) -> Columns:
+    """40961, 40962, 53504 and their like: PowerShell itself."""
+    return {"more": {"app": dict(APP)}, "actor": _actor(log, {})}
+
+
+def _classic_text(fields: Fields, log: Logged) -> str | None:
+    """The part of a classic event that has the context. Its data has no names, so they are
+    counted; some shippers keep only the message."""
+    name = "param2" if log.event_id == 800 else "param3"
+    text = fields.peek(name, "ContextInfo")
+    if text and "HostApplication=" in text:
+        return text
+    message = log.message or fields.peek("Data") or ""
+    return message.partition("Context Information:")[2] or message
+
+
+def _line(fields: Fields, log: Logged, context: Mapping[str, str]) -> str:
+    """What was typed: in event 800 the first of its data, where that came along."""
+    typed = fields.peek("param1") if log.event_id == 800 else None
+    if typed:
+        return typed
+    said = (log.message or "").partition("command line: ")[2]
+    head, found, _ = said.partition(". \r\n\r\nContext Information:")
+    return head if found else context.get("CommandLine", "")
+
+
+def engine(fields: Fields, log: Logged) -> Columns:
+    """400, 403, 600: the engine or a provider started or stopped."""
+    context = context_of(_classic_text(fields, log))
+    version = context.get("EngineVersion")
+    return {
+        "more": {"app": {**APP, **({"version": version} if version else {})}},
+        "actor": _actor(log, context),
+    }
+
+
+def pipeline(fields: Fields, log: Logged) -> Columns:
+    """500, 501, 800: a command line that ran."""
+    context = context_of(_classic_text(fields, log))
+    return {
+        "script": {
+            "content": _line(fields, log, context),
+            "path": context.get("ScriptName") or None,
+            "name": context.get("CommandName") or None,
+            "type_id": POWERSHELL,
+        },
+        "actor": _actor(log, context),
+    }
+
+
+OPERATIONAL: Mapping[int, Rule] = MappingProxyType(
+    {
+        4100: Rule(SCRIPT, OTHER, "Error message of a command.", invoked, other("Error")),
+        4101: Rule(SCRIPT, 1, "Executing Pipeline", invoked),
+        4102: Rule(SCRIPT, 1, "Executing Pipeline", invoked),
+        4103: Rule(SCRIPT, 1, "Executing Pipeline", invoked),
+        4104: Rule(SCRIPT, 1, "Creating Scriptblock text", block),
+        4105: Rule(SCRIPT, OTHER, "Started invocation of ScriptBlock", marked, other("Start")),
+        4106: Rule(SCRIPT, OTHER, "Completed invocation of ScriptBlock", marked, other("Stop")),
+        40961: Rule(LIFECYCLE, 3, "PowerShell console is starting up", console),
+        40962: Rule(LIFECYCLE, 3, "PowerShell console is ready for user input", console),
+        53504: Rule(
+            LIFECYCLE,
+            3,
+            "Windows PowerShell has started an IPC listening thread.",
+            console,
+        ),
+    }
+)
+
+CLASSIC: Mapping[int, Rule] = MappingProxyType(
+    {
+        400: Rule(LIFECYCLE, 3, "Engine state is changed from None to Available.", engine),
+        403: Rule(LIFECYCLE, 4, "Engine state is changed from Available to Stopped.", engine),
+        500: Rule(SCRIPT, OTHER, "Command is Started.", pipeline, other("Start")),
+        501: Rule(SCRIPT, OTHER, "Command is Stopped.", pipeline, other("Stop")),
+        600: Rule(LIFECYCLE, 3, "Provider is Started.", engine),
+        800: Rule(SCRIPT, 1, "Pipeline execution details.", pipeline),
+    }
+)

@@ -1,0 +1,232 @@
+"""An event of a Windows event log, whoever wrote it down, and its fields as they are used up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from ingest.parsing.ocsf import address
+from ingest.parsing.timestamps import Stamp
+
+AUDIT_FAILURE = 0x10000000000000
+AUDIT_SUCCESS = 0x20000000000000
+NOTHING = frozenset({"", "-", "S-1-0-0", "NULL SID", "(null)", "(NULL)", "%%1793"})
+"""What Windows writes where there is no value."""
+NO_GUID = frozenset({"{00000000-0000-0000-0000-000000000000}"})
+MOST_PID = 2**32 - 1
+INTEGER = re.compile(r"0[xX][0-9a-fA-F]{1,16}|\d{1,19}", re.ASCII)
+SID = re.compile(r"S-1-[0-9x-]{1,180}", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Logged:
+    """One event: what its `System` part says, its data by name, and what is left of both.
+
+    `failed` is what the keywords Audit Success and Audit Failure say, `level` the
+    number of Windows (1 critical to 5 verbose), `sid` the account in whose name it was
+    logged, `pid` and `tid` who wrote it. `rest` has no place in OCSF.
+    """
+
+    event_id: int
+    provider: str | None
+    channel: str | None
+    computer: str | None
+    stamp: Stamp
+    data: dict[str, Any]
+    guid: str | None = None
+    record_id: str | None = None
+    activity_id: str | None = None
+    level: int | None = None
+    failed: bool | None = None
+    sid: str | None = None
+    account: tuple[str | None, str | None] = (None, None)
+    pid: int | None = None
+    tid: int | None = None
+    message: str | None = None
+    rest: dict[str, Any] = field(default_factory=dict)
+
+
+def whole(value: object) -> int | None:
+    """A whole number from a number, or from decimal or hexadecimal text."""
+    if type(value) is int:
+        return value
+    if type(value) is str and INTEGER.fullmatch(value.strip()):
+        return int(value.strip(), 0 if value.strip()[:2] in ("0x", "0X") else 10)
+    return None
+
+
+def as_text(value: Any) -> Any:
+    """A scalar as Windows writes it in XML; anything else, and null, as it is.
+
+    So that `3`, `"3"` and `true`, `"true"` of several writers are one value.
+    """
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is int or type(value) is float:
+        return str(value)
+    return value
+
+
+def keywords_of(value: object) -> tuple[bool | None, str | None]:
+    """What keywords say of an audit (whether it failed), and the mask as text."""
+    mask = value if type(value) is int else whole(value)
+    if mask is None and type(value) is str and re.fullmatch(r"-\d{1,19}", value):
+        mask = int(value)
+    if mask is None:
+        return None, None
+    mask &= 2**64 - 1
+    failed = True if mask & AUDIT_FAILURE else False if mask & AUDIT_SUCCESS else None
+    return failed, f"0x{mask:x}"
+
+
+LEVELS: Mapping[str, int] = MappingProxyType(
+    {
+        "critical": 1,
+        "error": 2,
+        "warning": 3,
+        "information": 4,
+        "informational": 4,
+        "info": 4,
+        "verbose": 5,
+        "debug": 5,
+        "log always": 0,
+        "logalways": 0,
+    }
+)
+
+
+def level_of(value: object) -> int | None:
+    """Windows' number of a level, written as number or word."""
+    number = whole(value)
+    if number is not None:
+        return number if 0 <= number <= 255 else None
+    return LEVELS.get(value.strip().lower()) if type(value) is str else None
+
+
+class Fields:
+    """The data of an event: what a mapping takes is gone, the rest is kept as unmapped.
+
+    A value that means "none" is never taken, so that rules can still ask for it.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.left = data
+
+    def peek(self, *names: str) -> str | None:
+        """The first of these that has a value, left in place."""
+        for name in names:
+            value = self.left.get(name)
+            if type(value) is str:
+                value = value.strip()
+                if value not in NOTHING:
+                    return value
+        return None
+
+    def text(self, *names: str) -> str | None:
+        """Take the first of these that has a value."""
+        for name in names:
+            value = self.left.get(name)
+            if type(value) is str:
+                value = value.strip()
+                if value not in NOTHING:
+                    del self.left[name]
+                    return value
+        return None
+
+    def raw(self, *names: str) -> str | None:
+        """Take the first of these that holds text, with its white space."""
+        for name in names:
+            value = self.left.get(name)
+            if type(value) is str and value.strip() not in NOTHING:
+                del self.left[name]
+                return value
+        return None
+
+    def guid(self, *names: str) -> str | None:
+        """Take an id that may be written as all zeros for none."""
+        value = self.peek(*names)
+        return None if value is None or value in NO_GUID else self.text(*names)
+
+    def logon(self, *names: str) -> str | None:
+        """Take the id of a logon session, which is written as 0 for none."""
+        value = self.peek(*names)
+        return None if value is None or whole(value) == 0 else self.text(*names)
+
+    def number(self, *names: str, least: int = 0, most: int = 2**63 - 1) -> int | None:
+        """Take a number, decimal or hexadecimal, that lies between these."""
+        for name in names:
+            found = whole(self.left.get(name))
+            if found is not None and least <= found <= most:
+                del self.left[name]
+                return found
+        return None
+
+    def pid(self, *names: str) -> int | None:
+        """Take a process id; 0 is nobody's."""
+        return self.number(*names, least=1, most=MOST_PID)
+
+    def port(self, *names: str) -> int | None:
+        """Take a port; 0 means none."""
+        return self.number(*names, least=1, most=65535)
+
+    def ip(self, *names: str) -> str | None:
+        """Take an address. One with a zone (`fe80::1%4`) also stays, as it was."""
+        for name in names:
+            value = self.left.get(name)
+            if type(value) is not str:
+                continue
+            bare, _, zone = value.strip().removeprefix("\\\\").partition("%")
+            found = address(bare.removeprefix("[").removesuffix("]"))
+            if found is not None:
+                if not zone:
+                    del self.left[name]
+                return found
+        return None
+
+    def flag(self, *names: str) -> bool | None:
+        """Take a truth value."""
+        value = self.peek(*names)
+        if value is None or value.lower() not in ("true", "false", "1", "0"):
+            return None
+        self.text(*names)
+        return value.lower() in ("true", "1")
+
+    def user(self, name: str, domain: str = "", sid: str = "") -> dict[str, Any] | None:
+        """Take a user from the fields of these names; None where all are without value.
+
+        `DOMAIN\\name` is split, and `name@REALM` where the realm is also its domain.
+        """
+        who = self.text(name) if name else None
+        uid = self.peek(sid) if sid else None
+        if who is None and uid is None:
+            return None
+        of = self.text(domain) if domain else None
+        if uid is not None:
+            self.text(sid)
+        if who is not None and SID.fullmatch(who) and uid is None:
+            who, uid = None, who
+        if who is not None:
+            who, of = split_account(who, of)
+        return filled(name=who, domain=of, uid=uid)
+
+
+def split_account(name: str, domain: str | None = None) -> tuple[str, str | None]:
+    """The bare name and the domain of `DOMAIN\\name`, or of `name@REALM` in that realm."""
+    before, slash, after = name.partition("\\")
+    if slash and after and before and domain is None:
+        return after, before
+    bare, at, realm = name.rpartition("@")
+    if at and bare and domain is not None and realm.lower() == domain.lower():
+        return bare, domain
+    return name, domain
+
+
+def filled(**parts: Any) -> dict[str, Any] | None:
+    """A struct of the parts that have a value; None where none has."""
+    found = {name: value for name, value in parts.items() if value is not None}
+    return found or None

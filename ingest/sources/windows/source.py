@@ -1,0 +1,138 @@
+"""Windows event logs in the four ways they come; what their events mean is in
+`ingest.sources.windows`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from ingest.parsing.json_source import JsonSource, unpacked
+from ingest.parsing.source import Context, Event, Record, Source, Unreadable
+from ingest.parsing.strict_json import FILE_BYTES
+from ingest.sources.windows import event_of, event_of_xml
+from ingest.sources.windows.beats import logged_of_beat
+from ingest.sources.windows.flat import logged
+from ingest.sources.windows.objects import logged_of_object
+from ingest.sources.windows.record import Logged
+from ingest.sources.windows.restamp import Paths, restamped_json
+from ingest.sources.windows.xml import decoded, pieces, restamped
+
+Reader = Callable[[dict[str, Any], Context], Logged]
+# The mask of an audit does not fit 64 bits with a sign, in which numbers are read.
+UNSIGNED = re.compile(rb'("[Kk]eywords"\s{0,9}:\s{0,9})(\d{19,20})(?=[\s,}])')
+DUMP_HEADING = re.compile(rb"(?m)^Record \d{1,19}[ \t\r]*$")
+
+
+@dataclass(frozen=True)
+class WindowsJson(JsonSource):
+    """Windows events as JSON, in the way `reader` knows."""
+
+    name: str
+    reader: Reader
+    paths: Paths
+    envelope: ClassVar[str | None] = None
+
+    def events(self, fields: dict[str, Any], context: Context) -> list[Event]:
+        return [event_of(self.reader(fields, context))]
+
+    def parse(self, record: Record, context: Context) -> list[Event]:
+        if UNSIGNED.search(record.raw):
+            record = replace(record, raw=UNSIGNED.sub(rb'\1"\2"', record.raw))
+        if self.name != "windows_evtx_json" or not record.raw.startswith(b"Record "):
+            return super().parse(record, context)
+        # evtx_dump without `-o jsonl`: each object under a heading, on several lines.
+        found: list[Event] = []
+        for piece in DUMP_HEADING.split(record.raw):
+            if piece.strip():
+                part = replace(record, raw=piece.strip())
+                try:
+                    found += super().parse(part, context)
+                except Unreadable as why:
+                    found.append({"dead_letter_reason": str(why)})
+        if not any("dead_letter_reason" not in one for one in found):
+            raise Unreadable(found[0]["dead_letter_reason"] if found else "no event in the record")
+        return found
+
+    def is_whole(self, first: bytes) -> bool:
+        return first.startswith(b"Record ") or super().is_whole(first)
+
+    def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+        return restamped_json(raw, self.paths, when, zone)
+
+
+@dataclass(frozen=True)
+class WindowsXml(Source):
+    """Windows events as XML: one, or several with or without `<Events>` around them."""
+
+    name: str = "windows_xml"
+    whole_file: ClassVar[bool] = True
+
+    def is_whole(self, first: bytes) -> bool:
+        """Unless the first line is a whole event, of which then each line has one."""
+        line = first.strip()
+        return (
+            b"</Event>" not in line or b"<Events" in line or first[:2] in (b"\xff\xfe", b"\xfe\xff")
+        )
+
+    def parse(self, record: Record, context: Context) -> list[Event]:
+        raw = unpacked(record.raw)
+        if len(raw) > FILE_BYTES:
+            raise Unreadable(f"the record has {len(raw)} bytes; at most {FILE_BYTES} are read")
+        if not raw.strip():
+            raise Unreadable("the record is empty")
+        found: list[Event] = []
+        for piece in pieces(decoded(raw)):
+            try:
+                if isinstance(piece, Unreadable):
+                    raise piece
+                found.append(event_of_xml(piece, context))
+            except Unreadable as why:
+                found.append({"dead_letter_reason": str(why)})
+        if all("dead_letter_reason" in one for one in found):
+            raise Unreadable(
+                found[0]["dead_letter_reason"] if found else "no <Event> in the record"
+            )
+        return found
+
+    def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+        text = restamped(decoded(raw), when)
+        if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            return raw[:2] + text.encode("utf-16-le" if raw[:1] == b"\xff" else "utf-16-be")
+        return (b"\xef\xbb\xbf" if raw[:3] == b"\xef\xbb\xbf" else b"") + text.encode()
+
+
+# Where each writes its times, and which of them are local where they name no zone.
+FLAT: Paths = (
+    (("UtcTime",), False),
+    (("EventTime",), True),
+    (("TimeCreated",), True),
+    (("@timestamp",), False),
+)
+BEATS: Paths = (
+    (("winlog", "event_data", "UtcTime"), False),
+    (("event_data", "UtcTime"), False),
+    (("@timestamp",), False),
+)
+OBJECTS: Paths = (
+    (("Event", "EventData", "UtcTime"), False),
+    (("EventData", "UtcTime"), False),
+    (("Event", "System", "TimeCreated", "#attributes", "SystemTime"), False),
+    (("Event", "System", "TimeCreated", "@SystemTime"), False),
+    (("Event", "System", "TimeCreated_attributes", "SystemTime"), False),
+    (("Event", "System", "TimeCreated", "SystemTime"), False),
+    (("System", "TimeCreated", "SystemTime"), False),
+    (("TimeCreated",), False),
+)
+READERS: Mapping[str, tuple[Reader, Paths]] = MappingProxyType(
+    {
+        "windows_nxlog": (logged, FLAT),
+        "winlogbeat": (logged_of_beat, BEATS),
+        "windows_evtx_json": (logged_of_object, OBJECTS),
+    }
+)
+SOURCES = (*(WindowsJson(name, *how) for name, how in READERS.items()), WindowsXml())

@@ -1,0 +1,413 @@
+"""Sysmon, on Windows and on Linux: events 1 to 29 and 255.
+
+https://learn.microsoft.com/sysinternals/downloads/sysmon
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ingest.parsing.ocsf import (
+    APPLICATION_ERROR,
+    BASE,
+    DNS,
+    ENTITY,
+    FAILURE,
+    FILE,
+    HIGH,
+    KERNEL_EXTENSION,
+    LIFECYCLE,
+    MODULE,
+    NETWORK,
+    OTHER,
+    PROCESS,
+    REG_KEY,
+    REG_VALUE,
+    SUCCESS,
+    address,
+)
+from ingest.sources.windows.codes import DNS_STATUS, DNS_TYPES
+from ingest.sources.windows.record import Fields, Logged, filled, split_account, whole
+from ingest.sources.windows.rule import Columns, Mapper, Rule, entity, other
+
+HASHES: Mapping[str, str] = MappingProxyType(
+    {"MD5": "MD5", "SHA1": "SHA-1", "SHA256": "SHA-256", "IMPHASH": "Imphash"}
+)
+HASH = re.compile(r"([A-Za-z0-9]{2,10})=([0-9A-Fa-f]{8,128})")
+NO_HASH = re.compile("0+")
+TYPED = re.compile(r"(DWORD|QWORD) \((0x[0-9a-fA-F]{1,8}(?:-0x[0-9a-fA-F]{1,8})?)\)")
+RESULT = re.compile(r"type:\s{0,4}(\d{1,5})\s?(.*)")
+
+
+def hashes(fields: Fields, *names: str) -> list[Columns] | None:
+    """`SHA1=..,MD5=..,SHA256=..,IMPHASH=..` as hashes; one of all zeros says there is none."""
+    text = fields.peek(*(names or ("Hashes", "Hash")))
+    if text is None:
+        return None
+    parts = [HASH.fullmatch(part.strip()) for part in text.split(",")]
+    if not all(parts):
+        return None
+    found = [
+        {"algorithm": HASHES.get(one[1].upper(), one[1].upper()), "value": one[2].lower()}
+        for one in parts
+        if one and not NO_HASH.fullmatch(one[2])
+    ]
+    if found:
+        fields.text(*(names or ("Hashes", "Hash")))
+    return found or None
+
+
+def account(fields: Fields, *names: str) -> Columns | None:
+    """`DOMAIN\\name` as a user; on Linux the bare name."""
+    text = fields.text(*names)
+    if text is None:
+        return None
+    name, domain = split_account(text)
+    return filled(name=name, domain=domain)
+
+
+def who(fields: Fields, image: str = "Image", prefix: str = "") -> Columns | None:
+    """The process that did it, and its user."""
+    user = account(fields, "User" if not prefix else f"{prefix}User")
+    run = filled(
+        path=fields.text(image),
+        pid=fields.pid(f"{prefix}ProcessId"),
+        uid=fields.guid(f"{prefix}ProcessGuid", f"{prefix}ProcessGUID"),
+        tid=fields.pid(f"{prefix}ThreadId") if prefix else None,
+        user=user,
+    )
+    return filled(process=run, user=user)
+
+
+def created(fields: Fields, log: Logged) -> Columns:
+    """1: the process with all Sysmon knows of its image; its parent is who launched it."""
+    user, parent_user = account(fields, "User"), account(fields, "ParentUser")
+    parent = filled(
+        path=fields.text("ParentImage"),
+        pid=fields.pid("ParentProcessId"),
+        uid=fields.guid("ParentProcessGuid"),
+        cmd_line=fields.text("ParentCommandLine"),
+        user=parent_user,
+    )
+    run = filled(
+        path=fields.text("Image"),
+        pid=fields.pid("ProcessId"),
+        uid=fields.guid("ProcessGuid"),
+        cmd_line=fields.text("CommandLine"),
+        cwd=fields.text("CurrentDirectory"),
+        integrity=fields.text("IntegrityLevel"),
+        session_uid=fields.logon("LogonId"),
+        hashes=hashes(fields),
+        company_name=fields.text("Company"),
+        product=fields.text("Product"),
+        desc=fields.text("Description"),
+        internal_name=fields.text("OriginalFileName"),
+        version=fields.text("FileVersion"),
+        user=user,
+        parent=parent,
+    )
+    return {
+        "process": run or {"name": "unknown"},
+        "actor": filled(process=parent, user=parent_user or user),
+        "status_id": SUCCESS,
+    }
+
+
+def ended(fields: Fields, log: Logged) -> Columns:
+    """5: a process that ended; Sysmon does not say who ended it."""
+    by = who(fields) or {}
+    user = by.get("user")
+    return {"process": by.get("process") or {"name": "unknown"}, "actor": filled(user=user)}
+
+
+def file_event(kind: int = 1, path: str = "TargetFilename") -> Mapper:
+    """A file that a process made, changed or deleted."""
+
+    def columns(fields: Fields, log: Logged) -> Columns:
+        return {
+            "actor": who(fields),
+            "file": filled(path=fields.text(path), hashes=hashes(fields), type_id=kind),
+        }
+
+    return columns
+
+
+def connected(fields: Fields, log: Logged) -> Columns:
+    """3: a connection; `Initiated` says whether this machine opened it."""
+    initiated = fields.flag("Initiated")
+    six = fields.flag("SourceIsIpv6")
+    if six is not None:
+        fields.flag("DestinationIsIpv6")
+    name = fields.text("Protocol")
+    number = {"tcp": 6, "udp": 17, "icmp": 1}.get((name or "").lower())
+    ends = {
+        end: filled(
+            ip=fields.ip(f"{of}Ip"),
+            port=fields.port(f"{of}Port"),
+            hostname=fields.text(f"{of}Hostname"),
+            svc_name=fields.text(f"{of}PortName"),
+        )
+        for end, of in (("src_endpoint", "Source"), ("dst_endpoint", "Destination"))
+    }
+    return ends | {
+        "actor": who(fields),
+        "connection_info": filled(
+            protocol_name=name.lower() if name else None,
+            protocol_num=number,
+            protocol_ver_id=None if six is None else 6 if six else 4,
+            direction=None if initiated is None else "Outbound" if initiated else "Inbound",
+            direction_id=0 if initiated is None else 2 if initiated else 1,
+        ),
+        "status_id": SUCCESS,
+    }
+
+
+def _image(fields: Fields, path: str) -> Columns:
+    """The file of a library or driver, with its signature."""
+    return filled(
+        path=fields.text(path),
+        hashes=hashes(fields),
+        company_name=fields.text("Company"),
+        product=fields.text("Product"),
+        desc=fields.text("Description"),
+        internal_name=fields.text("OriginalFileName"),
+        version=fields.text("FileVersion"),
+        signature=fields.text("Signature"),
+        type_id=1,
+    ) or {"name": "unknown"}
+
+
+def image_loaded(fields: Fields, log: Logged) -> Columns:
+    """7; whether it was signed, and how that is, stays in unmapped."""
+    return {"module": {"file": _image(fields, "ImageLoaded")}, "actor": who(fields)}
+
+
+def driver_loaded(fields: Fields, log: Logged) -> Columns:
+    """6: as `driver` for OCSF, and as `module` to be searched like all that is loaded."""
+    file = _image(fields, "ImageLoaded")
+    plain = {"name": file.get("path", "unknown").rpartition("\\")[2], "type_id": 1}
+    return {
+        "module": {"file": file},
+        "more": {"driver": {"file": plain | ({"path": file["path"]} if "path" in file else {})}},
+    }
+
+
+def injected(fields: Fields, log: Logged) -> Columns:
+    """8: a thread started in another process."""
+    return _between(fields) | {"more": {"injection_type_id": 1, "injection_type": "Remote Thread"}}
+
+
+def opened(fields: Fields, log: Logged) -> Columns:
+    """10: a process opened another. `GrantedAccess` also stays as it was written."""
+    mask = whole(fields.peek("GrantedAccess"))
+    found = _between(fields)
+    if mask is not None and mask < 2**31:
+        found["more"] = {"actual_permissions": mask}
+    return found
+
+
+def _between(fields: Fields) -> Columns:
+    of = filled(
+        path=fields.text("TargetImage"),
+        pid=fields.pid("TargetProcessId"),
+        uid=fields.guid("TargetProcessGuid", "TargetProcessGUID"),
+        user=account(fields, "TargetUser"),
+    )
+    return {
+        "process": of or {"name": "unknown"},
+        "actor": who(fields, "SourceImage", "Source"),
+    }
+
+
+def raw_read(fields: Fields, log: Logged) -> Columns:
+    """9: a disk read past its file system."""
+    return {"actor": who(fields), "file": filled(path=fields.text("Device"), type_id=4)}
+
+
+REGISTRY: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        "createkey": (REG_KEY, 1),
+        "deletekey": (REG_KEY, 4),
+        "renamekey": (REG_KEY, 5),
+        "setvalue": (REG_VALUE, 2),
+        "createvalue": (REG_VALUE, 2),
+        "deletevalue": (REG_VALUE, 4),
+        "renamevalue": (REG_VALUE, OTHER),
+    }
+)
+BY_ID: Mapping[int, tuple[int, int]] = MappingProxyType(
+    {12: (REG_KEY, OTHER), 13: (REG_VALUE, 2), 14: (REG_KEY, 5)}
+)
+
+
+def registry(fields: Fields, log: Logged) -> Columns:
+    """12 to 14: a key, or a value of one; `EventType` says which and what was done."""
+    what = (fields.peek("EventType") or "").lower()
+    class_uid, activity = REGISTRY.get(what, BY_ID[log.event_id])
+    columns: Columns = {
+        "class_uid": class_uid,
+        "activity_id": activity,
+        "actor": who(fields),
+    }
+    if what == "renamevalue":
+        columns["activity_name"] = "Rename"
+    target = fields.text("TargetObject") or "unknown"
+    if class_uid == REG_KEY:
+        renamed = fields.text("NewName") if what == "renamekey" else None
+        if renamed:
+            columns["more"] = {"prev_reg_key": {"path": target}}
+        return columns | {"reg_key": {"path": renamed or target}}
+    key, _, name = target.rpartition("\\")
+    data = fields.raw("Details")
+    typed = TYPED.fullmatch(data) if data else None
+    columns["reg_value"] = filled(
+        path=key or target,
+        name=name if name != "(Default)" and key else None,
+        data=data,
+        type=f"REG_{typed[1]}" if typed else None,
+    )
+    return columns
+
+
+def pipe(fields: Fields, log: Logged) -> Columns:
+    """17, 18: a named pipe made or connected to."""
+    return {
+        "actor": who(fields),
+        "file": filled(path=fields.text("PipeName"), type_id=6) or {"name": "unknown"},
+    }
+
+
+def wmi(kind: str, *names: str) -> Mapper:
+    """19 to 21: a part of a WMI subscription."""
+
+    def columns(fields: Fields, log: Logged) -> Columns:
+        done = (fields.peek("Operation") or "").lower()
+        activity = {"created": 1, "modified": 3, "deleted": 4}.get(done, OTHER)
+        return {
+            **entity(kind, fields.text(*names)),
+            "class_uid": ENTITY,
+            "activity_id": activity,
+            "actor": filled(user=account(fields, "User")),
+        }
+
+    return columns
+
+
+def results(text: str) -> list[Columns]:
+    """`type:  5 name;::ffff:1.2.3.4;` as answers; Sysmon gives neither owner nor TTL."""
+    found: list[Columns] = []
+    for part in text.split(";"):
+        part = part.strip()
+        if not part or part == "-":
+            continue
+        ip = address(part)
+        if ip is not None:
+            found.append({"rdata": ip, "type": "AAAA" if ":" in ip else "A"})
+            continue
+        match = RESULT.fullmatch(part)
+        if match is None:
+            found.append({"rdata": part})
+        else:
+            number = int(match[1])
+            found.append({"rdata": match[2], "type": DNS_TYPES.get(number, str(number))})
+    return found
+
+
+def asked(fields: Fields, log: Logged) -> Columns:
+    """22: a DNS question with its answers."""
+    name, answer = fields.text("QueryName"), fields.text("QueryResults")
+    status = fields.number("QueryStatus", most=2**32 - 1)
+    code = DNS_STATUS.get(status) if status is not None else None
+    return {
+        "actor": who(fields),
+        "query": filled(hostname=name.rstrip(".") or name if name else None),
+        "answers": results(answer) or None if answer else None,
+        "rcode_id": code[0] if code else None,
+        "rcode": code[1] if code else None,
+        "status_id": None if status is None else FAILURE if status else SUCCESS,
+        "status_code": str(status) if status is not None else None,
+        "src_endpoint": filled(hostname=log.computer),
+    }
+
+
+def clipboard(fields: Fields, log: Logged) -> Columns:
+    """24: something new in the clipboard."""
+    return {"actor": who(fields)}
+
+
+def tampered(fields: Fields, log: Logged) -> Columns:
+    """25: the image of a process is not the file it was started from."""
+    by = who(fields) or {}
+    return {
+        "process": by.get("process") or {"name": "unknown"},
+        "actor": filled(user=by.get("user")),
+        "severity_id": HIGH,
+        "status_detail": fields.text("Type"),
+    }
+
+
+def itself(fields: Fields, log: Logged) -> Columns:
+    """4 and 16: Sysmon started, stopped, configured anew."""
+    state = (fields.peek("State") or "").lower()
+    app = filled(name="Sysmon", version=fields.text("Version"))
+    activity = {"started": 3, "stopped": 4}.get(state, 8)
+    return {"activity_id": activity, "more": {"app": {"vendor_name": "Microsoft"} | (app or {})}}
+
+
+def failed(fields: Fields, log: Logged) -> Columns:
+    """255: an error of Sysmon."""
+    return {"status_code": fields.text("ID"), "status_detail": fields.text("Description")}
+
+
+def _file(activity: int, title: str, columns: Mapper | None = None, **always: Any) -> Rule:
+    return Rule(FILE, activity, title, columns or file_event(), always)
+
+
+BLOCKED = {"action_id": 2, "disposition_id": 2, "status_id": FAILURE}
+
+SYSMON: Mapping[int, Rule] = MappingProxyType(
+    {
+        1: Rule(PROCESS, 1, "Process Create", created),
+        2: _file(6, "File creation time changed"),
+        3: Rule(NETWORK, 1, "Network connection detected", connected),
+        4: Rule(LIFECYCLE, 8, "Sysmon service state changed", itself),
+        5: Rule(PROCESS, 2, "Process terminated", ended),
+        6: Rule(KERNEL_EXTENSION, 1, "Driver loaded", driver_loaded),
+        7: Rule(MODULE, 1, "Image loaded", image_loaded),
+        8: Rule(PROCESS, 4, "CreateRemoteThread detected", injected),
+        9: _file(2, "RawAccessRead detected", raw_read),
+        10: Rule(PROCESS, 3, "Process accessed", opened),
+        11: _file(1, "File created"),
+        12: Rule(REG_KEY, OTHER, "Registry object added or deleted", registry),
+        13: Rule(REG_VALUE, 2, "Registry value set", registry),
+        14: Rule(REG_KEY, 5, "Registry object renamed", registry),
+        15: _file(1, "File stream created"),
+        16: Rule(LIFECYCLE, 8, "Sysmon config state changed", itself),
+        17: _file(1, "Pipe Created", pipe),
+        18: _file(14, "Pipe Connected", pipe),
+        19: Rule(
+            ENTITY, OTHER, "WmiEventFilter activity detected", wmi("WMI event filter", "Name")
+        ),
+        20: Rule(
+            ENTITY, OTHER, "WmiEventConsumer activity detected", wmi("WMI event consumer", "Name")
+        ),
+        21: Rule(
+            ENTITY,
+            OTHER,
+            "WmiEventConsumerToFilter activity detected",
+            wmi("WMI event consumer to filter", "Consumer"),
+        ),
+        22: Rule(DNS, 1, "Dns query", asked),
+        23: _file(4, "File Delete archived"),
+        24: Rule(BASE, OTHER, "Clipboard changed", clipboard, other("Clipboard Change")),
+        25: Rule(PROCESS, 4, "Process Tampering", tampered),
+        26: _file(4, "File Delete logged"),
+        27: _file(1, "File Block Executable", None, **BLOCKED),
+        28: _file(4, "File Block Shredding", None, **BLOCKED),
+        29: _file(1, "File Executable Detected"),
+        255: Rule(APPLICATION_ERROR, 1, "Sysmon error", failed, {"severity_id": HIGH}),
+    }
+)

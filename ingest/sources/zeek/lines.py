@@ -1,0 +1,232 @@
+"""Lines of Zeek's JSON decoded at once: which can be, and what they hold by field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import compress
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+from msgspec.structs import astuple
+
+from ingest.parsing.ocsf import address
+from ingest.parsing.strict_json import LINE_BYTES
+from ingest.parsing.vectorized import looked_up
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Count = Annotated[int, Meta(ge=0, le=2**61)]
+Any64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Seconds = Annotated[float, Meta(ge=0, lt=1e9)]
+Ttl = Annotated[float, Meta(ge=0, lt=2**32 - 1)]
+Epoch = Annotated[float, Meta(ge=0, lt=32503680000)]
+"""Seconds from 1970 to the year 3000; others are read line by line."""
+
+ENDS = {"orig_h": str, "orig_p": Port, "resp_h": str, "resp_p": Port}
+COMMON = {
+    "ts": Epoch,
+    "uid": str,
+    "_path": str,
+    "@stream": str,
+    "@system": str,
+    "_system_name": str,
+    "@proc": str,
+}
+MUST = ("ts", "orig_h", "resp_h")
+QUOTE, COLON, SPACE = b'": '
+Arrays = Mapping[str, pa.Array]
+LOGS: Mapping[str, Mapping[str, Any]] = {
+    "conn": {
+        "proto": str,
+        "service": str,
+        "duration": Seconds,
+        "orig_bytes": Count,
+        "resp_bytes": Count,
+        "conn_state": str,
+        "local_orig": bool,
+        "local_resp": bool,
+        "missed_bytes": Any64,
+        "history": str,
+        "orig_pkts": Count,
+        "orig_ip_bytes": Any64,
+        "resp_pkts": Count,
+        "resp_ip_bytes": Any64,
+        "orig_l2_addr": str,
+        "resp_l2_addr": str,
+        "community_id": str,
+    },
+    "dns": {
+        "proto": str,
+        "trans_id": Any64,
+        "rtt": Seconds,
+        "query": str,
+        "qclass": Any64,
+        "qclass_name": str,
+        "qtype": Any64,
+        "qtype_name": str,
+        "rcode": Port,
+        "rcode_name": str,
+        "AA": bool,
+        "TC": bool,
+        "RD": bool,
+        "RA": bool,
+        "Z": Any64,
+        "answers": list[str],
+        "TTLs": list[Ttl],
+        "rejected": bool,
+    },
+    "http": {
+        "trans_depth": Any64,
+        "method": str,
+        "host": str,
+        "uri": str,
+        "referrer": str,
+        "version": str,
+        "user_agent": str,
+        "request_body_len": Count,
+        "response_body_len": Count,
+        "status_code": Port,
+        "status_msg": str,
+        "username": str,
+        "tags": list[str],
+        "orig_fuids": list[str],
+        "orig_mime_types": list[str],
+        "resp_fuids": list[str],
+        "resp_mime_types": list[str],
+        "client_header_names": list[str],
+    },
+}
+"""Fields of each log; one with another field is read line by line."""
+
+
+def _arrow_kind(kind: Any) -> pa.DataType:
+    known = {str: pa.string(), bool: pa.bool_(), list[str]: pa.list_(pa.string())}
+    if kind in known:
+        return known[kind]
+    if kind == list[Ttl]:
+        return pa.list_(pa.float64())
+    return pa.float64() if kind in (Seconds, Epoch) else pa.int64()
+
+
+@cache
+def shape_of(log: str, prefix: str) -> tuple[msgspec.json.Decoder[Any], dict[str, pa.DataType]]:
+    """The decoder of a log's lines in one spelling, and its fields in the struct's order."""
+    spelled = {name: prefix + name for name in ENDS}
+    kinds: dict[str, Any] = ENDS | COMMON | dict(LOGS[log])
+    ordered = [*MUST, *(name for name in kinds if name not in MUST)]
+    fields: list[Any] = [
+        (f"f{at}", kinds[name]) if name in MUST else (f"f{at}", kinds[name], None)
+        for at, name in enumerate(ordered)
+    ]
+    rename = {f"f{at}": spelled.get(name, name) for at, name in enumerate(ordered)}
+    shape = msgspec.defstruct(
+        f"Zeek_{log}", fields, rename=rename, forbid_unknown_fields=True, gc=False
+    )
+    return msgspec.json.Decoder(shape), {name: _arrow_kind(kinds[name]) for name in ordered}
+
+
+class Lines:
+    """Lines of one log that have been decoded, by column."""
+
+    def __init__(self, rows: int, lists: Mapping[str, Sequence[Any]], arrays: Arrays) -> None:
+        self.rows = rows
+        self.arrays = arrays
+        """Each field's values."""
+        self._lists = lists
+        self._kept: npt.NDArray[np.bool_] | None = None
+        self._addresses: dict[str, pa.Array] = {}
+
+    @classmethod
+    def of(cls, rows: Sequence[Any], kinds: Mapping[str, pa.DataType]) -> Lines:
+        """Rows as they were decoded; `kinds`: their fields, in order."""
+        lists = dict(zip(kinds, zip(*map(astuple, rows), strict=True), strict=True))
+        arrays = {name: pa.array(lists[name], kind) for name, kind in kinds.items()}
+        return cls(len(rows), lists, arrays)
+
+    def only(self, wanted: npt.NDArray[np.bool_]) -> Lines:
+        """Some of the lines."""
+        mask = pa.array(wanted)
+        arrays = {name: array.filter(mask) for name, array in self.arrays.items()}
+        fewer = Lines(int(wanted.sum()), self._lists, arrays)
+        fewer._kept = wanted
+        fewer._addresses = {name: found.filter(mask) for name, found in self._addresses.items()}
+        return fewer
+
+    def values(self, name: str) -> Sequence[Any]:
+        """A field's values as Python has them."""
+        values = self._lists[name]
+        return values if self._kept is None else list(compress(values, self._kept))
+
+    def addresses(self, name: str) -> pa.Array:
+        """A field's addresses in their one spelling; null for what is none."""
+        if name not in self._addresses:
+            self._addresses[name] = looked_up(self.arrays[name], address, pa.string())
+        return self._addresses[name]
+
+    def fields(self) -> npt.NDArray[np.int64]:
+        """How many fields each line has."""
+        found = np.zeros(self.rows, np.int64)
+        for array in self.arrays.values():
+            found += 1 if array.null_count == 0 else np.asarray(array.is_valid()).astype(np.int64)
+        return found
+
+
+def decoded(
+    raws: list[bytes | None], plain: npt.NDArray[np.bool_], decoder: msgspec.json.Decoder[Any]
+) -> tuple[list[Any], list[int]]:
+    """The lines that decode, and which records they are; `plain`: those without headers."""
+    rows, places = [], []
+    decode = decoder.decode
+    for at, raw in enumerate(raws):
+        if raw is None or not plain[at] or len(raw) > LINE_BYTES:
+            continue
+        try:
+            rows.append(decode(raw))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        places.append(at)
+    return rows, places
+
+
+def sound(lines: Lines, raws: Sequence[bytes], log: str) -> npt.NDArray[np.bool_]:
+    """Which lines hold what the line-by-line path would take without a second look."""
+    # As many `":` as fields: none stood twice. With space before a colon that cannot be told.
+    counts, spaced = keys_of(raws)
+    good: npt.NDArray[np.bool_] = np.equal(counts, lines.fields())
+    if spaced:
+        good &= np.fromiter((re.search(rb'"[ \t\r\n]+:', raw) is None for raw in raws), np.bool_)
+    for name in ("orig_h", "resp_h"):
+        good &= np.asarray(lines.addresses(name).is_valid())
+    for name in ("_path", "@stream"):
+        stream = lines.arrays[name]
+        good &= np.asarray(pc.fill_null(pc.equal(stream, log), True))
+    if log == "dns":
+        alone = pc.and_(lines.arrays["answers"].is_null(), lines.arrays["TTLs"].is_valid())
+        good &= ~np.asarray(alone)
+    if log == "http":
+        types = lines.arrays["resp_mime_types"]
+        good &= np.asarray(pc.fill_null(pc.equal(pc.list_value_length(types), 1), True))
+    return good
+
+
+def keys_of(raws: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], bool]:
+    """How often `":` stands in each line, and whether space follows a quote in any of them."""
+    whole = np.frombuffer(b"\n".join(raws), np.uint8)
+    quoted, after = whole[:-1] == QUOTE, whole[1:]
+    ends = np.cumsum(np.fromiter(map(len, raws), np.int64, len(raws)) + 1)
+    before = np.searchsorted(np.flatnonzero(quoted & (after == COLON)), ends)
+    return np.diff(before, prepend=0), bool((quoted & (after <= SPACE)).any())
+
+
+def moments(seconds: pa.Array) -> npt.NDArray[np.int64]:
+    """Microseconds of seconds, rounded as `datetime` rounds them."""
+    fraction, whole = np.modf(np.asarray(seconds))
+    moments: npt.NDArray[np.int64] = whole.astype(np.int64) * 1_000_000
+    moments += np.rint(fraction * 1e6).astype(np.int64)
+    return moments

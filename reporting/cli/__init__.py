@@ -1,0 +1,1 @@
+"""The commands `report`, `ledger` and `erase`."""

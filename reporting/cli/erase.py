@@ -1,0 +1,118 @@
+"""Command `erase`: a person or a device out of all tables, with a certificate."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import Fatal
+
+if TYPE_CHECKING:
+    from infra.config.settings import Settings
+    from reporting.erasure.request import Wish
+
+NICE = 10
+"""Other processes of the machine go first, as the live jobs are among them."""
+
+
+def build(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `erase` to the command."""
+    parser = subparsers.add_parser(
+        "erase",
+        help="take a person or a device out of all tables, while the jobs run",
+        description="Removes the rows that name somebody, or with --pseudonymise only the names, "
+        "in all layers, and writes a certificate to <home>/erasures. Alerts stay, without the "
+        "names. Killed or interrupted, the same command goes on where it was.",
+    )
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument("--user", metavar="NAME", help="a person, by account; aliases come along")
+    who.add_argument("--device", metavar="MAC", help="a device, by its hardware address")
+    parser.add_argument("--hostnames", action="store_true", help="the device's host names as well")
+    parser.add_argument(
+        "--except", dest="but", action="append", default=[], metavar="TEXT",
+        help="a name of theirs that stays, as others have it as well",
+    )  # fmt: skip
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="TEXT",
+        help="a further name of theirs, which no inventory has",
+    )  # fmt: skip
+    parser.add_argument("--pseudonymise", action="store_true", help="keep rows, replace the names")
+    parser.add_argument("--reason", help="why, for the certificate; name nobody in it")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    parser.add_argument("--yes", action="store_true", help="do it; it cannot be undone")
+    parser.add_argument(
+        "--vacuum", action="store_true", help="delete the files of former versions at once"
+    )
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    parser.set_defaults(run=_erase)
+
+
+def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
+    from infra.spark.session import session
+    from infra.streaming.lake import Lake
+    from reporting.erasure.certificate import sentences
+    from reporting.erasure.request import Wish, names_of, require, words_of
+    from reporting.erasure.run import erase, preview
+
+    kind, name = ("user", arguments.user) if arguments.user else ("device", arguments.device)
+    wish = Wish(
+        "user" if kind == "user" else "device",
+        name,
+        arguments.pseudonymise,
+        arguments.hostnames,
+        tuple(arguments.but),
+        tuple(arguments.also),
+        arguments.reason,
+    )
+    require(wish, yes=arguments.yes, dry=arguments.dry_run)
+    if not settings.lake_root.is_dir():
+        raise Fatal(f"{settings.lake_root}: there is no lake here; start the jobs or set 'lake'")
+    words_of(wish, names_of(settings, wish), "")  # what is refused is so before a JVM starts
+    os.nice(NICE)
+    small = settings.spark.model_copy(update={"driver_memory": "1g"})
+    spark = session(settings.model_copy(update={"spark": small}), "headgate-erase")
+    try:
+        lake = Lake(spark, settings)
+        if arguments.dry_run:
+            found = preview(lake, wish, _progress)
+            lines = _previewed(found, wish)
+        else:
+            found = erase(lake, wish, _progress, vacuum=arguments.vacuum)
+            lines = sentences(found)
+    finally:
+        spark.stop()
+    print(json.dumps(found, ensure_ascii=False) if arguments.output == "json" else "\n".join(lines))
+    return 0 if arguments.dry_run or finished(found) else 1
+
+
+def finished(certificate: Mapping[str, Any]) -> bool:
+    """Whether nothing is left that a later run would still have to do."""
+    behind = certificate["jobs_behind"] or not certificate["settled"]
+    waits = certificate["unpublished"] or certificate["undelivered"]
+    return not (behind or waits) and all(
+        isinstance(done, int) for done in certificate["outside"].values()
+    )
+
+
+def _previewed(found: Mapping[str, Any], wish: Wish) -> Iterator[str]:
+    yield f"Words: {', '.join(found['words'])}"
+    for table, counts in found["tables"].items():
+        yield (
+            f"{table}: {counts['removed']:,} rows would be removed, {counts['replaced']:,} "
+            f"reworded, in {counts['files']:,} files"
+        )
+    if not found["tables"]:
+        yield "No table has a row that names it."
+    yield f"spool: {found['spool']}, webhooks: {found['webhooks']} would be reworded"
+    yield from (f"index {name} of the inventories would be removed" for name in found["indexes"])
+    yield from (f"file {name} names it and would not be touched" for name in found["files"])
+    yield f"To do it: the same with --yes{' (rows stay)' if wish.pseudonymise else ''}"
+
+
+def _progress(said: str) -> None:
+    if sys.stderr.isatty():
+        print(said, file=sys.stderr, flush=True)

@@ -1,0 +1,171 @@
+"""Commands `report` and `ledger`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from infra.config.settings import Settings
+from infra.errors import Fatal, Usage
+from infra.process.text_output import for_programs, printable
+from reporting.cli.reader import opened
+from reporting.interval import Interval, parse_interval
+from reporting.ledger.completeness import (
+    COLUMNS,
+    TABLES,
+    Completeness,
+    completeness,
+    hourly,
+    roomy,
+    total,
+    totals,
+)
+from reporting.ledger.gaps import missed
+
+Render = Callable[[duckdb.DuckDBPyConnection, Interval, datetime], str]
+REPORTS = ("daily",)
+
+
+def build(subparsers: Any) -> None:
+    """Add the commands; each sets `run`, called with the arguments and the settings."""
+    report = subparsers.add_parser("report", help="write a report, or list the reports there are")
+    kinds = report.add_subparsers(dest="action", required=True)
+    run = kinds.add_parser("run", help="write one self-contained HTML page")
+    run.add_argument("name", choices=REPORTS)
+    run.add_argument(
+        "--interval",
+        required=True,
+        help="2026-11-20/2026-11-21 (UTC; the end is not in it), or one day",
+    )
+    run.add_argument("--out", type=Path, help="file (default: <home>/reports/<name>-<span>.html)")
+    run.set_defaults(run=run_report)
+    kinds.add_parser("list", help="reports there are").set_defaults(run=list_reports)
+
+    ledger = subparsers.add_parser(
+        "ledger", help="what was received and what became of it; exit 1 if any is unaccounted"
+    )
+    ledger.add_argument("--since", help="first arrival time, UTC (default: 24 hours ago)")
+    ledger.add_argument("--until", help="end of arrival times (default: now)")
+    ledger.add_argument("--source", help="one source")
+    ledger.add_argument(
+        "--by", choices=("source", "hour"), default="source", help="hour: each hour of arrival too"
+    )
+    ledger.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    ledger.add_argument(
+        "--check",
+        action="store_true",
+        help="compare bronze with what was read and with the broker, as runs on a schedule",
+    )
+    ledger.add_argument("--all", action="store_true", help="--check: not only what is new")
+    ledger.add_argument(
+        "--accept", metavar="REASON", help="--check: what is missing stays missing; it is kept"
+    )
+    ledger.set_defaults(run=run_ledger)
+
+
+def run_report(args: argparse.Namespace, settings: Settings) -> int:
+    """Write the report and print where it is."""
+    from reporting.reports import daily
+
+    interval = parse_interval(args.interval)
+    out: Path = args.out or settings.home / "reports" / f"{args.name}-{interval.slug}.html"
+    render: Render = daily.render
+    with roomy():
+        page = render(opened(settings, daily.TABLES), interval, datetime.now(UTC))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(page, "utf-8")
+    except OSError as error:
+        raise Fatal(f"{out}: cannot be written ({error.strerror})") from error
+    print(out)
+    return 0
+
+
+def list_reports(args: argparse.Namespace, settings: Settings) -> int:
+    """Name the reports, and the files made so far."""
+    from reporting.reports import daily
+
+    print(f"daily  {daily.DOC}")
+    for file in sorted((settings.home / "reports").glob("*.html")):
+        print(f"  {file}")
+    return 0
+
+
+def run_ledger(args: argparse.Namespace, settings: Settings) -> int:
+    """Print completeness by source; 1 when a record is unaccounted or a row stands twice."""
+    if args.check:
+        from reporting.cli.ledger_check import run_check
+
+        return run_check(args, settings)
+    if args.all or args.accept is not None:
+        raise Usage("--all and --accept go with --check")
+    until = _instant("--until", args.until) or datetime.now(UTC)
+    since = _instant("--since", args.since) or until - timedelta(days=1)
+    if since >= until:
+        raise Usage(f"--since {since.isoformat()}: not before --until {until.isoformat()}")
+    lake = opened(settings, TABLES)
+    by_hour = args.by == "hour"
+    rows = (hourly if by_hour else completeness)(lake, since, until, args.source)
+    sums = totals(rows) if by_hour else [total(rows)]
+    show(rows, sums, args.output, by_hour=by_hour)
+    for gap in missed(lake, since, until, args.source):
+        print(f"headgate: {printable(gap.sentence())}", file=sys.stderr)
+    return 1 if any(one.unaccounted or one.duplicated for one in sums) else 0
+
+
+def show(
+    rows: Sequence[Completeness],
+    sums: Sequence[Completeness],
+    form: str,
+    *,
+    by_hour: bool = False,
+) -> None:
+    """Write the rows; the sum of all sources comes last, with `by_hour` in each hour."""
+    columns = [*(["hour"] if by_hour else []), *COLUMNS]
+    both = [*rows, *sums]
+    if by_hour:
+        both.sort(key=lambda row: (str(row.hour), row.source == "all"))
+    told = [
+        asdict(row) | {"packs": list(row.packs), "hour": row.hour and row.hour.isoformat()}
+        for row in both
+    ]
+    told = [{name: row[name] for name in columns} for row in told]
+    if form == "table":
+        _table(columns, told)
+    else:
+        for_programs(columns, told, form)
+
+
+def _table(columns: Sequence[str], told: Sequence[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        left = name in ("hour", "source", "packs")
+        table.add_column(name, justify="left" if left else "right", no_wrap=True)
+    for row in told:
+        short = {"packs": " ".join(pack[:8] for pack in row["packs"])}
+        short |= {"hour": row["hour"][:16]} if row.get("hour") else {}
+        style = "bold" if row["source"] == "all" else ""
+        table.add_row(*[Text(str((row | short)[name]), style) for name in columns])
+    console = Console(width=None if sys.stdout.isatty() else 240)
+    console.print(table)
+
+
+def _instant(option: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise Usage(f"{option} {text}: write a time such as 2026-11-20T14:00") from None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

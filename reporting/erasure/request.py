@@ -1,0 +1,165 @@
+"""Who is to be erased: the words that name them, and what a run that was cut off goes on with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from infra.config.settings import Settings
+from infra.delta.duckdb_views import definitions, open_engine, refresh
+from infra.errors import Usage
+from infra.storage.atomic_files import write_whole
+from reporting.erasure.rewrite import BLANK
+from reporting.erasure.subject_match import SHORTEST, Word, device, person
+
+_ACCOUNTS = """
+SELECT DISTINCT name, full_name, mail, user_id, aliases FROM silver.user_version
+WHERE lower(name) = lower($name) OR lower(mail) = lower($name) OR lower(user_id) = lower($name)
+   OR list_contains(list_transform(aliases, x -> lower(x)), lower($name))
+"""
+_HOSTS = """
+SELECT DISTINCT unnest([hostname]) FROM silver.dhcp_segment WHERE lower(mac) = lower($mac)
+UNION SELECT DISTINCT unnest(hostnames) FROM silver.asset_version WHERE list_contains(macs, $mac)
+"""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Who is to be erased, and how."""
+
+    kind: Literal["user", "device"]
+    name: str
+    pseudonymise: bool = False
+    hostnames: bool = False
+    but: tuple[str, ...] = ()
+    """Names that others have as well, and that therefore stay."""
+    also: tuple[str, ...] = ()
+    """Further names, which no inventory knows."""
+    reason: str | None = None
+
+
+@dataclass
+class Progress:
+    """What a run that was cut off goes on with."""
+
+    id: str
+    salt: str
+    pseudonym: str
+    began_at: str
+    names: list[str]
+    """As the inventories had them, before these were erased as well."""
+    since: dict[str, int] = field(default_factory=dict)
+    """The version that each table had then: what it did lies behind it."""
+    linked: dict[str, list[str]] = field(default_factory=dict)
+    """Ids of rows that are gone, for those that may come yet and belong to them."""
+
+
+def names_of(settings: Settings, wish: Wish) -> list[str]:
+    """The names that the subject has by itself, by the wish, and by the inventories."""
+    found = set(wish.also)
+    if wish.kind == "user":
+        found |= {wish.name} | {one for one in _accounts(settings, wish.name) if _tells(one)}
+    elif wish.hostnames:
+        hosts = _asked(settings, _HOSTS, {"mac": device(wish.name, BLANK)[0].text})
+        found |= {one for one in hosts if _tells(one)}
+    return sorted(found - set(wish.but))
+
+
+def words_of(wish: Wish, names: Sequence[str], instead: str) -> tuple[Word, ...]:
+    """The words for these names. Raises `Usage` where they cannot be told from other text."""
+    if wish.kind == "user":
+        if not names:
+            raise Usage(f"no name of '{wish.name}' is left to look for; leave out an --except")
+        return person(names, instead)
+    text = f"device-{instead}" if wish.pseudonymise else instead
+    return (*device(wish.name, instead), *person(names, text))
+
+
+def _tells(name: str) -> bool:
+    """Whether a name from an inventory can be looked for: no number, and not too short."""
+    return len(name) >= SHORTEST and not name.isdigit()
+
+
+def _accounts(settings: Settings, name: str) -> Iterator[str]:
+    yield from _asked(settings, _ACCOUNTS, {"name": name})
+
+
+def _asked(settings: Settings, sql: str, values: Mapping[str, str]) -> Iterator[str]:
+    """All texts in the answer of the inventories; nothing where there are none."""
+    engine = open_engine(memory="500MB", threads=1)
+    try:
+        wanted = ("silver.user_version", "silver.asset_version", "silver.dhcp_segment")
+        left_out = refresh(
+            engine, [one for one in definitions(settings.lake_root) if one.name in wanted]
+        )
+        if any(name in sql for name in left_out):
+            return
+        for row in engine.execute(sql, dict(values)).fetchall():
+            for value in row:
+                yield from value if isinstance(value, list) else [value] if value else []
+    finally:
+        engine.close()
+
+
+def digest(salt: str, wish: Wish) -> str:
+    """SHA-256 of salt, kind, name in small letters and manner, as a JSON list."""
+    said = json.dumps([salt, wish.kind, wish.name.lower(), wish.pseudonymise])
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def progress_of(settings: Settings, file: Path, wish: Wish, newest: Mapping[str, int]) -> Progress:
+    """What an earlier run left in `file`, or a new beginning; written there.
+
+    `newest`: the version that each table has now.
+    """
+    try:
+        progress = _continued(settings, Progress(**json.loads(file.read_text("utf-8"))), wish)
+        # A table that was restored meanwhile counts from its older version on.
+        since = {name: min(at, newest.get(name, at)) for name, at in progress.since.items()}
+        progress = replace(progress, since=since)
+    except (OSError, ValueError, TypeError):
+        # An address of its own kind: locally administered, so no maker's (IEEE 802).
+        pseudonym = "02" + secrets.token_hex(5)
+        if wish.kind == "user":
+            pseudonym = f"person-{secrets.token_hex(4)}"
+        progress = Progress(
+            uuid.uuid4().hex[:12],
+            secrets.token_hex(8),
+            pseudonym,
+            datetime.now(UTC).isoformat(),
+            names_of(settings, wish),
+            dict(newest),
+        )
+    save(file, progress)
+    return progress
+
+
+def save(file: Path, progress: Progress) -> None:
+    """Keep what a later run goes on with."""
+    write_whole(file, json.dumps(asdict(progress)))
+
+
+def _continued(settings: Settings, before: Progress, wish: Wish) -> Progress:
+    """An earlier run's, with the names that this command adds or leaves out."""
+    names = sorted((set(before.names) | set(names_of(settings, wish))) - set(wish.but))
+    # Of an id nobody knows by which name it was learnt; those of rows that are there are learnt
+    # again.
+    linked = before.linked if set(before.names) <= set(names) else {}
+    return replace(before, names=names, linked=linked)
+
+
+def require(wish: Wish, *, yes: bool, dry: bool) -> None:
+    """Raises `Usage` unless a person has said that it is to be done."""
+    if not yes and not dry:
+        raise Usage(
+            "what is erased cannot be brought back: look with --dry-run first, then add --yes"
+        )
+    if wish.kind == "device" and wish.but and not wish.hostnames:
+        raise Usage("--except is about names; a device has them only with --hostnames")

@@ -1,0 +1,338 @@
+"""What names a person or a device on topics: what can be said anew, and what stays for how long.
+
+Of a compacted topic Kafka keeps the newest message under each key, so it is said anew there, or
+deleted by a tombstone. The former messages are deleted by Kafka itself, when it gets to it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from confluent_kafka import Message
+
+from alerts.cli.webhooks import file_of
+from alerts.delivery.publisher import published, read_all, state_of
+from alerts.tables import ALERT
+from infra.config.settings import Settings
+from infra.delta.log_reader import commit, newest_version, versions
+from infra.delta.transaction import active_files
+from infra.errors import HeadgateError, Retryable
+from infra.kafka.client import COMPACTION_LAG, producer
+from infra.kafka.topic_config import told, topics
+from infra.storage.paths import Location, to_read
+from infra.streaming.lake import Lake
+from reporting.erasure.subject_match import Search
+
+TRIES = 5
+ROWS = 5_000
+UNLIMITED = 2**63 - 1
+"""Kafka's word for a lag that was never set."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a topic has under a key of which some message names the subject."""
+
+    newest: bytes | None
+    """None: a tombstone."""
+    names: bool
+    """Whether the newest message names it, by its key or its value."""
+    messages: int
+    """How many do."""
+
+
+Named = Mapping[bytes, Said]
+
+
+def naming(messages: Iterator[Message], search: Search) -> dict[bytes, Said]:
+    """Keys of a compacted topic under which some message names the subject."""
+    found: dict[bytes, Said] = {}
+    while some := list(islice(messages, ROWS)):
+        pairs = [(message.key() or b"", message.value()) for message in some]
+        keys, values = (pa.array(column, pa.binary()) for column in zip(*pairs, strict=True))
+        hits = pc.or_(search.rows(keys), search.rows(values)).to_pylist()
+        for (key, value), hit in zip(pairs, hits, strict=True):
+            before = found.get(key)
+            if hit or before:
+                found[key] = Said(value, hit, (before.messages if before else 0) + hit)
+    return found
+
+
+def taken_back(
+    lake: Lake, search: Search, *, removes: bool, away: str | None
+) -> tuple[dict[str, int | str], dict[str, int]]:
+    """Say anew or delete on compacted topics what names the subject.
+
+    How many states and counts these were, a sentence where it could not be done. And by topic that
+    could be read, how many messages there name it. `away`: why the broker cannot be asked.
+    """
+    kafka = lake.settings.kafka
+    states = partial(_states, lake.settings, search)
+    ways: list[tuple[str, str, Callable[[], Named], Callable[[Named], int]]] = [
+        ("alert_states", kafka.state_topic, states, partial(restated, lake, search))
+    ]
+    if kafka.rollups_topic:
+        held = partial(_counts, lake.settings, search)
+        say = partial(recounted, lake.settings, search, removes)
+        ways.append(("rollups", kafka.rollups_topic, held, say))
+    if away:
+        return {where: away for where, *_ in ways}, {}
+    done: dict[str, int | str] = {}
+    messages: dict[str, int] = {}
+    for where, topic, read, say_anew in ways:
+        try:
+            before = read()
+            messages[topic] = sum(one.messages for one in before.values())
+            done[where] = say_anew(before)
+        except Retryable as error:
+            done[where] = str(error)
+        except Exception as error:  # the broker's own kinds too: an erasure of the tables goes on
+            done[where] = f"topic {topic} could not be gone through: {error}"
+    return done, messages
+
+
+# -- states of alerts ------------------------------------------------------------------------------
+
+
+def _states(settings: Settings, search: Search) -> Named:
+    return naming(read_all(settings, settings.kafka.state_topic), search)
+
+
+def restated(lake: Lake, search: Search, before: Named) -> int:
+    """Say the states of some alerts anew on the compacted topic; how many named the subject.
+
+    `before`: what the topic has. A state that names it no more is said once more as long as a
+    former message does: Kafka closes the segment that it lies in only when another one comes.
+    Raises `Retryable` when the broker does not take it.
+    """
+    said: dict[bytes, int] = {}
+    for _ in range(TRIES):
+        newest = {
+            alert: (revision, body)
+            for alert, revision, body in _newest(lake, before.keys())
+            if said.get(alert) != revision
+        }
+        if not newest:
+            break
+        # A revision that job `alert` publishes meanwhile is newer: then it is said once more.
+        bodies = {alert: search.text(body) for alert, (_, body) in newest.items()}
+        states = [(alert, _state(body, before[alert].newest)) for alert, body in bodies.items()]
+        _say(lake.settings, lake.settings.kafka.state_topic, states)
+        said |= {alert: revision for alert, (revision, _) in newest.items()}
+    gone = {alert: one for alert, one in before.items() if alert not in said}
+    again = [(alert, None if one.names else one.newest) for alert, one in gone.items()]
+    _say(lake.settings, lake.settings.kafka.state_topic, again)
+    return sum(one.names for one in before.values())
+
+
+def _state(body: str, before: bytes | None) -> bytes:
+    """The state that a revision tells, published when the one before it was."""
+    state = state_of(msgspec.json.decode(body))
+    try:
+        at = msgspec.json.decode(before or b"{}").get("published_at")
+    except (msgspec.DecodeError, AttributeError):
+        at = None
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return msgspec.json.encode(state | {"published_at": at or now})
+
+
+def _say(settings: Settings, topic: str, messages: Iterable[tuple[bytes, bytes | None]]) -> None:
+    """Send messages to a compacted topic; without a value it is a tombstone."""
+    failed: list[str] = []
+    client = producer(settings.kafka)
+    for key, value in messages:
+        while True:
+            try:
+                client.produce(
+                    topic,
+                    key=key,
+                    value=value,
+                    on_delivery=lambda error, _: failed.append(str(error)) if error else None,
+                )
+                client.poll(0)
+                break
+            except BufferError:
+                client.poll(0.5)  # room comes as the broker takes what waits
+    if client.flush(30) or failed:
+        raise Retryable(f"topic {topic}: {(failed or ['no answer'])[0]}")
+
+
+def _newest(lake: Lake, alerts: Iterable[bytes]) -> Iterator[tuple[bytes, int, str]]:
+    """The newest revision of some alerts in the table."""
+    newest: dict[bytes, tuple[int, str]] = {}
+    wanted = set(alerts)
+    for file in active_files(lake.spark, lake.path(ALERT)) if wanted else ():
+        found = to_read(lake.folder(ALERT) / file.name)
+        rows = pq.read_table(found, columns=["alert_id", "revision", "body"])
+        for row in rows.to_pylist():
+            alert = row["alert_id"].encode()
+            if alert in wanted and row["revision"] > newest.get(alert, (0, ""))[0]:
+                newest[alert] = (row["revision"], row["body"])
+    return ((alert, *found) for alert, found in newest.items())
+
+
+# -- alerts that wait to be published --------------------------------------------------------------
+
+
+def unsent(lake: Lake, search: Search) -> list[int]:
+    """Versions of gold.alert that name the subject in what job `alert` has yet to publish.
+
+    It reads them from the files of their commits, which an erasure does not change. Raises
+    `Retryable` when the broker does not tell how far it is.
+    """
+    folder = lake.folder(ALERT)
+    if newest_version(folder) < 0:
+        return []
+    return [
+        version
+        for version in versions(folder, published(lake.settings) + 1)
+        if _tells(folder, version, search)
+    ]
+
+
+def _tells(folder: Location, version: int, search: Search) -> bool:
+    """Whether what goes out of a commit names the subject. Files that are gone do not go out."""
+    found = commit(folder, version)
+    for name in found.adds if found.appends else ():
+        try:
+            rows = pq.read_table(to_read(folder / name), columns=["body", "suppressed_by"])
+        except FileNotFoundError:
+            continue
+        told = rows.filter(pc.is_null(rows["suppressed_by"]))["body"].combine_chunks()
+        if pc.any(search.rows(told)).as_py():
+            return True
+    return False
+
+
+# -- alerts that webhooks have yet to read ---------------------------------------------------------
+
+
+def unqueued(settings: Settings, search: Search) -> int:
+    """How many messages name the subject that webhooks have yet to read from the topic of alerts.
+
+    Those that they have read wait in a file (`erase_outside.queued`). Raises `Retryable` when the
+    topic cannot be read.
+    """
+    topic = settings.kafka.alerts_topic
+    file = file_of(settings)
+    if not settings.webhooks or not file.exists():
+        return 0
+    with closing(sqlite3.connect(file, timeout=30)) as db:
+        began = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'alert_place'").fetchone()
+        asked = "SELECT number, next FROM alert_place WHERE topic = ?"
+        places: dict[int, int] = dict(db.execute(asked, (topic,)).fetchall()) if began else {}
+    if not places:
+        return 0  # they begin with what comes from then on
+    found = naming(read_all(settings, topic, since=places), search)
+    return sum(one.messages for one in found.values())
+
+
+# -- counts ----------------------------------------------------------------------------------------
+
+
+def _counts(settings: Settings, search: Search) -> dict[bytes, Said]:
+    """What the topic with counts has under keys that name the subject; nothing without a topic.
+
+    Raises `Retryable` when it cannot be read.
+    """
+    topic = settings.kafka.rollups_topic
+    if not topic or topic not in topics(settings.kafka):
+        return {}
+    return naming(read_all(settings, topic), search)
+
+
+def recounted(settings: Settings, search: Search, removes: bool, before: Named) -> int:
+    """Delete counts of a topic by tombstones, or put them under other words; how many.
+
+    A key that was deleted before is so once more while a count is still there. Raises `Retryable`
+    when the broker does not take it.
+    """
+    messages: list[tuple[bytes, bytes | None]] = []
+    for key, one in before.items():
+        if one.newest is not None and not removes:
+            other, value = (search.text(text.decode()) for text in (key, one.newest))
+            messages.append((other.encode(), value.encode()))
+        if search.has(key.decode()) and (one.newest is not None or one.messages > 1):
+            messages.append((key, None))
+    _say(settings, settings.kafka.rollups_topic, messages)
+    return sum(one.newest is not None for one in before.values())
+
+
+# -- what cannot be taken back ---------------------------------------------------------------------
+
+
+def kept(settings: Settings) -> tuple[dict[str, int], dict[str, dict[str, int | None]]]:
+    """How long topics that may name somebody keep messages, by what is set at the broker.
+
+    First of those that delete what is old: milliseconds, -1 for ever. Then of compacted ones how
+    long a former value stays (`lag_ms`, None without a limit) and a tombstone after it
+    (`tombstone_ms`). Raises `Retryable` when the broker does not say.
+    """
+    kafka = settings.kafka
+    ours = [kafka.alerts_topic, kafka.state_topic, kafka.rollups_topic]
+    try:
+        there = sorted(topics(kafka) - {kafka.tick_topic})
+        found = told(
+            kafka, [name for name in there if name.startswith(kafka.topic_prefix) or name in ours]
+        )
+    except HeadgateError as error:
+        raise Retryable(f"the broker does not say how long it keeps messages: {error}") from None
+    deleted: dict[str, int] = {}
+    compacted: dict[str, dict[str, int | None]] = {}
+    for name, one in found.items():
+        policies = one["cleanup.policy"].split(",")
+        if "compact" in policies:
+            lag = int(one[COMPACTION_LAG])
+            compacted[name] = {
+                "lag_ms": None if lag == UNLIMITED else lag,
+                "tombstone_ms": int(one["delete.retention.ms"]),
+            }
+        if "delete" in policies or "compact" not in policies:
+            deleted[name] = int(one["retention.ms"]) if "delete" in policies else -1
+    return deleted, compacted
+
+
+def sentences_of(untouched: Mapping[str, Any]) -> Iterator[str]:
+    """How long topics keep what they have, as a person reads it."""
+    found = untouched["topics_keep_ms"]
+    if isinstance(found, str):
+        yield found
+        return
+    for topic, millis in found.items():
+        yield f"topic {topic} keeps each message {_span(millis)}"
+    for topic, one in untouched["topics_compacted"].items():
+        count = one.get("messages")
+        if count == 0:
+            yield f"topic {topic} is compacted: no message of it named it"
+            continue
+        which = "messages that name it"
+        which += ", if there are," if count is None else f" ({count})"
+        if one["lag_ms"] is None:
+            yield (
+                f"topic {topic} is compacted without {COMPACTION_LAG}: {which} stay for as long as "
+                "it is quiet; run headgate kafka topics --apply, and the same command again a day "
+                "later"
+            )
+            continue
+        yield (
+            f"topic {topic} is compacted: {which} go with the first message that comes to their "
+            f"partition once they are {_span(one['lag_ms'])} old ({COMPACTION_LAG}); where none "
+            "comes, the same command, run again after that, sends one. A tombstone goes "
+            f"{_span(one['tombstone_ms'])} later at the earliest"
+        )
+
+
+def _span(millis: int) -> str:
+    """A time as a person says it."""
+    return "for ever" if millis < 0 else f"{timedelta(milliseconds=millis)}"

@@ -1,0 +1,2 @@
+"""Completeness: received, parsed, dead, matched, unaccounted; and the check against broker and
+tables."""

@@ -1,0 +1,26 @@
+"""What `reporting` contributes: reports, the ledger, and the erasure of a person."""
+
+from __future__ import annotations
+
+from infra.runtime.command_registry import Build, Command, register_commands
+
+
+def register() -> None:
+    """Register the commands of this package."""
+    register_commands(
+        Command("report", "write a report", _main),
+        Command("erase", "take a person or a device out of all tables, certified", _erase),
+        Command("ledger", "received, parsed, dead, unaccounted: by source", _main),
+    )
+
+
+def _main() -> Build:
+    from reporting.cli.main import build
+
+    return build
+
+
+def _erase() -> Build:
+    from reporting.cli.erase import build
+
+    return build

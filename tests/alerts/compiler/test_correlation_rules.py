@@ -1,0 +1,198 @@
+"""Correlation rules as files: every Sigma type compiles, runs, chains, or is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from alerts.compiler.compiler import Compiled, compile_rules
+from alerts.rulebook.rule_tests import check
+
+ID = "00000000-0000-4000-8000-{:012d}"
+EVENT = {"class_uid": 3002, "message": "login", "user.name": "bob", "src_endpoint.ip": "10.0.0.5"}
+
+
+def rule(
+    number: int, name: str, service: dict[str, str] | None = None, **keys: Any
+) -> dict[str, Any]:
+    return {
+        "title": f"Rule {number}",
+        "id": ID.format(number),
+        "name": name,
+        "logsource": service or {"product": "ocsf"},
+        "detection": {"s": {"message|contains": keys.pop("text", "login")}, "condition": "s"},
+    }
+
+
+def above(
+    number: int, rules: list[str], own: dict[str, Any] | None = None, **keys: Any
+) -> dict[str, Any]:
+    return {
+        "title": f"Correlation {number}",
+        "id": ID.format(number),
+        "name": f"c{number}",
+        "correlation": {
+            "type": "event_count",
+            "rules": rules,
+            "group-by": ["user.name"],
+            "timespan": "1m",
+            "condition": {"gte": 2},
+        }
+        | keys,
+        "headgate": own or {},
+    }
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> Any:
+    def write(*documents: dict[str, Any]) -> Compiled:
+        (tmp_path / "rules.yml").write_text(yaml.safe_dump_all(documents), "utf-8")
+        return compile_rules([tmp_path])
+
+    return write
+
+
+def ports(*values: int, every: int = 1) -> list[dict[str, Any]]:
+    return [
+        {"event": EVENT | {"dst_endpoint.port": value}, "start_seconds": n * every}
+        for n, value in enumerate(values)
+    ]
+
+
+PORT = {"field": "dst_endpoint.port"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "match", "no_match"),
+    [
+        ({}, ports(1, 1), ports(1)),
+        ({"condition": {"gt": 2}}, ports(1, 1, 1), ports(1, 1)),
+        ({"condition": {"eq": 3}}, ports(1, 1, 1), ports(1, 1)),
+        ({"condition": {"lt": 1}}, None, ports(1, 1)),
+        ({"condition": {"lte": 1}}, ports(1), None),
+        ({"condition": {"neq": 1}}, ports(1, 1), ports(1)),
+        ({"type": "value_count", "condition": PORT | {"gte": 2}}, ports(1, 2), ports(1, 1)),
+        ({"type": "value_sum", "condition": PORT | {"gt": 99.5}}, ports(60, 40), ports(60, 39)),
+        ({"type": "value_avg", "condition": PORT | {"lt": 50}}, ports(60, 20), ports(60, 50)),
+        ({"type": "value_median", "condition": PORT | {"eq": 5}}, ports(9, 1), ports(9, 2)),
+        (
+            {"type": "value_percentile", "condition": PORT | {"gte": 90, "percentile": 75}},
+            ports(1, 1, 90, 99, 99),
+            ports(1, 1, 1, 99),
+        ),
+    ],
+)
+def test_every_type_and_condition_runs_from_its_file(
+    compiled: Any, keys: dict[str, Any], match: Any, no_match: Any
+) -> None:
+    tests = {name: [t] for name, t in (("match", match), ("no_match", no_match)) if t}
+    result = compiled(rule(1, "login"), above(2, ["login"], {"tests": tests}, **keys))
+    assert not result.refused
+    outcomes = check(result)
+    assert outcomes
+    assert [o for o in outcomes if not o.passed] == []
+
+
+def test_first_seen_is_a_value_count_of_ours(compiled: Any) -> None:
+    step = {"event": EVENT | {"process.name": "a.exe"}}
+    own = {
+        "type": "first_seen",
+        "learn": "1d",
+        "tests": {
+            "match": [
+                [step, {"event": EVENT | {"process.name": "b.exe"}, "start_seconds": 90_000}]
+            ],
+            "no_match": [[step, step | {"start_seconds": 90_000}], [step]],
+        },
+    }
+    keys = {
+        "type": "value_count",
+        "timespan": "14d",
+        "condition": {"field": "process.name", "gte": 1},
+    }
+    result = compiled(rule(1, "started"), above(2, ["started"], own, **keys))
+    assert not result.refused
+    (made,) = result.pack.correlations
+    assert (made.type, made.timespan_seconds, made.learn_seconds) == (
+        "first_seen",
+        1_209_600,
+        86_400,
+    )
+    assert [o for o in check(result) if not o.passed] == []
+
+
+def test_a_chain_counts_results_and_sums_their_numbers(compiled: Any) -> None:
+    burst = [{"event": EVENT, "times": 5, "start_seconds": start} for start in (0, 100, 200)]
+    tests = {"match": [burst], "no_match": [burst[:2]]}
+    result = compiled(
+        rule(1, "login"),
+        above(2, ["login"], condition={"gte": 5}, timespan="10s"),
+        above(
+            3,
+            ["c2"],
+            {"tests": tests},
+            type="value_sum",
+            timespan="10m",
+            condition={"field": "event_count", "gte": 15},
+        ),
+    )
+    assert not result.refused
+    assert result.pack.described(ID.format(2)).feeds == (ID.format(3),)
+    assert [o for o in check(result) if not o.passed] == []
+
+
+def test_a_name_is_the_column_of_each_rules_own_log_source(compiled: Any) -> None:
+    result = compiled(
+        rule(1, "web", {"category": "webserver"}),
+        rule(2, "plain"),
+        above(
+            3,
+            ["web", "plain"],
+            **{
+                "group-by": ["who"],
+                "aliases": {"who": {"web": "c-ip", "plain": "dst_endpoint.ip"}},
+            },
+        ),
+    )
+    assert not result.refused
+    (made,) = result.pack.correlations
+    assert made.aliases == {
+        "who": {ID.format(1): "src_endpoint.ip", ID.format(2): "dst_endpoint.ip"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("keys", "own", "named"),
+    [
+        ({"type": "value_percentile", "condition": PORT | {"gte": 1}}, {}, "percentile None"),
+        ({"condition": {"gte": 1, "percentile": 5}}, {}, "percentile with event_count"),
+        ({"condition": {"gte": 60_000}}, {}, "60000"),
+        ({"condition": {"field": "nofield", "gte": 1}}, {}, "nofield"),
+        ({"type": "value_count", "condition": {"field": ["a", "b"], "gte": 1}}, {}, "['a', 'b']"),
+        ({}, {"type": "newest"}, "newest"),
+        ({}, {"type": "first_seen"}, "event_count"),
+        ({}, {"learn": "1d"}, "learn"),
+        (
+            {"type": "value_count", "condition": PORT | {"gte": 1}},
+            {"type": "first_seen", "learn": "soon"},
+            "soon",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_by_name(
+    compiled: Any, keys: dict[str, Any], own: dict[str, Any], named: str
+) -> None:
+    result = compiled(rule(1, "login"), above(2, ["login"], own, **keys))
+    assert not result.pack.correlations
+    assert named in result.refused[0].reason
+    assert result.refused[0].remedy
+
+
+def test_correlations_that_count_each_other_are_refused(compiled: Any) -> None:
+    result = compiled(rule(1, "login"), above(2, ["login", "c3"]), above(3, ["c2"]))
+    assert not result.pack.correlations
+    assert {r.rule for r in result.refused} == {ID.format(2), ID.format(3)}
+    assert "its own findings" in result.refused[0].reason

@@ -1,0 +1,155 @@
+"""Every type of correlation and every condition, against SQL over the whole history."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from alerts.correlation import correlator
+from alerts.correlation.conditions import told_at_once
+from alerts.correlation.correlator import over_history
+from alerts.domain.entity import micros
+from tests.alerts.correlation_history import (
+    NOON,
+    OPS,
+    RULES,
+    SPAN,
+    Judge,
+    Point,
+    correlation,
+    cut,
+    delayed,
+    ends,
+    row,
+    streamed,
+)
+
+VALUES = ("0", "1", "2", "7", "40", "x", "X", "", None)
+
+# Neighbours of the timespan are drawn often: a window's bounds are where mistakes live.
+SECONDS = st.one_of(
+    st.integers(0, 70),
+    st.integers(0, 400),
+    st.sampled_from([0, 1, SPAN - 1, SPAN, SPAN + 1, 2 * SPAN]),
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Point]:
+    drawn = draw(
+        st.lists(
+            st.tuples(
+                SECONDS,
+                st.sampled_from(RULES),
+                st.sampled_from(["bob", "Bob", "eve"]),
+                st.sampled_from(VALUES),
+            ),
+            max_size=25,
+        )
+    )
+    return [Point(n, *one) for n, one in enumerate(sorted(drawn, key=lambda d: d[0]))]
+
+
+NUMERIC = ("value_sum", "value_avg", "value_median", "value_percentile")
+COUNTS = ("event_count", "value_count", "temporal")
+
+
+@st.composite
+def definitions(draw: st.DrawFn, at_once: bool | None = None) -> Any:
+    """Any type with any condition; or only what is told at once, or only what waits."""
+    kind = draw(st.sampled_from([*COUNTS, *NUMERIC, "temporal_ordered"]))
+    keys: dict[str, Any] = {
+        "op": draw(st.sampled_from(sorted(OPS))),
+        "count": draw(st.integers(1, 4)),
+    }
+    if kind in NUMERIC:
+        keys["count"] = draw(st.sampled_from([1, 2, 7, 12, 40]))
+    if kind == "value_percentile":
+        keys["percentile"] = draw(st.sampled_from([0, 25, 50, 75, 100]))
+    if kind == "temporal_ordered":
+        keys = {"op": "gte", "count": draw(st.integers(1, 3))}
+    definition = correlation(type=kind, **keys)
+    assume(at_once in (None, told_at_once(definition)))
+    return definition
+
+
+def finding_id(told: dict[str, Any]) -> str:
+    return str(told["finding_id"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(definitions(), histories(), st.randoms(use_true_random=False))
+def test_in_order_the_stream_tells_exactly_the_windows_that_sql_finds(
+    definition: Any, points: list[Point], chance: random.Random
+) -> None:
+    rows = sorted(map(row, points), key=lambda r: (r["event_time"], r["finding_id"]))
+    told = streamed(definition, cut(rows, chance))
+    assert ends(told) == Judge(definition, points).firings()
+    assert len(ends(told)) == len(told)
+    history = list(over_history(definition, rows))
+    assert sorted(history, key=finding_id) == sorted(told, key=finding_id)
+
+
+@settings(max_examples=100, deadline=None)
+@given(definitions(at_once=False), histories(), st.randoms(use_true_random=False))
+def test_conditions_that_wait_do_not_depend_on_the_order_of_arrival(
+    definition: Any, points: list[Point], chance: random.Random
+) -> None:
+    told = streamed(definition, cut(delayed(points, chance), chance))
+    assert ends(told) == Judge(definition, points).firings()
+    assert not any("late" in r["fields"] for r in told)
+
+
+@settings(max_examples=100, deadline=None)
+@given(definitions(at_once=True), histories(), st.randoms(use_true_random=False))
+def test_told_at_once_every_window_is_told_or_rests_beside_one_that_was(
+    definition: Any, points: list[Point], chance: random.Random
+) -> None:
+    """In any order, with each finding twice: nothing untrue is told and nothing true is missed."""
+    rows = [row(point) for point in points] * 2
+    chance.shuffle(rows)
+    told = streamed(definition, cut(rows, chance))
+    true = Judge(definition, points).occurrences()
+    assert ends(told) <= true
+    for group, end in true:
+        assert any(
+            r["fields"]["user.name"].lower() == group
+            and r["window_start"] - timedelta(seconds=SPAN)
+            <= NOON + timedelta(seconds=end)
+            <= r["event_time"] + timedelta(seconds=SPAN)
+            for r in told
+        )
+    for group in {g for g, _ in true}:
+        at = sorted(end for g, end in ends(told) if g == group)
+        assert all(later - sooner > SPAN for sooner, later in pairwise(at))
+
+
+@settings(max_examples=30, deadline=None)
+@given(histories(), st.randoms(use_true_random=False))
+def test_a_correlation_counts_what_another_tells(
+    points: list[Point], chance: random.Random
+) -> None:
+    below = correlation(count=2, timespan_seconds=10, feeds=("d",))
+    above = correlation(id="d", rules=("many",), timespan_seconds=200, count=2)
+    fed = streamed(below, cut([row(point) for point in points], chance))
+    rows = sorted(fed, key=lambda r: (r["event_time"], r["finding_id"]))
+    told = streamed(above, cut([r | {"row_kind": "finding", "target": "d"} for r in rows], chance))
+
+    first = Judge(below, points).firings()
+    results = [Point(n, t, "many", g, None) for n, (g, t) in enumerate(sorted(first))]
+    assert ends(told) == Judge(above, results).firings()
+    assert all(micros(r["window_start"]) <= micros(r["event_time"]) for r in told)
+
+
+def test_history_is_forgotten_as_it_goes_and_tells_the_same(monkeypatch: Any) -> None:
+    points = [Point(n, n * 7, RULES[n % 3], "bob", "1") for n in range(500)]
+    rows = [row(point) for point in points]
+    whole = [list(over_history(correlation(op=op, count=9), rows)) for op in OPS]
+    monkeypatch.setattr(correlator, "HISTORY_BATCH", 20)
+    assert [list(over_history(correlation(op=op, count=9), rows)) for op in OPS] == whole
+    assert any(whole)

@@ -1,0 +1,157 @@
+"""What consumers rely on: the schemas, that they only grow, and the AsyncAPI document."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+import alerts
+from alerts.delivery.publisher import state_of
+from infra.config.settings import KafkaSettings
+from tests.alerts.lifecycle.test_alert_fold import SCHEMA, Bucket, action, body, finding, leased
+
+ROOT = Path(__file__).resolve().parents[3]
+OLD = json.loads((Path(__file__).parent / "contract/alert.schema.1.0.json").read_text("utf-8"))
+STATE = json.loads((Path(alerts.__file__).parent / "state.schema.json").read_text("utf-8"))
+ASYNC = yaml.safe_load((ROOT / "docs/asyncapi.yaml").read_text("utf-8"))
+PAGE = (ROOT / "docs/alert.md").read_text("utf-8")
+
+GROWN = {"$.$defs.holder.properties.status: may be 'static'"}
+"""Words that were added where docs/alert.md says that words may be added."""
+
+
+def breaks(old: Any, new: Any, path: str = "$") -> Iterator[str]:
+    """What a consumer that knows the schema `old` could trip over in messages that follow `new`."""
+    if isinstance(old, bool) or isinstance(new, bool):
+        if old is not new:
+            yield f"{path}: {old} became {new}"
+        return
+    for name in set(old.get("required", ())) - set(new.get("required", ())):
+        yield f"{path}: '{name}' may be missing"
+    for word in [w for w in new.get("enum", ()) if "enum" in old and w not in old["enum"]]:
+        yield f"{path}: may be {word!r}"
+    for word in ("const", "pattern", "$ref", "$id"):
+        if word in old and old[word] != new.get(word):
+            yield f"{path}: {word} changed"
+    if "enum" in old and "enum" not in new:
+        yield f"{path}: any value now"
+    kinds, were = new.get("type", ()), old.get("type")
+    if were is not None:
+        left = set([kinds] if isinstance(kinds, str) else kinds)
+        if not left or not left <= set([were] if isinstance(were, str) else were):
+            yield f"{path}: type {were} became {kinds or 'any'}"
+    for bound, wider in (("minimum", -1), ("minItems", -1), ("minLength", -1), ("maximum", 1),
+                         ("maxItems", 1)):  # fmt: skip
+        if bound in old and (bound not in new or (new[bound] - old[bound]) * wider > 0):
+            yield f"{path}: {bound} is wider"
+    for group in ("properties", "$defs"):
+        for name, known in old.get(group, {}).items():
+            if name not in new.get(group, {}):
+                yield f"{path}.{group}.{name}: gone"
+            else:
+                yield from breaks(known, new[group][name], f"{path}.{group}.{name}")
+    if "items" in old:
+        yield from breaks(old["items"], new.get("items", {}), f"{path}.items")
+
+
+def test_the_schema_only_grew_since_its_last_version() -> None:
+    assert set(breaks(OLD, SCHEMA)) - GROWN == set()
+    assert set(breaks(OLD, SCHEMA)) >= GROWN, "an exception that nothing needs is taken out"
+    assert "A status\nyou do not know is to be read as `unknown`" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"required": ["a"]}, {"required": []}),
+        ({"enum": ["a"]}, {"enum": ["a", "b"]}),
+        ({"enum": ["a"]}, {}),
+        ({"type": "string"}, {"type": ["string", "null"]}),
+        ({"type": "string"}, {}),
+        ({"const": 1}, {"const": 2}),
+        ({"minimum": 1}, {"minimum": 0}),
+        ({"maxItems": 10}, {"maxItems": 20}),
+        ({"minLength": 1}, {}),
+        ({"properties": {"a": {}}}, {"properties": {}}),
+        ({"properties": {"a": {"type": "string"}}}, {"properties": {"a": {"type": "integer"}}}),
+        ({"items": {"type": "string"}}, {"items": {}}),
+        ({"$defs": {"x": {"pattern": "a"}}}, {"$defs": {"x": {"pattern": "b"}}}),
+    ],
+)
+def test_each_change_that_breaks_a_consumer_is_seen(old: Any, new: Any) -> None:
+    assert list(breaks(old, new))
+    assert not list(breaks(old, old))
+
+
+def test_a_field_more_a_bound_more_or_a_value_less_breaks_nobody() -> None:
+    old = {"type": ["string", "null"], "properties": {"a": {"enum": ["x", "y"]}}}
+    new = {
+        "type": "string",
+        "required": ["a"],
+        "properties": {"a": {"enum": ["x"], "minLength": 1}, "b": {}},
+    }
+    assert not list(breaks(old, new))
+
+
+def told() -> list[dict[str, Any]]:
+    """Bodies of many kinds: created, assigned, corrected, superseded, closed."""
+    bucket = Bucket()
+    rows = bucket.alerts(finding(0), finding(1, leased("bb")), finding(2, leased("cc")))
+    rows += bucket.alerts(action(rows[0]["alert_id"], "assign", value="ann"))
+    rows += bucket.alerts(finding(0, leased("bb"), rev=2), finding(2, leased("dd"), rev=2))
+    rows += bucket.alerts(action(rows[1]["alert_id"], "close", 300, value="benign"))
+    return [body(row) for row in rows]
+
+
+def test_what_is_told_today_follows_the_last_version_of_the_schema_too() -> None:
+    last = Draft202012Validator(OLD)
+    bodies = told()
+    assert {one["activity"] for one in bodies} == {"create", "update", "close"}
+    for one in bodies:
+        last.validate(one)
+
+
+def test_the_state_of_every_alert_follows_its_schema() -> None:
+    Draft202012Validator.check_schema(STATE)
+    validator = Draft202012Validator(STATE)
+    for one in told():
+        validator.validate(state_of(one | {"published_at": "2026-11-21T12:00:00.000Z"}))
+
+
+def test_the_example_of_the_page_follows_the_schema() -> None:
+    (example,) = re.findall(r"## Example.*?```json\n(.*?)```", PAGE, re.DOTALL)
+    Draft202012Validator(SCHEMA).validate(json.loads(example))
+
+
+def test_the_asyncapi_document_names_the_topics_and_schemas_that_there_are() -> None:
+    kafka = KafkaSettings()
+    channels = {name: one["address"] for name, one in ASYNC["channels"].items()}
+    assert channels == {"alerts": kafka.alerts_topic, "alertState": kafka.state_topic}
+    messages = ASYNC["components"]["messages"]
+    for message in messages.values():
+        file = (ROOT / "docs" / message["payload"]["schema"]["$ref"]).resolve()
+        schema = json.loads(file.read_text("utf-8"))
+        for example in message["examples"]:
+            Draft202012Validator(schema).validate(example["payload"])
+    for operation in ASYNC["operations"].values():
+        assert operation["action"] in ("send", "receive")
+        for name in re.findall(r"#/(\S+)", json.dumps(operation)):
+            resolved: Any = ASYNC
+            for part in name.strip('"}],').split("/"):
+                resolved = resolved[part]
+            assert resolved
+
+
+def test_the_asyncapi_document_has_every_header_that_a_message_has() -> None:
+    headers = ASYNC["components"]["messages"]["alert"]["headers"]
+    told_of = set(headers["properties"])
+    assert told_of == {"ce_specversion", "ce_id", "ce_type", "ce_source", "ce_time",
+                       "ce_sequence", "content-type"}  # fmt: skip
+    assert set(headers["required"]) == told_of

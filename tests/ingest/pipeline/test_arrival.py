@@ -1,0 +1,58 @@
+"""When a record arrived: what the broker says, unless it is from after the record was read."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.delta.parquet_writer import arrow_schema
+from ingest.pipeline.batch_pass import dated
+from ingest.pipeline.ingest_job import ahead
+from ingest.tables import RECORD
+
+READ_AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def arrived(times: list[datetime | None]) -> pa.RecordBatch:
+    rows = [{"record_id": f"t:0:{n}", "received_at": at} for n, at in enumerate(times)]
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(RECORD))
+
+
+@given(st.lists(st.none() | st.integers(-(10**7), 10**7), max_size=20))
+def test_no_record_arrived_after_it_was_read_beyond_what_clocks_differ_by(
+    seconds: list[int | None],
+) -> None:
+    times = [None if s is None else READ_AT + timedelta(seconds=s) for s in seconds]
+    found = dated(arrived(times), READ_AT)
+    wanted = [READ_AT if at and at > READ_AT + timedelta(minutes=1) else at for at in times]
+    assert found.column("received_at").to_pylist() == wanted
+    assert found.column("record_id").to_pylist() == [f"t:0:{n}" for n in range(len(times))]
+    assert found.schema == arrived(times).schema
+
+
+def test_records_of_files_are_dated_already() -> None:
+    batch = arrived([READ_AT + timedelta(days=1)])
+    assert dated(batch, None) is batch
+
+
+@pytest.mark.parametrize(
+    ("hours", "said"), [(24, "24.0 hours ahead of the clock"), (0, ""), (-24, "")]
+)
+def test_a_job_that_begins_says_that_its_last_batch_is_from_the_future(
+    tmp_path: Path, hours: int, said: str
+) -> None:
+    assert ahead(tmp_path, READ_AT) == ""
+    (tmp_path / "batches").mkdir()
+    reached = READ_AT + timedelta(hours=hours)
+    for number, at in ((8, READ_AT), (9, reached)):
+        text = json.dumps({"finished": at.isoformat()})
+        (tmp_path / "batches" / f"{number}.json").write_text(text)
+    told = ahead(tmp_path, READ_AT)
+    assert said in told
+    assert bool(told) is bool(said)

@@ -1,0 +1,141 @@
+"""What is read many lines at once equals what is read line by line."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.delta.parquet_writer import arrow_schema
+from ingest.parsing.arrow_parser import Parser, records_of, to_arrow
+from ingest.parsing.event_rows import event_rows
+from ingest.parsing.source import ParseSettings
+from ingest.sources.zeek.columns import read
+from ingest.tables import RECORD
+from tests.ingest.logs import lines
+
+SETTINGS = ParseSettings(scopes=(("north", ("sensor-1",)), ("default", ())))
+LOGS = ("conn", "dns", "http")
+FILES = {
+    "conn": ("zeek/json_corelight/NASHUA_conn.log", "zeek/json_corelight/SCRANTON_conn.log"),
+    "dns": ("zeek/json_corelight/NASHUA_dns.log", "zeek/wrccdc_json/dns.json.gz"),
+    "http": ("zeek/json_corelight/SCRANTON_http.log",),
+}
+
+
+def records(log: str, raws: list[bytes], headers: Any = None) -> pa.RecordBatch:
+    at = datetime(2026, 11, 21, 4, tzinfo=UTC)
+    return pa.RecordBatch.from_pylist(
+        [
+            {
+                "record_id": f"t:0:{number}",
+                "source": f"zeek:{log}",
+                "mode": "live",
+                "received_at": at,
+                "raw": raw,
+                "headers": headers,
+            }
+            for number, raw in enumerate(raws)
+        ],
+        schema=arrow_schema(RECORD),
+    )
+
+
+def plain(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows as Python has them; their order and that of keys in `unmapped` say nothing."""
+    found = sorted(rows.to_pylist(), key=lambda row: row["event_uid"])
+    for row in found:
+        row["unmapped"] = json.loads(row["unmapped"]) if row["unmapped"] else None
+    return found
+
+
+def agree(log: str, raws: list[bytes]) -> int:
+    """How many were read at once; fails where one of them differs."""
+    batch = records(log, raws)
+    at_once = read(log, batch, SETTINGS)
+    left = set(at_once.left)
+    others = [one for number, one in enumerate(records_of(batch)) if number not in left]
+    expected = event_rows(others, SETTINGS)
+    if at_once.events is None:
+        assert not others
+        return 0
+    assert plain(at_once.events) == plain(to_arrow(expected))
+    return len(others)
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_real_logs_are_read_alike(log: str) -> None:
+    for file in FILES[log]:
+        raws = lines(file)
+        taken = agree(log, raws)
+        # Those of WRCCDC write their time as text and go line by line.
+        assert taken >= 0.9 * len(raws) if "corelight" in file else taken == 0
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_the_spelling_of_zeek_itself_is_read_at_once_too(log: str) -> None:
+    raws = [raw.replace(b'"id_', b'"id.') for raw in lines(FILES[log][0])]
+    assert agree(log, raws) >= 0.9 * len(raws)
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=8),
+    st.lists(st.one_of(st.text(max_size=3), st.integers(0, 9)), max_size=3),
+    st.sampled_from(["", "-", "10.0.0.1", "::ffff:10.0.0.1", "fe80::1%eth0", "0:0::1", "nowhere"]),
+    st.sampled_from([0, 65535, 65536, 1e300, 0.5, 1588205199.0000005, 1e11, -1.0, 404, 200]),
+    st.sampled_from(["S0", "SF", "OTH", "GET", "get", "PROPFIND", "http://a/b?c", "/x?y=1", "dns"]),
+)
+
+
+@given(data=st.data(), log=st.sampled_from(LOGS))
+def test_lines_with_any_field_changed_are_read_alike(data: st.DataObject, log: str) -> None:
+    whole = lines(FILES[log][0])
+    raws = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        fields = msgspec.json.decode(data.draw(st.sampled_from(whole)))
+        names = st.sampled_from([*fields, "local_orig", "local_resp", "username", "rtt", "strange"])
+        for name in data.draw(st.lists(names, max_size=4)):
+            if data.draw(st.booleans()):
+                fields.pop(name, None)
+            else:
+                fields[name] = data.draw(VALUES)
+        raws.append(msgspec.json.encode(fields))
+    agree(log, raws)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda raw: raw[:-1] + b',"id_orig_h":"10.9.9.9"}',
+        lambda raw: raw[:-1] + b',"uid" :"again"}',
+        lambda raw: raw + b"{}",
+        lambda raw: raw + b" garbage",
+        lambda raw: raw.replace(b'"proto":"tcp"', b'"proto":"t\xffp"'),
+        lambda raw: raw.replace(b'"proto":"tcp"', b'"pro\\u0074o":"tcp","proto":"udp"'),
+        lambda raw: raw[: len(raw) // 2],
+        lambda raw: b"[" + raw + b"]",
+        lambda raw: b"",
+    ],
+)
+def test_a_line_that_is_not_sound_is_left_to_be_read_by_itself(change: Any) -> None:
+    raw = next(raw for raw in lines(FILES["conn"][0]) if b'"proto":"tcp"' in raw)
+    batch = records("conn", [raw, change(raw)])
+    assert read("conn", batch, SETTINGS).left == [1]
+
+
+def test_a_record_with_headers_is_left_to_be_read_by_itself() -> None:
+    raw = lines(FILES["conn"][0])[0]
+    batch = records("conn", [raw], [{"key": "host", "value": b"sensor-1"}])
+    assert read("conn", batch, SETTINGS).left == [0]
+    (rows,) = Parser(SETTINGS)(batch)
+    assert rows.column("event_uid").to_pylist() == ["t:0:0#0"]

@@ -1,0 +1,197 @@
+"""The daily report: what it says, what it never lets in, and how it looks when there is nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from alerts.tables import ALERT
+from infra.delta.duckdb_views import connect
+from infra.errors import Retryable, Usage
+from infra.streaming.lake import Lake
+from ingest.tables import DRIFT, EVENT, QUALITY, RECORD
+from reporting.interval import Interval, parse_interval
+from reporting.reports.daily import render
+from reporting.reports.figures import figures
+from tests.api.story import DAY, DEAD, A, alert, event, insert, record
+from tests.reporting.ledger.test_completeness import run
+
+THE_DAY = parse_interval("2026-11-20")
+MADE = datetime(2026, 11, 21, 6, tzinfo=UTC)
+EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}'
+
+
+def page(lake: Lake, interval: Interval = THE_DAY) -> str:
+    return render(connect(lake.settings.lake_root), interval, MADE)
+
+
+class _Elements(HTMLParser):
+    """Names of all elements, and every attribute that could load or run something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.risky: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        for name, value in attrs:
+            local = (value or "").startswith("#")
+            if name.startswith("on") or (name in ("src", "href", "xlink:href") and not local):
+                self.risky.append(f"{tag} {name}={value}")
+
+
+def elements(html: str) -> _Elements:
+    parser = _Elements()
+    parser.feed(html)
+    return parser
+
+
+def test_the_numbers_are_those_of_the_day(told: Lake) -> None:
+    found = figures(connect(told.settings.lake_root), THE_DAY)
+    assert (found.alerts, found.revisions) == (4, 5)
+    assert found.by_level == {"high": 3, "medium": 1}
+    assert found.device_count == 2
+    assert (found.devices[0]["entity_value"], found.devices[0]["alerts"]) == (A, 2)
+    assert [(row["rule_id"], row["alerts"], row["findings"]) for row in found.rules] == [
+        ("ssh-guess", 3, 3),
+        ("odd-dns", 1, 1),
+    ]
+    assert {row["source"]: (row["events"], row["dead"]) for row in found.sources} == {
+        "sshd": (3, 0),
+        "zeek:dns": (1, 0),
+        "dhcpd": (1, 0),
+        "zeek:conn": (0, 2),
+    }
+    assert [(row["reason"], row["n"]) for row in found.reasons] == [("not JSON at byte 3", 2)]
+    assert found.coverage == {"leased": 3, "outside": 1}
+    assert [(row["span"], row["n"], row["p50"]) for row in found.delays] == [
+        ("event to arrival", 4, 2.0),
+        ("arrival to alert", 4, 3.0),
+        ("event to alert", 4, 5.0),
+    ]
+    assert found.ledger_total.unaccounted == 0
+
+
+def test_hours_without_alerts_have_their_place(told: Lake) -> None:
+    con = connect(told.settings.lake_root)
+    hours = figures(con, THE_DAY).buckets
+    assert len(hours) == 24
+    assert {bucket.start.hour: bucket.counts for bucket in hours if bucket.counts} == {
+        12: {"high": 3, "medium": 1}
+    }
+    days = figures(con, parse_interval("2026-11-18/2026-11-22")).buckets
+    assert [sum(bucket.counts.values()) for bucket in days] == [0, 0, 4, 0]
+
+
+def test_the_page_stands_alone_and_shows_each_chart(told: Lake) -> None:
+    html = page(told)
+    found = elements(html)
+    assert found.risky == []
+    assert not {"script", "link", "img", "iframe", "object"} & set(found.names)
+    for label in ("Alerts over time", "Attribution of findings", "Delay from event to alert"):
+        assert f'<svg role="img" aria-label="{label}' in html
+    assert "not JSON at byte 3" in html
+    assert "2026-11-20 to 2026-11-21 UTC" in html
+
+
+def test_the_same_tables_give_the_same_page(told: Lake) -> None:
+    assert page(told) == page(told)
+
+
+def test_what_attackers_write_stays_text(lake: Lake) -> None:
+    row = alert("evil", "12:00", entity_value=EVIL, rule_name=EVIL, title=EVIL, entity_type="host")
+    body = json.loads(row["body"])
+    body["attribution"]["hostname"] = EVIL
+    insert(lake, ALERT, [row | {"body": json.dumps(body)}])
+    insert(
+        lake, EVENT, [event("bad", "12:00", dead_letter_reason=EVIL, **{**DEAD, "source": EVIL})]
+    )
+    html = page(lake)
+    found = elements(html)
+    assert found.risky == []
+    assert not {"script", "img"} & set(found.names)
+    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 4
+    assert "{{ 7*7 }}" in html
+
+
+def test_an_empty_lake_gives_a_sensible_page(lake: Lake) -> None:
+    html = page(lake)
+    for sentence in ("No alert in this interval.", "No rule matched", "Nothing was received"):
+        assert sentence in html
+    assert "<svg" not in html
+    assert not re.search(r"\bnan\b|None|Undefined", html)
+
+
+def test_an_unaccounted_record_stands_out(lake: Lake) -> None:
+    insert(lake, RECORD, [record("lost", "12:00")])
+    html = page(lake)
+    assert '<div class="tile bad"><dt>Unaccounted</dt><dd>1</dd></div>' in html
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("2026-11-20", DAY, DAY + timedelta(days=1)),
+        ("2026-11-20/2026-11-22", DAY, DAY + timedelta(days=2)),
+        ("2026-11-20T06:00/2026-11-20T18:00+02:00", DAY.replace(hour=6), DAY.replace(hour=16)),
+    ],
+)
+def test_an_interval_is_read_in_utc(text: str, start: datetime, end: datetime) -> None:
+    assert parse_interval(text) == Interval(start, end)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-11-20/", "2026-11-21/2026-11-20", "/"])
+def test_a_wrong_interval_is_named(text: str) -> None:
+    with pytest.raises(Usage, match=re.escape(f"--interval {text}:")):
+        parse_interval(text)
+
+
+def test_the_command_writes_the_page_and_lists_it(
+    told: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "deep" / "page.html"
+    asked = ["report", "run", "daily", "--interval", "2026-11-20/2026-11-21"]
+    assert run([*asked, "--out", str(out)], told.settings) == 0
+    assert capsys.readouterr().out.strip() == str(out)
+    assert out.read_text("utf-8").startswith("<!doctype html>")
+    assert run(asked, told.settings) == 0
+    assert run(["report", "list"], told.settings) == 0
+    assert "daily-2026-11-20_2026-11-21.html" in capsys.readouterr().out
+
+
+def test_a_table_that_is_missing_is_named(lake: Lake, tmp_path: Path) -> None:
+    (lake.settings.lake_root / "gold" / "alert").rename(tmp_path / "away")
+    with pytest.raises(Retryable, match=r"gold\.alert "):
+        run(["report", "run", "daily", "--interval", "2026-11-20"], lake.settings)
+
+
+def test_checks_that_failed_and_new_fields_are_in_the_page(lake: Lake) -> None:
+    assert "No check ran in this interval." in page(lake)
+    at = DAY.replace(hour=12)
+    outcome = {"run_at": at, "suite": "events", "checked": 9, "unexpected": 0, "examples": None}
+    bad = {"passed": False, "unexpected": 3, "examples": EVIL}
+    field = {"source": "okta", "first_seen": at, "rows": 1, "event_uid": "e", "baseline": False}
+    insert(lake, QUALITY, [
+        outcome | {"expectation": "device is there"} | bad,
+        outcome | {"expectation": "event_uid is there once", "passed": True},
+    ])  # fmt: skip
+    insert(lake, DRIFT, [
+        *(field | {"field": f"new{n}"} for n in range(12)),
+        field | {"field": "always there", "baseline": True},
+    ])  # fmt: skip
+    html = page(lake)
+    assert "1 runs of checks" in html
+    assert "device is there" in html
+    assert "3 of 9" in html
+    assert "event_uid is there once" not in html
+    assert "new0" in html
+    assert "and 2 more" in html
+    assert "always there" not in html
+    assert elements(html).risky == []
+    assert "script" not in elements(html).names
