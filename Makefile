@@ -39,8 +39,8 @@ audit: setup
 	@$(BIN)/python -m infra.supply_chain.audit --sbom build/headgate.cdx.json $(if $(OSV),--osv $(OSV))
 
 docs: setup
-	$(BIN)/headgate tables --output markdown > docs/tables.md
-	$(BIN)/headgate sources --output markdown > docs/sources.md
+	$(BIN)/headgate tables --output markdown > docs/reference/tables.md
+	$(BIN)/headgate sources --output markdown > docs/reference/sources.md
 
 setup: $(VENV)/.runtime
 	@$(BIN)/headgate doctor --jars

@@ -95,7 +95,7 @@ ALERT = Table(
         Column("dedup_key", S, "rule and entity; repeats inside the window fold into one alert"),
         Column("title", S, "what a person reads first"),
         Column("previous_entity", S, "attribution revision: the entity it named before", False),
-        Column("body", S, "the whole alert as JSON, as published (docs/alert.md)"),
+        Column("body", S, "the whole alert as JSON, as published (docs/reference/alert.md)"),
         Column("pack", S, "rule pack that found it"),
         Column("suppressed_by", S, "why it is not on the topic: suppression, or 'budget'", False),
         Column("incident_id", S, "incident of its entity that was open then: an alert_id", False),

@@ -114,7 +114,7 @@ class FeedItem(_Model):
     sequence: str = Field(
         description="ce_sequence of the message on the topic", examples=["0000000000000042"]
     )
-    body: dict[str, Any] = Field(description="the whole revision (docs/alert.md)")
+    body: dict[str, Any] = Field(description="the whole revision (docs/reference/alert.md)")
 
 
 class FeedPage(_Model):
@@ -149,12 +149,12 @@ class AlertDetail(_Model):
     """An alert: its newest revision whole, as it went to the topic, and all revisions in short."""
 
     alert: Alert
-    body: dict[str, Any] = Field(description="the whole newest revision (docs/alert.md)")
+    body: dict[str, Any] = Field(description="the whole newest revision (docs/reference/alert.md)")
     revisions: list[Revision] = Field(description="oldest first")
 
 
 class Explanation(_Model):
-    """What is behind an alert (docs/backtest.md)."""
+    """What is behind an alert (docs/how-to/backtest-a-rule.md)."""
 
     alert: dict[str, Any] = Field(description="its newest revision in short")
     rule: dict[str, Any] = Field(description="condition and text; `unchanged`: still in force so")
@@ -221,7 +221,7 @@ class Holder(_Model):
     complete_up_to: datetime | None = Field(
         description="how far the DHCP log is known; null: no DHCP log was read yet"
     )
-    confidence: int = Field(description="0 to 100 (docs/attribution.md)", examples=[98])
+    confidence: int = Field(description="0 to 100 (docs/explanation/attribution.md)", examples=[98])
     certainty: str = Field(description="certain, likely, doubtful or unknown", examples=["certain"])
     reason: str = Field(description="why so sure, one sentence")
     rivals: list[Rival] = Field(description="who else could be meant")

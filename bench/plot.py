@@ -18,9 +18,9 @@ def caption(report: Report) -> str:
 
 
 def save(figure: Any, report: Report) -> None:
-    """Write `docs/<name>.png` with its caption."""
+    """Write `docs/images/<name>.png` with its caption."""
     figure.supxlabel(caption(report), fontsize=7)
-    figure.savefig(project_root() / "docs" / f"{report.name}.png", dpi=110)
+    figure.savefig(project_root() / "docs/images" / f"{report.name}.png", dpi=110)
 
 
 def bars(report: Report, panels: Panels) -> None:

@@ -192,7 +192,9 @@ class _Translation:
             return self.expression(path, value)
         if isinstance(value, SigmaFieldReference):
             return any_of([_reference(path, of, value) for of in self.source.paths(value.field)])
-        raise Untranslatable(f"value of kind {type(value).__name__}", "see docs/adding-a-rule.md")
+        raise Untranslatable(
+            f"value of kind {type(value).__name__}", "see docs/how-to/write-a-sigma-rule.md"
+        )
 
     def text(self, path: str, value: SigmaString, cased: bool) -> Node:
         """A text, with each of the values its placeholders stand for."""

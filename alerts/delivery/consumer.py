@@ -99,7 +99,7 @@ class Api:
     token: str
 
     def feed(self, after: str) -> Iterator[Revision]:
-        """All revisions behind a place, in the order of their commits; see docs/consuming.md.
+        """All revisions behind a place, in commit order (docs/how-to/consume-alerts.md).
 
         Raises `OSError` when the API does not answer, or answers with an error.
         """

@@ -1,4 +1,4 @@
-"""A revision as a row of gold.alert, with the JSON that goes to the topic (docs/alert.md)."""
+"""A revision as a row of gold.alert, with its JSON (docs/reference/alert.md)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `judge` is the one place where confidence is decided: job `alert` calls it on each finding, the
 batch forms on each row, the API and `headgate lease` on each answer. It looks at what the DHCP
-log says and at what the log may be missing; docs/attribution.md has its table.
+log says and at what the log may be missing; docs/explanation/attribution.md has its table.
 
 Every figure is a judgement, not a probability: what counts is their order, and that the same
 facts give the same figure wherever they are asked.

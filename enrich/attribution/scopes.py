@@ -2,7 +2,7 @@
 
 A job asks this several times a row, and Spark copies the whole expression to each place. One that
 compares numbers, octet by octet and network by network, fills the plan of a small batch. So a
-site's networks become one pattern over the address as text (docs/decisions/0011).
+site's networks become one pattern over the address as text (decision 0011).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who held an address, from the lines a DHCP server wrote. Plain Python, no Spark.
 
-The rules, for one address in one scope; docs/leases.md draws each case:
+The rules, for one address in one scope; docs/explanation/leases.md draws each case:
 
 - An ACK grants: the client holds the address from the ACK until the ACK's time plus its lease.
 - An ACK to the holder while the lease runs (its last instant included) renews: the end becomes

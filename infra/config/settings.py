@@ -126,7 +126,7 @@ class Settings(BaseSettings):
     )
 
     webhooks: tuple[WebhookSettings, ...] = Field(
-        (), description="addresses that get alerts by HTTP (docs/consuming.md)"
+        (), description="addresses that get alerts by HTTP (docs/how-to/consume-alerts.md)"
     )
 
     @field_validator("webhooks")
@@ -199,7 +199,7 @@ def load(config: Path | None = None, /, **overrides: Any) -> Settings:
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             raise Usage(
-                f"{path or 'settings'}: unknown key '{key}'; see docs/settings.md"
+                f"{path or 'settings'}: unknown key '{key}'; see docs/reference/settings.md"
             ) from None
         given = "" if _unsaid(key, first.get("input")) else f" = {first.get('input')!r}"
         raise Usage(f"{path or 'settings'}: {key}{given}: {first['msg']}") from None

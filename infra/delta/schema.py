@@ -1,7 +1,7 @@
 """What a table is: a name, its columns with a doc for each, and how it is laid out.
 
 The folder that writes a table declares it in its own `tables.py`. The docs
-feed `headgate tables`, the API's catalogue and `docs/tables.md`, so they are
+feed `headgate tables`, the API's catalogue and `docs/reference/tables.md`, so they are
 written for an analyst.
 """
 

@@ -1,4 +1,4 @@
-"""How large a plant must be, from what benchmarks measured: the formulas of docs/sizing.md.
+"""How large a plant must be, by the formulas of docs/explanation/sizing.md.
 
 Two numbers that grow for different reasons are kept apart: cores and state follow the rate and
 the keys, the lake follows the volume.
@@ -20,7 +20,7 @@ HEAP_GB = 2.0
 """Of an executor; its JVM only hands rows to Python."""
 DRIVER_GB = 6.0
 DEVICES_A_PARTITION = 50_000
-"""What one state in one value still serves well (docs/state.md)."""
+"""What one state in one value still serves well (docs/explanation/state.md)."""
 TABLES = 3
 """A task of ingest writes a file of each: bronze.record, silver.event, gold.finding."""
 

@@ -39,7 +39,7 @@ _SMALL_JVM = (
 
 _INTERPRETED = {
     # Writing and compiling Java for each stage costs more than what a small batch spares by it; the
-    # rows' heavy work is done by Python workers (docs/decisions/0011).
+    # rows' heavy work is done by Python workers (decision 0011).
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }

@@ -111,7 +111,8 @@ def _named(where: Location) -> Iterator[None]:
         raise Fatal(f"{where}: {_NO_KEYS}") from None
     except PermissionError as error:
         raise Fatal(
-            f"{where}: the store refuses these credentials ({error}); see docs/cluster.md"
+            f"{where}: the store refuses these credentials ({error}); "
+            "see docs/how-to/run-on-a-cluster.md"
         ) from None
     except (BotoCoreError, ClientError, ConnectionError, TimeoutError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -120,7 +121,7 @@ def _named(where: Location) -> Iterator[None]:
 
 _NO_KEYS = (
     "lies in a bucket, and no credentials were found: set AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, or give the machine a role (docs/cluster.md)"
+    "AWS_SECRET_ACCESS_KEY, or give the machine a role (docs/how-to/run-on-a-cluster.md)"
 )
 
 

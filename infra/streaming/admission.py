@@ -2,7 +2,7 @@
 
 Spark asks each source before each batch for what is new, up to a limit, and waits for its trigger
 in between. Both are fixed when a query starts; here both are set while it runs, between two
-batches, so that no restart is needed (docs/decisions/0022). While the job keeps up, a batch takes
+batches, so that no restart is needed (decision 0022). While the job keeps up, a batch takes
 what is there; when more waits than a small batch takes, batches follow each other without a pause,
 each as large as time and memory allow.
 

@@ -2,7 +2,7 @@
 
 Delta's own `txnAppId` makes each micro-batch rebuild the state of the whole
 snapshot, so on one machine a batch is appended plainly and its commit carries a
-marker of ours; see docs/decisions/0001-own-marker.md.
+marker of ours; see decision 0001.
 """
 
 from __future__ import annotations
@@ -372,7 +372,7 @@ class Lake:
 
     @contextmanager
     def alone(self, table: Table) -> Iterator[None]:
-        """The only writer of a table, other processes included (docs/cluster.md: other hosts).
+        """The only writer of a table, other processes included (docs/how-to/run-on-a-cluster.md).
 
         A rename on a file system replaces what is there, so two commits of
         one version, made at the same instant by two processes, would leave one.

@@ -1,7 +1,7 @@
 """One pass over a batch in a Python worker: records in, the files of all tables out.
 
 Bronze, silver and what is found among the events are written where the bytes are,
-so that no row crosses to Spark's own writer. See docs/decisions/0006.
+so that no row crosses to Spark's own writer. See decision 0006.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds files in folders and decides what becomes of each: the rows of ops.file.
 
 Spark's own file source passes over files that are older than others, knows a file by
-its path alone, and takes what is still being written; see docs/decisions/0007.
+its path alone, and takes what is still being written; see decision 0007.
 """
 
 from __future__ import annotations

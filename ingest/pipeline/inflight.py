@@ -1,6 +1,6 @@
 """Batches of files under way, so that `ingest` does not say it is further than they are.
 
-Ingest's heartbeat moves the time of all who wait (see docs/decisions/0004). What job
+Ingest's heartbeat moves the time of all who wait (see decision 0004). What job
 `files` is writing carries the instant at which its batch began; until it is in,
 the heartbeat stays below that instant.
 """

@@ -256,7 +256,9 @@ def build(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="log files, also .gz")
     parser.add_argument("--source", help="what they are: zeek:conn, sshd, aws_cloudtrail, ...")
-    parser.add_argument("--plan", type=Path, help="a replay plan instead of files (docs/demo.md)")
+    parser.add_argument(
+        "--plan", type=Path, help="a replay plan instead of files (docs/tutorials/demo.md)"
+    )
     parser.add_argument("--tz", help="zone of times that name none; else that of the settings")
     parser.add_argument("--speed", type=float, default=1.0, help="divides the gaps; inf: no gaps")
     times = parser.add_mutually_exclusive_group()

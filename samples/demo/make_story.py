@@ -2,7 +2,7 @@
 
     python samples/demo/make_story.py
 
-Offsets are seconds on the demo's timeline (docs/demo.md draws it); a line's own time is
+Offsets are seconds on the demo's timeline (docs/tutorials/demo.md draws it); a line's own time is
 `ZERO` plus its offset. The same run always writes the same bytes.
 """
 

@@ -124,7 +124,7 @@ def test_what_makes_no_sense_is_refused(
 
 
 PLANTS = (1_000, 83_450, 100_000, 5_000_000)
-"""Events a second of the plants that docs/sizing.md shows."""
+"""Events a second of the plants that docs/explanation/sizing.md shows."""
 
 
 def volume(gigabytes: float) -> str:
@@ -141,7 +141,7 @@ def test_the_page_shows_what_the_command_computes() -> None:
     def row(name: str, figure: str, form: Callable[[float], str] = "{:,.0f}".format) -> str:
         return f"| {name} | {' | '.join(form(plant[figure]) for plant in plants)} |"
 
-    page = (project_root() / "docs" / "sizing.md").read_text("utf-8")
+    page = (project_root() / "docs" / "explanation" / "sizing.md").read_text("utf-8")
     memory = plants[0]["memory of an executor of ingest"]
     wanted = (
         f"parse {known.parse:,.0f} and detect {known.detect:,.0f} events a CPU second",

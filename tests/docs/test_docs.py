@@ -33,7 +33,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 MADE = "<!-- below: made from infra/config/settings.py, checked by tests/docs -->\n"
-"""What stands above this line of docs/settings.md is written by hand."""
+"""What stands above this line of docs/reference/settings.md is written by hand."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -60,17 +60,17 @@ def test_files_named_in_the_text_are_there(page: Path) -> None:
 def test_a_page_made_by_a_command_is_up_to_date(name: str) -> None:
     command = [sys.executable, "-m", "headgate.cli", name, "--output", "markdown"]
     wanted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert (ROOT / f"docs/{name}.md").read_text("utf-8") == wanted, "run `make docs`"
+    assert (ROOT / f"docs/reference/{name}.md").read_text("utf-8") == wanted, "run `make docs`"
 
 
 def test_the_settings_page_is_up_to_date(tmp_path: Path) -> None:
-    page = (ROOT / "docs/settings.md").read_text("utf-8")
+    page = (ROOT / "docs/reference/settings.md").read_text("utf-8")
     written, mark, made = page.partition(MADE)
     wanted = "\n".join(sections())
     new = tmp_path / "settings.md"
     new.write_text(written + MADE + wanted, "utf-8")
     assert mark == MADE
-    assert made == wanted, f"cp {new} docs/settings.md"
+    assert made == wanted, f"cp {new} docs/reference/settings.md"
 
 
 def test_the_readme_names_every_command_and_job() -> None:
@@ -121,7 +121,7 @@ def tracked() -> list[Path]:
 
 
 def sections() -> Iterator[str]:
-    """docs/settings.md from the models: one table of settings for each section of the file."""
+    """The settings page from the models: one table for each section of the file."""
     plain = {n: f for n, f in Settings.model_fields.items() if not nested(f)}
     yield from section("At the top of the file", "", plain)
     for name, field in Settings.model_fields.items():

@@ -1,7 +1,7 @@
 """What DHCP does, case by case: the lines of a server, and who held the address.
 
 A letter a column is who holds it, in lower case if only the client says so (a claim), '.' is
-nobody. docs/leases.md shows the same drawings.
+nobody. docs/explanation/leases.md shows the same drawings.
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ from tests.alerts.lifecycle.test_alert_fold import SCHEMA, Bucket, action, body,
 ROOT = Path(__file__).resolve().parents[3]
 OLD = json.loads((Path(__file__).parent / "contract/alert.schema.1.0.json").read_text("utf-8"))
 STATE = json.loads((Path(alerts.__file__).parent / "state.schema.json").read_text("utf-8"))
-ASYNC = yaml.safe_load((ROOT / "docs/asyncapi.yaml").read_text("utf-8"))
-PAGE = (ROOT / "docs/alert.md").read_text("utf-8")
+ASYNC = yaml.safe_load((ROOT / "docs/reference/asyncapi.yaml").read_text("utf-8"))
+PAGE = (ROOT / "docs/reference/alert.md").read_text("utf-8")
 
 GROWN = {"$.$defs.holder.properties.status: may be 'static'"}
-"""Words that were added where docs/alert.md says that words may be added."""
+"""Words that were added where docs/reference/alert.md says that words may be added."""
 
 
 def breaks(old: Any, new: Any, path: str = "$") -> Iterator[str]:
@@ -136,7 +136,7 @@ def test_the_asyncapi_document_names_the_topics_and_schemas_that_there_are() -> 
     assert channels == {"alerts": kafka.alerts_topic, "alertState": kafka.state_topic}
     messages = ASYNC["components"]["messages"]
     for message in messages.values():
-        file = (ROOT / "docs" / message["payload"]["schema"]["$ref"]).resolve()
+        file = (ROOT / "docs/reference" / message["payload"]["schema"]["$ref"]).resolve()
         schema = json.loads(file.read_text("utf-8"))
         for example in message["examples"]:
             Draft202012Validator(schema).validate(example["payload"])

@@ -176,7 +176,9 @@ def test_a_function_comes_in_by_a_person_not_by_a_yaml_file(tmp_path: Path) -> N
 
 
 def test_the_examples_of_the_page_are_rules(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "writing-sql-rules.md").read_text("utf-8")
+    page = (
+        Path(__file__).parents[3] / "docs" / "how-to" / "write-a-rule-in-sql-or-python.md"
+    ).read_text("utf-8")
     sql, window, function = re.findall(r"```(?:yaml|python)\n(.*?)```", page, re.DOTALL)[:3]
     assert query(tmp_path, sql).type == "sql"
     header = f"title: Many\nid: {MANY}\ntype: sql\n"

@@ -18,7 +18,7 @@ from headgate.cli import main
 from infra.config.settings import ScopeSettings, Settings
 from tests.api.story import A, B, at
 
-PAGE = Path(__file__).parents[3] / "docs" / "attribution.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "attribution.md"
 SITES = (ScopeSettings(name="default", networks=("10.0.0.0/24",), static=("10.0.0.9",)),)
 
 

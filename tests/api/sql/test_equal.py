@@ -84,7 +84,7 @@ EQUAL = (
     "SELECT 1 IN (1, NULL), 2 IN (1, NULL), class_uid BETWEEN 3000 AND 3999.5 FROM silver.event "
     "ORDER BY event_uid",
 )
-"""What is proven equal; docs/api.md points here."""
+"""What is proven equal; docs/reference/api.md points here."""
 
 FAILS_ALIKE = (
     "SELECT 1 / 0",

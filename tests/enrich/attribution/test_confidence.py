@@ -1,4 +1,4 @@
-"""How sure an attribution is: the table of docs/attribution.md, and what holds for any facts."""
+"""How sure an attribution is: docs/explanation/attribution.md, and what holds for any facts."""
 
 from __future__ import annotations
 

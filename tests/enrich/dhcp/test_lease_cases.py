@@ -15,7 +15,7 @@ from enrich.dhcp.tracker_state import BucketState, Limits, decode, encode
 from tests.enrich.lease_cases import CASES, LETTERS, Address, Case, drawing, instants, letter, us
 
 LIMITS = Limits(late_us=600 * SECOND_US, max_lease_us=3600 * SECOND_US)
-PAGE = Path(__file__).parents[3] / "docs" / "leases.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "leases.md"
 by_name = {case.name: case for case in CASES}
 every_case = pytest.mark.parametrize("case", CASES, ids=by_name)
 
