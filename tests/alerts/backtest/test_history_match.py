@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from alerts.backtest import run as backtest_run
@@ -38,6 +37,7 @@ from tests.alerts.history import IP, LOGIN, MANY, NOON, A, B, at, leased, login,
 from tests.alerts.lifecycle.test_alert_fold import COUNT, PACK, finding
 from tests.alerts.lifecycle.test_alert_fold import load as load_pack
 from tests.api.story import insert
+from tests.examples import examples
 
 DRAFT = f"""
 title: Login failed, stricter
@@ -159,7 +159,7 @@ def _with(correlation: Correlation, **more: Any) -> dict[str, Any]:
     return {name: getattr(correlation, name) for name in correlation.__struct_fields__} | more
 
 
-@examples(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.integers(0, 4000), min_size=1, max_size=40, unique=True))
 def test_each_finding_counts_on_one_alert(seconds: list[int]) -> None:
     rows = [available(finding(second)) for second in sorted(seconds)]
