@@ -22,6 +22,10 @@ def build(subparsers: Any) -> None:
     api.add_argument("--port", type=int, help="port (default: api.port); 0 picks a free one")
     api.set_defaults(run=run_api)
 
+    link = subparsers.add_parser("console-link", help="a link that signs in to the console once")
+    link.add_argument("--port", type=int, help="port of the API (default: api.port)")
+    link.set_defaults(run=run_link)
+
     sql = subparsers.add_parser("sql", help="ask the tables in Spark SQL, bounded")
     sql.add_argument("statement", help="one SELECT; - reads it from standard input")
     sql.add_argument(
@@ -61,6 +65,16 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     config = uvicorn.Config(create_app(settings), log_level="warning", access_log=False)
     uvicorn.Server(config).run(sockets=[listening])
+    return 0
+
+
+def run_link(args: argparse.Namespace, settings: Settings) -> int:
+    """Print a login link; it serves once, within an hour."""
+    from api.console.session import new_link
+
+    port = args.port or settings.api.port
+    host = f"[{settings.api.host}]" if ":" in settings.api.host else settings.api.host
+    print(f"http://{host}:{port}{new_link(settings)}")
     return 0
 
 

@@ -11,7 +11,8 @@ def register() -> None:
         Command("lease", "who held an address at an instant", _cli),
         Command("who", "who used an address, a device or a host at an instant", _who),
         Command("sql", "ask the tables in Spark SQL", _cli),
-        Command("api", "serve the REST API", _cli),
+        Command("api", "serve the REST API and the console", _cli),
+        Command("console-link", "a link that signs in to the console once", _cli),
     )
 
 

@@ -502,6 +502,7 @@ class ApiSettings(_Section):
     keys: tuple[ApiKeySettings, ...] = Field(
         (), description="further bearer tokens, each with a name and a role"
     )
+    console: bool = Field(True, description="whether the web console is served at /")
     statement_seconds: float = Field(30.0, gt=0, description="longest statement")
     statement_rows: int = Field(10_000, gt=0, description="most rows of a statement's answer")
     statement_bytes: int = Field(

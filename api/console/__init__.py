@@ -1,0 +1,1 @@
+"""The web console: pages that a server writes, over the services that answer the API."""

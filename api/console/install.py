@@ -1,0 +1,28 @@
+"""Puts the console into the app: its pages, its files, its sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fastapi import FastAPI
+
+from api.console import assets
+from api.console.page import Page, pages
+from api.console.session import Sessions
+
+
+@dataclass(frozen=True)
+class Console:
+    """What all pages share."""
+
+    pages: list[Page]
+    sessions: Sessions = field(default_factory=Sessions)
+
+
+def install(app: FastAPI) -> None:
+    """Serve the console at `/`."""
+    console = Console(pages())
+    app.state.console = console
+    app.include_router(assets.router)
+    for page in console.pages:
+        app.include_router(page.router)

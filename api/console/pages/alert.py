@@ -1,0 +1,164 @@
+"""One alert: why it is there, whom it names and why, who held the address, what is like it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from alerts.explain.explain import explain
+from api.console.lanes import Lane, Picture, Scale, picture
+from api.console.page import Page, console_router
+from api.console.render import respond
+from api.console.request import Here, Signed
+from api.routes.access import Services
+from api.services.console import alert_detail
+from api.services.console.lease_spans import LeaseSpan
+
+router = console_router()
+PAGE = Page("alert", "Alert", router)
+
+REASONS = {
+    "first": "the rule matched",
+    "count": "it matched again",
+    "attribution": "a DHCP line that came later says who held the address",
+    "superseded": "its findings belong to another alert now",
+    "closed": "a person closed it",
+    "assigned": "a person took it",
+    "verdict": "a person judged it",
+    "reopened": "a person opened it again",
+}
+WIDTH = 640
+
+
+@router.get("/alerts/{alert_id}")
+def alert(
+    request: Request, services: Here, session: Signed, alert_id: str, beside: bool = False
+) -> Response:
+    """The page, or the same beside the list."""
+    revisions = alert_detail.revisions(services.reader, alert_id)
+    if not revisions:
+        raise HTTPException(
+            404, f"no alert '{alert_id}'; the list under Alerts shows what there is"
+        )
+    newest = revisions[-1]
+    body = newest["body"]
+    explained = explain(services.reader.rows, services.settings, alert_id) or {}
+    since, until, spans = alert_detail.leases_around(services.reader, body)
+    return respond(
+        request,
+        "alert_beside.html" if beside else "alert.html",
+        page=PAGE,
+        alert=newest,
+        body=body,
+        reasons=REASONS,
+        revisions=[_told(row, before) for before, row in _pairs(revisions)][::-1],
+        explained=explained,
+        condition=_condition(explained),
+        lease_picture=_leases(body, spans, since, until),
+        similar=alert_detail.similar(
+            services.reader, alert_id, body["rule"]["id"], newest["entity_value"]
+        ),
+        verdicts=alert_detail.verdicts(services.reader, alert_id, body["rule"]["id"]),
+        actions=_actions(services, alert_id),
+        search=f"/search?{_search(body)}",
+        raw=json.dumps(body, indent=1, ensure_ascii=True),
+    )
+
+
+def _condition(explained: dict[str, Any]) -> str:
+    """What the rule asks, with the rules that it counts called by their titles."""
+    text = str((explained.get("rule") or {}).get("condition") or "")
+    for match in explained.get("matched") or ():
+        text = text.replace(str(match["rule_id"]), f"“{match['rule_title']}”")
+    return text
+
+
+def _pairs(revisions: list[dict[str, Any]]) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
+    return list(zip([None, *revisions], revisions, strict=False))
+
+
+def _told(row: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """A revision as the lane tells it: what changed, and what it rests on."""
+    body = row["body"]
+    proof = body.get("attribution") or {}
+    was = (
+        before["entity_value"] if before and before["entity_value"] != row["entity_value"] else None
+    )
+    previous = proof.get("previous") or {}
+    return row | {
+        "hostname": proof.get("hostname"),
+        "certainty": proof.get("certainty") or "",
+        "confidence": proof.get("confidence"),
+        "basis": proof.get("reason") or "",
+        "was": was,
+        "was_name": previous.get("hostname") if was else None,
+        "detected_at": alert_detail.moment(body["detected_at"]),
+        "counted": before is not None and row["count"] != before["count"] and row["count"],
+    }
+
+
+def _leases(
+    body: dict[str, Any], spans: list[LeaseSpan], since: datetime, until: datetime
+) -> Picture | None:
+    """The lease lane: a row for each client that held the address, the alert's events across."""
+    if not spans:
+        return None
+    proof = body.get("attribution") or {}
+    holder = proof.get("mac")
+    previous = (proof.get("previous") or {}).get("mac")
+    scale = Scale(since, until, WIDTH)
+    by_client: dict[str, list[LeaseSpan]] = {}
+    for span in spans:
+        by_client.setdefault(span.mac, []).append(span)
+    first = sorted(
+        by_client, key=lambda mac: (mac != holder, mac != previous, by_client[mac][0].start)
+    )
+    lanes = []
+    for mac in first[:8]:
+        name = next((s.hostname for s in reversed(by_client[mac]) if s.hostname), None)
+        colour = 1 if mac == holder else 2 if mac == previous else 5
+        role = "holder" if mac == holder else "named before" if mac == previous else ""
+        bars = [
+            scale.bar(
+                s.start, s.end, role or (name or ""),
+                f"{name or mac} held {s.ip} from {s.start:%Y-%m-%d %H:%M:%S} to "
+                f"{s.end:%Y-%m-%d %H:%M:%S} UTC",
+                colour, f"/entity/mac/{mac}",
+            )
+            for s in by_client[mac]
+        ]  # fmt: skip
+        lanes.append(Lane(name or mac, mac if name else "", bars, strong=mac == holder))
+    events = [
+        (alert_detail.moment(one["time"]), f"{one['time']} {one['snippet']}")
+        for one in (body.get("evidence") or [])[:10]
+        if one.get("time")
+    ]
+    return picture(scale, lanes, [line for line in events if since <= line[0] <= until])
+
+
+def _actions(services: Services, alert_id: str) -> list[dict[str, Any]]:
+    return alert_detail.actions(services.reader, alert_id)
+
+
+def _search(body: dict[str, Any]) -> str:
+    from datetime import timedelta
+    from urllib.parse import urlencode
+
+    start, end = alert_detail.moment(body["window_start"]), alert_detail.moment(body["window_end"])
+    around = timedelta(minutes=5)
+    asked = {
+        "since": (start - around).isoformat().replace("+00:00", "Z"),
+        "until": (end + around).isoformat().replace("+00:00", "Z"),
+    }
+    address = (body.get("attribution") or {}).get("ip")
+    named = next((e for e in body.get("entities") or () if e["type"] in ("user", "host")), None)
+    if address:
+        asked["f"] = f"src_ip={address}"
+    elif named:
+        asked["f"] = f"{named['type']}_name={named['value']}"
+    return urlencode(asked)

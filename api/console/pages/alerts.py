@@ -1,0 +1,149 @@
+"""The alerts as a list to work through, with one of them beside it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+from fastapi import Request
+from fastapi.responses import Response, StreamingResponse
+from starlette.datastructures import QueryParams
+
+from api.console.page import Page, console_router
+from api.console.render import respond
+from api.console.request import Here, Signed
+from api.console.time_words import earliest
+from api.services.console import alert_list
+from api.services.console.alert_list import FACETS, GroupBy, ListFilter
+from infra.errors import Usage
+from infra.process.text_output import harmless
+
+router = console_router()
+PAGE = Page("alerts", "Alerts", router, "/alerts", "alerts", 20, "a")
+
+SPANS = (("", "all time"), ("-1h", "last hour"), ("-24h", "last 24 h"), ("-7d", "last 7 days"),
+         ("-30d", "last 30 days"))  # fmt: skip
+GROUPINGS = (("", "list"), ("entity", "device"), ("rule", "rule"), ("incident", "incident"))
+TITLES = {"level": "Level", "lifecycle": "State", "attribution": "Who, by", "verdict": "Verdict",
+          "assignee": "Taken by", "rule_id": "Rule"}  # fmt: skip
+COLUMNS = ("alert_id", "revision", "level", "lifecycle", "verdict", "assignee", "rule_id",
+           "rule_name", "title", "entity_type", "entity_value", "previous_entity", "hostname",
+           "src_ip", "attribution", "certainty", "count", "risk_score", "first_event_time",
+           "event_time", "incident_id", "suppressed_by")  # fmt: skip
+_KNOWN = {"q", "entity", "incident", "since", "until", "muted", "group", "cursor", "open", "page"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The state of the page, as its address has it."""
+
+    params: dict[str, Any]
+
+    @classmethod
+    def of(cls, query: QueryParams) -> Asked:
+        """Raises `Usage` for a parameter that the page does not have."""
+        if unknown := sorted(set(query) - _KNOWN - set(FACETS)):
+            raise Usage(f"unknown parameter '{unknown[0]}'; the page has {sorted(_KNOWN)}")
+        if query.get("group", "") not in get_args(GroupBy):
+            raise Usage(f"group: '{query['group']}' is none of entity, rule, incident")
+        if not query.get("page", "0").isdigit():
+            raise Usage(f"page: '{query['page']}' is not a number")
+        facets = {name: query.getlist(name) for name in FACETS if name in query}
+        return cls({name: query[name] for name in _KNOWN if query.get(name)} | facets)
+
+    def wanted(self, now: datetime) -> ListFilter:
+        """The filter that this means."""
+        given = self.params
+        facets = {name: tuple(given[name]) for name in FACETS if name in given}
+        if "lifecycle" not in facets:
+            facets["lifecycle"] = ("new", "triaged")
+        return ListFilter(
+            text=given.get("q", "").strip(),
+            facets=facets,
+            entity=given.get("entity", ""),
+            incident=given.get("incident", ""),
+            since=earliest("since", given.get("since", ""), now),
+            until=earliest("until", given.get("until", ""), now),
+            muted=bool(given.get("muted")),
+        )
+
+    def but(self, **changes: Any) -> dict[str, Any]:
+        """The state with changes; another page or order is begun with them."""
+        kept = {k: v for k, v in self.params.items() if k not in ("cursor", "page", "open")}
+        return {name: value for name, value in (kept | changes).items() if value not in ("", None)}
+
+    def toggled(self, facet: str, value: str) -> dict[str, Any]:
+        """The state with a value of a facet chosen, or left out if it was."""
+        now = list(self.params.get(facet, ()))
+        values = [v for v in now if v != value] if value in now else [*now, value]
+        return self.but(**{facet: values})
+
+    def opened(self, alert_id: str | None) -> dict[str, Any]:
+        """The state with an alert beside the list."""
+        return {k: v for k, v in self.params.items() if k != "open"} | (
+            {"open": alert_id} if alert_id else {}
+        )
+
+
+@router.get("/alerts")
+def alerts(request: Request, services: Here, session: Signed) -> Response:
+    """The list, or, where the page renews itself, the part of it that can change."""
+    asked = Asked.of(request.query_params)
+    wanted = asked.wanted(datetime.now(UTC))
+    group: GroupBy = asked.params.get("group", "")
+    context: dict[str, Any] = {
+        "page": PAGE,
+        "asked": asked,
+        "group": group,
+        "counts": alert_list.counts(services.reader, wanted),
+        "spans": SPANS,
+        "groupings": GROUPINGS,
+        "titles": TITLES,
+        "groups": [],
+        "group_total": 0,
+        "number": int(asked.params.get("page", 0)),
+        "groups_a_page": alert_list.GROUPS,
+        "rows": [],
+        "next": None,
+    }
+    if group:
+        context["groups"], context["group_total"] = alert_list.grouped(
+            services.reader, wanted, group, context["number"]
+        )
+    else:
+        found = alert_list.listed(
+            services.reader, wanted, alert_list.PAGE, asked.params.get("cursor")
+        )
+        context |= {"rows": found.rows, "next": found.next}
+    return respond(request, "alerts.html", **context)
+
+
+@router.get("/alerts.csv")
+def alerts_csv(request: Request, services: Here, session: Signed) -> Response:
+    """The whole list as CSV: just what is filtered, all pages of it."""
+    wanted = Asked.of(request.query_params).wanted(datetime.now(UTC))
+    return StreamingResponse(
+        _lines(alert_list.every(services.reader, wanted)),
+        media_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": 'attachment; filename="alerts.csv"'},
+    )
+
+
+def _lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow([harmless(_cell(row[name])) for name in COLUMNS])
+        yield out.getvalue()
+        out.seek(0)
+        out.truncate()
+    yield out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value

@@ -1,0 +1,82 @@
+"""Signing in: with a key, or by a link for one use; and out again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.exceptions import HTTPException
+
+from api.auth import Caller
+from api.console.page import Page, console_router
+from api.console.render import respond
+from api.console.request import CheckedForm, Form, Here, sessions_of
+from api.console.session import COOKIE, LONGEST_SECONDS, Sessions, use_link
+from api.observability.audit_log import note
+
+router = console_router()
+PAGE = Page("login", "Sign in", router)
+Known = Annotated[Sessions, Depends(sessions_of)]
+
+
+@router.get("/login")
+def login(request: Request, next: str = "/", ended: bool = False) -> Response:
+    """The form."""
+    return respond(request, "login.html", page=None, next=_inside(next), ended=ended, wrong=None)
+
+
+@router.post("/login")
+def sign_in(request: Request, services: Here, sessions: Known, form: Form) -> Response:
+    """Check the key and begin a session."""
+    key, target = (form.get("key") or [""])[0].strip(), _inside((form.get("next") or ["/"])[0])
+    caller = services.access.caller(key)
+    if caller is None:
+        note(services.settings, "console.login", "refused", who="console")
+        wrong = "No such key. The API's own is in <home>/api.token."
+        return respond(request, "login.html", 403, page=None, next=target, ended=False, wrong=wrong)
+    note(services.settings, "console.login", "ok", who=caller.name)
+    return _begin(request, sessions, caller, RedirectResponse(target, status_code=303))
+
+
+@router.get("/login/{code}")
+def by_link(request: Request, services: Here, sessions: Known, code: str) -> Response:
+    """Sign in by a link for one use."""
+    if not use_link(services.settings, code):
+        raise HTTPException(
+            403, "this login link was used already or is too old; sign in with a key"
+        )
+    caller = Caller("console", "all")
+    note(services.settings, "console.login", "ok", who=caller.name, detail={"by": "link"})
+    # Not a redirect: a browser that came from elsewhere would not send the cookie along with it.
+    return _begin(request, sessions, caller, respond(request, "enter.html", page=None))
+
+
+@router.post("/logout")
+def sign_out(request: Request, sessions: Known, form: CheckedForm) -> Response:
+    """End the session."""
+    sessions.end(request.cookies.get(COOKIE))
+    response = RedirectResponse("/login", status_code=303)
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    return response
+
+
+def _begin(request: Request, sessions: Sessions, caller: Caller, response: Response) -> Response:
+    response.set_cookie(
+        COOKIE,
+        sessions.begin(caller),
+        max_age=int(LONGEST_SECONDS),
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+def _inside(target: str) -> str:
+    """The path to go on to; an address of elsewhere becomes the first page."""
+    parts = urlsplit(target.replace("\\", "/"))
+    inside = target.startswith("/") and not target.startswith("//")
+    return target if inside and not parts.scheme and not parts.netloc else "/"

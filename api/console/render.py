@@ -1,0 +1,215 @@
+"""Templates and what they are given: every text that is written goes through `safe_text`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import jinja2
+from fastapi import Request
+from fastapi.responses import HTMLResponse, Response
+from jinja2.utils import missing
+from markupsafe import Markup, escape
+
+from api.console.assets import asset_url
+from api.console.safe_text import plain, shown
+
+THEMES = ("auto", "dark", "light")
+ZONES = ("utc", "local")
+_LEVELS = ("informational", "low", "medium", "high", "critical")
+_FOLDER = Path(__file__).parent
+_SMALL = 1400
+"""Bytes below which a page is not compressed: it fits one packet."""
+
+
+def respond(request: Request, template: str, status: int = 200, **context: Any) -> Response:
+    """A page, or a part of one, from its template."""
+    session = getattr(request.state, "session", None)
+    console = request.app.state.console
+    body = (
+        environment()
+        .get_template(template)
+        .render(
+            context
+            | {
+                "session": session,
+                "csrf": session.csrf if session else "",
+                "theme": _choice(request, "headgate_theme", THEMES),
+                "zone": _choice(request, "headgate_zone", ZONES),
+                "navigation": console.pages,
+                "address": str(request.base_url).rstrip("/"),
+                "here": request.url,
+                "now": datetime.now(UTC),
+                "can_act": False,
+                "part": bool(request.headers.get("HX-Request")),
+            }
+        )
+        .encode("utf-8", "replace")
+    )
+    headers = {"Vary": "HX-Request, Accept-Encoding, Cookie"}
+    if len(body) > _SMALL and "gzip" in request.headers.get("accept-encoding", ""):
+        body, headers["Content-Encoding"] = gzip.compress(body, 5), "gzip"
+    return HTMLResponse(body, status, headers=headers)
+
+
+def error_page(request: Request, status: int, detail: str) -> Response:
+    """An error as a page, or as a notice where a part of a page was asked for."""
+    part = bool(request.headers.get("HX-Request"))
+    response = respond(
+        request,
+        "notice.html" if part else "error.html",
+        status,
+        number=status,
+        title=HTTPStatus(status).phrase,
+        detail=detail,
+        page=None,
+    )
+    if part:
+        # The list or form that was asked about stays; the sentence goes where notices go.
+        response.headers["HX-Retarget"] = "#notices"
+        response.headers["HX-Reswap"] = "afterbegin"
+    return response
+
+
+class _Absent(jinja2.ChainableUndefined):
+    """A field that an alert's body does not have is empty; a name a template gets wrong fails."""
+
+    def __new__(cls, *given: Any, obj: Any = missing, **named: Any) -> Any:
+        if obj is missing and len(given) < 2:
+            return jinja2.StrictUndefined(*given, **named)
+        return super().__new__(cls)
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """The templates: what lies beside a page, and what pages share."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([_FOLDER / "pages", _FOLDER / "templates"]),
+        autoescape=True,
+        undefined=_Absent,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_written,
+    )
+    made.filters |= {
+        "shown": shown,
+        "plain": plain,
+        "exact": _exact,
+        "seg": lambda text: quote(str(text), safe=""),
+        "when": _when,
+        "iso_when": _iso_when,
+        "clock": _clock,
+        "iso": _iso,
+        "span": span,
+        "number": _number,
+        "compact": _compact,
+        "data": _data,
+        "query": _query,
+        "level_number": lambda level: _LEVELS.index(level) + 1 if level in _LEVELS else 1,
+        "plural": lambda n, word, many=None: f"{n:,} {word if n == 1 else many or word + 's'}",
+    }
+    made.globals |= {"asset": asset_url}
+    return made
+
+
+def _written(value: Any) -> Any:
+    """What an expression of a template becomes: no text reaches a page past this."""
+    if value is None:
+        return ""
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _exact(value: Any) -> Markup:
+    """A text unchanged but for HTML: for the value of a field that is sent back."""
+    return escape("" if value is None else str(value))
+
+
+def _when(value: datetime | None, relative: bool = True) -> Markup:
+    """A time: exact in UTC as sent, then as the reader chose it (zone, relative) by script."""
+    if not value:
+        return Markup('<span class="none">-</span>')
+    return Markup('<time datetime="{}"{}>{}</time>').format(
+        _iso(value), Markup(" data-relative") if relative else "", _clock(value)
+    )
+
+
+def _iso_when(value: str | datetime | None, relative: bool = True) -> Markup:
+    """The same of a time that is still a text."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value) if value else None
+        except ValueError:
+            return shown(value)
+    return _when(value, relative)
+
+
+def _clock(value: datetime) -> str:
+    return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _iso(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def span(value: float | timedelta | None) -> str:
+    """A length of time: 4 s, 3 min, 5 h 10 min, 2 d 4 h."""
+    if value is None:
+        return "-"
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 36:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def _compact(value: float) -> str:
+    """A count in a tight place: 950, 1.2k, 34k, 5.1M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            short = value / size
+            return f"{short:.1f}{letter}" if short < 10 else f"{short:.0f}{letter}"
+    return f"{value:.0f}"
+
+
+def _data(value: Any) -> Markup:
+    """JSON for an attribute that a script reads; ASCII only, so nothing in it is written out."""
+    return escape(json.dumps(value, default=_plain_json, separators=(",", ":")))
+
+
+def _plain_json(value: Any) -> Any:
+    return _iso(value) if isinstance(value, datetime) else str(value)
+
+
+def _query(values: Mapping[str, Any]) -> Markup:
+    """Values as the query of an address; empty ones are left out, lists are repeated."""
+    pairs = []
+    for name, value in values.items():
+        several = value if isinstance(value, (list, tuple)) else [value]
+        pairs += [(name, one) for one in several if one not in (None, "", False)]
+    return escape(urlencode(pairs))
+
+
+def _choice(request: Request, cookie: str, choices: tuple[str, ...]) -> str:
+    value = request.cookies.get(cookie, "")
+    return value if value in choices else choices[0]

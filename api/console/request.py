@@ -1,0 +1,58 @@
+"""What a page takes from a request: who asks, and the fields of a form."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import parse_qsl
+
+from fastapi import Depends, Request
+from starlette.exceptions import HTTPException
+
+from api.console.page import SignInFirst
+from api.console.session import COOKIE, Session, Sessions
+from api.routes.access import Services, services_of
+
+Here = Annotated[Services, Depends(services_of)]
+
+
+def sessions_of(request: Request) -> Sessions:
+    """The sessions of the console."""
+    sessions: Sessions = request.app.state.console.sessions
+    return sessions
+
+
+def signed_in(request: Request) -> Session:
+    """The session of who asks; raises `SignInFirst` when there is none."""
+    session = sessions_of(request).of(request.cookies.get(COOKIE))
+    if session is None:
+        raise SignInFirst
+    if not session.caller.may("read"):
+        raise HTTPException(
+            403, f"key '{session.caller.name}' has role '{session.caller.role}'; pages need 'read'"
+        )
+    request.state.session = session
+    return session
+
+
+async def form_of(request: Request) -> dict[str, list[str]]:
+    """The fields of a form, in plain URL encoding."""
+    fields: dict[str, list[str]] = {}
+    body = (await request.body()).decode("utf-8", "replace")
+    for name, value in parse_qsl(body, keep_blank_values=True, max_num_fields=2000):
+        fields.setdefault(name, []).append(value)
+    return fields
+
+
+def checked_form(
+    form: Annotated[dict[str, list[str]], Depends(form_of)],
+    session: Annotated[Session, Depends(signed_in)],
+) -> dict[str, list[str]]:
+    """The fields of a form that this session's page sent; raises 403 for another's."""
+    if not session.sent_by_us((form.pop("csrf", None) or [""])[0]):
+        raise HTTPException(403, "this form was not made by your session; load the page again")
+    return form
+
+
+Signed = Annotated[Session, Depends(signed_in)]
+Form = Annotated[dict[str, list[str]], Depends(form_of)]
+CheckedForm = Annotated[dict[str, list[str]], Depends(checked_form)]

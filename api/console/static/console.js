@@ -1,0 +1,215 @@
+// Keys, times, copying, and what of a page renews itself. Pages work without it, but for these.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+  const typing = (target) => target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
+
+  // -- times ---------------------------------------------------------------------------------
+
+  const two = (n) => String(n).padStart(2, "0");
+  function exact(date, local) {
+    const part = (name) => (local ? date[`get${name}`]() : date[`getUTC${name}`]());
+    const day = `${part("FullYear")}-${two(part("Month") + 1)}-${two(part("Date"))}`;
+    const clock = `${two(part("Hours"))}:${two(part("Minutes"))}:${two(part("Seconds"))}`;
+    return `${day} ${clock}${local ? "" : " UTC"}`;
+  }
+  function relative(date, now) {
+    const seconds = (now - date) / 1000;
+    const size = Math.abs(seconds);
+    const text = size < 60 ? `${Math.round(size)} s` : size < 5400 ? `${Math.round(size / 60)} min`
+      : size < 129600 ? `${Math.round(size / 3600)} h` : `${Math.round(size / 86400)} d`;
+    return seconds >= 0 ? `${text} ago` : `in ${text}`;
+  }
+  function showTimes(from = document) {
+    const local = root.dataset.zone === "local";
+    const now = Date.now();
+    for (const element of all("time[datetime]", from)) {
+      const date = new Date(element.dateTime);
+      if (Number.isNaN(date.valueOf())) continue;
+      const text = "relative" in element.dataset ? relative(date, now) : exact(date, local);
+      if (element.textContent !== text) element.textContent = text;
+      element.title = `${exact(date, false)}\n${exact(date, true)} local\n${relative(date, now)}`;
+    }
+    for (const name of all("[data-zone-name]")) name.textContent = local ? "Local" : "UTC";
+  }
+
+  // -- what the reader chose -----------------------------------------------------------------
+
+  function remember(name, value) {
+    root.dataset[name] = value;
+    document.cookie = `headgate_${name}=${value}; path=/; max-age=31536000; samesite=strict`;
+    showTimes();
+    document.dispatchEvent(new CustomEvent("headgate:look"));
+  }
+  function dark() {
+    const { theme } = root.dataset;
+    return theme === "dark" || (theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+  }
+  const switches = {
+    theme: () => remember("theme", dark() ? "light" : "dark"),
+    zone: () => remember("zone", root.dataset.zone === "utc" ? "local" : "utc"),
+  };
+
+  // -- notices -------------------------------------------------------------------------------
+
+  function notice(text, bad = false) {
+    const box = document.createElement("div");
+    box.className = bad ? "notice bad" : "notice";
+    box.setAttribute("role", bad ? "alert" : "status");
+    box.textContent = text;
+    document.getElementById("notices")?.prepend(box);
+    setTimeout(() => box.remove(), bad ? 12000 : 4000);
+  }
+  async function copy(button) {
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      const label = button.querySelector("span");
+      const before = label.textContent;
+      label.textContent = "Copied";
+      setTimeout(() => { label.textContent = before; }, 1500);
+    } catch {
+      notice(button.dataset.copy);
+    }
+  }
+
+  // -- lists ---------------------------------------------------------------------------------
+
+  const rows = () => all("[data-row]");
+  const here = () => document.querySelector("[data-row].here");
+  function goTo(row) {
+    if (!row) return;
+    here()?.classList.remove("here");
+    row.classList.add("here");
+    row.focus({ preventScroll: true });
+    row.scrollIntoView({ block: "nearest" });
+  }
+  function step(by) {
+    const known = rows();
+    const place = known.indexOf(here());
+    goTo(known[place < 0 ? 0 : Math.min(known.length - 1, Math.max(0, place + by))]);
+  }
+  const picked = () => all("[data-pick]:checked");
+  function showPicked() {
+    const bar = document.querySelector("[data-bulk]");
+    if (!bar) return;
+    const number = picked().length;
+    bar.hidden = number === 0;
+    const count = bar.querySelector("[data-bulk-count]");
+    if (count) count.textContent = number;
+  }
+  const current = () => document.querySelector("#beside[data-alert]")?.dataset.alert
+    || document.querySelector("[data-alert-page]")?.dataset.alertPage || here()?.dataset.row;
+
+  function ask(url) {
+    const box = document.getElementById("act");
+    if (!box || !window.htmx) return;
+    window.htmx.ajax("GET", url, { target: "#act", swap: "innerHTML" });
+  }
+  function act(name) {
+    const ids = picked().map((box) => box.value);
+    const alone = current();
+    const chosen = ids.length ? ids : alone ? [alone] : [];
+    if (!chosen.length) return;
+    const button = document.querySelector(`[data-act="${name}"]`);
+    if (!button) return;
+    ask(`${button.dataset.url}?${chosen.map((id) => `id=${encodeURIComponent(id)}`).join("&")}`);
+  }
+
+  // -- keys ----------------------------------------------------------------------------------
+
+  let afterG = 0;
+  const keys = {
+    j: () => step(1), ArrowDown: () => step(1), k: () => step(-1), ArrowUp: () => step(-1),
+    Enter: () => here()?.querySelector("[data-open]")?.click(),
+    o: () => { const link = here()?.querySelector("[data-page]") || document.querySelector("[data-page-link]"); if (link) location.href = link.dataset.page || link.href; },
+    x: () => here()?.querySelector("[data-pick]")?.click(),
+    e: () => act("close"), a: () => act("take"),
+    "/": () => document.querySelector("[data-search]")?.focus(),
+    "?": () => document.getElementById("help")?.showModal(),
+    t: switches.theme, u: switches.zone,
+    "]": () => document.querySelector("[data-next]")?.click(),
+    "[": () => document.querySelector("[data-before]")?.click(),
+    Escape: () => document.querySelector("[data-close-beside]")?.click(),
+  };
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (typing(event.target)) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    if (document.querySelector("dialog[open]")) return;
+    if (event.key === "Enter" && event.target.closest("a, button, summary")) return;
+    if (event.key.startsWith("Arrow") && !here()) return;
+    if (Date.now() - afterG < 1200) {
+      afterG = 0;
+      const link = document.querySelector(`[data-go="${CSS.escape(event.key)}"]`);
+      if (link) { event.preventDefault(); location.href = link.href; return; }
+    }
+    if (event.key === "g") { afterG = Date.now(); return; }
+    const does = keys[event.key];
+    if (does) { event.preventDefault(); does(); }
+  });
+
+  addEventListener("click", (event) => {
+    const at = (selector) => event.target.closest(selector);
+    const button = at("[data-switch]");
+    if (button) switches[button.dataset.switch]();
+    else if (at("[data-help]")) document.getElementById("help").showModal();
+    else if (at("[data-copy]")) copy(at("[data-copy]"));
+    else if (at("[data-dismiss]")) at(".notice").remove();
+    else if (at("[data-act]")) act(at("[data-act]").dataset.act);
+    else if (at("[data-cancel]")) at("dialog").close();
+    else if (at("[data-unpick]")) { picked().forEach((box) => { box.checked = false; }); showPicked(); }
+    const row = at("[data-row]");
+    if (row && !at("a[href], button, input")) goTo(row);
+    else if (row && at("[data-open]")) goTo(row);
+  });
+  addEventListener("change", (event) => {
+    if (event.target.matches("[data-pick]")) showPicked();
+    if (event.target.matches("[data-pick-all]")) {
+      all("[data-pick]").forEach((box) => { box.checked = event.target.checked; });
+      showPicked();
+    }
+    if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
+  });
+
+  // -- what renews itself --------------------------------------------------------------------
+
+  document.addEventListener("htmx:configRequest", (event) => {
+    if (event.detail.verb !== "get") event.detail.parameters.csrf = document.body.dataset.csrf;
+  });
+  let keepPicked = [];
+  let keepHere = null;
+  document.addEventListener("htmx:beforeSwap", () => {
+    keepPicked = picked().map((box) => box.value);
+    keepHere = here()?.dataset.row;
+  });
+  document.addEventListener("htmx:afterSettle", (event) => {
+    all("[data-pick]").forEach((box) => { if (keepPicked.includes(box.value)) box.checked = true; });
+    if (keepHere && !here()) document.querySelector(`[data-row="${CSS.escape(keepHere)}"]`)?.classList.add("here");
+    showPicked();
+    showTimes();
+    const dialog = event.target.querySelector?.("dialog[data-now]");
+    if (dialog && !dialog.open) dialog.showModal();
+    const beside = document.getElementById("beside");
+    document.querySelector(".desk")?.classList.toggle("beside-open", Boolean(beside?.children.length));
+    all("[data-row]").forEach((row) => row.classList.toggle("opened", row.dataset.row === beside?.dataset.alert));
+    if (event.target.id === "beside") beside.scrollTop = 0;
+  });
+  document.addEventListener("htmx:sendError", () => notice("The server does not answer; what you see may be old.", true));
+  setInterval(() => {
+    if (document.visibilityState !== "visible" || document.querySelector("dialog[open]")) return;
+    all("[data-live]").forEach((element) => window.htmx?.trigger(element, "headgate:renew"));
+  }, Number(document.body.dataset.renew || 10) * 1000);
+  setInterval(showTimes, 15000);
+
+  const start = () => {
+    showTimes();
+    showPicked();
+    const opened = document.querySelector("[data-row].opened");
+    if (opened) goTo(opened);
+  };
+  if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
+  else start();
+})();

@@ -1,0 +1,86 @@
+"""All that a page about one alert shows: its revisions, who held the address, what is like it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+from api.services.console.lease_spans import LeaseSpan, lease_spans
+from api.services.reader import Reader, Row
+
+_NEEDS = ("gold.alert", "gold.alert_current")
+LEAST_AROUND = timedelta(minutes=2)
+MOST_AROUND = timedelta(days=1)
+SIMILAR = 8
+
+_REVISIONS = """
+SELECT alert_id, revision, activity, reason, event_time, received_at, entity_type, entity_value,
+       previous_entity, status, count, body, suppressed_by, batch
+FROM gold.alert WHERE alert_id = $id ORDER BY revision
+"""
+_SIMILAR = """
+SELECT alert_id, title, level, entity_type, entity_value, event_time, count,
+       coalesce(body->>'$.lifecycle', 'new') AS lifecycle, body->>'$.verdict' AS verdict,
+       rule_id = $rule AND entity_value = $entity AS same_both
+FROM gold.alert_current
+WHERE alert_id <> $id AND (rule_id = $rule OR entity_value = $entity)
+ORDER BY same_both DESC, event_time DESC LIMIT $most
+"""
+_VERDICTS = """
+SELECT coalesce(body->>'$.verdict', '') AS verdict, count(*) AS n
+FROM gold.alert_current WHERE rule_id = $rule AND alert_id <> $id GROUP BY ALL ORDER BY n DESC
+"""
+_ACTIONS = """
+SELECT action, value, comment, who, "at" FROM gold.alert_action
+WHERE alert_id = $id ORDER BY "at"
+"""
+
+
+def revisions(reader: Reader, alert_id: str) -> list[Row]:
+    """All revisions, oldest first, each with its body read; none: there is no such alert."""
+    rows = reader.rows(_REVISIONS, {"id": alert_id}, needs=_NEEDS)
+    return [row | {"body": json.loads(row["body"])} for row in rows]
+
+
+def similar(reader: Reader, alert_id: str, rule_id: str, entity: str) -> list[Row]:
+    """Other alerts of the same rule or entity, those of both first."""
+    asked = {"id": alert_id, "rule": rule_id, "entity": entity, "most": SIMILAR}
+    return reader.rows(_SIMILAR, asked, needs=_NEEDS)
+
+
+def verdicts(reader: Reader, alert_id: str, rule_id: str) -> dict[str, int]:
+    """How people judged the rule's other alerts; '' has none yet."""
+    rows = reader.rows(_VERDICTS, {"id": alert_id, "rule": rule_id}, needs=_NEEDS)
+    return {row["verdict"]: row["n"] for row in rows}
+
+
+def actions(reader: Reader, alert_id: str) -> list[Row]:
+    """What people did to it, oldest first."""
+    return reader.rows(_ACTIONS, {"id": alert_id}, needs=("gold.alert_action",))
+
+
+def leases_around(reader: Reader, body: Row) -> tuple[datetime, datetime, list[LeaseSpan]]:
+    """Who held the alert's address around its events: from, to, and the spans; as known now.
+
+    Wide enough that the nearest change of hands on either side is in it, where there is one.
+    """
+    first, last = moment(body["window_start"]), moment(body["window_end"])
+    told = body.get("attribution") or {}
+    since, until = first - MOST_AROUND, last + MOST_AROUND
+    address, scope = told.get("ip"), told.get("scope")
+    spans: list[LeaseSpan] = []
+    if address:
+        spans = lease_spans(reader, ip=address, since=since, until=until)
+        spans = [span for span in spans if scope in (None, span.scope)]
+    changes = {edge for span in spans for edge in (span.start, span.end)}
+    before = [first - edge for edge in changes if edge <= first]
+    after = [edge - last for edge in changes if edge >= last]
+    nearest = [min(each) for each in (before, after) if each]
+    around = min(max(5 * max(nearest, default=MOST_AROUND), LEAST_AROUND), MOST_AROUND)
+    since, until = first - around, last + around
+    return since, until, [s for s in spans if s.start < until and s.end > since]
+
+
+def moment(text: str) -> datetime:
+    """A time of an alert's body."""
+    return datetime.fromisoformat(text)

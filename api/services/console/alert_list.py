@@ -1,0 +1,241 @@
+"""Alerts as a list to work through: filtered, counted by facet, grouped, page by page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from api.services.reader import Reader, Row, cursor_of, instant, place_of
+
+NEEDS = ("gold.alert", "gold.alert_current")
+PAGE = 50
+GROUPS = 30
+SHOWN_OF_GROUP = 5
+CSV_PAGE = 5000
+
+GroupBy = Literal["", "entity", "rule", "incident"]
+
+_CURRENT = """
+WITH first AS (
+  SELECT alert_id, min_by(event_time, revision) AS first_event_time
+  FROM gold.alert GROUP BY alert_id
+),
+listed AS (
+  SELECT a.alert_id, revision, reason, mode, rule_id, rule_name, level, severity_id, risk_score,
+         entity_type, entity_value, previous_entity, src_ip, event_time, first_event_time,
+         window_start, status AS attribution, count, title, suppressed_by, incident_id,
+         coalesce(body->>'$.lifecycle', body->>'$.state', 'new') AS lifecycle,
+         body->>'$.assignee' AS assignee, body->>'$.verdict' AS verdict,
+         body->>'$.attribution.hostname' AS hostname,
+         coalesce(body->>'$.attribution.certainty', '') AS certainty
+  FROM gold.alert_current a JOIN first USING (alert_id)
+)
+"""
+_KEYS: dict[str, str] = {
+    "entity": "entity_type || '|' || entity_value",
+    "rule": "rule_id",
+    "incident": "CASE WHEN rule_id = 'headgate-incident' THEN alert_id ELSE incident_id END",
+}
+FACETS = ("level", "lifecycle", "attribution", "verdict", "assignee", "rule_id")
+"""Columns that a filter takes several values of, and whose values are counted."""
+_ORDERS: dict[str, tuple[str, ...]] = {
+    "level": ("critical", "high", "medium", "low", "informational"),
+    "lifecycle": ("new", "triaged", "closed"),
+}
+
+
+@dataclass(frozen=True)
+class ListFilter:
+    """Which alerts a list shows; an empty field wants all."""
+
+    text: str = ""
+    facets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By a column of `FACETS` the values wanted; '' is none."""
+    entity: str = ""
+    incident: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    muted: bool = False
+
+    def base(self) -> tuple[str, Row]:
+        """Conditions but for the facets, and their parameters."""
+        wanted: dict[str, tuple[str, Any]] = {
+            "text": (
+                "(contains(lower(title), lower($text)) OR contains(lower(rule_name), lower($text))"
+                " OR contains(lower(entity_value), lower($text)) OR starts_with(src_ip, $text)"
+                " OR starts_with(alert_id, lower($text))"
+                " OR contains(lower(hostname), lower($text)))",
+                self.text or None,
+            ),
+            "entity": ("(entity_value = $entity OR src_ip = $entity)", self.entity or None),
+            "incident": (
+                "(incident_id = $incident OR alert_id = $incident)",
+                self.incident or None,
+            ),
+            "since": ("event_time >= $since", self.since),
+            "until": ("event_time < $until", self.until),
+        }
+        used = {name: pair for name, pair in wanted.items() if pair[1] is not None}
+        told = [] if self.muted else ["suppressed_by IS NULL"]
+        conditions = [*told, *(text for text, _ in used.values())] or ["TRUE"]
+        return " AND ".join(conditions), {name: value for name, (_, value) in used.items()}
+
+    def sql(self) -> tuple[str, Row]:
+        """All conditions, and their parameters."""
+        condition, params = self.base()
+        for column, values in self.facets.items():
+            if values:
+                condition += f" AND list_contains($f_{column}, coalesce({column}, ''))"
+                params[f"f_{column}"] = list(values)
+        return condition, params
+
+
+@dataclass(frozen=True)
+class AlertRows:
+    """One page of a list."""
+
+    rows: list[Row]
+    next: str | None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many alerts a filter means, and how many each value of a facet would."""
+
+    total: int
+    facets: dict[str, list[tuple[str, str, int]]]
+    """By facet: value, what to call it, alerts; as if this facet alone were open."""
+
+
+@dataclass(frozen=True)
+class AlertGroup:
+    """Alerts that belong together, the newest of them shown."""
+
+    key: str
+    alerts: int
+    open: int
+    severity_id: int
+    newest: datetime
+    rows: list[Row]
+
+
+def listed(reader: Reader, wanted: ListFilter, limit: int, cursor: str | None) -> AlertRows:
+    """One page, newest first by the time of the first revision: no later one moves an alert."""
+    condition, params = wanted.sql()
+    question = {name: str(value) for name, value in params.items()} | {"muted": str(wanted.muted)}
+    if cursor:
+        time, alert_id = place_of(cursor, question, 2)
+        params |= {"after": instant(time), "after_id": alert_id}
+        condition += (
+            " AND (first_event_time < $after"
+            " OR (first_event_time = $after AND alert_id > $after_id))"
+        )
+    rows = reader.rows(
+        f"{_CURRENT} SELECT * FROM listed WHERE {condition}"
+        f" ORDER BY first_event_time DESC, alert_id LIMIT {limit + 1}",
+        params,
+        needs=NEEDS,
+    )
+    page = rows[:limit]
+    last = page[-1] if len(rows) > limit else None
+    return AlertRows(
+        page,
+        cursor_of(question, last["first_event_time"].isoformat(), last["alert_id"])
+        if last
+        else None,
+    )
+
+
+def every(reader: Reader, wanted: ListFilter) -> Iterator[Row]:
+    """All alerts of a filter, page after page."""
+    cursor = None
+    while True:
+        page = listed(reader, wanted, CSV_PAGE, cursor)
+        yield from page.rows
+        cursor = page.next
+        if cursor is None:
+            return
+
+
+def counts(reader: Reader, wanted: ListFilter) -> Counts:
+    """How many alerts there are by each facet."""
+    condition, params = wanted.base()
+    columns = ", ".join(f"coalesce({column}, '') AS {column}" for column in FACETS)
+    rows = reader.rows(
+        f"{_CURRENT} SELECT {columns}, any_value(rule_name) AS rule_name, count(*) AS n"
+        f" FROM listed WHERE {condition} GROUP BY ALL",
+        params,
+        needs=NEEDS,
+    )
+    total = sum(row["n"] for row in rows if _fits(row, wanted.facets))
+    return Counts(total, {facet: _counted(rows, facet, wanted) for facet in FACETS})
+
+
+def grouped(
+    reader: Reader, wanted: ListFilter, by: GroupBy, page: int
+) -> tuple[list[AlertGroup], int]:
+    """Groups, the gravest first, and how many there are; `page` counts from 0."""
+    condition, params = wanted.sql()
+    key = _KEYS[by]
+    rows = reader.rows(
+        f"""{_CURRENT}, keyed AS (
+          SELECT *, {key} AS group_key FROM listed WHERE {condition} AND {key} IS NOT NULL
+        ),
+        ranked AS (
+          SELECT *, count(*) OVER g AS group_alerts, max(severity_id) OVER g AS group_severity,
+                 count(*) FILTER (lifecycle <> 'closed') OVER g AS group_open,
+                 max(event_time) OVER g AS group_newest,
+                 row_number() OVER (PARTITION BY group_key
+                                    ORDER BY first_event_time DESC, alert_id) AS place
+          FROM keyed WINDOW g AS (PARTITION BY group_key)
+        ),
+        numbered AS (
+          SELECT *, dense_rank() OVER (
+            ORDER BY group_severity DESC, group_newest DESC, group_key) AS number
+          FROM ranked
+        )
+        SELECT *, max(number) OVER () AS groups FROM numbered WHERE place <= {SHOWN_OF_GROUP}
+        QUALIFY number > {page * GROUPS} AND number <= {(page + 1) * GROUPS}
+        ORDER BY number, place""",
+        params,
+        needs=NEEDS,
+    )
+    groups: dict[str, AlertGroup] = {}
+    for row in rows:
+        group = groups.setdefault(
+            row["group_key"],
+            AlertGroup(
+                row["group_key"],
+                row["group_alerts"],
+                row["group_open"],
+                row["group_severity"],
+                row["group_newest"],
+                [],
+            ),
+        )
+        group.rows.append(row)
+    return list(groups.values()), int(rows[0]["groups"]) if rows else 0
+
+
+def _fits(row: Row, facets: dict[str, tuple[str, ...]]) -> bool:
+    return all(not values or row[column] in values for column, values in facets.items())
+
+
+def _counted(rows: Sequence[Row], facet: str, wanted: ListFilter) -> list[tuple[str, str, int]]:
+    others = replace(wanted, facets={k: v for k, v in wanted.facets.items() if k != facet})
+    number: Counter[str] = Counter()
+    names: dict[str, str] = {}
+    for row in rows:
+        if _fits(row, others.facets):
+            number[row[facet]] += row["n"]
+            names[row[facet]] = row["rule_name"] if facet == "rule_id" else row[facet]
+    for value in wanted.facets.get(facet, ()):
+        number.setdefault(value, 0)
+    order = _ORDERS.get(facet)
+    values = sorted(
+        number, key=lambda v: (order.index(v) if v in order else -1) if order else -number[v]
+    )
+    return [(value, names.get(value, value), number[value]) for value in values]
