@@ -14,7 +14,7 @@ from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import CheckedForm, Form, Here, sessions_of
 from api.console.session import COOKIE, LONGEST_SECONDS, Sessions, use_link
-from api.observability.audit_log import note
+from api.observability.audit_log import audit_request
 
 router = console_router()
 PAGE = Page("login", "Sign in", router)
@@ -33,10 +33,10 @@ def sign_in(request: Request, services: Here, sessions: Known, form: Form) -> Re
     key, target = (form.get("key") or [""])[0].strip(), _inside((form.get("next") or ["/"])[0])
     caller = services.access.caller(key)
     if caller is None:
-        note(services.settings, "console.login", "refused", who="console")
+        audit_request(services.settings, "console.login", "refused", who="console")
         wrong = "No such key. The API's own is in <home>/api.token."
         return respond(request, "login.html", 403, page=None, next=target, ended=False, wrong=wrong)
-    note(services.settings, "console.login", "ok", who=caller.name)
+    audit_request(services.settings, "console.login", "ok", who=caller.name)
     return _begin(request, sessions, caller, RedirectResponse(target, status_code=303))
 
 
@@ -48,7 +48,7 @@ def by_link(request: Request, services: Here, sessions: Known, code: str) -> Res
             403, "this login link was used already or is too old; sign in with a key"
         )
     caller = Caller("console", "all")
-    note(services.settings, "console.login", "ok", who=caller.name, detail={"by": "link"})
+    audit_request(services.settings, "console.login", "ok", who=caller.name, detail={"by": "link"})
     # Not a redirect: a browser that came from elsewhere would not send the cookie along with it.
     return _begin(request, sessions, caller, respond(request, "enter.html", page=None))
 

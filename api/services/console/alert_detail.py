@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timedelta
 
 from api.services.console.lease_spans import LeaseSpan, lease_spans
-from api.services.reader import Reader, Row
+from api.services.reader import Reader, ReaderRow
 
 _NEEDS = ("gold.alert", "gold.alert_current")
 LEAST_AROUND = timedelta(minutes=2)
@@ -36,13 +36,13 @@ WHERE alert_id = $id ORDER BY "at"
 """
 
 
-def revisions(reader: Reader, alert_id: str) -> list[Row]:
+def revisions(reader: Reader, alert_id: str) -> list[ReaderRow]:
     """All revisions, oldest first, each with its body read; none: there is no such alert."""
     rows = reader.rows(_REVISIONS, {"id": alert_id}, needs=_NEEDS)
     return [row | {"body": json.loads(row["body"])} for row in rows]
 
 
-def similar(reader: Reader, alert_id: str, rule_id: str, entity: str) -> list[Row]:
+def similar(reader: Reader, alert_id: str, rule_id: str, entity: str) -> list[ReaderRow]:
     """Other alerts of the same rule or entity, those of both first."""
     asked = {"id": alert_id, "rule": rule_id, "entity": entity, "most": SIMILAR}
     return reader.rows(_SIMILAR, asked, needs=_NEEDS)
@@ -54,12 +54,12 @@ def verdicts(reader: Reader, alert_id: str, rule_id: str) -> dict[str, int]:
     return {row["verdict"]: row["n"] for row in rows}
 
 
-def actions(reader: Reader, alert_id: str) -> list[Row]:
+def actions(reader: Reader, alert_id: str) -> list[ReaderRow]:
     """What people did to it, oldest first."""
     return reader.rows(_ACTIONS, {"id": alert_id}, needs=("gold.alert_action",))
 
 
-def leases_around(reader: Reader, body: Row) -> tuple[datetime, datetime, list[LeaseSpan]]:
+def leases_around(reader: Reader, body: ReaderRow) -> tuple[datetime, datetime, list[LeaseSpan]]:
     """Who held the alert's address around its events: from, to, and the spans; as known now.
 
     Wide enough that the nearest change of hands on either side is in it, where there is one.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from api.services.reader import Reader, Row, cursor_of, instant, place_of
+from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 
 NEEDS = ("gold.alert", "gold.alert_current")
 PAGE = 50
@@ -60,7 +60,7 @@ class ListFilter:
     until: datetime | None = None
     muted: bool = False
 
-    def base(self) -> tuple[str, Row]:
+    def base(self) -> tuple[str, ReaderRow]:
         """Conditions but for the facets, and their parameters."""
         wanted: dict[str, tuple[str, Any]] = {
             "text": (
@@ -83,7 +83,7 @@ class ListFilter:
         conditions = [*told, *(text for text, _ in used.values())] or ["TRUE"]
         return " AND ".join(conditions), {name: value for name, (_, value) in used.items()}
 
-    def sql(self) -> tuple[str, Row]:
+    def sql(self) -> tuple[str, ReaderRow]:
         """All conditions, and their parameters."""
         condition, params = self.base()
         for column, values in self.facets.items():
@@ -97,7 +97,7 @@ class ListFilter:
 class AlertRows:
     """One page of a list."""
 
-    rows: list[Row]
+    rows: list[ReaderRow]
     next: str | None
 
 
@@ -119,7 +119,7 @@ class AlertGroup:
     open: int
     severity_id: int
     newest: datetime
-    rows: list[Row]
+    rows: list[ReaderRow]
 
 
 def listed(reader: Reader, wanted: ListFilter, limit: int, cursor: str | None) -> AlertRows:
@@ -127,8 +127,8 @@ def listed(reader: Reader, wanted: ListFilter, limit: int, cursor: str | None) -
     condition, params = wanted.sql()
     question = {name: str(value) for name, value in params.items()} | {"muted": str(wanted.muted)}
     if cursor:
-        time, alert_id = place_of(cursor, question, 2)
-        params |= {"after": instant(time), "after_id": alert_id}
+        time, alert_id = reader_cursor(cursor, question, 2)
+        params |= {"after": parse_instant(time), "after_id": alert_id}
         condition += (
             " AND (first_event_time < $after"
             " OR (first_event_time = $after AND alert_id > $after_id))"
@@ -149,7 +149,7 @@ def listed(reader: Reader, wanted: ListFilter, limit: int, cursor: str | None) -
     )
 
 
-def every(reader: Reader, wanted: ListFilter) -> Iterator[Row]:
+def every(reader: Reader, wanted: ListFilter) -> Iterator[ReaderRow]:
     """All alerts of a filter, page after page."""
     cursor = None
     while True:
@@ -220,11 +220,13 @@ def grouped(
     return list(groups.values()), int(rows[0]["groups"]) if rows else 0
 
 
-def _fits(row: Row, facets: dict[str, tuple[str, ...]]) -> bool:
+def _fits(row: ReaderRow, facets: dict[str, tuple[str, ...]]) -> bool:
     return all(not values or row[column] in values for column, values in facets.items())
 
 
-def _counted(rows: Sequence[Row], facet: str, wanted: ListFilter) -> list[tuple[str, str, int]]:
+def _counted(
+    rows: Sequence[ReaderRow], facet: str, wanted: ListFilter
+) -> list[tuple[str, str, int]]:
     others = replace(wanted, facets={k: v for k, v in wanted.facets.items() if k != facet})
     number: Counter[str] = Counter()
     names: dict[str, str] = {}

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from api.services.reader import Reader, Row
+from api.services.reader import Reader, ReaderRow
 from enrich.attribution.asof_join import true_spans
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -70,7 +70,7 @@ def lease_spans(
     return sorted(wanted, key=lambda s: (s.start, s.ip))
 
 
-def _true(rows: Sequence[Row]) -> list[LeaseSpan]:
+def _true(rows: Sequence[ReaderRow]) -> list[LeaseSpan]:
     if not rows:
         return []
     keys = sorted({(row["scope"] or "", row["ip"]) for row in rows})
