@@ -131,6 +131,7 @@ def test_merged_rows_lie_in_the_tables_order_and_keep_their_statistics(
     assert maintenance.merge(lake, NUMBER) == (0, 0)
 
 
+@pytest.mark.full
 def test_nothing_is_deleted_while_a_job_has_to_read_what_the_log_no_longer_has(
     lake: Lake, arrive: Callable[..., None]
 ) -> None:
@@ -169,6 +170,7 @@ def test_a_table_that_cannot_be_tended_holds_up_no_other(
     assert "\n" not in str(told)
 
 
+@pytest.mark.full
 def test_what_the_publisher_may_still_have_to_send_is_kept_as_long_as_the_log(lake: Lake) -> None:
     alert = table("gold.alert")
     assert maintenance.keep(lake.settings, alert, lake.folder(alert)) == timedelta(days=30)
@@ -232,6 +234,7 @@ def test_times_of_properties_are_read(text: str, kept: timedelta) -> None:
     assert interval(said(kept)) == kept
 
 
+@pytest.mark.full
 def test_a_log_remembers_what_left_its_table_as_long_as_former_versions_are_promised(
     lake: Lake, arrive: Callable[..., None]
 ) -> None:
@@ -274,6 +277,7 @@ def ignored(rows: DataFrame, run: Batch) -> None:
     """A job that writes nothing."""
 
 
+@pytest.mark.full
 def test_what_a_stream_may_need_beyond_what_the_log_remembers_stays(
     lake: Lake, arrive: Callable[..., None]
 ) -> None:

@@ -74,6 +74,7 @@ def test_indexes_of_former_versions_go_and_a_batch_that_asked_for_one_goes_on(to
     assert erase(told, ANNA, quiet, wait_seconds=0)["indexes"] == []
 
 
+@pytest.mark.full
 def test_an_index_that_is_made_while_an_erasure_ends_is_made_anew(
     told: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
