@@ -351,6 +351,7 @@ def loaded(lake: Lake, register: str, where: str, **more: Any) -> Loaded:
     return load(lake.settings, REGISTERS[register], where, write, **more)
 
 
+@pytest.mark.full
 def test_only_changes_are_written_and_both_engines_see_them(lake: Lake, tmp_path: Path) -> None:
     first = listing(tmp_path, "hostname,owner\nh1,ann\nh2,bob\nh3,eve\n")
     done = loaded(lake, "assets", first, valid_from=at(0))

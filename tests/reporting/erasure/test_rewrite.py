@@ -196,6 +196,7 @@ def test_alerts_that_an_erasure_put_in_place_are_not_published_again(told: Lake)
     assert [file for version in after for file in told.files_of(alerts, version)] == []
 
 
+@pytest.mark.full
 def test_a_pseudonym_keeps_rows_and_what_belongs_together(told: Lake) -> None:
     wish = Wish("user", "anna", pseudonymise=True)
     with pytest.raises(RuntimeError, match="killed"):
@@ -394,6 +395,7 @@ def test_what_belongs_to_an_event_that_came_later_goes_as_well(told: Lake, kille
     assert ids(told, "gold.attribution", "finding_id") == ["f2"]
 
 
+@pytest.mark.full
 def test_hours_whose_events_went_are_counted_anew(told: Lake) -> None:
     dry = preview(told, ANNA, quiet)
     assert "ops.recount" not in dry["tables"]

@@ -165,6 +165,7 @@ def send_counts(lake: Lake) -> None:
     assert Topic(lake.settings).send(rows(lake.spark, ROLLUP, told)) == 3
 
 
+@pytest.mark.full
 def test_counts_of_a_device_are_deleted_from_their_topic(told: Lake) -> None:
     topic = told.settings.kafka.rollups_topic
     send_counts(told)
