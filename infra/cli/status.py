@@ -1,27 +1,21 @@
-"""Commands `status` and `resume`: where each job stands, and letting one go on."""
+"""Command `status`: where each job stands."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.live import Live
 
-from infra.checkpoint import failed_batch
 from infra.config.settings import Settings
-from infra.errors import Usage
-from infra.process.os_user import person
 from infra.process.table_output import add_output_option, print_rows, terminal_table
 from infra.runtime import job_status
-from infra.runtime.job_registry import JOBS, resume, wanted
+from infra.runtime.job_registry import wanted
 from infra.runtime.job_status import Verdict
-from infra.streaming.outbox import put
+from infra.runtime.nearby_homes import require_home
 
 COLUMNS = {
     "job": "name",
@@ -53,9 +47,6 @@ def build(commands: Any) -> None:
     shown.add_argument("--once", action="store_true", help="one look, also on a terminal")
     add_output_option(shown)
     shown.set_defaults(run=_status)
-    again = commands.add_parser("resume", help="let a job go on that was stopped for good")
-    again.add_argument("job", help=", ".join(JOBS))
-    again.set_defaults(run=_resume)
 
 
 def rows(verdicts: Sequence[Verdict], now: float) -> list[dict[str, Any]]:
@@ -100,9 +91,16 @@ def _look(settings: Settings) -> tuple[list[dict[str, Any]], bool]:
 
 def _status(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.output == "table" and sys.stdout.isatty() and not arguments.once:
+        require_home(settings, "status")
         return _follow(settings)
+    return print_status(settings, arguments.output)
+
+
+def print_status(settings: Settings, form: str) -> int:
+    """One look at all jobs; 1 when one misses its target."""
+    require_home(settings, "status")
     told, missed = _look(settings)
-    print_rows(told, arguments.output, list(COLUMNS), shown=_SHOWN, style=_style)
+    print_rows(told, form, list(COLUMNS), shown=_SHOWN, style=_style)
     return 1 if missed else 0
 
 
@@ -129,38 +127,3 @@ def _style(row: Mapping[str, Any]) -> str:
 def table(told: Sequence[Mapping[str, Any]]) -> Any:
     """The rows for a terminal; what misses its target in red, with the reason."""
     return terminal_table(told, list(COLUMNS), shown=_SHOWN, style=_style)
-
-
-def _resume(arguments: argparse.Namespace, settings: Settings) -> int:
-    job = arguments.job
-    if job not in JOBS:
-        raise Usage(f"no job '{job}'; there are {', '.join(JOBS)}")
-    found = job_status.read(settings).get(job)
-    why = failed_batch.stands(settings.checkpoint_root / job)
-    if why is None and (found is None or found.standing != "given up"):
-        standing = found.standing if found else "not known here"
-        raise Usage(f"job {job} was not stopped for good (it is {standing}); nothing to resume")
-    note_act(settings, "job.resume", job, why or (found.why if found else ""))
-    resume(settings, job)
-    if found is not None and time.time() - found.at <= job_status.SILENT_SECONDS:
-        print(f"job {job}: its driver starts it again", file=sys.stderr)
-        return 0
-    if found is not None:
-        job_status.write(settings, replace(found, standing="stopped", why=""))
-    print(f"job {job}: goes on with the next driver (headgate up)", file=sys.stderr)
-    return 0
-
-
-def note_act(settings: Settings, act: str, target: str, detail: str) -> None:
-    """Leave a row of ops.audit about something this command's user does."""
-    at = datetime.now(UTC)
-    row = {
-        "at": at.isoformat(),
-        "who": person(),
-        "act": act,
-        "target": target,
-        "detail": detail,
-        "outcome": "ok",
-    }
-    spool = settings.home.absolute() / "spool" / "audit"
-    put(spool, f"{at:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}", row)
