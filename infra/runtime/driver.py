@@ -207,7 +207,9 @@ class Driver:
             Every("webhooks", ("webhooks", "deliver"), hooks, self.settings, self.tell),
             Every("upkeep", ("compact",), upkeep, self.settings, self.tell, clock.doubt, again=inf),
             *(
-                Every(f"load-{name}", ("load", name), one.refresh_minutes, self.settings, self.tell)
+                Every(
+                    f"load-{name}", (name, "import"), one.refresh_minutes, self.settings, self.tell
+                )
                 for name, one in inventories.items()
                 if wanted and one.file
             ),
