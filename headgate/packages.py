@@ -30,9 +30,9 @@ def _completion() -> Build:
 
 
 def _training() -> Training:
-    from headgate.demo.appcds_training import make
+    from headgate.demo.appcds_training import make_archive
 
-    return lambda say, again: make(say, again=again)
+    return lambda say, again: make_archive(say, again=again)
 
 
 for package in (infra, ingest, enrich, alerts, api, reporting):

@@ -14,11 +14,11 @@ from infra.checkpoint import failed_batch
 from infra.cli.status import print_status
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option
 from infra.runtime import job_status
 from infra.runtime.job_registry import JOBS, resume
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 
 
 def build(commands: Any) -> None:
@@ -43,7 +43,7 @@ def _resume(arguments: argparse.Namespace, settings: Settings) -> int:
     job = arguments.job
     if job not in JOBS:
         raise Usage(f"no job '{job}'; there are {', '.join(JOBS)}")
-    found = job_status.read(settings).get(job)
+    found = job_status.read_status(settings).get(job)
     why = failed_batch.stands(settings.checkpoint_root / job)
     if why is None and (found is None or found.standing != "given up"):
         standing = found.standing if found else "not known here"
@@ -54,7 +54,7 @@ def _resume(arguments: argparse.Namespace, settings: Settings) -> int:
         print(f"job {job}: its driver starts it again", file=sys.stderr)
         return 0
     if found is not None:
-        job_status.write(settings, replace(found, standing="stopped", why=""))
+        job_status.write_status(settings, replace(found, standing="stopped", why=""))
     print(f"job {job}: goes on with the next driver (headgate up)", file=sys.stderr)
     return 0
 
@@ -64,11 +64,11 @@ def note_act(settings: Settings, act: str, target: str, detail: str) -> None:
     at = datetime.now(UTC)
     row = {
         "at": at.isoformat(),
-        "who": person(),
+        "who": acting_user(),
         "act": act,
         "target": target,
         "detail": detail,
         "outcome": "ok",
     }
     spool = settings.home.absolute() / "spool" / "audit"
-    put(spool, f"{at:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}", row)
+    put_row(spool, f"{at:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}", row)

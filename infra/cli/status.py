@@ -13,11 +13,11 @@ from rich.live import Live
 from infra.config.settings import Settings
 from infra.process.table_output import add_output_option, print_rows, terminal_table
 from infra.runtime import job_status
-from infra.runtime.job_registry import wanted
-from infra.runtime.job_status import Verdict
+from infra.runtime.job_registry import wanted_jobs
+from infra.runtime.job_status import JobVerdict
 from infra.runtime.nearby_homes import require_home
 
-COLUMNS = {
+_COLUMNS = {
     "job": "name",
     "standing": "what it does now",
     "batch": "newest batch that is in",
@@ -49,35 +49,35 @@ def build(commands: Any) -> None:
     shown.set_defaults(run=_status)
 
 
-def rows(verdicts: Sequence[Verdict], now: float) -> list[dict[str, Any]]:
+def rows(verdicts: Sequence[JobVerdict], now: float) -> list[dict[str, Any]]:
     """One row a job, under the names of `COLUMNS`."""
-    return [_row(one, now) for one in verdicts]
+    return [_row(verdict, now) for verdict in verdicts]
 
 
-def _row(one: Verdict, now: float) -> dict[str, Any]:
-    found = one.status or job_status.JobStatus(one.job)
-    moved = found.progressed_at
-    used = found.memory
-    current = found.current(now)
-    unread = found.unread_messages if found.unread_messages is not None else found.unread_commits
-    behind = None if found.behind_seconds is None else round(found.behind_seconds, 1)
-    lag, event_lag = found.lag(now), found.event_lag(now)
+def _row(one: JobVerdict, now: float) -> dict[str, Any]:
+    status = one.status or job_status.JobStatus(one.job)
+    moved = status.progressed_at
+    used = status.memory
+    current = status.current(now)
+    unread = status.unread_messages if status.unread_messages is not None else status.unread_commits
+    behind = None if status.behind_seconds is None else round(status.behind_seconds, 1)
+    lag, event_lag = status.lag(now), status.event_lag(now)
     return {
         "job": one.job,
-        "standing": found.standing if one.status else "unknown",
-        "batch": found.batch,
-        "rows": found.rows,
-        "seconds": found.seconds,
+        "standing": status.standing if one.status else "unknown",
+        "batch": status.batch,
+        "rows": status.rows,
+        "seconds": status.seconds,
         "progress_age": None if moved is None else round(now - moved, 1),
         "target": one.target,
         "unread": unread if current else None,
         "behind": behind if current else None,
         "lag": None if lag is None else round(lag, 1),
         "event_lag": None if event_lag is None else round(event_lag, 1),
-        "state_rows": found.state_rows,
-        "state_mb": round(found.state_bytes / 2**20, 1),
-        "cap": found.cap if current else None,
-        "regime": found.regime if current else None,
+        "state_rows": status.state_rows,
+        "state_mb": round(status.state_bytes / 2**20, 1),
+        "cap": status.cap if current else None,
+        "regime": status.regime if current else None,
         "memory_mb": round((used.driver + used.jvm + used.workers) / 2**20) if current else None,
         "missed": one.missed,
     }
@@ -85,8 +85,10 @@ def _row(one: Verdict, now: float) -> dict[str, Any]:
 
 def _look(settings: Settings) -> tuple[list[dict[str, Any]], bool]:
     now = time.time()
-    verdicts = job_status.judge(settings, wanted(settings), job_status.read(settings), now)
-    return rows(verdicts, now), any(one.missed for one in verdicts)
+    verdicts = job_status.judge_jobs(
+        settings, wanted_jobs(settings), job_status.read_status(settings), now
+    )
+    return rows(verdicts, now), any(verdict.missed for verdict in verdicts)
 
 
 def _status(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -100,19 +102,19 @@ def print_status(settings: Settings, form: str) -> int:
     """One look at all jobs; 1 when one misses its target."""
     require_home(settings, "status")
     told, missed = _look(settings)
-    print_rows(told, form, list(COLUMNS), shown=_SHOWN, style=_style)
+    print_rows(told, form, list(_COLUMNS), shown=_SHOWN, style=_style)
     return 1 if missed else 0
 
 
 def _follow(settings: Settings) -> int:
     """Show it anew each second until Ctrl-C; 1 when the last look had a job that missed."""
-    told, missed = _look(settings)
-    with Live(table(told), refresh_per_second=2) as live:
+    message, missed = _look(settings)
+    with Live(_table(message), refresh_per_second=2) as live:
         try:
             while True:
                 time.sleep(1.0)
-                told, missed = _look(settings)
-                live.update(table(told))
+                message, missed = _look(settings)
+                live.update(_table(message))
         except KeyboardInterrupt:
             return 1 if missed else 0
 
@@ -124,6 +126,6 @@ def _style(row: Mapping[str, Any]) -> str:
     return "red" if row["missed"] else ""
 
 
-def table(told: Sequence[Mapping[str, Any]]) -> Any:
+def _table(told: Sequence[Mapping[str, Any]]) -> Any:
     """The rows for a terminal; what misses its target in red, with the reason."""
-    return terminal_table(told, list(COLUMNS), shown=_SHOWN, style=_style)
+    return terminal_table(told, list(_COLUMNS), shown=_SHOWN, style=_style)
