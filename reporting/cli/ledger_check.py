@@ -81,7 +81,7 @@ def run_check(args: argparse.Namespace, settings: Settings) -> int:
         return 0
     more = len(checked.failures) - TOLD
     named = "; ".join(checked.failures[:TOLD]) + (f" (and {more} more)" if more > 0 else "")
-    said = f"the ledger's check failed: {named}; see ops.ledger_check and docs/how-to/operating.md"
+    said = f"the ledger's check failed: {named}; see ops.ledger_check and docs/how-to/runbooks/ledger-check-failed.md"
     print(f"headgate: {printable(said)}", file=sys.stderr)
     return 1
 
