@@ -264,7 +264,9 @@ class JobSettings(_Section):
         "their pause); shorter: less delay",
     )
     behind_batch_seconds: float = Field(
-        30.0, gt=0, description="longest batch while a job catches up; see docs/explanation/latency.md"
+        30.0,
+        gt=0,
+        description="longest batch while a job catches up; see docs/explanation/latency.md",
     )
     batch_memory_mb: int = Field(
         512,
