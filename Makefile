@@ -6,11 +6,12 @@ ARGS ?=
 ONLY ?=
 OSV ?=
 
-.PHONY: demo test lint setup setup-dev classes bench soak docs audit clean help
+.PHONY: demo test test-full test-rest checked lint setup setup-dev classes bench soak docs audit clean help
 
 help:
 	@echo "make demo    everything on this machine, with a story in the logs (ARGS=--once to end by itself)"
-	@echo "make test    set up and run all checks and tests"
+	@echo "make test    set up and run all checks, and a test of each promise"
+	@echo "make test-full   all tests but those of \`make soak\`, and each property with more examples"
 	@echo "make bench   all benchmarks, or one: ONLY=sink_cost (QUICK=1: smaller, not kept)"
 	@echo "make soak    the long fault runs and the benchmarks that take hours (ARGS=PATH: only these tests)"
 	@echo "make audit   bill of materials and known vulnerabilities (offline: OSV='PyPI.zip Maven.zip')"
@@ -18,8 +19,22 @@ help:
 demo: setup
 	@$(BIN)/headgate demo $(ARGS)
 
-test: setup-dev lint classes
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not soak" $(ARGS)
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+
+# Named by their path, tests run whether `full` or not.
+test: checked
+	$(PYTEST) -m "$(if $(findstring tests/,$(ARGS)),not soak,not soak and not full)" $(ARGS)
+
+test-full: checked
+	$(PYTEST) --hypothesis-profile=full -m "not soak" $(ARGS)
+
+# What `make test` left out.
+test-rest: classes
+	$(PYTEST) --hypothesis-profile=full -m "full and not soak" $(ARGS)
+
+# Both at once: each keeps one core busy.
+checked: setup-dev
+	@$(MAKE) --no-print-directory -j2 lint classes
 
 lint: setup-dev
 	$(BIN)/ruff check .

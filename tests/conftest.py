@@ -19,6 +19,7 @@ from infra.kafka.client import Broker, free_port
 from infra.spark.session import session
 from infra.streaming.lake import Lake
 from tests.bucket.store import Store, serve
+from tests.examples import QUICK
 
 
 @pytest.fixture(scope="session")
@@ -94,9 +95,14 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, so that no worker is left with one of them at the end."""
+    """The longest files first in both halves of the tests.
+
+    Each worker begins with a half and takes from the end of the other's when its own is done.
+    """
     rank = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(item.path.parent.name, len(rank)))
+    places = {path: place for place, path in enumerate(dict.fromkeys(item.path for item in items))}
+    items.sort(key=lambda item: places[item.path] % 2)
 
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -107,5 +113,6 @@ Drain = Callable[..., None]
 os.environ.setdefault("HEADGATE_CONFIG", "")
 
 # How long an example takes says something about the machine, not about what is tested.
-hypothesis_settings.register_profile("untimed", deadline=None)
-hypothesis_settings.load_profile("untimed")
+hypothesis_settings.register_profile("quick", deadline=None, max_examples=QUICK)
+hypothesis_settings.register_profile("full", deadline=None, max_examples=5 * QUICK)
+hypothesis_settings.load_profile("quick")

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.checkpoint import failed_batch
 from infra.checkpoint.batch_decisions import decided, file_of, keep
+from infra.checkpoint.leftovers import put_aside
 from infra.checkpoint.offset_log import digest_of, numbers
 from infra.errors import Fatal, Retryable
 from infra.process.clock import clock
@@ -272,6 +273,7 @@ def start(
     folder = checkpoints / name
     lock = Lock(folder, name)
     try:
+        put_aside(name, folder)
         check(name, folder)
         batch = unfinished(folder) if lock.abandoned else None
         if batch is not None:

@@ -64,6 +64,7 @@ def this_machine(conf: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.full
 @pytest.mark.cluster
 def test_executors_run_from_our_template_and_entrypoint_and_reach_a_guarded_broker(
     tmp_path: Path,

@@ -56,6 +56,7 @@ class Seen:
     """Addresses on which JVMs of executors listened."""
 
 
+@pytest.mark.full
 @pytest.mark.cluster
 def test_ingest_and_sessions_run_on_two_workers_and_nothing_tells_a_secret(
     cluster: Cluster, secret_file: Path, wheel: Path, fed: Guarded, tmp_path: Path

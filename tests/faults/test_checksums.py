@@ -6,13 +6,14 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from infra.storage.checksums import Damaged, emptied, logged, objects, sound
+from tests.examples import examples
 
 texts = st.text(st.characters(codec="ascii"), min_size=1, max_size=2_000)
-shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+shared = examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def write(file: Path, content: bytes, step: int) -> None:

@@ -25,6 +25,7 @@ from infra.delta.log_reader import newest_version
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics
 from tests.faults.outbox import Outbox
+from tests.full import rest_full
 
 Told = list[tuple[str, int]]
 
@@ -80,7 +81,9 @@ def restored(
     publish_offset.file_of(settings).write_text(kept)
 
 
-@pytest.mark.parametrize("kept", ["in the backup", "by no release yet", "newer than the lake"])
+@pytest.mark.parametrize(
+    "kept", rest_full(1, ["in the backup", "by no release yet", "newer than the lake"])
+)
 def test_what_consumers_had_does_not_come_again_and_what_they_had_not_comes(
     settings: Settings, outbox: Outbox, kept: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +110,7 @@ def test_what_consumers_had_does_not_come_again_and_what_they_had_not_comes(
     assert capsys.readouterr().err.count("an older lake was restored") == 1
 
 
+@pytest.mark.full
 def test_a_restore_is_noticed_also_when_its_first_batch_has_the_number_that_went_out(
     settings: Settings, outbox: Outbox
 ) -> None:
@@ -117,6 +121,7 @@ def test_a_restore_is_noticed_also_when_its_first_batch_has_the_number_that_went
     assert told(settings) == [("a", 1), ("b", 1), ("b", 2), ("n", 1)]
 
 
+@pytest.mark.full
 def test_a_place_that_a_person_sets_first_does_not_hide_the_restore(
     settings: Settings, outbox: Outbox
 ) -> None:
@@ -127,6 +132,7 @@ def test_a_place_that_a_person_sets_first_does_not_hide_the_restore(
     assert told(settings) == [("a", 1), ("b", 1), ("b", 2), ("c", 1), ("c", 2)]
 
 
+@pytest.mark.full
 def test_what_was_heard_already_waits_no_more(settings: Settings, outbox: Outbox) -> None:
     restored(settings, outbox, [("a", 1)], [("a", 2), ("b", 1)])
     published(settings, outbox, [("b", 1), ("a", 2)])
@@ -134,6 +140,7 @@ def test_what_was_heard_already_waits_no_more(settings: Settings, outbox: Outbox
     assert up_to(settings) == newest_version(outbox.folder) == 3
 
 
+@pytest.mark.full
 def test_only_alerts_of_which_more_was_heard_are_remembered(
     settings: Settings, outbox: Outbox
 ) -> None:
@@ -180,6 +187,7 @@ def test_a_new_broker_beside_a_lake_from_a_backup_gets_again_what_went_out_since
     assert told(new) == [("b", 2), ("c", 1), ("c", 2)]
 
 
+@pytest.mark.full
 def test_of_a_new_table_all_goes_out_though_no_driver_lived_to_publish_it(
     settings: Settings, outbox: Outbox, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,9 +197,9 @@ def test_of_a_new_table_all_goes_out_though_no_driver_lived_to_publish_it(
     assert "go on" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", [("--now",), ("--up-to", "1"), ("--up-to", "-1")])
+@pytest.mark.parametrize("option", rest_full(1, ["--now", "--up-to 1", "--up-to -1"]))
 def test_a_place_that_nobody_knows_is_asked_of_a_person(
-    settings: Settings, outbox: Outbox, broker: Broker, option: tuple[str, ...]
+    settings: Settings, outbox: Outbox, broker: Broker, option: str
 ) -> None:
     published(settings, outbox, [("a", 1), ("b", 1)])
     new = beside(broker, settings.home, f"{settings.kafka.alerts_topic[:40]}.new")
@@ -205,12 +213,12 @@ def test_a_place_that_nobody_knows_is_asked_of_a_person(
     config.write_text("\n".join(["[kafka]", *lines]))
     command = ["--config", str(config), "--home", str(new.home), "alerts", "published"]
     assert main([*command, "--up-to", "3"]) == 2
-    assert main([*command, *option]) == 0
+    assert main([*command, *option.split()]) == 0
     assert (new.home / "spool" / "resume" / "alert").exists()
     assert len(list((new.home / "spool" / "audit").glob("alerts.published-*.json"))) == 1
     outbox.append(("c", 1, False))
     Publisher(new).publish()
-    again = {"--now": [], "1": [("b", 1)], "-1": [("a", 1), ("b", 1)]}[option[-1]]
+    again = {"--now": [], "1": [("b", 1)], "-1": [("a", 1), ("b", 1)]}[option.split()[-1]]
     assert told(new) == [*again, ("c", 1)]
 
 
@@ -227,6 +235,7 @@ def test_the_place_is_shown(
     assert [line.split()[-1] for line in lines[-3:]] == ["2", "1", "1"]
 
 
+@pytest.mark.full
 def test_a_log_that_was_shortened_behind_versions_that_told_nothing_is_no_gap(
     settings: Settings, outbox: Outbox
 ) -> None:

@@ -12,6 +12,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from alerts.delivery import publish_offset
@@ -42,6 +43,7 @@ def in_lake(lake: Lake) -> list[int]:
     return sorted(row[0] for row in lake.read(ALERT).select("revision").collect())
 
 
+@pytest.mark.full
 def test_what_happens_to_an_alert_after_a_restore_is_told(
     spark: SparkSession, broker: Broker, tmp_path: Path, empty_tables: Path
 ) -> None:

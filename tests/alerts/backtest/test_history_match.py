@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from alerts.backtest import run as backtest_run
@@ -38,6 +37,7 @@ from tests.alerts.history import IP, LOGIN, MANY, NOON, A, B, at, leased, login,
 from tests.alerts.lifecycle.test_alert_fold import COUNT, PACK, finding
 from tests.alerts.lifecycle.test_alert_fold import load as load_pack
 from tests.api.story import insert
+from tests.examples import examples
 
 DRAFT = f"""
 title: Login failed, stricter
@@ -159,7 +159,7 @@ def _with(correlation: Correlation, **more: Any) -> dict[str, Any]:
     return {name: getattr(correlation, name) for name in correlation.__struct_fields__} | more
 
 
-@examples(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.integers(0, 4000), min_size=1, max_size=40, unique=True))
 def test_each_finding_counts_on_one_alert(seconds: list[int]) -> None:
     rows = [available(finding(second)) for second in sorted(seconds)]
@@ -336,10 +336,10 @@ def test_old_results_and_runs_that_nobody_resumes_go(
     ages = {"new": 1, "old": 2, "left": 25, "fresh": 3, "at-work": 30}
     for name, hours in ages.items():
         began = (now - timedelta(hours=hours)).isoformat()
-        whole = {f.name: None for f in fields(Run)} | {"id": name, "began": began, "chunks": {}}
-        whole["finished"] = began if name in ("new", "old") else None
+        run = Run(name, "", [], None, began, began, began, 1, {}, {}, {}, began)
+        run.finished = began if name in ("new", "old") else None
         folder_of(home).joinpath(name).mkdir(parents=True)
-        folder_of(home).joinpath(name, "run.json").write_text(json.dumps(whole), "utf-8")
+        folder_of(home).joinpath(name, "run.json").write_text(json.dumps(asdict(run)), "utf-8")
     lock = Lock(folder_of(home) / "at-work", "backtest at-work")
     forget(home)
     lock.release()

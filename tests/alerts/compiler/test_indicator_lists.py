@@ -17,7 +17,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from alerts.cli import indicators, rules
@@ -35,6 +34,7 @@ from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings, load
 from infra.errors import Fatal, Usage
+from tests.examples import examples
 
 HOST, IP, MAIL, URL, HASH, USER = 1, 2, 5, 6, 8, 4
 MD5 = "9e107d9d372bb6826bd81d3542a419d6"
@@ -251,7 +251,7 @@ def compared(
     return False
 
 
-@hypothesis_settings(max_examples=150)
+@examples(150)
 @given(
     given_entries=st.lists(st.tuples(GIVEN, st.sampled_from([None, -1, 0, 1])), max_size=25),
     kinds=st.sets(st.sampled_from(SOUGHT), min_size=1),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.correlation.correlator import (
@@ -20,6 +20,7 @@ from alerts.correlation.correlator import (
 from alerts.domain.entity import micros
 from alerts.domain.finding import identity
 from alerts.rulepack.rule_pack import Correlation
+from tests.examples import examples
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 
@@ -118,7 +119,7 @@ def test_late_findings_are_put_in_their_place() -> None:
     assert row["event_time"] == NOON + timedelta(seconds=20)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.integers(0, 50), min_size=3, max_size=12, unique=True), st.randoms())
 def test_any_order_of_arrival_fires_once_with_at_least_the_threshold(
     seconds: list[int], shuffle: random.Random
@@ -414,7 +415,7 @@ def test_what_counted_something_disproved_is_judged_again() -> None:
 MACS = ("aa", "bb", "cc")
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     said=st.lists(
         st.tuples(st.integers(0, 150), st.sampled_from(MACS)), max_size=14, unique_by=lambda r: r[0]
@@ -494,7 +495,7 @@ def test_what_nothing_can_concern_any_more_is_forgotten() -> None:
     assert not run.state.groups
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.lists(
         st.tuples(st.integers(0, 200), st.sampled_from("rq"), st.sampled_from(["aa", "bb"])),

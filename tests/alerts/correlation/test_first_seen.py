@@ -6,13 +6,14 @@ import random
 from typing import Any
 
 import duckdb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.correlation.correlator import CorrelationState, Correlator, forget_findings
 from alerts.correlation.first_seen import MAX_VALUES, Seen, sight
 from alerts.domain.entity import micros
 from tests.alerts.correlation_history import NOON, Point, correlation, cut, ends, row, streamed
+from tests.examples import examples
 
 DAY = 86_400
 RULE = "a"
@@ -85,7 +86,7 @@ def test_values_are_forgotten_by_age_and_the_group_with_them() -> None:
     assert not run.state.groups
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.lists(
         st.tuples(st.integers(0, 500), st.sampled_from(["bob", "eve"]), st.sampled_from("xyz")),

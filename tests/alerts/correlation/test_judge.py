@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from alerts.correlation import correlator
@@ -28,6 +28,7 @@ from tests.alerts.correlation_history import (
     row,
     streamed,
 )
+from tests.examples import examples
 
 VALUES = ("0", "1", "2", "7", "40", "x", "X", "", None)
 
@@ -82,7 +83,7 @@ def finding_id(told: dict[str, Any]) -> str:
     return str(told["finding_id"])
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(definitions(), histories(), st.randoms(use_true_random=False))
 def test_in_order_the_stream_tells_exactly_the_windows_that_sql_finds(
     definition: Any, points: list[Point], chance: random.Random
@@ -95,7 +96,7 @@ def test_in_order_the_stream_tells_exactly_the_windows_that_sql_finds(
     assert sorted(history, key=finding_id) == sorted(told, key=finding_id)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(definitions(at_once=False), histories(), st.randoms(use_true_random=False))
 def test_conditions_that_wait_do_not_depend_on_the_order_of_arrival(
     definition: Any, points: list[Point], chance: random.Random
@@ -105,7 +106,7 @@ def test_conditions_that_wait_do_not_depend_on_the_order_of_arrival(
     assert not any("late" in r["fields"] for r in told)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(definitions(at_once=True), histories(), st.randoms(use_true_random=False))
 def test_told_at_once_every_window_is_told_or_rests_beside_one_that_was(
     definition: Any, points: list[Point], chance: random.Random
@@ -129,7 +130,7 @@ def test_told_at_once_every_window_is_told_or_rests_beside_one_that_was(
         assert all(later - sooner > SPAN for sooner, later in pairwise(at))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(histories(), st.randoms(use_true_random=False))
 def test_a_correlation_counts_what_another_tells(
     points: list[Point], chance: random.Random

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alerts.correlation.correlator import (
@@ -21,6 +21,7 @@ from alerts.correlation.packed_history import packed, unpacked
 from alerts.domain.entity import micros
 from alerts.rulepack.rule_pack import Correlation
 from tests.alerts.correlation.test_correlator import NOON, correlation, finding, leased
+from tests.examples import examples
 
 SPAN = 60
 Step = tuple[int, list[tuple[int, str, str, int]]]
@@ -80,7 +81,7 @@ LATE: list[Step] = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.sampled_from(KINDS), STEPS)
 @example(KINDS[0], LATE)
 def test_packing_changes_nothing_that_is_told(definition: Correlation, steps: list[Step]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from alerts.domain.rate_limit import HOUR, Budget
 from alerts.lifecycle.bucket_state import BucketState
 from tests.alerts.lifecycle.test_alert_fold import Bucket, action, body, finding, leased, tick
+from tests.examples import examples
 
 
 def storm(first: int, count: int, second: float = 0) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def test_the_state_stays_small_in_a_storm() -> None:
     assert len(BucketState.decode(bucket.blob)._kept.folds["r"].alerts) == 11
 
 
-@examples(max_examples=100, deadline=None)
+@examples(100)
 @given(st.integers(1, 5), st.lists(st.integers(0, 3 * HOUR), max_size=60))
 def test_in_no_hour_more_than_the_budget_goes_out(limit: int, times: list[int]) -> None:
     budget, out = Budget(), []

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -24,6 +23,7 @@ from alerts.rulepack.rule_pack import Correlation, Rule, RulePack
 from alerts.tables import ALERT, FINDING
 from infra.config.settings import AlertSettings
 from infra.errors import Fatal
+from tests.examples import examples
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 DETECTED = 1_740_830_500_000_000
@@ -655,7 +655,7 @@ def test_a_state_of_another_version_is_refused() -> None:
         BucketState.decode(b"HGALERT\x07" + BucketState().encode()[len(HEADER) :])
 
 
-@examples(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_a_damaged_state_is_refused_by_name(data: st.DataObject) -> None:
     bucket = Bucket()
@@ -682,7 +682,7 @@ ROWS = st.lists(
 )
 
 
-@examples(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(ROWS, max_size=4), st.randoms(use_true_random=False))
 def test_a_batch_gives_the_same_in_any_order_and_on_a_retry(
     batches: list[list[dict[str, Any]]], shuffle: Any
@@ -697,7 +697,7 @@ def test_a_batch_gives_the_same_in_any_order_and_on_a_retry(
         assert one.blob == other.blob
 
 
-@examples(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(ROWS, max_size=5))
 def test_every_finding_counts_on_one_alert_of_its_newest_holder(
     batches: list[list[dict[str, Any]]],

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.backtest.history_match import matchers
@@ -21,6 +21,7 @@ from alerts.rulepack.predicate import ANY_ONE, ANY_RUN, All, Either, Node, Not, 
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from infra.errors import Fatal
 from ingest.tables import EVENT
+from tests.examples import examples
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 PIECES = ("", "a", "A", "ab", "Σ", "σς", "İ", "ß", "\x00", "\n", ".*", "é", "x y", "10.0.0.1")
@@ -103,7 +104,7 @@ def events(draw: st.DrawFn) -> list[dict[str, Any]]:
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(packs(), events())
 def test_the_matcher_equals_plain_evaluation(pack: RulePack, rows: list[dict[str, Any]]) -> None:
     found = Matcher(pack).match(event_batch(rows)).to_pylist()
@@ -126,7 +127,7 @@ def bundled_events() -> list[dict[str, Any]]:
     return rows
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.data())
 def test_bundled_rules_equal_plain_evaluation_on_mutated_events(data: st.DataObject) -> None:
     rows = bundled_events()

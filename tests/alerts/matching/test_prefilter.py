@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.matching.column_access import Columns, column
@@ -29,6 +29,7 @@ from alerts.rulepack.predicate import (
 )
 from alerts.rulepack.required_literals import Needle, needles_of
 from alerts.rulepack.rule_pack import Rule, RulePack
+from tests.examples import examples
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 PIECES = (
@@ -177,7 +178,7 @@ def found(matcher: Matcher, batch: Any) -> set[tuple[str, str]]:
     return {(f["rule_id"], f["event_uid"]) for f in matcher.match(batch).to_pylist()}
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(NODES, max_size=12), events(), events(), st.sampled_from([1, 3, 1000]))
 def test_whatever_was_seen_before_the_matcher_equals_plain_evaluation(
     nodes: list[Node], before: list[dict[str, Any]], rows: list[dict[str, Any]], sample: int
@@ -189,7 +190,7 @@ def test_whatever_was_seen_before_the_matcher_equals_plain_evaluation(
     assert found(matcher, event_batch(rows).slice(1)) == brute_force(pack, rows[1:])
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(one_test(), st.one_of(TEXT, ADDRESSES))
 def test_what_is_sought_for_a_test_is_in_every_value_that_satisfies_it(
     test: Test, value: str
@@ -207,7 +208,7 @@ def test_what_is_sought_for_a_test_is_in_every_value_that_satisfies_it(
         assert not (test.op in ("eq", "contains") and test.value) or not leaf(test)(value)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.from_regex(r"(\(\?i\))?(a|bc|\(d\)|[ks-]|\.|e[?+*]|f\{0,1\}|g\|){1,8}", fullmatch=True),
     st.data(),
@@ -221,7 +222,7 @@ def test_texts_taken_from_an_expression_are_in_all_it_matches(
     assert all(needle.text in fold(value) for needle in needles_of(test))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(events(), st.sampled_from(FIELDS))
 def test_the_different_values_of_a_column_are_those_of_its_rows(
     rows: list[dict[str, Any]], path: str

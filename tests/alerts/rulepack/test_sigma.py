@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.compiler.compiler import Compiled, compile_rules
@@ -28,6 +28,7 @@ from alerts.rulepack.predicate import (
     paths_of,
 )
 from alerts.rulepack.rule_pack import Rule, RulePack
+from tests.examples import examples
 
 ID = "00000000-0000-4000-8000-00000000000{}"
 
@@ -285,7 +286,7 @@ def events(draw: st.DrawFn, uid: str = "e") -> dict[str, Any]:
     }
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(nodes(), events())
 def test_the_matcher_equals_plain_evaluation_of_derived_fields(
     node: Node, event: dict[str, Any]

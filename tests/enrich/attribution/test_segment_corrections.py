@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from enrich.attribution.asof_join import flatten
@@ -15,6 +15,7 @@ from enrich.attribution.segment_corrections import REPAIR, Stamp, mend
 from enrich.dhcp.lease_rules import ACK, RELEASE, SECOND_US, LeaseEvent, replay
 from enrich.dhcp.segments import TOO_LATE, Segment
 from enrich.dhcp.tracker_state import BucketState, Limits
+from tests.examples import examples
 
 A, B, C = "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"
 HOUR = 3600
@@ -158,7 +159,7 @@ events = st.builds(
 histories = st.lists(events, max_size=12, unique_by=lambda e: (e.time_us, e.mac, e.activity))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(histories, st.integers(0, 300))
 def test_a_repaired_history_is_the_one_of_all_lines(lines, minute) -> None:
     """Whatever was late: the repair gives the replay of all lines, and a second finds nothing."""
@@ -182,7 +183,7 @@ def test_a_repaired_history_is_the_one_of_all_lines(lines, minute) -> None:
             assert newest[session.session_id] == (session.start_us, session.end_us)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(histories, st.integers(0, 300), st.integers(0, 400))
 def test_retention_takes_no_lease_back(lines, minute, kept) -> None:
     """What was said in time stays, whichever of the oldest lines are gone."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from enrich.dhcp.lease_rules import LEASE_ACTIVITIES, SECOND_US, LeaseEvent, Timeline, replay
 from enrich.dhcp.segments import Segment
 from enrich.dhcp.tracker_state import BucketState, Limits, decode, encode
+from tests.examples import examples
 
 START = 1_795_228_800
 LATE_SECONDS = 120
@@ -136,7 +137,7 @@ def leases(said: list[Segment]) -> set[tuple[object, ...]]:
 
 
 @given(histories)
-@settings(max_examples=200)
+@examples(200)
 def test_an_address_has_one_holder_at_a_time(history) -> None:
     for timeline in timelines(history).values():
         assert all(s.start_us < s.end_us for s in timeline.sessions)
@@ -151,7 +152,7 @@ def test_the_rules_do_not_see_the_order_they_are_given(history, chance) -> None:
 
 
 @given(histories, cuts, st.sampled_from([150, 400, 3000]))
-@settings(max_examples=150)
+@examples(150)
 def test_the_stream_tells_what_the_whole_log_tells(history, sizes, idle_seconds) -> None:
     times = instants(history)
     said = streamed(history, sizes, idle_seconds=idle_seconds)

@@ -10,11 +10,11 @@ from itertools import pairwise
 import duckdb
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from infra.delta.duckdb_views import open_engine
 from ingest.completeness.offset_ranges import BLOCK, Found, Stretch, gathered, look, size, without
+from tests.examples import examples
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 Span = tuple[int, int]
@@ -58,7 +58,7 @@ def a(first: int, end: int, **more: str) -> Stretch:
     return Stretch("logs.a", 0, "id", first, end, **more)  # type: ignore[arg-type]
 
 
-@hypothesis_settings(max_examples=40)
+@examples(40)
 @given(
     held=st.lists(st.integers(0, 40), max_size=30), first=st.integers(0, 40), end=st.integers(1, 40)
 )

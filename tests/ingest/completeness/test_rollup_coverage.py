@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import duckdb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.completeness.rollup_coverage import HOUR, span
+from tests.examples import examples
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -26,7 +27,7 @@ def lake(hours: set[int]) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-@settings(max_examples=40)  # each makes a database
+@examples(40)  # each makes a database
 @given(
     hours=st.sets(st.integers(0, 12)),
     first=st.integers(-30, 800),

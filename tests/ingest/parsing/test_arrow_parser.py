@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ingest.sources.generic
@@ -20,6 +20,7 @@ from infra.errors import Usage
 from ingest import parse
 from ingest.parsing.arrow_parser import EVENT_ARROW, arrow_parser, event_rows
 from ingest.parsing.source import ParseSettings, Record, sources
+from tests.examples import examples
 from tests.ingest.logs import FILES, NOW, SETTINGS, lines, rows, trails
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -208,7 +209,7 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(raws=st.lists(HOSTILE, min_size=1, max_size=4))
 @pytest.mark.parametrize("source", sorted(sources()))
 def test_any_bytes_give_rows_and_the_same_ones_again(source: str, raws: list[bytes]) -> None:

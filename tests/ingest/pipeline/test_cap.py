@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.config.settings import Settings, load
 from ingest.pipeline.ingest_job import Cap
+from tests.examples import examples
 
 
 def at(home: Path, cap: int) -> Settings:
@@ -56,7 +57,7 @@ def test_a_damaged_cap_claims_least_and_is_written_anew(tmp_path: Path, text: st
 run = st.tuples(st.integers(1, 10**6), st.integers(0, 2), st.booleans())
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(run, min_size=1, max_size=5))
 def test_no_history_of_restarts_and_crashes_judges_by_a_larger_cap(
     tmp_path_factory, runs: list[tuple[int, int, bool]]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.daemons import NOW
 from tests.ingest.logs import rows
@@ -84,7 +85,7 @@ PIECE = st.one_of(
 CHANGE = st.tuples(st.integers(0, 250), st.integers(0, 12), PIECE)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(at=st.integers(0, 99), changes=st.lists(CHANGE, max_size=4))
 @pytest.mark.parametrize("source", sorted(LINES))
 def test_changed_lines_are_read_or_refused(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.logs import rows
 from tests.ingest.sources.dns import test_bind
@@ -44,7 +45,7 @@ PIECES = (
 
 
 @pytest.mark.parametrize("source", sorted(LINES))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_a_damaged_line_gives_valid_events_or_a_reason(source: str, data: st.DataObject) -> None:
     line = data.draw(st.sampled_from(LINES[source]))

@@ -7,12 +7,13 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.parsing.source import Context, Record, Unreadable
 from ingest.sources.windows import event_of_xml
 from ingest.sources.windows.providers import BY_PROVIDER
+from tests.examples import examples
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.logs import NOW, SETTINGS, good, reason, rows
 from tests.ingest.windows_forms import FORMS, Sample, nxlog, xml
@@ -128,7 +129,7 @@ def test_odd_values_anywhere_never_stop_the_parser(form: str, name: str) -> None
     assert [fault for one in read for fault in misfits(one)] == []
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     fields=st.dictionaries(
         st.sampled_from([*LOGON, "EventTime", "@timestamp", "Keywords", "Level", "Message"]),

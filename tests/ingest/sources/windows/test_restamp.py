@@ -9,10 +9,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.parsing.source import Unreadable, lookup
+from tests.examples import examples
 from tests.ingest.logs import FILES, lines, row, rows, trails
 
 WHEN = datetime(2031, 7, 9, 5, 4, 3, 210987, UTC)
@@ -98,7 +99,7 @@ def test_what_has_no_time_to_replace_says_so(source: str, raw: bytes) -> None:
         lookup(source).restamp(raw, WHEN, ZoneInfo("UTC"))
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     when=st.datetimes(datetime(1971, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)),
     raw=st.sampled_from(

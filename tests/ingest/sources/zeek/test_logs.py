@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.parsing.ocsf_export import ocsf_object
+from tests.examples import examples
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.logs import good, rows
 from tests.ingest.sources.zeek.test_zeek import SSH, packed, tsv, unmapped
@@ -414,7 +415,7 @@ CASES = [(log, BASE | fields) for log, fields, _ in GOLDEN] + [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(data=st.data())
 def test_whatever_stands_in_a_field_the_event_is_valid(data: st.DataObject) -> None:
     log, fields = data.draw(st.sampled_from(CASES))

@@ -12,7 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.errors import Usage
@@ -20,6 +20,7 @@ from ingest import parse
 from ingest.parsing.event_rows import event_rows
 from ingest.parsing.record_reader import pieces
 from ingest.parsing.source import ParseSettings, Record, Unreadable, lookup, sources
+from tests.examples import examples
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.logs import NOW, SAMPLES, good, lines, reason, row, rows
 
@@ -227,7 +228,7 @@ def test_text_that_cannot_be_read_says_why(raw: bytes, why: str) -> None:
     assert why in reason("zeek:ssh", raw)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     header=st.sampled_from([tsv("dns", ENDS, TYPES), tsv("odd", "ts n", "time count"), b"#x"]),
     values=st.lists(
