@@ -1,4 +1,4 @@
-"""rsyslog with omkafka, configured as docs/how-to/send-logs-with-rsyslog.md says, against a broker of ours."""
+"""rsyslog with omkafka as docs/how-to/send-logs-with-rsyslog.md says, against a broker of ours."""
 
 from __future__ import annotations
 
