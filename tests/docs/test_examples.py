@@ -28,6 +28,7 @@ import yaml
 
 from alerts.compiler.compiler import compile_rules
 from headgate.cli import COMMANDS, main
+from headgate.command_aliases import renamed
 from infra.config.settings import load
 from infra.streaming.lake import Lake
 from tests.docs.pages import HOW_TO, ROOT, TUTORIALS, Block, blocks, name_of
@@ -40,7 +41,7 @@ RUNS_ON = "runs until it is stopped"
 CHANGES = "takes an id, a file or a folder that is the reader's"
 NOT_RUN = {
     "alerts published": NEEDS_BROKER,
-    "accept-gap": NEEDS_BROKER,
+    "assets import": CHANGES,
     "api": RUNS_ON,
     "backup": "copies a whole home; tests/infra/maintenance/test_backup.py",
     "compact": STARTS_SPARK,
@@ -52,7 +53,6 @@ NOT_RUN = {
     "kafka acls": NEEDS_BROKER,
     "kafka topics": NEEDS_BROKER,
     "ledger": NEEDS_BROKER,
-    "load": CHANGES,
     "models backtest": STARTS_SPARK,
     "models show": CHANGES,
     "models train": STARTS_SPARK,
@@ -61,8 +61,7 @@ NOT_RUN = {
     "rebuild": STARTS_SPARK,
     "repair": STARTS_SPARK,
     "reparse": STARTS_SPARK,
-    "restore-backup": CHANGES,
-    "resume": "says no of a job that was not stopped",
+    "jobs resume": "says no of a job that was not stopped",
     "rollup": STARTS_SPARK,
     "rules backtest": STARTS_SPARK,
     "rules cost": STARTS_SPARK,
@@ -72,6 +71,7 @@ NOT_RUN = {
     "suppress remove": CHANGES,
     "triage": CHANGES,
     "up": RUNS_ON,
+    "users import": CHANGES,
     "verify": STARTS_SPARK,
 }
 """Commands in blocks of `text`, and why they are not run. Their arguments are checked."""
@@ -80,7 +80,7 @@ MAY_SAY_NO = {
     "status",
     "doctor",
     "ledger",
-    "rules blind",
+    "rules coverage",
     "quality silence",
     "rules test",
     "lease",
@@ -184,6 +184,7 @@ class Guide:
                 subprocess.run(["bash", "-euc", shlex.join(words)], check=True)
 
     def run(self, words: list[str]) -> None:
+        assert renamed(words)[1] is None, f"{self.page.name}: a former name, {words}"
         code = main(words)
         name = next((n for n in (" ".join(words[:2]), words[0]) if n in MAY_SAY_NO), None)
         assert code == 0 or (code == 1 and name is not None), (self.page.name, words, code)
@@ -230,10 +231,12 @@ class Guide:
         """Commands that are not run are called rightly, and exempt by name."""
         for words in headgate_lines(text):
             assert exempted(words) is not None, f"{self.page.name}: run `{shlex.join(words)}`"
+            today, notice = renamed(words)
+            assert notice is None, f"{self.page.name}: {notice}"
             parser = argparse.ArgumentParser(prog="headgate")
-            COMMANDS[words[0]].load()(parser.add_subparsers(required=True))
+            COMMANDS[today[0]].load()(parser.add_subparsers(required=True))
             try:
-                parser.parse_args(words)
+                parser.parse_args(today)
             except SystemExit:
                 pytest.fail(f"{self.page.name}: `headgate {shlex.join(words)}` is called wrongly")
 
