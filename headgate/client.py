@@ -21,7 +21,7 @@ from infra.storage.paths import there
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from api.models import Holder, Witnesses
+    from api.models import AddressHolder, Witnesses
     from api.services.reader import Reader
     from api.sql.allowlist import Scalar
     from headgate.duck_queries import DuckQueries
@@ -132,7 +132,7 @@ class Headgate:
 
     def lease(
         self, ip: str, at: Time, *, scope: str | None = None, known_by: Time | None = None
-    ) -> Holder:
+    ) -> AddressHolder:
         """Who held an address at an instant, with the lease that proves it and how sure that is.
 
         `scope`: the site, where several use the same address. `known_by`: as it was known then.
@@ -151,10 +151,10 @@ class Headgate:
     def who(self, value: str, at: Time, *, scope: str | None = None) -> Witnesses:
         """Users of an address, MAC address or host at an instant, by VPN, Kerberos, logons, SSH."""
         from api.services.user_evidence import witnesses
-        from api.who_cli import kind_of
+        from api.who_cli import _kind_of
 
         moment = _instant("at", at)
-        return witnesses(self._reader, self._settings, kind_of(value), value, moment, scope)
+        return witnesses(self._reader, self._settings, _kind_of(value), value, moment, scope)
 
     def parse(
         self,
@@ -230,9 +230,9 @@ class Headgate:
         `kind`: what the value is; none: an address or a MAC address by its form, else a host.
         """
         from api.services.timeline import timeline
-        from api.who_cli import kind_of
+        from api.who_cli import _kind_of
 
-        about: Any = kind or kind_of(value)
+        about: Any = kind or _kind_of(value)
         begin, end = _instant("since", since), _instant("until", until)
         return _paged(
             lambda many, cursor: timeline(self._reader, about, value, begin, end, many, cursor),

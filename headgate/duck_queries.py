@@ -64,7 +64,7 @@ class DuckQueries:
         """In an engine of its own, which has only these tables, as they were."""
         settings = self._settings
         root = str(settings.lake_root)
-        lock = partial(past.alone, str(settings.home.absolute()), root)
+        lock = partial(past.snapshot_of, str(settings.home.absolute()), root)
         with TemporaryDirectory(prefix="as-of-", dir=scratch(settings.scratch_root)) as folder:
             then, versions = past.as_of(self._known, tables, moment, Path(folder), lock)
             memory = settings.api.statement_memory

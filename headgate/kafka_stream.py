@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.kafka.client import require_broker, topic_of
-from infra.streaming.kafka_offsets import Broker
+from infra.streaming.kafka_offsets import OffsetReader
 from ingest.parsing.arrow_parser import arrow_parser
 from ingest.parsing.source import ParseSettings, lookup
 from ingest.pipeline.ingest_job import messages, to_records
@@ -25,7 +25,7 @@ def parsed_stream(spark: SparkSession, settings: Settings, sources: Sequence[str
     topics = {topic_of(source, settings.kafka): source for source in sources}
     require_broker(settings.kafka)
     # Records are named by their topic's own id, so the events have the same ids as in the lake.
-    ids = Broker(settings.kafka).ids(topics)
+    ids = OffsetReader(settings.kafka).ids(topics)
     if missing := sorted(topics.keys() - ids.keys()):
         raise Usage(f"no topic {', '.join(missing)} at {settings.kafka.bootstrap}")
     records = messages(spark, settings, sorted(topics)).transform(to_records, ids, settings)

@@ -23,7 +23,7 @@ from alerts.rulepack.rule_pack import PackStore, Query
 from headgate.result import QueryResult, result_of
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,11 +94,13 @@ class RuleBook:
 
     def list(self) -> QueryResult:
         """All rules: id, name, level, kind, state, whether they alert, and what they see."""
-        from alerts.cli.coverage import known
+        from alerts.cli.coverage import known_blindness
 
         settings = self._settings
         models = model_rules(settings)
-        return result_of(rule_rows(settings, compiled_rules(settings), models, known(settings)))
+        return result_of(
+            rule_rows(settings, compiled_rules(settings), models, known_blindness(settings))
+        )
 
     def draft(self, text: str, *, name: str = "draft") -> RuleDraft:
         """A rule from the text of its file: Sigma or SQL in YAML, or Python.
@@ -124,7 +126,7 @@ class RuleBook:
         """Run the events that rules bring as their tests, of all rules where none is named."""
         from alerts.compiler.compiler import compile_rules
         from alerts.rulebook.model_rule_tests import check_models
-        from alerts.rulebook.rule_tests import check
+        from alerts.rulebook.rule_tests import check_rules
 
         outcomes = []
         names = [rule for rule in rules if isinstance(rule, str)]
@@ -134,13 +136,13 @@ class RuleBook:
             only = {rule_id_of(compiled, n) for n in names if models.named(n) is None}
             judged = {model.rule.id for n in names if (model := models.named(n)) is not None}
             if only or not rules:
-                outcomes += check(compiled, only, self._spark)
+                outcomes += check_rules(compiled, only, self._spark)
             if judged or not rules:
                 outcomes += check_models(models, judged)
         for rule in rules:
             if isinstance(rule, RuleDraft):
                 store = store_folder(self._settings)
-                outcomes += check(compile_rules([rule.path], store=store), (), self._spark)
+                outcomes += check_rules(compile_rules([rule.path], store=store), (), self._spark)
         rows = [
             {
                 "id": outcome.rule_id,
@@ -174,12 +176,12 @@ class RuleBook:
             chosen = over_events.draft(rule.path, store_folder(settings))
         else:
             compiled = compiled_rules(settings)
-            chosen = over_events.known(compiled, rule_id_of(compiled, rule))
+            chosen = over_events.known_rule(compiled, rule_id_of(compiled, rule))
         if isinstance(chosen, Query):
             from alerts.spark_rules import rule_tests
 
             self._spark()  # the session it then finds running
-            found, _ = rule_tests.preview(settings, chosen, since, limit)
+            found, _ = rule_tests.preview_query(settings, chosen, since, limit)
         else:
             with connect(settings.lake_root, needs=("silver.event",)) as connection:
                 found, _ = over_events.preview(connection, chosen, since, limit)
@@ -192,7 +194,7 @@ class RuleBook:
 
     def disable(self, rule: str, reason: str) -> str:
         """Switch a rule off from the next micro-batch; the hash of the pack then in force."""
-        return switch_off(self._settings, rule, person(), reason).hash
+        return switch_off(self._settings, rule, acting_user(), reason).hash
 
     def put_live(self, draft: RuleDraft) -> str:
         """Keep a draft among the rules and put it in force; the hash of the rule pack.
@@ -231,7 +233,13 @@ class RuleBook:
         """As `Headgate.backtest`."""
         from alerts.backtest.result import alerts_of, summarise
         from alerts.backtest.rule_selection import choose, choose_against
-        from alerts.backtest.run import Backtest, Wish, begin, folder_of, forget
+        from alerts.backtest.run import (
+            Backtest,
+            BacktestRequest,
+            backtest_folder,
+            begin_backtest,
+            forget_backtest,
+        )
         from alerts.spark_rules.rule_tests import require_fit
 
         settings = self._settings
@@ -241,16 +249,16 @@ class RuleBook:
         other = choose_against(settings, _name(against), chosen.ids) if against else None
         asked = f"{since.isoformat()} {until.isoformat()}"
         against_name = _name(against) if against else None
-        wish = Wish((_name(rule),), chosen, since, until, other, against_name, asked)
+        wish = BacktestRequest((_name(rule),), chosen, since, until, other, against_name, asked)
         for side in wish.sides().values():
             require_fit(lake.spark, side.pack.queries)
-        run = begin(settings, lake, wish)
+        run = begin_backtest(settings, lake, wish)
         work = Backtest(settings, lake, run)
         tell = _say if progress else _silent
         summary = summarise(work, work.through(tell), PackStore(store_folder(settings)))
         work.finish()
-        alerts = alerts_of(folder_of(settings) / run.id)
-        forget(settings)
+        alerts = alerts_of(backtest_folder(settings) / run.id)
+        forget_backtest(settings)
         return BacktestReport(summary, alerts)
 
 

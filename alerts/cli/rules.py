@@ -15,7 +15,7 @@ from alerts.cli.output import since_when
 from alerts.compiler.compiler import Compiled
 from alerts.domain.attack import layer
 from alerts.rulebook.model_rule_tests import check_models
-from alerts.rulebook.public_rules import as_json, as_text, look_through
+from alerts.rulebook.public_rules import look_through, summary_json, summary_text
 from alerts.rulebook.rule_store import model_rules
 from alerts.rulebook.rule_switch import (
     compiled_rules,
@@ -28,7 +28,7 @@ from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Query, RulePack
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_rows
 from infra.process.text_output import harmless
 
@@ -87,7 +87,9 @@ def build(subparsers: Any) -> None:
 def list_rules(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules list`: exit code 1 when a rule is refused."""
     compiled, models = compiled_rules(settings), model_rules(settings)
-    print_rows(rule_rows(settings, compiled, models, coverage.known(settings)), args.output)
+    print_rows(
+        rule_rows(settings, compiled, models, coverage.known_blindness(settings)), args.output
+    )
     return max(_tell_refused(compiled), models_cli.tell_refused(models.refused))
 
 
@@ -125,37 +127,39 @@ def test_rules(args: argparse.Namespace, settings: Settings) -> int:
 
 def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules preview RULE`: nothing is kept, no alert is made."""
-    from alerts.rulebook.preview import draft, known, preview
+    from alerts.rulebook.preview import draft, known_rule, preview
     from infra.delta.duckdb_views import connect
 
     if args.limit < 1:
         raise Usage(f"--limit {args.limit}: must be at least 1")
     if models_cli.among(settings, [args.rule]):
-        return models_cli.told_of(settings, args.rule, args.since, None, args.output, args.limit)
+        return models_cli.model_summary(
+            settings, args.rule, args.since, None, args.output, args.limit
+        )
     path = Path(args.rule)
     if path.is_file():
         rule = draft(path, store_folder(settings))
     else:
         compiled = compiled_rules(settings)
-        rule = known(compiled, rule_id_of(compiled, args.rule))
+        rule = known_rule(compiled, rule_id_of(compiled, args.rule))
     since = since_when(args.since, datetime.now(UTC))
     if isinstance(rule, Query):
-        found, looked_at = spark_rules.preview(settings, rule, since, args.limit)
+        result, looked_at = spark_rules.preview_spark_rule(settings, rule, since, args.limit)
     else:
         connection = connect(settings.lake_root, needs=("silver.event",))
         try:
-            found, looked_at = preview(connection, rule, since, args.limit)
+            result, looked_at = preview(connection, rule, since, args.limit)
         finally:
             connection.close()
     shown = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
     print_rows(
         [
             {"event_time": row["event_time"].isoformat()} | {name: row[name] for name in shown}
-            for row in found
+            for row in result
         ],
         args.output,
     )
-    print(f"{len(found)} findings in {looked_at} events of its log source", file=sys.stderr)
+    print(f"{len(result)} findings in {looked_at} events of its log source", file=sys.stderr)
     return 0
 
 
@@ -165,9 +169,9 @@ def import_rules(args: argparse.Namespace, settings: Settings) -> int:
         return spark_rules.import_function(args, settings)
     report = look_through(args.folder, settings.sources, args.into)
     if args.output == "json":
-        print(json.dumps(as_json(report), indent=2))
+        print(json.dumps(summary_json(report), indent=2))
     else:
-        for line in as_text(report):
+        for line in summary_text(report):
             print(harmless(line))
     if args.into is not None:
         print(
@@ -196,7 +200,7 @@ def enable_rule(args: argparse.Namespace, settings: Settings) -> int:
 
 def disable_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules disable RULE`."""
-    return _tell_in_force(switch_off(settings, args.rule, person(), args.reason))
+    return _tell_in_force(switch_off(settings, args.rule, acting_user(), args.reason))
 
 
 def _tell_in_force(pack: RulePack) -> int:
