@@ -67,9 +67,9 @@ def build(subparsers: Any) -> None:
     imported.set_defaults(run=import_rules)
 
     covered = verbs.add_parser(
-        "coverage", help="the rules in force as a layer of the ATT&CK Navigator (JSON, on stdout)"
+        "navigator", help="the rules in force as a layer of the ATT&CK Navigator (JSON, on stdout)"
     )
-    covered.set_defaults(run=show_coverage)
+    covered.set_defaults(run=show_navigator)
 
     enabled = verbs.add_parser("enable", help="switch a rule on, from the next micro-batch")
     enabled.add_argument("rule", metavar="RULE", help="id or name")
@@ -181,8 +181,8 @@ def import_rules(args: argparse.Namespace, settings: Settings) -> int:
     return 0 if report.loaded else 1
 
 
-def show_coverage(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate rules coverage`: what is switched off is not in it."""
+def show_navigator(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules navigator`: what is switched off is not in it."""
     pack = compiled_rules(settings).pack
     every = (*pack.rules, *pack.correlations, *pack.queries, *model_rules(settings).running)
     rules = [(rule.title, rule.techniques) for rule in every]

@@ -438,7 +438,7 @@ def test_a_list_cut_short_does_not_empty_an_inventory(lake: Lake, tmp_path: Path
 def test_the_command_says_what_changed_and_starts_no_jvm_when_nothing_did(
     lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home = ["--home", str(lake.settings.home), "load", "users"]
+    home = ["--home", str(lake.settings.home), "users", "import"]
     where = listing(tmp_path, "login;dept\nann;IT\n", "users.csv")
     loaded(lake, "users", where)
     # A session of its own would be the shared one of the tests, and the command would stop it.
@@ -458,9 +458,9 @@ def test_the_command_says_what_changed_and_starts_no_jvm_when_nothing_did(
 def test_up_loads_what_the_settings_name(tmp_path: Path) -> None:
     named = load_settings(home=tmp_path, assets={"file": "a.csv"}, users={"refresh_minutes": 5})
     scheduled = [one._command for one in Driver(named, ("ingest",))._scheduled()]
-    assert ("load", "assets") in scheduled
-    assert ("load", "users") not in scheduled
-    assert ("load", "assets") not in [
+    assert ("assets", "import") in scheduled
+    assert ("users", "import") not in scheduled
+    assert ("assets", "import") not in [
         one._command for one in Driver(named, ("alert",))._scheduled()
     ]
 

@@ -171,10 +171,10 @@ def test_poison_stays_poison_for_the_drivers_that_follow(
 
     # No driver runs: a person's word holds for the next one.
     written(lake.settings, replace(status(lake.settings, "squares"), at=time.time() - 60))
-    assert main(["--home", str(lake.settings.home), "resume", "squares"]) == 0
+    assert main(["--home", str(lake.settings.home), "jobs", "resume", "squares"]) == 0
     assert "job squares: goes on with the next driver" in capsys.readouterr().err
     assert status(lake.settings, "squares").standing == "stopped"
-    assert main(["--home", str(lake.settings.home), "resume", "squares"]) == 2
+    assert main(["--home", str(lake.settings.home), "jobs", "resume", "squares"]) == 2
     (lake.spool / "antidote").touch()
     with running(lake, "squares") as said:
         until(lambda: status(lake.settings, "squares").batch == 0, what=said)

@@ -347,7 +347,7 @@ def test_the_commands_state_and_accept(source: Settings, home: list[str], capsys
     assert main([*home, "gaps", "--output", "json"]) == 1
     stated = json.loads(capsys.readouterr().out)
     assert stated["gaps"][0]["messages"] == 1
-    accepting = [*home, "accept-gap", stated["statement"], "--reason"]
+    accepting = [*home, "gaps", "accept", stated["statement"], "--reason"]
     assert main([*accepting, " "]) == 2
 
     running = Lock(source.checkpoint_root / "ingest", "ingest")
