@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import models, problems
 from api.auth import Access, Role
-from api.console import install as console
+from api.console.install import install_console
 from api.observability.metrics import Meters
 from api.routes import alerts, entities, events, explain, health, leases, operate, statements
 from api.routes.access import Services, wants
@@ -66,7 +66,7 @@ def create_app(settings: Settings) -> FastAPI:
                 responses=problems.responses(401, 403),
             )
     if settings.api.console:
-        console.install(app)
+        install_console(app)
     problems.install(app)
     app.add_middleware(BaseHTTPMiddleware, dispatch=_measured(services.meters))
     app.add_middleware(_BoundedBody)

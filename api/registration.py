@@ -8,11 +8,13 @@ from infra.runtime.command_registry import Build, Command, register_commands
 def register() -> None:
     """Register the commands of this package."""
     register_commands(
-        Command("lease", "who held an address at an instant", _cli),
-        Command("who", "who used an address, a device or a host at an instant", _who),
-        Command("sql", "ask the tables in Spark SQL", _cli),
-        Command("api", "serve the REST API and the console", _cli),
-        Command("console-link", "a link that signs in to the console once", _cli),
+        Command("lease", "who held an address at an instant", _cli, "ask the data"),
+        Command(
+            "who", "who used an address, a device or a host at an instant", _who, "ask the data"
+        ),
+        Command("sql", "ask the tables in Spark SQL", _cli, "ask the data"),
+        Command("api", "serve the REST API and the console", _cli, "run the jobs"),
+        Command("console-link", "a link to the console for one use", _cli, "run the jobs"),
     )
 
 

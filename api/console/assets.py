@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-FOLDER = Path(__file__).parent / "static"
+STATIC = Path(__file__).parent / "static"
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -40,13 +40,13 @@ class Asset:
 @cache
 def assets() -> dict[str, Asset]:
     """Every file that may be asked for, by its path under `static`."""
-    files = [file for file in sorted(FOLDER.rglob("*")) if file.suffix in _TYPES]
+    files = [file for file in sorted(STATIC.rglob("*")) if file.suffix in _TYPES]
     known: dict[str, Asset] = {}
     for file in sorted(files, key=lambda file: file.suffix == ".css"):
         content = file.read_bytes()
         if file.suffix == ".css":
             content = _URL.sub(lambda url: _versioned(url[1], known), content)
-        known[file.relative_to(FOLDER).as_posix()] = _asset(file.suffix, content)
+        known[file.relative_to(STATIC).as_posix()] = _asset(file.suffix, content)
     return known
 
 

@@ -19,7 +19,7 @@ class Console:
     sessions: Sessions = field(default_factory=Sessions)
 
 
-def install(app: FastAPI) -> None:
+def install_console(app: FastAPI) -> None:
     """Serve the console at `/`."""
     console = Console(pages())
     app.state.console = console

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-LEFT = 172
-RIGHT = 14
-TOP = 26
-LANE = 30
-MOST_TICKS = 8
+_LEFT = 172
+_RIGHT = 14
+_TOP = 26
+_LANE = 30
+_MOST_TICKS = 8
 
 _STEPS = tuple(
     timedelta(minutes=m)
@@ -31,7 +31,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Mark:
+class TimeMark:
     """An instant on a lane; `size` grows with how many things it stands for."""
 
     x: float
@@ -48,7 +48,7 @@ class Lane:
     name: str
     note: str
     bars: list[Bar] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[TimeMark] = field(default_factory=list)
     strong: bool = False
     colour: int = 5
 
@@ -76,7 +76,7 @@ class Scale:
     def x(self, instant: datetime) -> float:
         """Where an instant stands; what lies outside is moved to the edge."""
         share = (instant - self.since) / max(self.until - self.since, timedelta(seconds=1))
-        return round(LEFT + min(1.0, max(0.0, share)) * (self.width - LEFT - RIGHT), 1)
+        return round(_LEFT + min(1.0, max(0.0, share)) * (self.width - _LEFT - _RIGHT), 1)
 
     def bar(
         self, start: datetime, end: datetime, label: str, title: str, colour: int,
@@ -90,7 +90,7 @@ class Scale:
     def ticks(self) -> list[tuple[float, str]]:
         """Round instants along the axis."""
         whole = self.until - self.since
-        step = next((s for s in _STEPS if whole / s <= MOST_TICKS), whole / MOST_TICKS)
+        step = next((s for s in _STEPS if whole / s <= _MOST_TICKS), whole / _MOST_TICKS)
         midnight = self.since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         number = -((midnight - self.since) // step)
         instant, ticks = midnight + number * step, []
@@ -98,7 +98,7 @@ class Scale:
             day = step >= timedelta(days=1) or (instant.hour, instant.minute) == (0, 0)
             ticks.append((self.x(instant), f"{instant:%d %b}" if day else f"{instant:%H:%M}"))
             instant += step
-        return [tick for tick in ticks if tick[0] >= LEFT]
+        return [tick for tick in ticks if tick[0] >= _LEFT]
 
 
 def picture(
@@ -107,7 +107,7 @@ def picture(
     """The whole picture, as high as its lanes need."""
     return Picture(
         width=scale.width,
-        height=TOP + LANE * len(lanes) + 6,
+        height=_TOP + _LANE * len(lanes) + 6,
         lanes=list(lanes),
         ticks=scale.ticks(),
         lines=[(scale.x(instant), title) for instant, title in lines],

@@ -21,7 +21,7 @@ from api.console.render import error_page
 from infra.errors import HeadgateError, Retryable, Usage
 
 log = logging.getLogger("headgate.api")
-POLICY = "; ".join(
+_POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
@@ -34,8 +34,8 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-HEADERS = {
-    "Content-Security-Policy": POLICY,
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -65,7 +65,7 @@ class ConsoleRoute(APIRoute):
             except Exception as error:
                 log.error("%s %s failed", request.method, request.url.path, exc_info=error)
                 response = error_page(request, 500, "a fault of the server; its log says more")
-            for name, value in HEADERS.items():
+            for name, value in _HEADERS.items():
                 response.headers.setdefault(name, value)
             return response
 

@@ -19,7 +19,7 @@ from jinja2.utils import missing
 from markupsafe import Markup, escape
 
 from api.console.assets import asset_url
-from api.console.safe_text import plain, shown
+from api.console.safe_text import plain_text, shown_text
 
 THEMES = ("auto", "dark", "light")
 ZONES = ("utc", "local")
@@ -34,7 +34,7 @@ def respond(request: Request, template: str, status: int = 200, **context: Any) 
     session = getattr(request.state, "session", None)
     console = request.app.state.console
     body = (
-        environment()
+        templates()
         .get_template(template)
         .render(
             context
@@ -88,7 +88,7 @@ class _Absent(jinja2.ChainableUndefined):
 
 
 @cache
-def environment() -> jinja2.Environment:
+def templates() -> jinja2.Environment:
     """The templates: what lies beside a page, and what pages share."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader([_FOLDER / "pages", _FOLDER / "templates"]),
@@ -99,15 +99,15 @@ def environment() -> jinja2.Environment:
         finalize=_written,
     )
     made.filters |= {
-        "shown": shown,
-        "plain": plain,
+        "shown": shown_text,
+        "plain": plain_text,
         "exact": _exact,
         "seg": lambda text: quote(str(text), safe=""),
         "when": _when,
         "iso_when": _iso_when,
         "clock": _clock,
         "iso": _iso,
-        "span": span,
+        "span": time_span,
         "number": _number,
         "compact": _compact,
         "data": _data,
@@ -123,7 +123,7 @@ def _written(value: Any) -> Any:
     """What an expression of a template becomes: no text reaches a page past this."""
     if value is None:
         return ""
-    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return plain_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _exact(value: Any) -> Markup:
@@ -146,7 +146,7 @@ def _iso_when(value: str | datetime | None, relative: bool = True) -> Markup:
         try:
             value = datetime.fromisoformat(value) if value else None
         except ValueError:
-            return shown(value)
+            return shown_text(value)
     return _when(value, relative)
 
 
@@ -158,7 +158,7 @@ def _iso(value: datetime) -> str:
     return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def span(value: float | timedelta | None) -> str:
+def time_span(value: float | timedelta | None) -> str:
     """A length of time: 4 s, 3 min, 5 h 10 min, 2 d 4 h."""
     if value is None:
         return "-"

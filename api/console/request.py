@@ -9,21 +9,18 @@ from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
 from api.console.page import SignInFirst
-from api.console.session import COOKIE, Session, Sessions
-from api.routes.access import Services, services_of
-
-Here = Annotated[Services, Depends(services_of)]
+from api.console.session import COOKIE, ConsoleSession, Sessions
 
 
-def sessions_of(request: Request) -> Sessions:
+def console_sessions(request: Request) -> Sessions:
     """The sessions of the console."""
     sessions: Sessions = request.app.state.console.sessions
     return sessions
 
 
-def signed_in(request: Request) -> Session:
+def signed_in(request: Request) -> ConsoleSession:
     """The session of who asks; raises `SignInFirst` when there is none."""
-    session = sessions_of(request).of(request.cookies.get(COOKIE))
+    session = console_sessions(request).of(request.cookies.get(COOKIE))
     if session is None:
         raise SignInFirst
     if not session.caller.may("read"):
@@ -34,7 +31,7 @@ def signed_in(request: Request) -> Session:
     return session
 
 
-async def form_of(request: Request) -> dict[str, list[str]]:
+async def form_fields(request: Request) -> dict[str, list[str]]:
     """The fields of a form, in plain URL encoding."""
     fields: dict[str, list[str]] = {}
     body = (await request.body()).decode("utf-8", "replace")
@@ -44,8 +41,8 @@ async def form_of(request: Request) -> dict[str, list[str]]:
 
 
 def checked_form(
-    form: Annotated[dict[str, list[str]], Depends(form_of)],
-    session: Annotated[Session, Depends(signed_in)],
+    form: Annotated[dict[str, list[str]], Depends(form_fields)],
+    session: Annotated[ConsoleSession, Depends(signed_in)],
 ) -> dict[str, list[str]]:
     """The fields of a form that this session's page sent; raises 403 for another's."""
     if not session.sent_by_us((form.pop("csrf", None) or [""])[0]):
@@ -53,6 +50,6 @@ def checked_form(
     return form
 
 
-Signed = Annotated[Session, Depends(signed_in)]
-Form = Annotated[dict[str, list[str]], Depends(form_of)]
+Signed = Annotated[ConsoleSession, Depends(signed_in)]
+Form = Annotated[dict[str, list[str]], Depends(form_fields)]
 CheckedForm = Annotated[dict[str, list[str]], Depends(checked_form)]

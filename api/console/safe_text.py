@@ -13,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-LONGEST = 2000
+LONGEST_SHOWN = 2000
 """Characters of a text that a page shows; the rest is counted."""
 
 _ODD = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -44,8 +44,8 @@ _LOOKALIKES = {
 }  # fmt: skip
 
 
-def plain(value: Any, longest: int = LONGEST) -> str:
-    """A text for an attribute or a cell of plain text: odd characters as ⟨U+202E⟩."""
+def plain_text(value: Any, longest: int = LONGEST_SHOWN) -> str:
+    """A text for an attribute or a cell of plain_text text: odd characters as ⟨U+202E⟩."""
     text = str(value)
     if text.isascii() and text.isprintable() and len(text) <= longest:
         return text
@@ -53,7 +53,7 @@ def plain(value: Any, longest: int = LONGEST) -> str:
     return "".join(parts) + _rest(text, longest)
 
 
-def shown(value: Any, longest: int = LONGEST) -> Markup:
+def shown_text(value: Any, longest: int = LONGEST_SHOWN) -> Markup:
     """A text as markup: odd characters boxed, letters that deceive underlined, with their names."""
     text = "" if value is None else str(value)
     if text.isascii() and text.isprintable() and len(text) <= longest:

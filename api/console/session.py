@@ -20,14 +20,14 @@ from infra.config.settings import Settings
 
 COOKIE = "headgate_session"
 IDLE_SECONDS = 3600.0 * 8
-LONGEST_SECONDS = 3600.0 * 24
+SESSION_SECONDS = 3600.0 * 24
 LINK_SECONDS = 3600.0
 _MOST = 1000
 """Sessions at a time; the oldest makes room."""
 
 
 @dataclass
-class Session:
+class ConsoleSession:
     """One signed-in browser."""
 
     caller: Caller
@@ -37,7 +37,7 @@ class Session:
 
     def over(self, now: float) -> bool:
         """Whether it was idle, or lasts, for too long."""
-        return now - self.seen > IDLE_SECONDS or now - self.began > LONGEST_SECONDS
+        return now - self.seen > IDLE_SECONDS or now - self.began > SESSION_SECONDS
 
     def sent_by_us(self, token: str) -> bool:
         """Whether a form's token is that of this session."""
@@ -48,7 +48,7 @@ class Sessions:
     """The sessions of this process, by the hash of their cookie."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Session] = {}
+        self._known: dict[str, ConsoleSession] = {}
         self._lock = threading.Lock()
 
     def begin(self, caller: Caller) -> str:
@@ -59,10 +59,10 @@ class Sessions:
                 del self._known[name]
             while len(self._known) >= _MOST:
                 del self._known[next(iter(self._known))]
-            self._known[_hash(cookie)] = Session(caller, secrets.token_urlsafe(24), now, now)
+            self._known[_hash(cookie)] = ConsoleSession(caller, secrets.token_urlsafe(24), now, now)
         return cookie
 
-    def of(self, cookie: str | None) -> Session | None:
+    def of(self, cookie: str | None) -> ConsoleSession | None:
         """The session of a cookie; None when there is none or it is over."""
         if not cookie:
             return None

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from api.console.assets import FOLDER
+from api.console.assets import STATIC
 
-VENDOR = FOLDER / "vendor"
+VENDOR = STATIC / "vendor"
 MANIFEST = json.loads((VENDOR / "manifest.json").read_text("utf-8"))
 
 

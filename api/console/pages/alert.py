@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -14,8 +15,8 @@ from alerts.explain.explain import explain
 from api.console.lanes import Lane, Picture, Scale, picture
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import Here, Signed
-from api.routes.access import Services
+from api.console.request import Signed
+from api.routes.access import Here, Services
 from api.services.console import alert_detail
 from api.services.console.lease_spans import LeaseSpan
 
@@ -36,7 +37,7 @@ WIDTH = 640
 
 
 @router.get("/alerts/{alert_id}")
-def alert(
+def alert_page(
     request: Request, services: Here, session: Signed, alert_id: str, beside: bool = False
 ) -> Response:
     """The page, or the same beside the list."""
@@ -97,7 +98,7 @@ def _told(row: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
         "basis": proof.get("reason") or "",
         "was": was,
         "was_name": previous.get("hostname") if was else None,
-        "detected_at": alert_detail.moment(body["detected_at"]),
+        "detected_at": alert_detail.body_time(body["detected_at"]),
         "counted": before is not None and row["count"] != before["count"] and row["count"],
     }
 
@@ -134,7 +135,7 @@ def _leases(
         ]  # fmt: skip
         lanes.append(Lane(name or mac, mac if name else "", bars, strong=mac == holder))
     events = [
-        (alert_detail.moment(one["time"]), f"{one['time']} {one['snippet']}")
+        (alert_detail.body_time(one["time"]), f"{one['time']} {one['snippet']}")
         for one in (body.get("evidence") or [])[:10]
         if one.get("time")
     ]
@@ -146,10 +147,11 @@ def _actions(services: Services, alert_id: str) -> list[dict[str, Any]]:
 
 
 def _search(body: dict[str, Any]) -> str:
-    from datetime import timedelta
-    from urllib.parse import urlencode
 
-    start, end = alert_detail.moment(body["window_start"]), alert_detail.moment(body["window_end"])
+    start, end = (
+        alert_detail.body_time(body["window_start"]),
+        alert_detail.body_time(body["window_end"]),
+    )
     around = timedelta(minutes=5)
     asked = {
         "since": (start - around).isoformat().replace("+00:00", "Z"),

@@ -15,8 +15,9 @@ from starlette.datastructures import QueryParams
 
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import Here, Signed
+from api.console.request import Signed
 from api.console.time_words import earliest
+from api.routes.access import Here
 from api.services.console import alert_list
 from api.services.console.alert_list import FACETS, GroupBy, ListFilter
 from infra.errors import Usage
@@ -25,12 +26,12 @@ from infra.process.text_output import harmless
 router = console_router()
 PAGE = Page("alerts", "Alerts", router, "/alerts", "alerts", 20, "a")
 
-SPANS = (("", "all time"), ("-1h", "last hour"), ("-24h", "last 24 h"), ("-7d", "last 7 days"),
+_SPANS = (("", "all time"), ("-1h", "last hour"), ("-24h", "last 24 h"), ("-7d", "last 7 days"),
          ("-30d", "last 30 days"))  # fmt: skip
 GROUPINGS = (("", "list"), ("entity", "device"), ("rule", "rule"), ("incident", "incident"))
 TITLES = {"level": "Level", "lifecycle": "State", "attribution": "Who, by", "verdict": "Verdict",
           "assignee": "Taken by", "rule_id": "Rule"}  # fmt: skip
-COLUMNS = ("alert_id", "revision", "level", "lifecycle", "verdict", "assignee", "rule_id",
+_COLUMNS = ("alert_id", "revision", "level", "lifecycle", "verdict", "assignee", "rule_id",
            "rule_name", "title", "entity_type", "entity_value", "previous_entity", "hostname",
            "src_ip", "attribution", "certainty", "count", "risk_score", "first_event_time",
            "event_time", "incident_id", "suppressed_by")  # fmt: skip
@@ -38,13 +39,13 @@ _KNOWN = {"q", "entity", "incident", "since", "until", "muted", "group", "cursor
 
 
 @dataclass(frozen=True)
-class Asked:
+class AlertsAddress:
     """The state of the page, as its address has it."""
 
     params: dict[str, Any]
 
     @classmethod
-    def of(cls, query: QueryParams) -> Asked:
+    def of(cls, query: QueryParams) -> AlertsAddress:
         """Raises `Usage` for a parameter that the page does not have."""
         if unknown := sorted(set(query) - _KNOWN - set(FACETS)):
             raise Usage(f"unknown parameter '{unknown[0]}'; the page has {sorted(_KNOWN)}")
@@ -90,17 +91,17 @@ class Asked:
 
 
 @router.get("/alerts")
-def alerts(request: Request, services: Here, session: Signed) -> Response:
+def alerts_page(request: Request, services: Here, session: Signed) -> Response:
     """The list, or, where the page renews itself, the part of it that can change."""
-    asked = Asked.of(request.query_params)
+    asked = AlertsAddress.of(request.query_params)
     wanted = asked.wanted(datetime.now(UTC))
     group: GroupBy = asked.params.get("group", "")
     context: dict[str, Any] = {
         "page": PAGE,
         "asked": asked,
         "group": group,
-        "counts": alert_list.counts(services.reader, wanted),
-        "spans": SPANS,
+        "counts": alert_list.facet_counts(services.reader, wanted),
+        "spans": _SPANS,
         "groupings": GROUPINGS,
         "titles": TITLES,
         "groups": [],
@@ -115,17 +116,17 @@ def alerts(request: Request, services: Here, session: Signed) -> Response:
             services.reader, wanted, group, context["number"]
         )
     else:
-        found = alert_list.listed(
-            services.reader, wanted, alert_list.PAGE, asked.params.get("cursor")
+        listing = alert_list.alert_rows(
+            services.reader, wanted, alert_list.PAGE_ROWS, asked.params.get("cursor")
         )
-        context |= {"rows": found.rows, "next": found.next}
+        context |= {"rows": listing.rows, "next": listing.next}
     return respond(request, "alerts.html", **context)
 
 
 @router.get("/alerts.csv")
 def alerts_csv(request: Request, services: Here, session: Signed) -> Response:
     """The whole list as CSV: just what is filtered, all pages of it."""
-    wanted = Asked.of(request.query_params).wanted(datetime.now(UTC))
+    wanted = AlertsAddress.of(request.query_params).wanted(datetime.now(UTC))
     return StreamingResponse(
         _lines(alert_list.every(services.reader, wanted)),
         media_type="text/csv; charset=utf-8",
@@ -136,9 +137,9 @@ def alerts_csv(request: Request, services: Here, session: Signed) -> Response:
 def _lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(_COLUMNS)
     for row in rows:
-        writer.writerow([harmless(_cell(row[name])) for name in COLUMNS])
+        writer.writerow([harmless(_cell(row[name])) for name in _COLUMNS])
         yield out.getvalue()
         out.seek(0)
         out.truncate()

@@ -12,17 +12,18 @@ from starlette.exceptions import HTTPException
 from api.auth import Caller
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import CheckedForm, Form, Here, sessions_of
-from api.console.session import COOKIE, LONGEST_SECONDS, Sessions, use_link
+from api.console.request import CheckedForm, Form, console_sessions
+from api.console.session import COOKIE, SESSION_SECONDS, Sessions, use_link
 from api.observability.audit_log import audit_request
+from api.routes.access import Here
 
 router = console_router()
 PAGE = Page("login", "Sign in", router)
-Known = Annotated[Sessions, Depends(sessions_of)]
+Known = Annotated[Sessions, Depends(console_sessions)]
 
 
 @router.get("/login")
-def login(request: Request, next: str = "/", ended: bool = False) -> Response:
+def login_page(request: Request, next: str = "/", ended: bool = False) -> Response:
     """The form."""
     return respond(request, "login.html", page=None, next=_inside(next), ended=ended, wrong=None)
 
@@ -66,7 +67,7 @@ def _begin(request: Request, sessions: Sessions, caller: Caller, response: Respo
     response.set_cookie(
         COOKIE,
         sessions.begin(caller),
-        max_age=int(LONGEST_SECONDS),
+        max_age=int(SESSION_SECONDS),
         path="/",
         httponly=True,
         samesite="strict",

@@ -64,10 +64,10 @@ def leases_around(reader: Reader, body: ReaderRow) -> tuple[datetime, datetime, 
 
     Wide enough that the nearest change of hands on either side is in it, where there is one.
     """
-    first, last = moment(body["window_start"]), moment(body["window_end"])
-    told = body.get("attribution") or {}
+    first, last = body_time(body["window_start"]), body_time(body["window_end"])
+    proof = body.get("attribution") or {}
     since, until = first - MOST_AROUND, last + MOST_AROUND
-    address, scope = told.get("ip"), told.get("scope")
+    address, scope = proof.get("ip"), proof.get("scope")
     spans: list[LeaseSpan] = []
     if address:
         spans = lease_spans(reader, ip=address, since=since, until=until)
@@ -81,6 +81,6 @@ def leases_around(reader: Reader, body: ReaderRow) -> tuple[datetime, datetime, 
     return since, until, [s for s in spans if s.start < until and s.end > since]
 
 
-def moment(text: str) -> datetime:
+def body_time(text: str) -> datetime:
     """A time of an alert's body."""
     return datetime.fromisoformat(text)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 
 NEEDS = ("gold.alert", "gold.alert_current")
-PAGE = 50
+PAGE_ROWS = 50
 GROUPS = 30
 SHOWN_OF_GROUP = 5
 CSV_PAGE = 5000
@@ -79,8 +79,8 @@ class ListFilter:
             "until": ("event_time < $until", self.until),
         }
         used = {name: pair for name, pair in wanted.items() if pair[1] is not None}
-        told = [] if self.muted else ["suppressed_by IS NULL"]
-        conditions = [*told, *(text for text, _ in used.values())] or ["TRUE"]
+        topic = [] if self.muted else ["suppressed_by IS NULL"]
+        conditions = [*topic, *(text for text, _ in used.values())] or ["TRUE"]
         return " AND ".join(conditions), {name: value for name, (_, value) in used.items()}
 
     def sql(self) -> tuple[str, ReaderRow]:
@@ -102,7 +102,7 @@ class AlertRows:
 
 
 @dataclass(frozen=True)
-class Counts:
+class FacetCounts:
     """How many alerts a filter means, and how many each value of a facet would."""
 
     total: int
@@ -122,7 +122,7 @@ class AlertGroup:
     rows: list[ReaderRow]
 
 
-def listed(reader: Reader, wanted: ListFilter, limit: int, cursor: str | None) -> AlertRows:
+def alert_rows(reader: Reader, wanted: ListFilter, limit: int, cursor: str | None) -> AlertRows:
     """One page, newest first by the time of the first revision: no later one moves an alert."""
     condition, params = wanted.sql()
     question = {name: str(value) for name, value in params.items()} | {"muted": str(wanted.muted)}
@@ -153,14 +153,14 @@ def every(reader: Reader, wanted: ListFilter) -> Iterator[ReaderRow]:
     """All alerts of a filter, page after page."""
     cursor = None
     while True:
-        page = listed(reader, wanted, CSV_PAGE, cursor)
+        page = alert_rows(reader, wanted, CSV_PAGE, cursor)
         yield from page.rows
         cursor = page.next
         if cursor is None:
             return
 
 
-def counts(reader: Reader, wanted: ListFilter) -> Counts:
+def facet_counts(reader: Reader, wanted: ListFilter) -> FacetCounts:
     """How many alerts there are by each facet."""
     condition, params = wanted.base()
     columns = ", ".join(f"coalesce({column}, '') AS {column}" for column in FACETS)
@@ -171,7 +171,7 @@ def counts(reader: Reader, wanted: ListFilter) -> Counts:
         needs=NEEDS,
     )
     total = sum(row["n"] for row in rows if _fits(row, wanted.facets))
-    return Counts(total, {facet: _counted(rows, facet, wanted) for facet in FACETS})
+    return FacetCounts(total, {facet: _counted(rows, facet, wanted) for facet in FACETS})
 
 
 def grouped(
