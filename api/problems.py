@@ -11,7 +11,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from alerts.delivery.triage_request import ChangeRefused
 from api import models
+from api.services.alert_snapshot import NoSuchAlert
+from api.services.suppressions import NoSuchSuppression
+from api.services.triage import NoSuchAct, Stale
 from api.sql.runner import Busy, Failed, Limit, Refused
 from infra.errors import HeadgateError, Retryable, Usage
 
@@ -23,6 +27,11 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
     (Failed, 422, "statement-failed"),
     (Limit, 422, "statement-limit"),
     (Busy, 503, "busy"),
+    (Stale, 412, "changed-since"),
+    (ChangeRefused, 409, "conflict"),
+    (NoSuchAlert, 404, "not-found"),
+    (NoSuchAct, 404, "not-found"),
+    (NoSuchSuppression, 404, "not-found"),
     (Usage, 422, "invalid-request"),
     (Retryable, 503, "unavailable"),
     (HeadgateError, 500, "internal-error"),
@@ -94,6 +103,12 @@ async def _validation(request: Request, error: Exception) -> Response:
         for found in error.errors()
     ]
     detail = "; ".join(f"{field.where}: {field.message}" for field in wrong)
+    if [field.where for field in wrong] == ["header.if-match"]:
+        detail = (
+            "send If-Match: the ETag that GET /api/v1/alerts/{alert_id} answered, so that nobody's "
+            "work is overwritten; * changes it whatever it is now"
+        )
+        return problem(request, 428, detail)
     return problem(request, 422, detail, name="invalid-request", errors=wrong)
 
 
@@ -101,6 +116,8 @@ async def _ours(request: Request, error: Exception) -> Response:
     for kind, status, name in _KINDS:
         if isinstance(error, kind):
             headers = {"Retry-After": "5"} if status == 503 else None
+            if isinstance(error, Stale):
+                headers = {"ETag": error.etag}
             return problem(request, status, str(error), name=name, headers=headers)
     raise error
 

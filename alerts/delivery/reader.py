@@ -133,7 +133,7 @@ def ask_about(
     """Ask something of an alert, also of one that job `alert` may have forgotten."""
     told = datetime.fromisoformat(found.body["detected_at"])
     old = datetime.now(UTC) - told > REMEMBERED
-    alert = {"alert": msgspec.json.encode(found.body).decode()} if old else {}
+    alert: Row = {"alert": msgspec.json.encode(found.body).decode()} if old else {}
     return ask(
         settings, action, found.alert_id, found.rule_id, value=value, comment=comment, **alert
     )

@@ -99,7 +99,9 @@ def still_waiting(
     return sorted(behind.values(), key=lambda request: (_when(request), request["action_id"]))
 
 
-def triage_requests(state: TriageState, change: TriageChange, superseded_by: str | None = None) -> list[TriageRequest]:
+def triage_requests(
+    state: TriageState, change: TriageChange, superseded_by: str | None = None
+) -> list[TriageRequest]:
     """The requests that make the change, fewest; none where all is so already and no note is left.
 
     Raises `ChangeRefused` where the alert cannot become so.

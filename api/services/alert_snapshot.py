@@ -1,4 +1,4 @@
-"""Alerts as they are now for whoever changes them: the newest revision, and what waits behind it."""
+"""Alerts as they are now, to be changed: the newest revision, and what waits behind it."""
 
 from __future__ import annotations
 
@@ -87,9 +87,7 @@ def alerts_now(reader: Reader, settings: Settings, ids: Iterable[str]) -> dict[s
     # The files before the table: what a driver folds meanwhile is then seen twice, not missed.
     alone = wanted[0] if len(wanted) == 1 else None
     files = waiting_requests(settings, alone)
-    actions = reader.rows(
-        _ACTIONS, {"ids": wanted, "actions": list(TRIAGE_ACTIONS)}, needs=_NEEDS
-    )
+    actions = reader.rows(_ACTIONS, {"ids": wanted, "actions": list(TRIAGE_ACTIONS)}, needs=_NEEDS)
     by_alert: dict[str, list[Mapping[str, Any]]] = {}
     for request in [*files, *_undecided(settings, actions)]:
         by_alert.setdefault(request["alert_id"], []).append(request)
@@ -117,7 +115,7 @@ def changed_since(reader: Reader, alert: AlertNow, etag: str) -> str:
         {"id": alert.alert_id, "since": revision},
         needs=_NEEDS,
     )
-    seen = next((json.loads(row["body"]) for row in known if row["revision"] == revision), {})
+    seen: Row = next((json.loads(row["body"]) for row in known if row["revision"] == revision), {})
     upto = seen.get("changed_at")
     actions = reader.rows(
         _ACTIONS, {"ids": [alert.alert_id], "actions": list(TRIAGE_ACTIONS)}, needs=_NEEDS

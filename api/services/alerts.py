@@ -12,7 +12,6 @@ from api.services.alert_filter import AlertFilter
 from api.services.reader import Reader, Row, cursor_of, instant, place_of
 from infra.errors import Usage
 
-
 _ALERTS = """
 WITH first AS (
   SELECT alert_id, min_by(event_time, revision) AS first_event_time

@@ -23,8 +23,9 @@ from alerts.delivery.triage_request import (
 )
 from api.observability.audit_log import note
 from api.services.act_store import PLAN_FOR, UNDO_FOR, StateFolder, expiry, new_id
+from api.services.alert_filter import AlertFilter
 from api.services.alert_snapshot import AlertNow, alert_now, alerts_now, changed_since, whole_id
-from api.services.alerts import AlertFilter, selected_ids
+from api.services.alerts import selected_ids
 from api.services.reader import Reader
 from api.services.visibility import visible
 from api.wire import triage as wire
@@ -269,7 +270,7 @@ class Triage:
         began = max([datetime.now(UTC), *(_behind(row) for row in alert.waiting)])
         detected = datetime.fromisoformat(alert.body["detected_at"])
         forgotten = began - detected > REMEMBERED
-        body = {"alert": msgspec.json.encode(alert.body).decode()} if forgotten else {}
+        body: Row = {"alert": msgspec.json.encode(alert.body).decode()} if forgotten else {}
         rows = [
             ask(
                 self._settings,
