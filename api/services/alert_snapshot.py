@@ -32,8 +32,8 @@ WHERE list_contains($ids, alert_id)
 QUALIFY row_number() OVER (PARTITION BY alert_id ORDER BY revision DESC) = 1
 """
 _ACTIONS = """
-SELECT action_id, alert_id, action, value, comment, who, at FROM gold.alert_action
-WHERE list_contains($ids, alert_id) AND list_contains($actions, action) ORDER BY at, action_id
+SELECT action_id, alert_id, action, value, comment, who, "at" FROM gold.alert_action
+WHERE list_contains($ids, alert_id) AND list_contains($actions, action) ORDER BY "at", action_id
 """
 
 

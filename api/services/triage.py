@@ -226,7 +226,7 @@ class Triage:
         alert = alert_now(self._reader, self._settings, alert_id)
         waiting = {row["action_id"] for row in alert.waiting}
         rows = self._reader.rows(
-            "SELECT action_id, action, comment, who, at FROM gold.alert_action "
+            'SELECT action_id, action, comment, who, "at" FROM gold.alert_action '
             "WHERE alert_id = $id AND comment IS NOT NULL",
             {"id": alert.alert_id},
             needs=("gold.alert_action",),
