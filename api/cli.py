@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import json
 import signal
 import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import Any, TextIO
+from typing import Any
 
 from infra.config.settings import Settings
 from infra.config.time_args import instant, instant_or_none
 from infra.errors import HeadgateError, Usage
-from infra.process.text_output import harmless, printable
-
-FORMATS = ("table", "json", "ndjson", "csv")
+from infra.process.table_output import add_output_option, print_document, print_rows
 
 
 def build(subparsers: Any) -> None:
@@ -33,7 +29,7 @@ def build(subparsers: Any) -> None:
     )
     sql.add_argument("--as-of", metavar="T", help="over the tables as they were at this instant")
     sql.add_argument("--max-rows", type=int, help="most rows of the answer")
-    sql.add_argument("--output", choices=FORMATS, default="table")
+    add_output_option(sql)
     sql.set_defaults(run=run_sql)
 
     lease = subparsers.add_parser("lease", help="who held an address at an instant")
@@ -41,7 +37,7 @@ def build(subparsers: Any) -> None:
     lease.add_argument("--at", required=True, help="instant, such as 2026-11-20T14:05:07Z")
     lease.add_argument("--scope", help="site, where several use the same address")
     lease.add_argument("--known-by", help="as it was known at that instant (default: now)")
-    lease.add_argument("--output", choices=FORMATS, default="table")
+    add_output_option(lease)
     lease.set_defaults(run=run_lease)
 
 
@@ -106,7 +102,9 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     finally:
         running.close()
     note(settings, "statement", "ok", who="cli", detail=asked | {"rows": len(found.rows)})
-    show(sys.stdout, [column["name"] for column in found.columns], found.rows, args.output)
+    names = _apart([column["name"] for column in found.columns])
+    rows = [dict(zip(names, row, strict=True)) for row in found.rows]
+    print_rows(rows, args.output, names)
     if found.versions:
         read = ", ".join(f"{name} {version}" for name, version in found.versions.items())
         print(f"versions read: {read}", file=sys.stderr)
@@ -135,45 +133,27 @@ def run_lease(args: argparse.Namespace, settings: Settings) -> int:
     finally:
         reader.close()
     if args.output in ("json", "ndjson"):
-        print(found.model_dump_json())
+        print_document(found.model_dump(mode="json"))
         return 0
     told = found.model_dump(mode="json", exclude={"lease"})
     told |= found.lease.model_dump(mode="json") if found.lease else {}
     if args.output == "csv":
-        show(sys.stdout, list(told), [list(told.values())], "csv")
+        print_rows([told], "csv")
     else:
-        show(sys.stdout, ["", "value"], [[name, value] for name, value in told.items()], "table")
+        print_rows([{"": name, "value": value} for name, value in told.items()], "table")
     return 0
 
 
-def show(out: TextIO, columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str) -> None:
-    """Write rows as a table, one JSON array, JSON lines or CSV (its text cells made harmless)."""
-    if form == "json":
-        named = [dict(zip(columns, row, strict=True)) for row in rows]
-        print(json.dumps(named, ensure_ascii=False), file=out)
-    elif form == "ndjson":
-        for row in rows:
-            print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False), file=out)
-    elif form == "csv":
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([[harmless(value) for value in row] for row in rows])
-    else:
-        _table(out, columns, rows)
-
-
-def _table(out: TextIO, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(Text(printable(column)), overflow="fold")
-    for row in rows:
-        table.add_row(*[Text(printable(value)) for value in row])
-    # Piped, a line is a row: nothing is folded to the width of a screen that is not there.
-    Console(file=out, width=None if out.isatty() else 100_000).print(table)
+def _apart(names: Sequence[str]) -> list[str]:
+    """Names of columns, a second one of a name as `name_2`: an object has each name once."""
+    apart: list[str] = []
+    for name in names:
+        number, free = 1, name
+        while free in apart:
+            number += 1
+            free = f"{name}_{number}"
+        apart.append(free)
+    return apart
 
 
 def _params(given: Sequence[str]) -> dict[str, str]:

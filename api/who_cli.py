@@ -10,6 +10,7 @@ from typing import Any
 from infra.config.settings import Settings
 from infra.config.time_args import instant
 from infra.errors import Usage
+from infra.process.table_output import add_output_option, print_document, print_rows
 
 COLUMNS = ("name", "strength", "kinds", "first", "last", "person", "evidence", "reason")
 
@@ -25,13 +26,12 @@ def build(subparsers: Any) -> None:
     who.add_argument("value", help="address, MAC address or host name")
     who.add_argument("--at", required=True, help="instant, such as 2026-11-20T14:05:07Z")
     who.add_argument("--scope", help="site, where several use the same address")
-    who.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    add_output_option(who)
     who.set_defaults(run=run_who)
 
 
 def run_who(args: argparse.Namespace, settings: Settings) -> int:
     """Say who used it, and on stderr which device that was by its lease."""
-    from api.cli import show
     from api.services.reader import Reader
     from api.services.user_evidence import witnesses
 
@@ -42,14 +42,14 @@ def run_who(args: argparse.Namespace, settings: Settings) -> int:
     finally:
         reader.close()
     if args.output == "json":
-        print(found.model_dump_json())
+        print_document(found.model_dump(mode="json"))
         return 0 if found.users else 1
     told = [one.model_dump(mode="json") for one in (*found.users, *found.devices)]
     rows = [
-        [
-            (one["user"] or {}).get("full_name") if name == "person" else _cell(one[name])
+        {
+            name: (one["user"] or {}).get("full_name") if name == "person" else one[name]
             for name in COLUMNS
-        ]
+        }
         for one in told
     ]
     if found.entity.type == "ip":
@@ -58,7 +58,7 @@ def run_who(args: argparse.Namespace, settings: Settings) -> int:
     if not told:
         print(f"{found.entity.value}: no witness names a user then", file=sys.stderr)
         return 1
-    show(sys.stdout, COLUMNS, rows, args.output)
+    print_rows(rows, args.output, COLUMNS)
     return 0 if found.users else 1
 
 
@@ -71,7 +71,3 @@ def kind_of(value: str) -> str:
             NORMAL[kind](value)
             return kind
     return "host"
-
-
-def _cell(value: Any) -> Any:
-    return ", ".join(value) if isinstance(value, list) else value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from infra.config.settings import Settings
 from infra.config.time_args import instant_or_none
 from infra.errors import Usage
-from infra.process.text_output import for_programs, printable
+from infra.process.table_output import add_output_option, print_document, print_rows
+from infra.process.text_output import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def build(subparsers: Any) -> None:
     load.add_argument(
         "--accept-removals", action="store_true", help="also if most of the inventory would go"
     )
-    load.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    add_output_option(load)
     load.set_defaults(run=run_load)
 
 
@@ -89,10 +89,10 @@ def show(done: Loaded, form: str) -> None:
     """Write what a load came to; on a terminal the refused lines go to stderr."""
     told = asdict(done)
     if form in ("json", "ndjson"):
-        print(json.dumps(told, ensure_ascii=False))
+        print_document(told)
     elif form == "csv":
         row = told | {"refused": len(done.refused)}
-        for_programs(["register", "inventory", *COUNTS, "refused"], [row], form)
+        print_rows([row], form, ["register", "inventory", *COUNTS, "refused"])
     else:
         _sentences(done)
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 from alerts.anomaly.baseline import SLOTS, Profile, Tail, slot_of, stray
 from infra.errors import Fatal, Usage
 from infra.storage.atomic_files import write_whole
+from infra.storage.state_file import JsonLayout, StateFile
 
 FORMAT = 1
 FOLDER = "models"
@@ -157,16 +158,16 @@ class ModelStore:
 
     def __init__(self, store: Path) -> None:
         self.folder = store / FOLDER
-        self._names = self.folder / "current.json"
+        self._names = StateFile(
+            self.folder / "current.json",
+            dict[str, str],
+            "put it back from a backup, or remove it and name the models anew: headgate models use",
+            layout=JsonLayout.COMPACT_SORTED,
+        )
 
     def current(self) -> dict[str, str]:
         """Hash of the model that each rule runs with, by the rule's id."""
-        try:
-            return msgspec.json.decode(self._names.read_bytes(), type=dict[str, str])
-        except FileNotFoundError:
-            return {}
-        except msgspec.MsgspecError as error:
-            raise Fatal(f"{self._names}: {error}; repair or remove the file") from error
+        return self._names.read() or {}
 
     def use(self, rule_id: str, model_hash: str) -> None:
         """Let a rule run with a model that is kept; it takes effect with the next rule pack."""
@@ -174,8 +175,7 @@ class ModelStore:
         if header.rule_id != rule_id:
             raise Usage(f"model {model_hash} was trained for rule {header.rule_id}")
         with self._alone():
-            names = self.current() | {rule_id: model_hash}
-            write_whole(self._names, msgspec.json.encode(names, order="sorted").decode())
+            self._names.write(self.current() | {rule_id: model_hash})
 
     def put(self, header: Header, baselines: pa.Table, peers: Path | None = None) -> str:
         """Keep a model and return its hash; `peers`: a folder with MLlib's pipeline, moved in."""

@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from alerts.backtest.compare import compare, compare_findings
 from alerts.backtest.fold import Brief, Refold
 from alerts.backtest.run import Backtest, Run
@@ -18,6 +16,7 @@ from alerts.domain.entity import micros, moment
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from infra.delta.duckdb_views import open_engine
 from infra.storage.atomic_files import write_whole
+from infra.storage.state_file import JsonLayout, StateFile
 
 EXAMPLES = 5
 ENTITIES = 10
@@ -71,7 +70,7 @@ def keep(folder: Path, result: Mapping[str, Any], rows: Iterable[tuple[Brief, st
     ordered = sorted(rows, key=lambda pair: (pair[0].raised, pair[0].alert_id))
     lines = [json.dumps(row_of(one, change)) for one, change in ordered]
     write_whole(folder / "alerts.ndjson", "\n".join([*lines, ""]))
-    write_whole(folder / "result.json", json.dumps(result, indent=1))
+    _file(folder).write(dict(result))
 
 
 def alerts_of(folder: Path) -> list[dict[str, Any]]:
@@ -180,8 +179,15 @@ def _stamp(us: int) -> str:
 
 def loaded(folder: Path) -> dict[str, Any]:
     """A result that was kept."""
-    found: dict[str, Any] = msgspec.json.decode((folder / "result.json").read_bytes())
-    return found
+    result = _file(folder).read()
+    if result is None:
+        raise FileNotFoundError(folder / "result.json")
+    return result
+
+
+def _file(folder: Path) -> StateFile[dict[str, Any]]:
+    remedy = f"remove {folder}; the backtest can be run again"
+    return StateFile(folder / "result.json", dict[str, Any], remedy, layout=JsonLayout.INDENTED)
 
 
 def took(run: Run) -> float:

@@ -12,7 +12,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
@@ -39,8 +39,9 @@ from infra.delta.duckdb_views import open_engine, reach
 from infra.delta.parquet_writer import DataFile, Target, collected, written
 from infra.delta.time_travel import require_files
 from infra.errors import Fatal
-from infra.storage.atomic_files import write_whole
+from infra.process.log import say
 from infra.storage.paths import location
+from infra.storage.state_file import JsonLayout, StateFile
 from infra.streaming.job import Lock
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
@@ -120,8 +121,8 @@ def kept(settings: Settings) -> list[Run]:
     """All backtests that are kept, the newest first."""
     found = []
     for path in folder_of(settings).glob("*/run.json"):
-        with suppress(OSError, ValueError, TypeError):
-            found.append(Run(**json.loads(path.read_text("utf-8"))))
+        if (run := _file(path).read_or(None, say)) is not None:
+            found.append(run)
     return sorted(found, key=lambda run: run.began, reverse=True)
 
 
@@ -200,7 +201,12 @@ def _readable(lake: Lake, run: Run) -> bool:
 
 
 def _save(settings: Settings, run: Run) -> None:
-    write_whole(folder_of(settings) / run.id / "run.json", json.dumps(asdict(run), indent=1))
+    _file(folder_of(settings) / run.id / "run.json").write(run)
+
+
+def _file(path: Path) -> StateFile[Run]:
+    remedy = f"remove {path.parent}; the backtest can be run again"
+    return StateFile(path, Run, remedy, layout=JsonLayout.INDENTED)
 
 
 class Backtest:

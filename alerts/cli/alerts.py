@@ -8,9 +8,10 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from alerts.cli.output import FORMATS, print_rows, since_when
+from alerts.cli.output import since_when
 from infra.config.settings import Settings
 from infra.errors import Usage
+from infra.process.table_output import add_output_option, print_document, print_rows
 
 if TYPE_CHECKING:
     from alerts.delivery.publisher import Publisher
@@ -36,7 +37,7 @@ def build(subparsers: Any) -> None:
     listed.add_argument("--entity", help="MAC address, address, host or user it is about")
     listed.add_argument("--muted", action="store_true", help="also what was kept from the topic")
     listed.add_argument("--limit", type=int, default=50, help="most alerts (default: 50)")
-    listed.add_argument("--output", choices=FORMATS, default="table")
+    add_output_option(listed)
     listed.set_defaults(run=list_alerts)
 
     shown = verbs.add_parser("show", help="one alert whole, and all its revisions")
@@ -97,10 +98,9 @@ def show_alert(args: argparse.Namespace, settings: Settings) -> int:
 
     found = detail(settings, args.id)
     if args.output == "json":
-        print(json.dumps({"alert": found.body, "revisions": found.revisions}, indent=2))
+        print_document({"alert": found.body, "revisions": found.revisions}, indent=2)
         return 0
-    # JSON escapes what could steer a terminal.
-    print(json.dumps(found.body, indent=2))
+    print_document(found.body, indent=2)
     print()
     print_rows(found.revisions, "table")
     return 0

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from alerts.cli import models as models_cli
-from alerts.cli.output import FORMATS, print_rows, since_when
+from alerts.cli.output import since_when
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.text_output import lines
+from infra.process.table_output import add_output_option, print_document, print_rows
 
 if TYPE_CHECKING:
     from alerts.backtest.run import Wish
@@ -42,12 +40,12 @@ def build(verbs: Any) -> None:
         metavar="RULE|FILE|PACK",
         help="compare with this: a rule, a draft, a pack's hash, or 'current'",
     )
-    tested.add_argument("--output", choices=FORMATS, default="table", help="how to print it")
+    add_output_option(tested)
     tested.set_defaults(run=backtest)
 
     listed = verbs.add_parser("backtests", help="backtests that were run, or one of them again")
     listed.add_argument("id", nargs="?", metavar="ID", help="show this one")
-    listed.add_argument("--output", choices=FORMATS, default="table", help="how to print it")
+    add_output_option(listed)
     listed.set_defaults(run=backtests)
 
 
@@ -145,55 +143,47 @@ def _show(result: dict[str, Any], settings: Settings, output: str) -> None:
     from alerts.backtest.run import folder_of
 
     if output == "json":
-        print(json.dumps(result, indent=2))
+        print_document(result, indent=2)
     elif output == "table":
-        print("\n".join(text(result)))
+        _print_result(result)
     else:
         print_rows(alerts_of(folder_of(settings) / result["id"]), output)
 
 
-def text(result: dict[str, Any]) -> Iterator[str]:
-    """A result for a terminal."""
+def _print_result(result: dict[str, Any]) -> None:
     new = result["sides"]["new"]
-    yield f"{result['since']} to {result['until']} (backtest {result['id']})"
-    yield from _table(new["rules"])
+    print(f"{result['since']} to {result['until']} (backtest {result['id']})")
+    print_rows(new["rules"])
     if "difference" in result:
-        yield from _difference(result)
+        _print_difference(result)
         return
-    yield ""
-    yield from _table([{"day": day, "alerts": many} for day, many in new["by_day"].items()])
-    yield ""
-    yield from _table(new["by_entity"])
+    print()
+    print_rows([{"day": day, "alerts": many} for day, many in new["by_day"].items()])
+    print()
+    print_rows(new["by_entity"])
     if new["by_attribution"]:
-        yield ""
         told = ", ".join(f"{many} {status}" for status, many in new["by_attribution"].items())
-        yield f"attribution as known then: {told}"
+        print(f"\nattribution as known then: {told}")
     if new["imported_findings"]:
-        yield f"{new['imported_findings']} findings are imported events', attributed as known now"
-    yield ""
-    yield from _table(_short(new["examples"]))
+        print(f"{new['imported_findings']} findings are imported events', attributed as known now")
+    print()
+    print_rows(_short(new["examples"]))
 
 
-def _difference(result: dict[str, Any]) -> Iterator[str]:
+def _print_difference(result: dict[str, Any]) -> None:
     told = result["difference"]
-    yield ""
-    yield "against"
-    yield from _table(result["sides"]["old"]["rules"])
-    yield ""
-    yield from _table([{"what": what, **told[what]} for what in ("alerts", "findings")])
+    print("\nagainst")
+    print_rows(result["sides"]["old"]["rules"])
+    print()
+    print_rows([{"what": what, **told[what]} for what in ("alerts", "findings")])
     for change in ("gained", "lost"):
         if told["examples"][change]:
-            yield ""
-            yield f"{change}, the newest"
-            yield from _table(_short(told["examples"][change]))
+            print(f"\n{change}, the newest")
+            print_rows(_short(told["examples"][change]))
 
 
 def _short(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: row[name] for name in ("raised", "entity", "count", "title")} for row in rows]
-
-
-def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    yield from lines(list(rows[0]) if rows else [], rows)
 
 
 def _tell(sentence: str) -> None:

@@ -9,11 +9,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from alerts.cli.output import FORMATS, print_rows, since_when
+from alerts.cli.output import since_when
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, Rule
 from infra.config.settings import Settings
 from infra.errors import Usage
+from infra.process.table_output import add_output_option, print_rows
 
 EVENTS, EVENTS_OF_ALL = 100_000, 20_000
 """Events that named rules are tried on, and all of a pack, which may be thousands."""
@@ -36,7 +37,7 @@ def build(verbs: Any) -> None:
         type=int,
         help=f"events to try them on (default: {EVENTS}, with --all {EVENTS_OF_ALL})",
     )
-    cost.add_argument("--output", choices=FORMATS, default="table", help="how to print it")
+    add_output_option(cost)
     cost.set_defaults(run=show_cost)
 
 

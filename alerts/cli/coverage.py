@@ -7,8 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from alerts.cli.output import FORMATS, print_rows
 from infra.config.time_args import instant_or_none
+from infra.process.table_output import add_output_option, print_rows
 
 if TYPE_CHECKING:
     from infra.config.settings import Settings
@@ -26,7 +26,7 @@ def build(verbs: Any) -> None:
     blind.add_argument(
         "--tell", action="store_true", help="what runs on a schedule: keep it, raise alerts of it"
     )
-    blind.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    add_output_option(blind)
     blind.set_defaults(run=show_blind)
 
 

@@ -12,7 +12,7 @@ import duckdb
 
 from infra.config.settings import Settings
 from infra.errors import Retryable, Usage
-from infra.process.text_output import printable
+from infra.process.table_output import print_document, print_lines
 
 if TYPE_CHECKING:
     from alerts.backtest.rerun import Ask, Row
@@ -52,10 +52,10 @@ def explain_alert(args: argparse.Namespace, settings: Settings) -> int:
     if told is None:
         raise Usage(f"no alert '{args.id}'; 'headgate alerts list' shows them")
     if args.output == "json":
-        print(json.dumps(told, indent=2))
+        print_document(told, indent=2)
     else:
         # Rules and events are written by others: nothing of theirs may steer the terminal.
-        print("\n".join(printable(line) for line in text(told)))
+        print_lines(text(told))
     again = told.get("again")
     return 1 if again and differs(again) else 0
 
@@ -67,8 +67,10 @@ def _explain_finding(args: argparse.Namespace, settings: Settings) -> int:
         told = explain_finding(ask, settings, args.id)
     if told is None:
         raise Usage(f"no finding '{args.id}'; gold.finding has them")
-    lines = [json.dumps(told, indent=2)] if args.output == "json" else map(printable, as_text(told))
-    print("\n".join(lines))
+    if args.output == "json":
+        print_document(told, indent=2)
+    else:
+        print_lines(as_text(told))
     return 0
 
 

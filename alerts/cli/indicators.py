@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from alerts.cli.output import FORMATS, print_rows
 from alerts.compiler.compiler import compile_rules
 from alerts.compiler.indicator_lists import Listing, ListStore
 from alerts.indicators.import_formats import FORMATS as FILE_FORMATS
@@ -17,6 +16,7 @@ from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import tests_of
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from infra.config.settings import Settings
+from infra.process.table_output import add_output_option, print_rows
 from infra.process.text_output import harmless
 
 MOST_BAD = 20
@@ -33,11 +33,11 @@ def build(subparsers: Any) -> None:
     loaded.add_argument("file", type=Path, metavar="FILE", help="the whole list, not what is new")
     loaded.add_argument("--kind", choices=("auto", *KINDS), default="auto", help="of all entries")
     loaded.add_argument("--format", choices=FILE_FORMATS, help="default: by the file's ending")
-    loaded.add_argument("--output", choices=FORMATS, default="table", help="how to print it")
+    add_output_option(loaded)
     loaded.set_defaults(run=load_list)
 
     shown = verbs.add_parser("list", help="the lists in force and the rules that ask them")
-    shown.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    add_output_option(shown)
     shown.set_defaults(run=show_lists)
 
     removed = verbs.add_parser("remove", help="take a list away; rules that ask it are refused")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from alerts.anomaly.store import Header, ModelStore
-from alerts.cli.output import FORMATS, print_rows, since_when
+from alerts.cli.output import since_when
 from alerts.compiler.model_rule_files import BadModel, Models, ModelSource
 from alerts.rulebook.rule_store import model_rules, recompile
 from alerts.rulepack.locations import store_folder
 from infra.config.settings import Settings
 from infra.errors import Usage
+from infra.process.table_output import add_output_option, print_document, print_rows
 
 if TYPE_CHECKING:
     from infra.streaming.lake import Lake
@@ -71,7 +71,7 @@ def _span(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def _output(parser: argparse.ArgumentParser, run: Any) -> None:
-    parser.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    add_output_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -144,7 +144,7 @@ def show_models(args: argparse.Namespace, settings: Settings) -> int:
     if source is None:
         name = _hash(store, args.rule)
         header = msgspec.to_builtins(store.header(name)) | {"hash": name}
-        print(json.dumps(header, indent=2))
+        print_document(header, indent=2)
         return 0
     rows = [
         _summary(name, header, "in force" if name == source.rule.model else "")

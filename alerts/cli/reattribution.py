@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from dataclasses import asdict
@@ -13,8 +12,7 @@ from typing import Any
 from infra.config.settings import Settings
 from infra.config.time_args import instant_or_none
 from infra.errors import Usage
-from infra.process.text_output import for_programs
-from infra.process.text_output import lines as in_columns
+from infra.process.table_output import add_output_option, print_document, print_rows
 
 NICE = 10
 """The live jobs go first."""
@@ -35,7 +33,7 @@ def build(subparsers: Any) -> None:
     parser.add_argument("--until", help="and before then")
     parser.add_argument("--ip", help="look at this address only")
     parser.add_argument("--dry-run", action="store_true", help="only say what would change")
-    parser.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    add_output_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -71,12 +69,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def show(told: dict[str, Any], form: str) -> None:
     """What a repair came to, on standard output."""
-    if form in ("json", "ndjson"):
-        print(json.dumps(told))
-    elif form == "csv":
-        for_programs(list(told), [told], form)
+    if form == "json":
+        print_document(told)
     else:
-        print("\n".join(in_columns(list(told), [told])))
+        print_rows([told], form)
 
 
 def _address(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from alerts.cli import backtest, cost, coverage, spark_rules
 from alerts.cli import models as models_cli
-from alerts.cli.output import FORMATS, print_rows, since_when
+from alerts.cli.output import since_when
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.compiler.indicator_lists import INDICATOR
 from alerts.compiler.model_rule_files import MODEL, ModelSource
@@ -27,6 +27,7 @@ from alerts.spark_rules.disabled_rules import Aside, state_of
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import person
+from infra.process.table_output import add_output_option, print_rows
 from infra.process.text_output import harmless
 
 
@@ -36,19 +37,19 @@ def build(subparsers: Any) -> None:
     verbs = rules.add_subparsers(dest="verb", required=True)
 
     listed = verbs.add_parser("list", help="all rules, and which are refused or switched off")
-    listed.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    add_output_option(listed)
     listed.set_defaults(run=list_rules)
 
     tested = verbs.add_parser("test", help="run the events that rules bring as their tests")
     tested.add_argument("rule", nargs="*", metavar="RULE", help="id or name; none: all rules")
-    tested.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    add_output_option(tested)
     tested.set_defaults(run=test_rules)
 
     seen = verbs.add_parser("preview", help="what a rule finds in events that are already there")
     seen.add_argument("rule", metavar="RULE", help="id or name, or the file of a draft")
     seen.add_argument("--since", default="24h", help="an instant, or 90m, 24h, 7d (default: 24h)")
     seen.add_argument("--limit", type=int, default=20, help="most findings (default: 20)")
-    seen.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    add_output_option(seen)
     seen.set_defaults(run=preview_rule)
 
     imported = verbs.add_parser(

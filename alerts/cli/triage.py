@@ -8,10 +8,11 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from alerts.cli.output import FORMATS, print_rows, since_when
+from alerts.cli.output import since_when
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import person
+from infra.process.table_output import add_output_option, print_rows
 
 SOON = "the running driver takes it within seconds, else at its next start"
 
@@ -46,7 +47,7 @@ def build(subparsers: Any) -> None:
 
     listed = verbs.add_parser("list", help="suppressions, and how many alerts each silenced")
     listed.add_argument("--all", action="store_true", help="also those that are over")
-    listed.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    add_output_option(listed)
     listed.set_defaults(run=list_all)
 
     removed = verbs.add_parser("remove", help="end a suppression before its time")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from alerts.cli.output import FORMATS, print_rows, since_when
+from alerts.cli.output import since_when
 from alerts.domain.entity import moment
 from infra.config.settings import Settings
 from infra.errors import Usage
+from infra.process.table_output import add_output_option, print_document, print_rows
 
 NICE = 10
 SHOWN = 20
@@ -31,7 +31,7 @@ def build(subparsers: Any) -> None:
         "--from", dest="since", required=True, help="events since: an instant, or 24h, 7d"
     )
     verified.add_argument("--to", dest="until", help="events before (default: now)")
-    verified.add_argument("--output", choices=FORMATS, default="table", help="how to print it")
+    add_output_option(verified)
     verified.set_defaults(run=verify)
 
 
@@ -55,7 +55,7 @@ def verify(args: argparse.Namespace, settings: Settings) -> int:
     rows = [asdict(one) | {"at": moment(one.at).isoformat()} for one in differences(told)]
     if args.output == "json":
         whole = asdict(told) | {"differences": rows, "unexplained": told.unexplained}
-        print(json.dumps(whole, indent=2))
+        print_document(whole, indent=2)
     elif args.output == "table":
         print(f"{told.since} to {told.until}, detection complete up to {told.complete_up_to}")
         same = ", ".join(f"{many} {what}s" for what, many in told.same.items())

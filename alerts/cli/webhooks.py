@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from alerts.cli.output import FORMATS, print_rows
 from infra.config.settings import Settings, WebhookSettings
 from infra.errors import Retryable, Usage
 from infra.process.clock import clock
+from infra.process.table_output import add_output_option, print_rows
 from infra.storage.file_lock import Alone, Taken
 
 IDLE = 0.5
@@ -33,7 +33,7 @@ def build(subparsers: Any) -> None:
 
     listed = verbs.add_parser("list", help="what waits, and what was given up after a day")
     listed.add_argument("--dead", action="store_true", help="only what was given up")
-    listed.add_argument("--output", choices=FORMATS, default="table", help="how to print them")
+    add_output_option(listed)
     listed.set_defaults(run=list_waiting)
 
     retried = verbs.add_parser("retry", help="give what was given up another day")

@@ -26,7 +26,7 @@ from alerts.rulepack.indicator_match import FOLDER, look_in
 from alerts.rulepack.indicator_normalisation import SOUGHT
 from alerts.rulepack.predicate import Test
 from infra.errors import Fatal, Usage
-from infra.storage.atomic_files import write_whole
+from infra.storage.state_file import JsonLayout, StateFile
 
 INDICATOR = "indicator"
 """`headgate.type` of a rule that asks a list."""
@@ -67,17 +67,17 @@ class ListStore:
 
     def __init__(self, store: Path) -> None:
         self.folder = store / FOLDER
-        self._names = self.folder / "indicators.json"
+        self._names = StateFile(
+            self.folder / "indicators.json",
+            dict[str, Listing],
+            "put it back from a backup, or remove it and load the lists again",
+            layout=JsonLayout.COMPACT_SORTED,
+        )
         look_in(store)
 
     def lists(self) -> dict[str, Listing]:
         """The lists in force, by name."""
-        try:
-            return msgspec.json.decode(self._names.read_bytes(), type=dict[str, Listing])
-        except FileNotFoundError:
-            return {}
-        except msgspec.MsgspecError as error:
-            raise Fatal(f"{self._names}: {error}; repair or remove the file") from error
+        return self._names.read() or {}
 
     def load(self, name: str, path: Path, form: str | None = None, kind: str = "auto") -> Loaded:
         """Compile a file and put it in the place of the list of that name.
@@ -124,7 +124,7 @@ class ListStore:
 
     def _keep(self, lists: dict[str, Listing], before: Listing | None) -> None:
         """Write the names; the age of a file that leaves counts from now."""
-        write_whole(self._names, msgspec.json.encode(lists, order="sorted").decode())
+        self._names.write(lists)
         named = {one.hash for one in lists.values()}
         if before is not None and (old := self.folder / f"{before.hash}.arrow").exists():
             os.utime(old)

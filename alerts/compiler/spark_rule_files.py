@@ -19,6 +19,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from alerts.compiler.sigma_to_predicate import Untranslatable
+from infra.storage.state_file import JsonLayout, StateFile
 
 # What the parser cannot read is refused with a sentence; its own warning would go to stderr.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -212,12 +213,13 @@ def imported(store: Path | None) -> list[Path]:
     return sorted((store / FUNCTIONS).glob("*.py")) if store is not None else []
 
 
-def sight_file(path: Path) -> Path:
+def sight_file(path: Path) -> StateFile[list[str]]:
     """Where `headgate rules import` keeps what the function in a rule's Python file looks at."""
-    return path.with_suffix(".sees.json")
+    remedy = f"import the rule's Python file {path.name} again: headgate rules import"
+    file = path.with_suffix(".sees.json")
+    return StateFile(file, list[str], remedy, layout=JsonLayout.COMPACT)
 
 
 def sees_of(path: Path) -> tuple[str, ...]:
     """What the function in a file looks at, as SELECTs; nothing for one that was not imported."""
-    kept = sight_file(path)
-    return tuple(msgspec.json.decode(kept.read_bytes(), type=list[str])) if kept.exists() else ()
+    return tuple(sight_file(path).read() or ())

@@ -18,8 +18,7 @@ from alerts.domain.levels import SEVERITY
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Described, PackStore, RulePack
 from infra.delta.duckdb_views import connect
-from infra.storage.atomic_files import write_whole
-from infra.storage.checksums import damaged
+from infra.storage.state_file import JsonLayout, StateFile
 from ingest.quality.outcome_store import alone
 from ingest.quality.self_events import send
 from ingest.quality.silence_rules import OURS, finished
@@ -83,17 +82,16 @@ class State(msgspec.Struct):
     @classmethod
     def load(cls, folder: Path) -> State:
         """What the last look left; nothing before the first."""
-        file = folder / "state.json"
-        try:
-            return msgspec.json.decode(file.read_bytes(), type=cls) if file.exists() else cls()
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise damaged(
-                file, error, "remove it: the next look begins as the first one did, and learns anew"
-            ) from None
+        return _file(folder).read() or cls()
 
     def save(self, folder: Path) -> None:
         """Leave it to the next look."""
-        write_whole(folder / "state.json", msgspec.json.encode(self).decode())
+        _file(folder).write(self)
+
+
+def _file(folder: Path) -> StateFile[State]:
+    remedy = "remove it: the next look begins as the first one did, and learns anew"
+    return StateFile(folder / "state.json", State, remedy, layout=JsonLayout.COMPACT)
 
 
 @dataclass(frozen=True)

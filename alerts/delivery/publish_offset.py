@@ -16,9 +16,8 @@ from typing import Any
 from infra.config.settings import Settings
 from infra.delta.log_reader import commit, newest_version, table_id, versions
 from infra.errors import Fatal
-from infra.storage import checksums
-from infra.storage.atomic_files import write_whole
 from infra.storage.paths import Location
+from infra.storage.state_file import StateFile
 
 SET = (
     "'headgate alerts published --now' lets only new ones go out, '--up-to VERSION' those behind "
@@ -46,8 +45,12 @@ class Place:
 
     def text(self, **more: Any) -> str:
         """As it is written down."""
-        told = {"version": self.version, "commit": self.commit}
-        return json.dumps(more | told | ({"compared": True} if self.compared else {}))
+        return json.dumps(self.facts(**more))
+
+    def facts(self, **more: Any) -> dict[str, Any]:
+        """The same, as a dictionary."""
+        own = {"version": self.version, "commit": self.commit}
+        return more | own | ({"compared": True} if self.compared else {})
 
 
 def of(table: Location, version: int, *, compared: bool = False) -> Place:
@@ -76,13 +79,17 @@ def file_of(settings: Settings) -> Path:
 def kept(settings: Settings, table: Location) -> Place | None:
     """The place that the file keeps; None: there is none for this table. Raises `Fatal` for a
     damaged one."""
-    told = checksums.kept(file_of(settings), f"remove it; then {SET}")
-    return None if told is None or told.get("table") != table_id(table) else read(told)
+    written = _file(settings).read()
+    return None if written is None or written.get("table") != table_id(table) else read(written)
 
 
 def keep(settings: Settings, table: Location, place: Place) -> None:
     """Write the place into the file."""
-    write_whole(file_of(settings), place.text(table=table_id(table)))
+    _file(settings).write(place.facts(table=table_id(table)))
+
+
+def _file(settings: Settings) -> StateFile[dict[str, Any]]:
+    return StateFile(file_of(settings), dict[str, Any], f"remove it; then {SET}")
 
 
 def has_told(table: Location, version: int) -> bool:

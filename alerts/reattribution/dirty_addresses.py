@@ -8,9 +8,8 @@ addresses are then all looked at, or an address.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -22,9 +21,8 @@ from enrich.attribution.segment_corrections import REPAIR
 from enrich.dhcp.tracker import every_line
 from enrich.tables import DHCP_SEGMENT
 from infra.delta.log_reader import commit, versions
-from infra.errors import Fatal
-from infra.storage.atomic_files import write_whole
 from infra.storage.paths import Location
+from infra.storage.state_file import StateFile
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 
@@ -53,7 +51,11 @@ class Doubts:
 
     def __init__(self, lake: Lake, folder: Path, known_us: int, said_us: int) -> None:
         self._lake = lake
-        self._file = folder / "mark.json"
+        self._file = StateFile(
+            folder / "mark.json",
+            Mark,
+            "remove it, and all addresses in doubt are looked at again",
+        )
         self.mark = Mark(lake.version(EVENT), known_us, min(known_us, said_us))
 
     def asked(
@@ -102,19 +104,11 @@ class Doubts:
 
     def done(self) -> None:
         """All of it is through: the next run looks from here on."""
-        write_whole(self._file, json.dumps(asdict(self.mark)))
+        self._file.write(self.mark)
 
     def earlier(self) -> Mark:
         """How far the last run has looked; nowhere before the first."""
-        try:
-            return Mark(**json.loads(self._file.read_text("utf-8")))
-        except FileNotFoundError:
-            return Mark(-1, 0)
-        except (ValueError, TypeError) as error:
-            raise Fatal(
-                f"{self._file}: not readable ({error}); remove it, and all addresses in doubt "
-                "are looked at again"
-            ) from None
+        return self._file.read() or Mark(-1, 0)
 
     def _segments(self) -> DataFrame:
         return self._lake.read(DHCP_SEGMENT)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from alerts.compiler.compiler import Source, compile_rules
 from alerts.compiler.spark_rule_files import FUNCTIONS, imported, sight_file
 from alerts.rulebook.rule_store import recompile, rule_folders
@@ -50,7 +48,7 @@ def import_function(settings: Settings, file: Path) -> Imported:
         raise Usage(f"{file}: test {first.number} of {len(outcomes)} fails: it {first.detail}")
     store = PackStore(store_folder(settings))
     kept = store.folder / FUNCTIONS / f"{query.id}.py"
-    write_whole(sight_file(kept), msgspec.json.encode(sees).decode())
+    sight_file(kept).write(list(sees))
     write_whole(kept, file.read_text("utf-8"))
     Aside(store.folder).lift(query.id)
     pack = recompile(settings).pack.hash

@@ -15,6 +15,7 @@ import msgspec
 from alerts.rulepack.indicator_match import look_in
 from alerts.rulepack.predicate import Literals, Node
 from infra.errors import Fatal
+from infra.storage.state_file import JsonLayout, StateFile
 
 FORMAT = 1
 """Version of the pack's JSON; a reader refuses a higher one."""
@@ -236,30 +237,29 @@ class PackStore:
 
     def disabled(self) -> dict[str, Switch]:
         """The rules that are switched off, by id."""
-        path = self.folder / "switches.json"
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=dict[str, Switch])
-        except FileNotFoundError:
-            return {}
-        except msgspec.MsgspecError as error:
-            raise Fatal(f"{path}: {error}; repair or remove the file") from error
+        return self._switches().read() or {}
 
     def disable(self, rule_id: str, who: str, reason: str, at: datetime | None = None) -> None:
         """Note that a rule is off. It takes effect when the rules are compiled next."""
         switches = self.disabled()
         switches[rule_id] = Switch(who, reason, at or datetime.now(UTC))
-        self._keep(switches)
+        self._switches().write(switches)
 
     def enable(self, rule_id: str) -> bool:
         """Note that a rule is on again; False when it was on already."""
         switches = self.disabled()
         was_off = switches.pop(rule_id, None) is not None
         if was_off:
-            self._keep(switches)
+            self._switches().write(switches)
         return was_off
 
-    def _keep(self, switches: dict[str, Switch]) -> None:
-        _write(self.folder / "switches.json", msgspec.json.encode(switches, order="sorted"))
+    def _switches(self) -> StateFile[dict[str, Switch]]:
+        return StateFile(
+            self.folder / "switches.json",
+            dict[str, Switch],
+            "put it back from a backup, or remove it, and every rule is on",
+            layout=JsonLayout.COMPACT_SORTED,
+        )
 
 
 @lru_cache(maxsize=32)

@@ -13,8 +13,7 @@ from pathlib import Path
 import msgspec
 
 from alerts.rulepack.rule_pack import Described
-from infra.errors import Fatal
-from infra.storage.atomic_files import write_whole
+from infra.storage.state_file import JsonLayout, StateFile
 
 
 class SetAside(msgspec.Struct, frozen=True):
@@ -29,16 +28,16 @@ class Aside:
     """The rules that are set aside, in a file of the rule store's folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = folder / "aside.json"
+        self._file = StateFile(
+            folder / "aside.json",
+            dict[str, SetAside],
+            "remove it, and the rules that are set aside run again",
+            layout=JsonLayout.COMPACT_SORTED,
+        )
 
     def all(self) -> dict[str, SetAside]:
         """By rule id; raises `Fatal` when the file is damaged."""
-        try:
-            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, SetAside])
-        except FileNotFoundError:
-            return {}
-        except msgspec.MsgspecError as error:
-            raise Fatal(f"{self._file}: {error}; remove the file") from error
+        return self._file.read() or {}
 
     def why(self, rule: Described) -> str | None:
         """Why this version of a rule is set aside; None when it runs."""
@@ -65,7 +64,7 @@ class Aside:
         return was_aside
 
     def _keep(self, known: Mapping[str, SetAside]) -> None:
-        write_whole(self._file, msgspec.json.encode(known, order="sorted").decode())
+        self._file.write(dict(known))
 
 
 def state_of(rule: Described, known: Mapping[str, SetAside]) -> str:

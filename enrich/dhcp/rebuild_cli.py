@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from infra.config.settings import Settings
-from infra.process.text_output import for_programs
+from infra.process.table_output import add_output_option, print_document, print_rows
 
 if TYPE_CHECKING:
     from enrich.dhcp.checkpoint_rebuild import Rebuilt
@@ -33,7 +32,7 @@ def build(subparsers: Any) -> None:
         help="write the state in this version, for a release before this one "
         "(default: as jobs.session_state says)",
     )
-    command.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    add_output_option(command)
     command.set_defaults(run=run_rebuild)
 
 
@@ -60,9 +59,9 @@ def show(done: Rebuilt, form: str) -> None:
     """Print what was made."""
     row = asdict(done)
     if form == "json":
-        print(json.dumps(row, indent=2))
-    elif form in ("ndjson", "csv"):
-        for_programs(list(row), [row], form)
+        print_document(row, indent=2)
+    elif form != "table":
+        print_rows([row], form)
     else:
         _sentences(done)
 

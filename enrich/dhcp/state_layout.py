@@ -6,8 +6,7 @@ release or a setting that does not fit is told apart from a fresh start before S
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from enrich.dhcp.stateful_operator import VERSIONS
@@ -15,8 +14,7 @@ from enrich.dhcp.tracker_state import WHOLE
 from infra.checkpoint.offset_log import numbers
 from infra.config.settings import Settings
 from infra.errors import Fatal
-from infra.storage.atomic_files import write_whole
-from infra.storage.checksums import damaged, kept
+from infra.storage.state_file import StateFile
 
 JOB = "sessions"
 INPUT = "input"
@@ -40,19 +38,17 @@ def found(checkpoint: Path) -> Shape | None:
     """The shape of the checkpoint in a job's folder, None when there is no checkpoint."""
     if not numbers(checkpoint / "spark" / "offsets"):
         return None
-    file = checkpoint / "state.json"
-    remedy = "restore it from a backup, or make the state anew: headgate rebuild sessions"
-    if (told := kept(file, remedy)) is None:
-        return Shape(WHOLE, None)
-    try:
-        return Shape(**told)
-    except TypeError as error:
-        raise damaged(file, error, remedy) from None
+    return _file(checkpoint).read() or Shape(WHOLE, None)
 
 
 def note(checkpoint: Path, shape: Shape) -> None:
     """Write down what a checkpoint is for."""
-    write_whole(checkpoint / "state.json", json.dumps(asdict(shape)))
+    _file(checkpoint).write(shape)
+
+
+def _file(checkpoint: Path) -> StateFile[Shape]:
+    remedy = "restore it from a backup, or make the state anew: headgate rebuild sessions"
+    return StateFile(checkpoint / "state.json", Shape, remedy)
 
 
 def claim(settings: Settings) -> None:

@@ -13,7 +13,7 @@ from infra.config.settings import Settings
 from infra.config.time_args import instant, instant_or_none
 from infra.errors import Usage
 from infra.process.os_user import person
-from infra.process.text_output import for_programs, lines
+from infra.process.table_output import add_output_option, print_rows
 
 NICE = 10
 """The live jobs go first."""
@@ -51,7 +51,7 @@ def build(subparsers: Any) -> None:
     parser.add_argument("--since", help="arrived since: 2026-11-20T00:00:00Z")
     parser.add_argument("--until", help="arrived before")
     parser.add_argument("--all", action="store_true", help="checks: also hours that were right")
-    parser.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    add_output_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -59,11 +59,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rollup`: 0, or 1 when hours differ that cannot be counted anew."""
     told = _recount(args, settings) if args.what == "recount" else _checks(args, settings)
     columns = COLUMNS if args.what == "checks" else tuple(told[0])
-    if args.output == "table":
+    print_rows(told, args.output, columns)
+    if not told:
         nothing = "no hour was compared" if args.all else "no hour that was compared differed"
-        print("\n".join(lines(columns, told)) or nothing)
-    else:
-        for_programs(columns, told, args.output)
+        print(nothing, file=sys.stderr)
     return 1 if any(row["unmended"] for row in told) else 0
 
 

@@ -6,14 +6,13 @@ nor a job that looks in between loses them; the job sends what the table says of
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from infra.config.settings import Settings
-from infra.storage.atomic_files import write_whole
+from infra.storage.state_file import StateFile
 
 NOTED, TELLING = ".json", ".telling"
 
@@ -25,14 +24,14 @@ class Untold:
     """What one recount is about to change."""
 
     def __init__(self, settings: Settings, hours: Iterable[Hour]) -> None:
-        self._file = _folder(settings) / f"{uuid.uuid4().hex}{NOTED}"
-        self._text = json.dumps([(part, round(at.timestamp())) for part, at in hours])
+        self._file = _file(_folder(settings) / f"{uuid.uuid4().hex}{NOTED}")
+        self._hours = [(part, round(at.timestamp())) for part, at in hours]
         self._wanted = bool(settings.kafka.rollups_topic)
 
     def note(self) -> None:
         """Write it down; nothing where there is no topic."""
         if self._wanted:
-            write_whole(self._file, self._text)
+            self._file.write(self._hours)
 
 
 def waiting(settings: Settings) -> Iterator[tuple[Path, list[Hour]]]:
@@ -43,8 +42,13 @@ def waiting(settings: Settings) -> Iterator[tuple[Path, list[Hour]]]:
     for file in _folder(settings).glob(f"[!.]*{NOTED}"):
         file.replace(file.with_suffix(TELLING))
     for file in sorted(_folder(settings).glob(f"[!.]*{TELLING}")):
-        told = json.loads(file.read_text("utf-8"))
-        yield file, [(part, datetime.fromtimestamp(at, UTC)) for part, at in told]
+        hours = _file(file).read() or []
+        yield file, [(part, datetime.fromtimestamp(at, UTC)) for part, at in hours]
+
+
+def _file(path: Path) -> StateFile[list[tuple[str, int]]]:
+    remedy = "remove it; 'headgate rollup recount' of the span sends what changed once more"
+    return StateFile(path, list[tuple[str, int]], remedy)
 
 
 def _folder(settings: Settings) -> Path:

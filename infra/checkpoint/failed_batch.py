@@ -7,16 +7,15 @@ batch of the job that is in removes it, and so does `headgate resume`.
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.errors import Fatal
 from infra.process.clock import clock
 from infra.process.log import say
-from infra.storage.atomic_files import write_whole
-from infra.storage.checksums import Damaged, damaged, kept, parsed
+from infra.storage.checksums import Damaged, parsed
+from infra.storage.state_file import StateFile
 
 FILE = "poison.json"
 
@@ -54,19 +53,8 @@ class Trouble:
 
 def known(folder: Path) -> Trouble | None:
     """What is remembered of a job, by its folder. Raises `Fatal` for a damaged file."""
-    told = kept(folder / FILE, REMEDY)
-    if told is None:
-        return None
-    names = {one.name for one in fields(Trouble)}
-    try:
-        found = Trouble(**{name: value for name, value in told.items() if name in names})
-        numbers = found.batch, found.failures, found.starved, found.ends
-        if not all(type(one) is int for one in numbers):
-            raise TypeError
-    except TypeError:
-        why = Damaged("it is not what was written")
-        raise damaged(folder / FILE, why, REMEDY) from None
-    return found if found.query == _identity(folder) else None
+    trouble = _file(folder).read()
+    return trouble if trouble is not None and trouble.query == _identity(folder) else None
 
 
 def suspected(folder: Path) -> Trouble | None:
@@ -127,7 +115,7 @@ def ended(job: str, folder: Path, batch: int, attempts: int) -> None:
 
 def forget(folder: Path) -> None:
     """A batch is in, or a person says that the job may go on."""
-    (folder / FILE).unlink(missing_ok=True)
+    _file(folder).remove()
 
 
 def _of(folder: Path, batch: int) -> Trouble:
@@ -138,7 +126,11 @@ def _of(folder: Path, batch: int) -> Trouble:
 
 def _write(folder: Path, trouble: Trouble) -> None:
     at = clock.now().isoformat(timespec="seconds")
-    write_whole(folder / FILE, json.dumps(asdict(replace(trouble, at=at))))
+    _file(folder).write(replace(trouble, at=at))
+
+
+def _file(folder: Path) -> StateFile[Trouble]:
+    return StateFile(folder / FILE, Trouble, REMEDY, newer_keys=True)
 
 
 def _identity(folder: Path) -> str:

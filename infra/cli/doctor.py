@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from infra.config.settings import Settings
-from infra.delta.schema import catalog, table, views
+from infra.delta.schema import Table, catalog, table, views
 from infra.errors import Fatal, HeadgateError
 from infra.kafka.client import require_broker, require_free
 from infra.process import java_jars, jdk
+from infra.process.table_output import add_output_option, print_document, print_rows
 from infra.runtime.driver import Driver
 from infra.runtime.job_registry import JOBS, wanted
 from infra.runtime.machine_checks import Finding, disk, memory
@@ -47,7 +47,7 @@ def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
         )
     tables = commands.add_parser("tables", help="the tables and what their columns mean")
     tables.add_argument("name", nargs="?", help="one table, with its columns")
-    tables.add_argument("--output", choices=("text", "json", "markdown"), default="text")
+    add_output_option(tables, "markdown")
     tables.set_defaults(run=_tables)
 
 
@@ -160,28 +160,30 @@ def _gather(*, again: bool) -> None:
 
 
 def _tables(arguments: argparse.Namespace, settings: Settings) -> int:
-    if arguments.output == "json":
-        print(json.dumps(_catalogue(arguments.name), indent=1))
-    elif arguments.output == "markdown":
+    if arguments.output == "markdown":
         print("\n".join(_markdown()))
+    elif arguments.output == "json":
+        print_document(_catalogue(arguments.name), indent=1)
+    elif arguments.name in views():
+        view = views()[arguments.name]
+        print(f"{arguments.name}: {view.doc}\n\n{view.sql.strip()}")
     elif arguments.name:
-        print("\n".join(_described(arguments.name)))
+        _print_columns(table(arguments.name), arguments.output)
     else:
-        for name, one in catalog().items():
-            print(f"{name:<24} {one.doc}")
-        for name, view in views().items():
-            print(f"{name:<24} (view) {view.doc}")
+        rows = [{"name": name, "kind": "table", "doc": one.doc} for name, one in catalog().items()]
+        rows += [{"name": name, "kind": "view", "doc": one.doc} for name, one in views().items()]
+        print_rows(rows, arguments.output)
     return 0
 
 
-def _described(name: str) -> Iterator[str]:
-    if name in views():
-        yield f"{name}: {views()[name].doc}\n\n{views()[name].sql.strip()}"
-        return
-    one = table(name)
-    yield f"{name}: {one.doc}\n"
-    for column in one.columns:
-        yield f"  {column.name:<20} {column.type.simpleString()[:40]:<40}  {column.doc}"
+def _print_columns(declared: Table, form: str) -> None:
+    if form == "table":
+        print(f"{declared.name}: {declared.doc}\n")
+    rows = [
+        {"column": column.name, "type": column.type.simpleString(), "doc": column.doc}
+        for column in declared.columns
+    ]
+    print_rows(rows, form, shown={"type": lambda text: str(text)[:40]})
 
 
 def _catalogue(name: str | None) -> list[dict[str, object]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from infra.errors import Fatal, Usage
 from infra.kafka.acls import SERVICES, Grant, apply, command, grants
 from infra.kafka.client import COMPACTION_LAG, COMPACTION_LAG_MS, ensure_topics, require_broker
 from infra.kafka.topic_config import quicken, slow
-from infra.process.text_output import for_programs, lines
+from infra.process.table_output import add_output_option, print_document, print_rows
 
 COLUMNS = ("service", "user", "resource", "name", "pattern", "operation", "permission")
 
@@ -39,9 +38,7 @@ def build(commands: Any) -> None:
         "--source", action="append", default=[], help="narrow the forwarder to this source's topic"
     )
     acls.add_argument("--apply", action="store_true", help="set them, as the user of the settings")
-    acls.add_argument(
-        "--output", choices=("table", "json", "ndjson", "csv", "commands"), default="table"
-    )
+    add_output_option(acls, "commands")
     acls.set_defaults(run=_acls)
     topics = what.add_parser("topics", help="make our own topics and those of sources")
     topics.add_argument("source", nargs="*", help="such as sshd or zeek:conn")
@@ -68,10 +65,7 @@ def _acls(arguments: argparse.Namespace, settings: Settings) -> int:
                 print(command(grant, who, settings.kafka.bootstrap))
         return 0
     rows = [_row(service, who, grant) for service, who in users.items() for grant in told[who]]
-    if arguments.output == "table":
-        print("\n".join(lines(COLUMNS, rows)))
-    else:
-        for_programs(COLUMNS, rows, arguments.output)
+    print_rows(rows, arguments.output, COLUMNS)
     return 0
 
 
@@ -119,5 +113,5 @@ def _topics(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _settings(arguments: argparse.Namespace, settings: Settings) -> int:
-    print(json.dumps(hidden(settings.model_dump()), indent=1, default=str))
+    print_document(hidden(settings.model_dump()), indent=1)
     return 0

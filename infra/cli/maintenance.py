@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from infra.config.settings import Settings
 from infra.delta.log_reader import newest_version
 from infra.delta.retention import require_sources
@@ -21,7 +18,7 @@ from infra.errors import Fatal, HeadgateError
 from infra.maintenance.idle_checkpoints import move_on
 from infra.maintenance.maintenance import COLUMNS, Done, tend
 from infra.maintenance.retention_holds import leave, sentence
-from infra.process.text_output import for_programs
+from infra.process.table_output import add_output_option, print_rows
 from infra.spark.session import session
 from infra.streaming.job import Lock
 from infra.streaming.lake import Lake
@@ -40,7 +37,7 @@ def build(commands: Any) -> None:
         "a table could not be tended, or a job that does not read on holds one up",
     )
     compact.add_argument("table", nargs="*", help="only these (default: all)")
-    compact.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    add_output_option(compact)
     compact.set_defaults(run=_compact)
 
 
@@ -105,13 +102,13 @@ def tend_all(lake: Lake, tables: Sequence[Declared]) -> tuple[list[Done], list[H
 
 def show(done: Sequence[Done], form: str) -> None:
     """Write what was done, a row a table."""
-    rows = [one.row() for one in done]
-    if form != "table":
-        for_programs(COLUMNS, rows, form)
-        return
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for name in COLUMNS:
-        shown.add_column(name, justify="left" if name in ("table", "held_by") else "right")
-    for row in rows:
-        shown.add_row(*[f"{v:,.1f}" if isinstance(v, float) else f"{v}" for v in row.values()])
-    Console(width=None if sys.stdout.isatty() else 200).print(shown)
+    print_rows(
+        [one.row() for one in done],
+        form,
+        COLUMNS,
+        shown={name: _number for name in COLUMNS if name not in ("table", "held_by")},
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.1f}" if isinstance(value, float) else f"{value}"

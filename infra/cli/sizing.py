@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.text_output import for_programs, lines
+from infra.process.table_output import add_output_option, print_rows
 from infra.runtime.sizing import Load, measured, sized
 from infra.spark.session import project_root
 
@@ -36,7 +36,7 @@ def build(commands: Any) -> None:
     size.add_argument(
         "--results", type=Path, help="folder of benchmark results (default: the checkout's)"
     )
-    size.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    add_output_option(size)
     size.set_defaults(run=_size)
 
 
@@ -55,17 +55,13 @@ def _size(arguments: argparse.Namespace, settings: Settings) -> int:
         arguments.busy,
     )
     rows = [asdict(figure) for figure in sized(load, known)]
-    if arguments.output == "table":
-        shown = [row | {"value": f"{row['value']:,g}"} for row in _plain(rows)]
-        print("\n".join(lines(COLUMNS, shown)))
-    else:
-        for_programs(COLUMNS, rows, arguments.output)
+    print_rows(rows, arguments.output, COLUMNS, shown={"value": _short})
     return 0
 
 
-def _plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows whose numbers have no more digits than they are good for."""
-    return [row | {"value": float(f"{row['value']:.4g}")} for row in rows]
+def _short(value: float) -> str:
+    """A number with no more digits than it is good for."""
+    return f"{float(f'{value:.4g}'):,g}"
 
 
 def _positive(text: str) -> float:

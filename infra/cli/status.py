@@ -11,16 +11,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from infra.checkpoint import failed_batch
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import person
-from infra.process.text_output import for_programs, printable
+from infra.process.table_output import add_output_option, print_rows, terminal_table
 from infra.runtime import job_status
 from infra.runtime.job_registry import JOBS, resume, wanted
 from infra.runtime.job_status import Verdict
@@ -54,7 +51,7 @@ def build(commands: Any) -> None:
         help="where each job stands; live on a terminal; exit 1 when one misses its target",
     )
     shown.add_argument("--once", action="store_true", help="one look, also on a terminal")
-    shown.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    add_output_option(shown)
     shown.set_defaults(run=_status)
     again = commands.add_parser("resume", help="let a job go on that was stopped for good")
     again.add_argument("job", help=", ".join(JOBS))
@@ -105,10 +102,7 @@ def _status(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.output == "table" and sys.stdout.isatty() and not arguments.once:
         return _follow(settings)
     told, missed = _look(settings)
-    if arguments.output == "table":
-        Console(width=None if sys.stdout.isatty() else 200).print(table(told))
-    else:
-        for_programs(list(COLUMNS), told, arguments.output)
+    print_rows(told, arguments.output, list(COLUMNS), shown=_SHOWN, style=_style)
     return 1 if missed else 0
 
 
@@ -125,19 +119,16 @@ def _follow(settings: Settings) -> int:
             return 1 if missed else 0
 
 
-def table(told: Sequence[Mapping[str, Any]]) -> Table:
+_SHOWN = {name: lambda value: f"{value:,}" for name in ("rows", "unread", "state_rows", "cap")}
+
+
+def _style(row: Mapping[str, Any]) -> str:
+    return "red" if row["missed"] else ""
+
+
+def table(told: Sequence[Mapping[str, Any]]) -> Any:
     """The rows for a terminal; what misses its target in red, with the reason."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    words = ("job", "standing", "missed")
-    for name in COLUMNS:
-        shown.add_column(
-            name, justify="left" if name in words else "right", no_wrap=name in words[:2]
-        )
-    for row in told:
-        style = "red" if row["missed"] else ""
-        values = (f"{v:,}" if isinstance(v, int) else v for v in (row[name] for name in COLUMNS))
-        shown.add_row(*[Text(printable(value), style) for value in values])
-    return shown
+    return terminal_table(told, list(COLUMNS), shown=_SHOWN, style=_style)
 
 
 def _resume(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -6,7 +6,6 @@ retention was lengthened; and who takes rows that are gone for rows that never w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,9 +13,8 @@ from datetime import UTC, datetime, timedelta
 from infra.config.settings import RetentionSettings, Settings
 from infra.delta.schema import Table, path_of
 from infra.errors import Usage
-from infra.storage.atomic_files import write_whole
-from infra.storage.checksums import damaged, kept
 from infra.storage.paths import Location
+from infra.storage.state_file import StateFile
 
 NOTE = "_expired"
 REMEDY = (
@@ -115,16 +113,16 @@ def furthest(settings: Settings, table: str) -> Applied:
 
 def told(folder: Location) -> Applied:
     """The same by the table's folder."""
-    file = folder / NOTE
+    file = _file(folder)
+    if (written := file.read()) is None:
+        return Applied()
     try:
-        if (found := kept(file, REMEDY)) is None:
-            return Applied()
         return Applied(
-            datetime.fromisoformat(found["every"]) if found["every"] else None,
-            {name: datetime.fromisoformat(at) for name, at in found["sources"].items()},
+            datetime.fromisoformat(written.every) if written.every else None,
+            {name: datetime.fromisoformat(at) for name, at in written.sources.items()},
         )
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise damaged(file, error, REMEDY) from None
+    except ValueError as error:
+        raise file.damaged(error) from None
 
 
 def complete_since(settings: Settings, table: Table, now: datetime) -> datetime | None:
@@ -143,4 +141,16 @@ def note(folder: Location, limits: Applied) -> None:
         return
     sources = {name: at.isoformat() for name, at in sorted(now.sources.items())}
     every = now.every.isoformat() if now.every else None
-    write_whole(folder / NOTE, json.dumps({"every": every, "sources": sources}))
+    _file(folder).write(_Written(every, sources))
+
+
+@dataclass(frozen=True)
+class _Written:
+    """`Applied` as its file has it, times as ISO text."""
+
+    every: str | None
+    sources: dict[str, str]
+
+
+def _file(folder: Location) -> StateFile[_Written]:
+    return StateFile(folder / NOTE, _Written, REMEDY, newer_keys=True)

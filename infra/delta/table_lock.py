@@ -7,13 +7,14 @@ import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from socket import gethostname
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from infra.errors import Fatal
-from infra.storage.atomic_files import write_whole
 from infra.storage.paths import HOME, Location, claim
+from infra.storage.state_file import StateFile
 
 if TYPE_CHECKING:
     from infra.config.settings import Settings
@@ -42,21 +43,18 @@ def require_home(settings: Settings) -> None:
     A bucket has no locks, so those of its tables are files of the home. Its first writer leaves
     there which home that is. The caller is alone in this home.
     """
-    kept = settings.lake_side / HOME
-    if not kept.exists():
-        said = {
-            "id": uuid.uuid4().hex,
-            "host": gethostname(),
-            "home": str(settings.home.absolute()),
-        }
-        write_whole(kept, json.dumps(said))
-    ours = json.loads(kept.read_text("utf-8"))
+    own = _home(settings.lake_side)
+    ours = own.read()
+    if ours is None:
+        ours = _Home(uuid.uuid4().hex, gethostname(), str(settings.home.absolute()))
+        own.write(ours)
     mark = settings.lake_root / HOME
-    found = json.loads(claim(mark, json.dumps(ours)))
-    if found["id"] != ours["id"]:
+    claim(mark, json.dumps(asdict(ours)))
+    theirs = _home(settings.lake_root).read()
+    if theirs is not None and theirs.id != ours.id:
         raise Fatal(
-            f"{settings.lake_root}: its writers keep their locks in {found['home']} of host "
-            f"{found['host']}, and two homes would overwrite each other's commits: use that home, "
+            f"{settings.lake_root}: its writers keep their locks in {theirs.home} of host "
+            f"{theirs.host}, and two homes would overwrite each other's commits: use that home, "
             f"or, if it is gone for good, delete {mark} and start again"
         )
 
@@ -66,14 +64,20 @@ def at_home(settings: Settings, name: str) -> bool:
 
     For who only reads: it claims nothing, and makes nothing.
     """
-    ours, theirs = _told(settings.lake_side / HOME), _told(settings.lake_root / HOME)
-    same = ours is not None and theirs is not None and ours["id"] == theirs["id"]
+    ours, theirs = _home(settings.lake_side).read(), _home(settings.lake_root).read()
+    same = ours is not None and theirs is not None and ours.id == theirs.id
     return same and _lock(settings.lake_side, name).exists()
 
 
-def _told(mark: Location) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads(mark.read_text("utf-8"))
-    except FileNotFoundError:
-        return None
-    return found
+@dataclass(frozen=True)
+class _Home:
+    """Which home the locks of a lake lie in."""
+
+    id: str
+    host: str
+    home: str
+
+
+def _home(folder: Location) -> StateFile[_Home]:
+    remedy = "copy the one of the lake over that of its home, or the other way"
+    return StateFile(folder / HOME, _Home, remedy, newer_keys=True)

@@ -8,11 +8,10 @@ So upkeep says who it is and what to do, and leaves it in `<home>/upkeep.json` f
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,10 +21,11 @@ from infra.delta.log_reader import newest_version, table_id
 from infra.delta.time_travel import Committed
 from infra.errors import Fatal
 from infra.maintenance.idle_checkpoints import ON_DEMAND
+from infra.process.log import say
 from infra.runtime.job_registry import JOBS, unwanted
 from infra.runtime.job_status import at_work, read
-from infra.storage.atomic_files import write_whole
 from infra.storage.paths import Location
+from infra.storage.state_file import StateFile
 from infra.streaming.log_retention import unread_by
 
 
@@ -134,15 +134,18 @@ def file(settings: Settings) -> Path:
 
 def leave(settings: Settings, refused: int, found: Sequence[Held]) -> None:
     """Note that all tables were tended, but for `refused` of them."""
-    before, now = last(settings), time.time()
+    before, now = _state(settings).read_or(None, say), time.time()
     succeeded = before.succeeded_at if before else None
     told = Tended(now, succeeded if refused else now, refused, tuple(found))
-    write_whole(file(settings), json.dumps(asdict(told)))
+    _state(settings).write(told)
 
 
 def last(settings: Settings) -> Tended | None:
     """What the newest upkeep left; None before the first, and where it cannot be read."""
-    with suppress(OSError, ValueError, TypeError, LookupError):
-        told = json.loads(file(settings).read_bytes())
-        return Tended(**told | {"held": tuple(Held(**one) for one in told["held"])})
+    with suppress(OSError, Fatal):  # the next upkeep, which replaces it, names a damaged one
+        return _state(settings).read()
     return None
+
+
+def _state(settings: Settings) -> StateFile[Tended]:
+    return StateFile(file(settings), Tended, "the next upkeep writes it anew")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -13,15 +12,20 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def cell(value: Any) -> str:
-    """A value as text: nothing for none, JSON for what is no text."""
+    """A value as text: nothing for none, JSON for what is no text and no time."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return value.isoformat() if isinstance(value, date) else json_text(value)
 
 
 def printable(value: Any) -> str:
     """A cell with control characters written out: a host name must not steer the terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cell(value))
+    text = cell(value)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def harmless(value: Any) -> str:
@@ -30,24 +34,26 @@ def harmless(value: Any) -> str:
     return f"'{text}" if isinstance(value, str) and text.startswith(FORMULA) else text
 
 
-def for_programs(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], form: str) -> None:
-    """Rows on stdout in form `json` (one array), `ndjson` or `csv` (text cells made harmless)."""
-    if form == "json":
-        print(json.dumps(list(rows)))
-    elif form == "ndjson":
-        for row in rows:
-            print(json.dumps(row))
-    else:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([[harmless(row[name]) for name in columns] for row in rows])
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """A value as JSON that no terminal and no encoding stumbles over: what cannot be printed is
+    escaped, which JSON reads as the same value."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=_as_json)
+    return "\n".join(map(_escaped, text.split("\n")))
 
 
-def lines(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Rows as lines of text in columns, the names first; nothing for no rows."""
-    if not rows:
-        return
-    told = [{name: printable(row[name]) for name in columns} for row in rows]
-    widths = {name: max(len(name), *(len(line[name]) for line in told)) for name in columns}
-    for line in [dict(zip(columns, columns, strict=True)), *told]:
-        yield "  ".join(line[name].ljust(widths[name]) for name in columns).rstrip()
+def _escaped(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, date):  # a datetime is one
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    return str(value)

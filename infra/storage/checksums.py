@@ -80,17 +80,6 @@ def emptied(state: Path) -> Path | None:
     return next((file for file in files if file.stat().st_size == 0), None)
 
 
-def kept(file: Location, remedy: str) -> dict[str, Any] | None:
-    """The JSON object that a file of ours keeps, None where there is none. Raises `Fatal` that
-    names the file and `remedy`."""
-    try:
-        return parsed(file.read_text("utf-8", "replace"))
-    except FileNotFoundError:
-        return None
-    except Damaged as error:
-        raise damaged(file, error, remedy) from None
-
-
 def damaged(file: Location, error: Exception, remedy: str) -> Fatal:
     """What is said of a file of ours that cannot be read."""
     return Fatal(f"{file} is damaged ({error}); {remedy}")

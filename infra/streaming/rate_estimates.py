@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
-from infra.storage.atomic_files import write_whole
-from infra.streaming.rate_controller import Learned, Line
+from infra.process.log import say
+from infra.storage.state_file import StateFile
+from infra.streaming.rate_controller import Learned
 
 
 def keep(folder: Path, learned: Learned) -> None:
     """Leave it in a job's folder of checkpoints."""
     with suppress(OSError):  # only a start with less knowledge
-        write_whole(folder / "learned.json", json.dumps(asdict(learned)))
+        _file(folder).write(learned)
 
 
 def kept(folder: Path, guess: Learned) -> Learned:
     """What was left there, else a guess."""
-    try:
-        told = json.loads((folder / "learned.json").read_text("utf-8"))
-        return Learned(**{name: Line(**line) for name, line in told.items()})
-    except (OSError, ValueError, TypeError, AttributeError):
-        return guess
+    with suppress(OSError):
+        return _file(folder).read_or(guess, say)
+    return guess
+
+
+def _file(folder: Path) -> StateFile[Learned]:
+    remedy = "it is learned anew, and replaced by the next batches"
+    return StateFile(folder / "learned.json", Learned, remedy)

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from infra.errors import HeadgateError, Retryable, Usage
-from infra.process.text_output import for_programs, lines
+from infra.process.table_output import add_output_option, print_rows
 from infra.storage.atomic_files import write_whole
 from infra.supply_chain.osv import Known, ask, known, records
 from infra.supply_chain.sbom import OWN, Component, components, document
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--osv", type=Path, nargs="+", default=[], help="dumps or folders of OSV records"
     )
     parser.add_argument("--server", default=SERVER, help="asked where no dump is given")
-    parser.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    add_output_option(parser)
     arguments = parser.parse_args(argv)
     try:
         return _audit(arguments)
@@ -102,11 +102,8 @@ def accepted_today(text: str, today: date) -> dict[str, str]:
 
 def _show(found: Sequence[Known], form: str) -> None:
     rows = [asdict(one) for one in found]
-    if form != "table":
-        for_programs(("id", "aliases", "component", "version", "fixed", "summary"), rows, form)
-        return
-    for line in lines(COLUMNS, rows):
-        print(line)
+    every = ("id", "aliases", "component", "version", "fixed", "summary")
+    print_rows(rows, form, COLUMNS if form == "table" else every)
 
 
 if __name__ == "__main__":

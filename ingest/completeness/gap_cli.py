@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict, fields
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import person
-from infra.process.text_output import for_programs
+from infra.process.table_output import add_output_option, print_document, print_lines, print_rows
 from infra.runtime.job_registry import resume
 from ingest.completeness.gaps import JOB, Gap, accept, find, statement
 
@@ -23,7 +22,7 @@ def build(commands: Any) -> None:
     shown = commands.add_parser(
         "gaps", help="messages the broker lost before they were read; exit 1 if there are any"
     )
-    shown.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    add_output_option(shown)
     shown.set_defaults(run=_gaps)
     taken = commands.add_parser("accept-gap", help="go on without what 'headgate gaps' states")
     taken.add_argument("statement", help="the statement that 'headgate gaps' gives")
@@ -35,11 +34,11 @@ def _gaps(arguments: argparse.Namespace, settings: Settings) -> int:
     gaps = find(settings)
     rows = [{**asdict(gap), "messages": gap.messages, "gap_id": gap.gap_id} for gap in gaps]
     if arguments.output == "json":
-        print(json.dumps({"statement": statement(gaps) if gaps else None, "gaps": rows}))
+        print_document({"statement": statement(gaps) if gaps else None, "gaps": rows})
     elif arguments.output != "table":
-        for_programs(COLUMNS, rows, arguments.output)
+        print_rows(rows, arguments.output, COLUMNS)
     elif gaps:
-        print("\n".join(gap.sentence() for gap in gaps))
+        print_lines([gap.sentence() for gap in gaps])
         print(f"\nto go on without: headgate accept-gap {statement(gaps)} --reason '...'")
     else:
         print("nothing is missing")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from infra.config.settings import Settings
-from infra.storage.atomic_files import write_whole
-from infra.storage.checksums import damaged, kept
+from infra.storage.state_file import JsonLayout, StateFile
 
 REMEDY = "remove it: the next check looks at all of bronze, as the first one did"
 
@@ -43,15 +41,15 @@ class State:
     @classmethod
     def load(cls, folder: Path) -> State:
         """What the last check left; nothing before the first."""
-        file = folder / "check.json"
-        try:
-            return cls(**(kept(file, REMEDY) or {}))
-        except TypeError as error:
-            raise damaged(file, error, REMEDY) from None
+        return _file(folder).read() or cls()
 
     def save(self, folder: Path) -> None:
         """Leave it to the next one."""
-        write_whole(folder / "check.json", json.dumps(asdict(self), sort_keys=True))
+        _file(folder).write(self)
+
+
+def _file(folder: Path) -> StateFile[State]:
+    return StateFile(folder / "check.json", State, REMEDY, layout=JsonLayout.SORTED)
 
 
 def folder_of(settings: Settings) -> Path:

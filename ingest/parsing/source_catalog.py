@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from infra.process.table_output import add_output_option, print_rows
 from ingest.parsing.source import source_modules
 
 if TYPE_CHECKING:
@@ -34,26 +34,22 @@ def listing() -> list[Listed]:
 def build(subparsers: Any) -> None:
     """Register `sources`."""
     command = subparsers.add_parser("sources", help="what can be read")
-    command.add_argument("--output", choices=("text", "json", "markdown"), default="text")
+    add_output_option(command, "markdown")
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate sources`."""
-    if args.output == "json":
-        print(json.dumps([one._asdict() for one in listing()], indent=1))
-        return 0
-    lines = _markdown() if args.output == "markdown" else _text()
-    print("\n".join(lines))
+    if args.output == "markdown":
+        print("\n".join(_markdown()))
+    elif args.output == "table":
+        rows = [
+            {"source": one.names[0], "also": one.names[1:], "reads": one.doc} for one in listing()
+        ]
+        print_rows(rows)
+    else:
+        print_rows([one._asdict() for one in listing()], args.output, Listed._fields)
     return 0
-
-
-def _text() -> Iterator[str]:
-    for one in listing():
-        first, *others = one.names
-        yield f"{first:<20} {one.doc}"
-        if others:
-            yield f"{'':<20} also: {', '.join(others)}"
 
 
 def _markdown() -> Iterator[str]:

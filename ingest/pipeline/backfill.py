@@ -8,11 +8,10 @@ on where it was. Its events are of mode `import`, which alerts and sessions pass
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +22,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from infra.config.settings import FolderSettings, Settings
 from infra.errors import Usage
+from infra.process.log import say
 from infra.spark.session import session
-from infra.storage.atomic_files import write_whole
+from infra.storage.state_file import StateFile
 from infra.streaming.job import Batch, Lock, beside
 from infra.streaming.lake import Lake
 from ingest.parsing.source import lookup
@@ -98,21 +98,28 @@ def take_in(
     return found
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """The newest batch, and the bytes of all."""
+
+    batch: int
+    bytes: int
+
+
 class _Mark:
     """How many bytes earlier batches took: for the progress shown, nothing else."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
-        self._batch, self.bytes = -1, 0
-        with suppress(OSError, ValueError, KeyError):
-            had = json.loads(file.read_text("utf-8"))
-            self._batch, self.bytes = had["batch"], had["bytes"]
+        remedy = "it only says how far the import is; what is in stays in"
+        self._file = StateFile(file, _Taken, remedy)
+        earlier = self._file.read_or(_Taken(-1, 0), say)
+        self._batch, self.bytes = earlier.batch, earlier.bytes
 
     def put(self, batch: int, size: int) -> None:
         """A batch is in; one that is known counts once."""
         if batch > self._batch:
             self._batch, self.bytes = batch, self.bytes + size
-            write_whole(self._file, json.dumps({"batch": batch, "bytes": self.bytes}))
+            self._file.write(_Taken(batch, self.bytes))
 
 
 # -- command -----------------------------------------------------------------------------------

@@ -22,9 +22,8 @@ from infra.errors import Fatal, Retryable
 from infra.kafka.client import client_options, source_of, spark_options
 from infra.process.clock import TOLERANCE, clock, spoken
 from infra.process.log import say
-from infra.storage.atomic_files import write_whole
-from infra.storage.checksums import Damaged, parsed
 from infra.storage.paths import to_read
+from infra.storage.state_file import StateFile
 from infra.streaming.job import Batch, Job
 from infra.streaming.kafka_offsets import Broker, Checkpoint, Place, checkpoint
 from infra.streaming.lake import Lake
@@ -286,7 +285,9 @@ class Cap:
 
     def __init__(self, settings: Settings) -> None:
         folder = settings.checkpoint_root / "ingest"
-        self._file, self._now = folder / "cap.json", settings.jobs.max_offsets_per_batch
+        remedy = "until the batch in flight is in, the least is claimed"
+        self._file = StateFile(folder / "cap.json", dict[str, int], remedy)
+        self._now = settings.jobs.max_offsets_per_batch
         at = checkpoint(folder)
         in_flight = at.planned is not None and at.planned != at.done
         self._planned = at.planned if in_flight and at.planned is not None else -1
@@ -304,15 +305,15 @@ class Cap:
 
     def _before(self) -> int:
         """The least that was in force until now; one, which claims least, where that is damaged."""
-        if not self._file.exists():
-            return self._now
         try:
-            return int(parsed(self._file.read_text("utf-8", "replace"))["cap"])
-        except (Damaged, LookupError, TypeError, ValueError):
+            before = self._file.read()
+        except Fatal as error:
+            say(str(error))
             return 1
+        return self._now if before is None else before.get("cap", 1)
 
     def _write(self, cap: int) -> None:
-        write_whole(self._file, json.dumps({"cap": cap}))
+        self._file.write({"cap": cap})
 
 
 def _finished(

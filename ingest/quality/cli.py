@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from infra.config.time_args import instant_or_none
 from infra.errors import Usage
-from infra.process.text_output import lines, printable
+from infra.process.table_output import add_output_option, print_rows
+from infra.process.text_output import printable
 
 if TYPE_CHECKING:
     from infra.config.settings import Settings
@@ -52,7 +52,7 @@ def build(subparsers: Any) -> None:
     command.add_argument(
         "--rows", type=int, default=MOST_ROWS, help=f"look at the newest N (default: {MOST_ROWS})"
     )
-    command.add_argument("--output", choices=("table", "json"), default="table")
+    add_output_option(command)
     command.set_defaults(run=run)
 
 
@@ -113,7 +113,7 @@ def _history(
         rows = history(connection, since, until, failed=args.failed)
     finally:
         connection.close()
-    _print([{name: _told(value) for name, value in row.items()} for row in rows], args.output)
+    _print(rows, args.output)
     return 0
 
 
@@ -133,7 +133,7 @@ def _drift(
             {"all": args.all, "source": args.source, "since": since, "until": until},
         )
         names = [column[0] for column in result.description or ()]
-        rows = [dict(zip(names, map(_told, row), strict=True)) for row in result.fetchall()]
+        rows = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
     finally:
         connection.close()
     _print(rows, args.output)
@@ -154,14 +154,14 @@ def _silence(
         found = silences(connection, settings, at, now=until)
     finally:
         connection.close()
-    if args.output == "json":
-        _print([{**asdict(one), "newest": _told(one.newest)} for one in found], "json")
+    if args.output != "table":
+        _print([asdict(one) for one in found], args.output)
     else:
         rows = [
             {
                 "source": one.source,
                 "state": "SILENT" if one.broken else "learning" if one.allowed is None else "ok",
-                "newest": _told(one.newest),
+                "newest": one.newest,
                 "silent for": span(one.seconds),
                 "may be silent for": "" if one.allowed is None else span(one.allowed),
                 "because": one.why,
@@ -183,10 +183,8 @@ _DOES: Mapping[str, Does] = {
 
 
 def _show(outcomes: Sequence[Outcome], form: str) -> None:
-    if form == "json":
-        _print(
-            [{name: _told(one) for name, one in asdict(each).items()} for each in outcomes], form
-        )
+    if form != "table":
+        print_rows([asdict(one) for one in outcomes], form)
         return
     for one in outcomes:
         print(_line(one))
@@ -201,15 +199,7 @@ def _line(one: Outcome) -> str:
     return printable(text)
 
 
-def _told(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
 def _print(rows: Sequence[Mapping[str, Any]], form: str) -> None:
-    if form == "json":
-        print(json.dumps(list(rows), indent=2))
-        return
-    if not rows:
+    if not rows and form == "table":
         print("nothing", file=sys.stderr)
-    for line in lines(list(rows[0]) if rows else [], rows):
-        print(line)
+    print_rows(rows, form)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import Retryable
-from infra.storage.atomic_files import write_whole
-from infra.storage.checksums import damaged, kept
+from infra.storage.state_file import JsonLayout, StateFile
 from infra.streaming.outbox import put
 
 if TYPE_CHECKING:
@@ -50,15 +48,15 @@ class State:
     @classmethod
     def load(cls, folder: Path) -> State:
         """What the last run left; nothing before the first."""
-        file = folder / "state.json"
-        try:
-            return cls(**(kept(file, REMEDY) or {}))
-        except TypeError as error:
-            raise damaged(file, error, REMEDY) from None
+        return _file(folder).read() or cls()
 
     def save(self, folder: Path) -> None:
         """Leave it to the next run."""
-        write_whole(folder / "state.json", json.dumps(asdict(self), sort_keys=True))
+        _file(folder).write(self)
+
+
+def _file(folder: Path) -> StateFile[State]:
+    return StateFile(folder / "state.json", State, REMEDY, layout=JsonLayout.SORTED)
 
 
 def folder_of(settings: Settings) -> Path:

@@ -16,7 +16,6 @@ import shutil
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,8 +27,8 @@ from infra.delta.log_reader import newest_first
 from infra.delta.transaction import Moved
 from infra.errors import Fatal, Retryable, Usage
 from infra.process.os_user import person
-from infra.storage.atomic_files import write_whole
 from infra.storage.paths import beginning, delete
+from infra.storage.state_file import StateFile
 from infra.streaming.job import Lock
 from infra.streaming.outbox import put
 from ingest.parsing.source import ParseSettings, lookup
@@ -150,7 +149,8 @@ class _Run:
 
     def __init__(self, lake: Lake, folder: Path, asked: str, until: datetime, dry: bool) -> None:
         self.dry = dry
-        self._file = folder / "progress.json"
+        remedy = "remove it: the same command then begins anew, and takes nothing twice"
+        self._file = StateFile(folder / "progress.json", Progress, remedy)
         fresh = Progress(asked, uuid.uuid4().hex[:12], until.isoformat())
         self.progress = fresh if dry else self._earlier(asked) or fresh
         self.until = datetime.fromisoformat(self.progress.until)
@@ -166,13 +166,11 @@ class _Run:
             self._save()
 
     def _earlier(self, asked: str) -> Progress | None:
-        with suppress(OSError, ValueError, TypeError):
-            found = Progress(**json.loads(self._file.read_text("utf-8")))
-            return found if found.asked == asked else None
-        return None
+        before = self._file.read()
+        return before if before is not None and before.asked == asked else None
 
     def _save(self) -> None:
-        write_whole(self._file, json.dumps(asdict(self.progress)))
+        self._file.write(self.progress)
 
     def _clear(self, lake: Lake) -> None:
         """Take away files of this run that no commit named."""
@@ -203,7 +201,7 @@ class _Run:
         """All is through: the same command begins anew."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if not self.dry:
-            self._file.unlink(missing_ok=True)
+            self._file.remove()
 
 
 def _spans(

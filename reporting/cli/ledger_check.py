@@ -16,7 +16,8 @@ from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.kafka.client import source_of
 from infra.process.os_user import person
-from infra.process.text_output import for_programs, lines, printable
+from infra.process.table_output import print_rows
+from infra.process.text_output import printable
 from infra.streaming.kafka_offsets import Place
 from infra.streaming.outbox import put
 from ingest.completeness.gaps import JOB
@@ -71,11 +72,7 @@ def run_check(args: argparse.Namespace, settings: Settings) -> int:
             accept(settings, lake, told, person(), args.accept)
             checked = check(settings, lake, everything=args.all)
     rows = [{name: row.get(name) for name in COLUMNS} for row in checked.rows]
-    if args.output == "table":
-        for line in lines(COLUMNS, rows):
-            print(line)
-    else:
-        for_programs(COLUMNS, rows, args.output)
+    print_rows(rows, args.output, COLUMNS)
     sys.stdout.flush()
     if not checked.failures:
         return 0

@@ -14,7 +14,8 @@ import duckdb
 
 from infra.config.settings import Settings
 from infra.errors import Fatal, Usage
-from infra.process.text_output import for_programs, printable
+from infra.process.table_output import add_output_option, print_rows
+from infra.process.text_output import printable
 from reporting.cli.reader import opened
 from reporting.interval import Interval, parse_interval
 from reporting.ledger.completeness import (
@@ -57,7 +58,7 @@ def build(subparsers: Any) -> None:
     ledger.add_argument(
         "--by", choices=("source", "hour"), default="source", help="hour: each hour of arrival too"
     )
-    ledger.add_argument("--output", choices=("table", "json", "ndjson", "csv"), default="table")
+    add_output_option(ledger)
     ledger.add_argument(
         "--check",
         action="store_true",
@@ -137,28 +138,16 @@ def show(
         for row in both
     ]
     told = [{name: row[name] for name in columns} for row in told]
-    if form == "table":
-        _table(columns, told)
-    else:
-        for_programs(columns, told, form)
-
-
-def _table(columns: Sequence[str], told: Sequence[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        left = name in ("hour", "source", "packs")
-        table.add_column(name, justify="left" if left else "right", no_wrap=True)
-    for row in told:
-        short = {"packs": " ".join(pack[:8] for pack in row["packs"])}
-        short |= {"hour": row["hour"][:16]} if row.get("hour") else {}
-        style = "bold" if row["source"] == "all" else ""
-        table.add_row(*[Text(str((row | short)[name]), style) for name in columns])
-    console = Console(width=None if sys.stdout.isatty() else 240)
-    console.print(table)
+    print_rows(
+        told,
+        form,
+        columns,
+        shown={
+            "packs": lambda packs: " ".join(pack[:8] for pack in packs),
+            "hour": lambda hour: str(hour)[:16],
+        },
+        style=lambda row: "bold" if row["source"] == "all" else "",
+    )
 
 
 def _instant(option: str, text: str | None) -> datetime | None:

@@ -7,7 +7,7 @@ import json
 import secrets
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -15,7 +15,7 @@ from typing import Literal
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import definitions, open_engine, refresh
 from infra.errors import Usage
-from infra.storage.atomic_files import write_whole
+from infra.storage.state_file import StateFile
 from reporting.erasure.rewrite import BLANK
 from reporting.erasure.subject_match import SHORTEST, Word, device, person
 
@@ -119,12 +119,12 @@ def progress_of(settings: Settings, file: Path, wish: Wish, newest: Mapping[str,
 
     `newest`: the version that each table has now.
     """
-    try:
-        progress = _continued(settings, Progress(**json.loads(file.read_text("utf-8"))), wish)
+    if (before := progress_file(file).read()) is not None:
+        progress = _continued(settings, before, wish)
         # A table that was restored meanwhile counts from its older version on.
         since = {name: min(at, newest.get(name, at)) for name, at in progress.since.items()}
         progress = replace(progress, since=since)
-    except (OSError, ValueError, TypeError):
+    else:
         # An address of its own kind: locally administered, so no maker's (IEEE 802).
         pseudonym = "02" + secrets.token_hex(5)
         if wish.kind == "user":
@@ -143,7 +143,16 @@ def progress_of(settings: Settings, file: Path, wish: Wish, newest: Mapping[str,
 
 def save(file: Path, progress: Progress) -> None:
     """Keep what a later run goes on with."""
-    write_whole(file, json.dumps(asdict(progress)))
+    progress_file(file).write(progress)
+
+
+def progress_file(file: Path) -> StateFile[Progress]:
+    """A file as what a later run goes on with."""
+    remedy = (
+        "put it back from a backup, or remove it: the erasure then begins anew, under another "
+        "pseudonym"
+    )
+    return StateFile(file, Progress, remedy)
 
 
 def _continued(settings: Settings, before: Progress, wish: Wish) -> Progress:

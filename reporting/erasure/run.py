@@ -26,7 +26,16 @@ from infra.streaming.lake import Lake
 from infra.streaming.log_retention import unread_by
 from reporting.erasure.certificate import certificate_of, certificates, not_touched, write_down
 from reporting.erasure.outside_tables import indexed, left, queued, spooled
-from reporting.erasure.request import Progress, Wish, digest, names_of, progress_of, save, words_of
+from reporting.erasure.request import (
+    Progress,
+    Wish,
+    digest,
+    names_of,
+    progress_file,
+    progress_of,
+    save,
+    words_of,
+)
 from reporting.erasure.rewrite import BLANK, Eraser, Erasure, Linked, commit_of, commits_of, there
 from reporting.erasure.subject_match import Search
 from reporting.erasure.topics import taken_back, unqueued, unsent
@@ -186,10 +195,8 @@ def _behind(lake: Lake) -> dict[str, list[str]]:
 
 def _since(settings: Settings) -> dict[str, int]:
     """From which version of each table on an erasure that has no certificate may have written."""
-    found: list[dict[str, int]] = []
-    for file in (settings.checkpoint_root / JOB).glob("*.json"):
-        with suppress(OSError, ValueError, TypeError):
-            found.append(Progress(**json.loads(file.read_text("utf-8"))).since)
+    files = (settings.checkpoint_root / JOB).glob("*.json")
+    found = [progress.since for file in files if (progress := progress_file(file).read())]
     names = {name for since in found for name in since}
     return {name: min(since.get(name, 0) for since in found) for name in names}
 

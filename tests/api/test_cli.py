@@ -73,17 +73,6 @@ def test_sql_refuses_in_a_sentence_and_notes_it(day_settings: Settings) -> None:
         run(["sql", "SELECT 1", "--param", "x"], day_settings)
 
 
-def test_what_a_cell_holds_steers_neither_terminal_nor_spreadsheet() -> None:
-    hostile = "\x1b[2J[bold]x"
-    out = io.StringIO()
-    cli.show(out, ["c"], [[hostile]], "table")
-    assert "\x1b" not in out.getvalue()
-    assert "[bold]x" in out.getvalue()
-    out = io.StringIO()
-    cli.show(out, ["c"], [["=HYPERLINK(1)"], [-5]], "csv")
-    assert out.getvalue().splitlines() == ["c", "'=HYPERLINK(1)", "-5"]
-
-
 def test_lease_says_who_held_the_address(
     day_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,3 +167,13 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@pytest.mark.parametrize("form", ["table", "json", "ndjson", "csv"])
+def test_two_columns_of_one_name_are_both_there(
+    form: str, day_settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["sql", "SELECT 11 AS a, 22 AS a, 33 AS a_2", "--output", form]
+    assert run(asked, day_settings) == 0
+    printed = capsys.readouterr().out
+    assert all(value in printed for value in ("11", "22", "33"))

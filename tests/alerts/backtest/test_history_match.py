@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -336,10 +336,10 @@ def test_old_results_and_runs_that_nobody_resumes_go(
     ages = {"new": 1, "old": 2, "left": 25, "fresh": 3, "at-work": 30}
     for name, hours in ages.items():
         began = (now - timedelta(hours=hours)).isoformat()
-        whole = {f.name: None for f in fields(Run)} | {"id": name, "began": began, "chunks": {}}
-        whole["finished"] = began if name in ("new", "old") else None
+        run = Run(name, "", [], None, began, began, began, 1, {}, {}, {}, began)
+        run.finished = began if name in ("new", "old") else None
         folder_of(home).joinpath(name).mkdir(parents=True)
-        folder_of(home).joinpath(name, "run.json").write_text(json.dumps(whole), "utf-8")
+        folder_of(home).joinpath(name, "run.json").write_text(json.dumps(asdict(run)), "utf-8")
     lock = Lock(folder_of(home) / "at-work", "backtest at-work")
     forget(home)
     lock.release()

@@ -18,7 +18,7 @@ from infra.storage.temp_dirs import scratch
 ANOTHER = """
 import sys, time
 from pathlib import Path
-from infra.scratch import scratch
+from infra.storage.temp_dirs import scratch
 own = scratch(Path(sys.argv[1]))
 (own / "deep").mkdir()
 (own / "deep" / "library.so").write_bytes(b"x" * 1000)

@@ -1,0 +1,224 @@
+"""The one printer of rows: every command prints its tables with `print_rows`.
+
+A terminal gets a table that fits it; a pipe gets one line a row, or JSON, JSON lines or CSV.
+Outsiders choose some of the values, so nothing of theirs may steer a terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TextIO
+
+from infra.process.text_output import harmless, json_text, printable
+
+OUTPUT_FORMS = ("table", "json", "ndjson", "csv")
+
+_Row = Mapping[str, Any]
+_Shown = Mapping[str, Callable[[Any], str]]
+"""How a column's values are written in a table, where that differs from the value itself."""
+
+_GAP = "  "
+_LEAST = 10
+"""A column is folded, but not below this: then each row becomes a block of lines."""
+_FORMER = {"text": "table", "line": "table"}
+"""Forms of a release before this one."""
+
+
+def add_output_option(parser: argparse.ArgumentParser, *more: str) -> None:
+    """Add `--output` with the forms that every command has, and `more` that only this one has."""
+    forms = (*OUTPUT_FORMS, *more)
+    parser.add_argument(
+        "--output",
+        type=_form(forms),
+        default="table",
+        metavar="|".join(forms),
+        help="how to print it (default: table)",
+    )
+
+
+def _form(forms: Sequence[str]) -> Callable[[str], str]:
+    def form(text: str) -> str:
+        if text in forms:
+            return text
+        if (now := _FORMER.get(text)) is not None:
+            print(f"headgate: --output {text} is called --output {now} now", file=sys.stderr)
+            return now
+        raise argparse.ArgumentTypeError(f"'{text}' is none of {', '.join(forms)}")
+
+    return form
+
+
+def print_rows(
+    rows: Sequence[_Row],
+    form: str = "table",
+    columns: Sequence[str] = (),
+    *,
+    shown: _Shown | None = None,
+    style: Callable[[_Row], str] | None = None,
+    out: TextIO | None = None,
+) -> None:
+    """Write rows in one of `OUTPUT_FORMS`; without `columns`, the first row names them.
+
+    `style` gives a row of a table its colour, which only a terminal sees.
+    """
+    stream = out or sys.stdout
+    names = list(columns or (rows[0] if rows else ()))
+    if form == "table":
+        _print_table(stream, names, rows, shown or {}, style)
+    elif form == "csv":
+        _print_csv(stream, names, rows)
+    elif form == "ndjson":
+        for row in rows:
+            print(json_text({name: row[name] for name in names}), file=stream)
+    elif form == "json":
+        print(json_text([{name: row[name] for name in names} for row in rows]), file=stream)
+    else:
+        raise ValueError(f"no form '{form}'; there are {', '.join(OUTPUT_FORMS)}")
+
+
+def print_document(value: Any, *, out: TextIO | None = None, indent: int | None = None) -> None:
+    """Write one value as JSON, on one line unless it is indented."""
+    print(json_text(value, indent=indent), file=out or sys.stdout)
+
+
+def print_lines(lines: Sequence[str] | Iterator[str], *, out: TextIO | None = None) -> None:
+    """Write lines of text that may hold what outsiders chose."""
+    for line in lines:
+        print(printable(line), file=out or sys.stdout)
+
+
+def _print_csv(stream: TextIO, names: Sequence[str], rows: Sequence[_Row]) -> None:
+    # Programs get the bytes as they are; a person who looks at them is not steered by them.
+    text: Callable[[Any], str] = _csv_on_terminal if stream.isatty() else harmless
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([text(name) for name in names])
+    writer.writerows([[text(row[name]) for name in names] for row in rows])
+
+
+def _csv_on_terminal(value: Any) -> str:
+    return printable(harmless(value))
+
+
+def _print_table(
+    stream: TextIO,
+    names: Sequence[str],
+    rows: Sequence[_Row],
+    shown: _Shown,
+    style: Callable[[_Row], str] | None,
+) -> None:
+    if not rows:
+        return
+    cells = [[_cell(name, row[name], shown) for name in names] for row in rows]
+    right = [_numeric(row[name] for row in rows) for name in names]
+    names = [printable(name) for name in names]
+    if not stream.isatty():
+        for line in _lines(names, cells, right):
+            print(line, file=stream)
+        return
+    from rich.console import Console
+
+    console = Console(file=stream, width=terminal_width(), highlight=False)
+    styles = [style(row) if style else "" for row in rows]
+    console.print(_laid_out(names, cells, right, styles, console.width))
+
+
+def _laid_out(
+    names: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    right: Sequence[bool],
+    styles: Sequence[str],
+    width: int,
+) -> Any:
+    """Rows for a terminal: a table whose cells are folded, or blocks where it is too narrow."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    natural = _widths(names, cells)
+    if sum(min(most, _LEAST) + len(_GAP) for most in natural) > width:
+        return Group(*(_block(names, row, style) for row, style in zip(cells, styles, strict=True)))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name, numeric, most in zip(names, right, natural, strict=True):
+        table.add_column(
+            Text(name),
+            justify="right" if numeric else "left",
+            overflow="fold",
+            min_width=min(most, _LEAST),
+        )
+    for row, style in zip(cells, styles, strict=True):
+        table.add_row(*[Text(text, style) for text in row])
+    return table
+
+
+def _block(names: Sequence[str], row: Sequence[str], style: str) -> Any:
+    """A row as lines of name and value; what says nothing is left out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    block = Table.grid(padding=(0, 2, 0, 0))
+    block.add_column(no_wrap=True, style="bold")
+    block.add_column(overflow="fold")
+    for name, text in zip(names, row, strict=True):
+        if text:
+            block.add_row(Text(name), Text(text, style))
+    block.add_row("", "")
+    return block
+
+
+def terminal_table(
+    rows: Sequence[_Row],
+    columns: Sequence[str],
+    *,
+    shown: _Shown | None = None,
+    style: Callable[[_Row], str] | None = None,
+) -> Any:
+    """Rows as something `rich` can show again and again, as a live display does."""
+    cells = [[_cell(name, row[name], shown or {}) for name in columns] for row in rows]
+    right = [_numeric(row[name] for row in rows) for name in columns]
+    styles = [style(row) if style else "" for row in rows]
+    return _laid_out(columns, cells, right, styles, terminal_width())
+
+
+def terminal_width() -> int:
+    """Columns of the terminal, or what COLUMNS says."""
+    return shutil.get_terminal_size().columns
+
+
+def _lines(
+    names: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]
+) -> Iterator[str]:
+    """A line a row: nothing is folded to the width of a screen that is not there."""
+    widths = _widths(names, cells)
+    for row in [names, *cells]:
+        fitted = [
+            text.rjust(wide) if numeric else text.ljust(wide)
+            for text, wide, numeric in zip(row, widths, right, strict=True)
+        ]
+        yield _GAP.join(fitted).rstrip()
+
+
+def _widths(names: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [
+        max(len(name), *(len(row[index]) for row in cells)) if cells else len(name)
+        for index, name in enumerate(names)
+    ]
+
+
+def _cell(name: str, value: Any, shown: _Shown) -> str:
+    if name in shown and value is not None:
+        return printable(shown[name](value))
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return printable(", ".join(value))
+    return printable(value)
+
+
+def _numeric(values: Iterator[Any]) -> bool:
+    """Whether a column holds numbers, which stand on the right."""
+    there = [value for value in values if value is not None]
+    return bool(there) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in there
+    )
