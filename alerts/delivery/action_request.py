@@ -19,13 +19,13 @@ import msgspec
 
 from infra.config.settings import Settings
 from infra.errors import Retryable
-from infra.process.os_user import person
-from infra.streaming.outbox import put
+from infra.process.os_user import acting_user
+from infra.streaming.outbox import put_row
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 
 
-def ask(
+def request_action(
     settings: Settings,
     action: str,
     alert_id: str,
@@ -34,7 +34,7 @@ def ask(
     who: str | None = None,
     asked_at: datetime | None = None,
     **more: Any,
-) -> Row:
+) -> _Row:
     """Leave a request; returns it, a row of gold.alert_action.
 
     `more`: value, comment, of an old alert the body of its newest revision as JSON (`alert`), and
@@ -43,8 +43,8 @@ def ask(
     outbox cannot be written.
     """
     given = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in more.items()}
-    name, instant = who or person(), (asked_at or datetime.now(UTC)).isoformat()
-    request: Row = {
+    name, instant = who or acting_user(), (asked_at or datetime.now(UTC)).isoformat()
+    request: _Row = {
         "action_id": uuid.uuid4().hex,
         "alert_id": alert_id,
         "rule_id": rule_id,
@@ -61,7 +61,7 @@ def ask(
     return request
 
 
-def waiting_requests(settings: Settings, alert_id: str | None = None) -> list[Row]:
+def waiting_requests(settings: Settings, alert_id: str | None = None) -> list[_Row]:
     """Requests that no driver has folded into gold.alert_action yet, oldest first.
 
     `alert_id`: only those about this alert. Read the table after this, not before: what is
@@ -72,7 +72,7 @@ def waiting_requests(settings: Settings, alert_id: str | None = None) -> list[Ro
     return sorted(rows, key=lambda row: (str(row.get("at")), str(row.get("action_id"))))
 
 
-def _files(folder: Path, alert_id: str | None) -> Iterator[Row]:
+def _files(folder: Path, alert_id: str | None) -> Iterator[_Row]:
     name = "*.json" if alert_id is None else f"{glob.escape(_file_name(alert_id))}*.json"
     # A round of the driver moves files into a folder of its own, and removes it once written.
     for file in [*folder.glob(name), *folder.glob(f"round-*/{name}")]:
@@ -88,11 +88,11 @@ def _file_name(alert_id: str) -> str:
     return f"{plain[:64]}."
 
 
-def _leave(settings: Settings, request: Row, audited: Row) -> None:
+def _leave(settings: Settings, request: _Row, audited: _Row) -> None:
     spool = settings.home.absolute() / "spool"
     name = f"{_file_name(request['alert_id'])}{request['action_id']}"
     try:
-        put(spool / "audit", f"{request['action']}-{request['action_id']}", audited)
-        put(spool / "alert_action", name, request)
+        put_row(spool / "audit", f"{request['action']}-{request['action_id']}", audited)
+        put_row(spool / "alert_action", name, request)
     except OSError as error:
         raise Retryable(f"{spool}: cannot be written ({error.strerror})") from error

@@ -83,7 +83,7 @@ def filter_of(
 
 
 @router.get("", summary="List alerts", responses=responses(422, 503))
-def list_alerts(
+def _list_alerts(
     services: Here,
     wanted: Annotated[AlertFilter, Depends(filter_of)],
     limit: Annotated[int, Query(ge=1, le=500, description="alerts a page")] = 100,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from api.services.reader import Row
+from api.services.reader import ReaderRow
 from infra.config.time_args import time_or_none
 from infra.errors import Usage
 
@@ -61,7 +61,7 @@ class AlertFilter:
             )
         return wanted
 
-    def sql(self) -> tuple[str, Row]:
+    def sql(self) -> tuple[str, ReaderRow]:
         """Conditions on the newest revision, and their parameters."""
         wanted: list[tuple[str, str, Any]] = [
             ("rule_id = $rule_id", "rule_id", self.rule_id),
@@ -83,7 +83,7 @@ class AlertFilter:
             *((_names(kind), kind, getattr(self, kind)) for kind in ("host", "user", "ip")),
         ]
         texts = ["TRUE" if self.muted else "suppressed_by IS NULL"]
-        params: Row = {}
+        params: ReaderRow = {}
         for text, name, value in wanted:
             if value is not None:
                 texts.append(text)

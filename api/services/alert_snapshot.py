@@ -16,7 +16,7 @@ from alerts.delivery.triage_request import (
     still_waiting,
     triage_state,
 )
-from api.services.reader import Reader, Row
+from api.services.reader import Reader, ReaderRow
 from api.services.visibility import last_alert_batch
 from infra.config.settings import Settings
 from infra.errors import Usage
@@ -49,7 +49,7 @@ class AlertNow:
     rule_id: str
     revision: int
     level: str
-    body: Row
+    body: ReaderRow
     waiting: Sequence[Mapping[str, Any]]
 
     @property
@@ -115,7 +115,9 @@ def changed_since(reader: Reader, alert: AlertNow, etag: str) -> str:
         {"id": alert.alert_id, "since": revision},
         needs=_NEEDS,
     )
-    seen: Row = next((json.loads(row["body"]) for row in known if row["revision"] == revision), {})
+    seen: ReaderRow = next(
+        (json.loads(row["body"]) for row in known if row["revision"] == revision), {}
+    )
     upto = seen.get("changed_at")
     actions = reader.rows(
         _ACTIONS, {"ids": [alert.alert_id], "actions": list(TRIAGE_ACTIONS)}, needs=_NEEDS
@@ -131,7 +133,7 @@ def changed_since(reader: Reader, alert: AlertNow, etag: str) -> str:
     return "; ".join(sentences) or "it has another revision"
 
 
-def _undecided(settings: Settings, actions: Iterable[Row]) -> list[Row]:
+def _undecided(settings: Settings, actions: Iterable[ReaderRow]) -> list[ReaderRow]:
     """Requests in the table that job `alert` may still have before it."""
     batch_at = last_alert_batch(settings)
     if batch_at is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from alerts.delivery.feed import FEED_SQL, Place, sequence_of
+from alerts.delivery.feed import FEED_SQL, FeedCursor, sequence_of
 from alerts.delivery.feed import place_of as place_in_feed
 from api import models
 from api.services.alert_filter import AlertFilter
-from api.services.reader import Reader, Row, cursor_of, instant, place_of
+from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 from infra.errors import Usage
 
 _ALERTS = """
@@ -30,19 +30,19 @@ def alerts(reader: Reader, wanted: AlertFilter, limit: int, cursor: str | None) 
     condition, params = wanted.sql()
     question = {name: str(value) for name, value in params.items()} | {"muted": str(wanted.muted)}
     if cursor:
-        time, alert_id = place_of(cursor, question, 2)
-        params |= {"after": instant(time), "after_id": alert_id}
+        time, alert_id = reader_cursor(cursor, question, 2)
+        params |= {"after": parse_instant(time), "after_id": alert_id}
         condition += (
             " AND (first_event_time < $after"
             " OR (first_event_time = $after AND a.alert_id > $after_id))"
         )
-    found = reader.rows(
+    rows = reader.rows(
         f"{_ALERTS} WHERE {condition} ORDER BY first_event_time DESC, a.alert_id LIMIT {limit + 1}",
         params,
         needs=("gold.alert", "gold.alert_current"),
     )
-    page = found[:limit]
-    more = len(found) > limit
+    page = rows[:limit]
+    more = len(rows) > limit
     last = page[-1] if more else None
     return models.AlertPage(
         items=[_alert(row) for row in page],
@@ -92,11 +92,11 @@ def feed(reader: Reader, lake: str, after: str, limit: int) -> models.FeedPage:
     """
     place = place_in_feed(after, lake)
     params = {**asdict(place), "most": limit + 1}
-    found = reader.rows(FEED_SQL, params, needs=("gold.alert",))
-    page = found[:limit]
+    rows = reader.rows(FEED_SQL, params, needs=("gold.alert",))
+    page = rows[:limit]
     if page:
         last = page[-1]
-        place = Place(last["sequence"], last["alert_id"], last["revision"])
+        place = FeedCursor(last["sequence"], last["alert_id"], last["revision"])
     return models.FeedPage(
         items=[
             models.FeedItem(
@@ -108,16 +108,16 @@ def feed(reader: Reader, lake: str, after: str, limit: int) -> models.FeedPage:
             for row in page
         ],
         next=place.cursor(lake),
-        more=len(found) > limit,
+        more=len(rows) > limit,
     )
 
 
-def _alert(row: Row) -> models.Alert:
+def _alert(row: ReaderRow) -> models.AlertSummary:
     short = _with_entity(row)
     short.pop("body", None)
-    return models.Alert(**short)
+    return models.AlertSummary(**short)
 
 
-def _with_entity(row: Row) -> Row:
+def _with_entity(row: ReaderRow) -> ReaderRow:
     rest = {k: v for k, v in row.items() if k not in ("entity_type", "entity_value")}
     return rest | {"entity": models.Entity(type=row["entity_type"], value=row["entity_value"])}

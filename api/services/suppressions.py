@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from alerts.delivery.action_request import ask, waiting_requests
+from alerts.delivery.action_request import request_action, waiting_requests
 from alerts.delivery.suppress_request import SuppressionWish, require_end, rule_pattern
 from alerts.domain.entity import Entity, Holder
 from alerts.lifecycle.alert_json import about_in
@@ -86,7 +86,7 @@ class Suppressions:
             raise Usage("reason: say why")
         end = time_of("until", new.until, now)
         require_end(end, now)
-        asked = ask(
+        asked = request_action(
             self._settings,
             SUPPRESS,
             uuid.uuid4().hex,
@@ -125,7 +125,7 @@ class Suppressions:
         item = fitting[0]
         if item.state not in ("active", "waiting"):
             raise Usage(f"suppression {item.suppression_id} is {item.state} already")
-        asked = ask(
+        asked = request_action(
             self._settings,
             UNSUPPRESS,
             item.suppression_id,

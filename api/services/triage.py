@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from alerts.delivery.action_request import ask
-from alerts.delivery.reader import REMEMBERED
+from alerts.delivery.action_request import request_action
+from alerts.delivery.reader import _REMEMBERED
 from alerts.delivery.triage_request import (
     ChangeRefused,
     TriageChange,
@@ -21,7 +21,7 @@ from alerts.delivery.triage_request import (
     triage_requests,
     undoing,
 )
-from api.observability.audit_log import note
+from api.observability.audit_log import audit_request
 from api.services.act_store import PLAN_FOR, UNDO_FOR, StateFolder, expiry, new_id
 from api.services.alert_filter import AlertFilter
 from api.services.alert_snapshot import AlertNow, alert_now, alerts_now, changed_since, whole_id
@@ -155,7 +155,7 @@ class Triage:
                 done.append(self._ask(who, alert, wanted))
             act_id = self._keep("bulk", who, done, change=asked) if done else None
         detail = {"act": act_id, "alerts": len(done), "skipped": len(skipped)}
-        note(self._settings, "alerts.bulk", "ok", who=who, detail=detail | plan["change"])
+        audit_request(self._settings, "alerts.bulk", "ok", who=who, detail=detail | plan["change"])
         return wire.BulkDone(
             act_id=act_id,
             alerts=len(done),
@@ -187,7 +187,7 @@ class Triage:
             undo_id = self._keep("undo", who, done, undoes=act_id) if done else None
             if undo_id is not None:
                 self._acts.put(act_id, act | {"undone_by": undo_id})
-        note(self._settings, "alerts.undo", "ok", who=who, target=act_id,
+        audit_request(self._settings, "alerts.undo", "ok", who=who, target=act_id,
              detail={"act": undo_id, "alerts": len(done), "skipped": len(skipped)})  # fmt: skip
         return wire.BulkDone(
             act_id=undo_id,
@@ -269,10 +269,10 @@ class Triage:
         asked = _requests(alert, wanted)
         began = max([datetime.now(UTC), *(_behind(row) for row in alert.waiting)])
         detected = datetime.fromisoformat(alert.body["detected_at"])
-        forgotten = began - detected > REMEMBERED
+        forgotten = began - detected > _REMEMBERED
         body: Row = {"alert": msgspec.json.encode(alert.body).decode()} if forgotten else {}
         rows = [
-            ask(
+            request_action(
                 self._settings,
                 request.action,
                 alert.alert_id,

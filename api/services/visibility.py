@@ -14,7 +14,7 @@ JOB_OF_ALERTS = "alert"
 def visible(settings: Settings) -> Visible:
     """What to tell whoever asked for something; reads the driver's own word, not the lake."""
     now = time.time()
-    status = job_status.read(settings).get(JOB_OF_ALERTS)
+    status = job_status.read_status(settings).get(JOB_OF_ALERTS)
     runs = status is not None and job_status.at_work(status, now)
     age = None if status is None or status.batch_at is None else max(0.0, now - status.batch_at)
     when = "when job alert has had its next batch"
@@ -32,5 +32,5 @@ def visible(settings: Settings) -> Visible:
 
 def last_alert_batch(settings: Settings) -> float | None:
     """When job `alert` last finished a batch, epoch seconds; None where no driver told of one."""
-    status = job_status.read(settings).get(JOB_OF_ALERTS)
+    status = job_status.read_status(settings).get(JOB_OF_ALERTS)
     return None if status is None else status.batch_at

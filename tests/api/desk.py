@@ -11,7 +11,7 @@ from alerts.lifecycle.bucket_state import BucketState
 from alerts.tables import ALERT, ALERT_ACTION
 from api.app import create_app
 from infra.config.settings import Settings
-from infra.runtime.outbox_flusher import fold
+from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.lake import Lake
 from tests.alerts.lifecycle.test_alert_fold import DETECTED, finding, load
 from tests.api.story import insert
@@ -37,7 +37,7 @@ class Desk:
 
     def batch(self, *findings: dict[str, Any]) -> list[dict[str, Any]]:
         """Fold what waits into the table, and let job `alert` take it and these findings."""
-        fold(self.lake, ALERT_ACTION, self.lake.spool / "alert_action")
+        flush_outbox(self.lake, ALERT_ACTION, self.lake.spool / "alert_action")
         asked = [row.asDict() for row in self.lake.read(ALERT_ACTION).collect()]
         fresh = [row for row in asked if row["action_id"] not in self.seen]
         self.seen |= {row["action_id"] for row in fresh}
