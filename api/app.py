@@ -29,6 +29,7 @@ from api.routes import (
     triage,
 )
 from api.routes.access import Services, wants
+from api.routes.parameters import refuse_unknown
 from api.services.reader import Reader
 from api.services.suppressions import Suppressions
 from api.services.triage import Triage
@@ -65,10 +66,12 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        # A redirect would tell whoever has no token which paths there are.
+        redirect_slashes=False,
         lifespan=lifespan,
     )
     app.state.services = services
-    app.include_router(health.router)
+    app.include_router(health.router, dependencies=[Depends(refuse_unknown)])
     least: dict[Role, tuple[ModuleType, ...]] = {
         "read": (alerts, triage, suppressions, explain, leases, entities, events, statements),
         "metrics": (operate,),
@@ -77,7 +80,7 @@ def create_app(settings: Settings) -> FastAPI:
         for module in modules:
             app.include_router(
                 module.router,
-                dependencies=[Depends(wants(role))],
+                dependencies=[Depends(wants(role)), Depends(refuse_unknown)],
                 responses=problems.responses(401, 403),
             )
     problems.install(app)

@@ -54,8 +54,8 @@ def problem(
         type=f"urn:headgate:problem:{name or title.lower().replace(' ', '-')}",
         title=title,
         status=status,
-        detail=detail,
-        instance=request.url.path,
+        detail=_encodable(detail),
+        instance=_encodable(request.url.path),
         errors=errors,
     )
     return JSONResponse(
@@ -79,6 +79,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(HeadgateError, _ours)
+    app.add_exception_handler(UnicodeEncodeError, _half_a_character)
     app.add_exception_handler(Exception, _unforeseen)
 
 
@@ -98,8 +99,8 @@ async def _validation(request: Request, error: Exception) -> Response:
         raise error
     wrong = [
         models.FieldProblem(
-            where=".".join(str(part) for part in error_result["loc"]),
-            message=str(error_result["msg"]),
+            where=_encodable(".".join(str(part) for part in error_result["loc"])),
+            message=_encodable(str(error_result["msg"])),
         )
         for error_result in error.errors()
     ]
@@ -121,6 +122,16 @@ async def _ours(request: Request, error: Exception) -> Response:
                 headers = {"ETag": error.etag}
             return problem(request, status, str(error), name=name, headers=headers)
     raise error
+
+
+async def _half_a_character(request: Request, error: Exception) -> Response:
+    """JSON may name half a surrogate, which no table and no answer can hold."""
+    detail = f"a text in the request is no Unicode text ({str(error)[:200]})"
+    return problem(request, 422, detail, name="invalid-request")
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
