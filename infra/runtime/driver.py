@@ -40,12 +40,12 @@ from infra.runtime.outbox_flusher import Folder
 from infra.runtime.restart_policy import Again, GiveUp, Record, ours, reason
 from infra.runtime.scheduled_tasks import Every
 from infra.spark.gc_overhead import Heap
+from infra.spark.internals import collection_seconds
 from infra.spark.session import (
     ALERTING,
     LEISURE,
     POOL,
     begin_workers,
-    collecting,
     end_jvm,
     jvm_ended,
     session,
@@ -283,7 +283,7 @@ class Round:
     def run(self) -> int:
         """Until told to stop, or all jobs were given up; 1 when one was."""
         self._begin_all()
-        heap = Heap(partial(collecting, self.lake.spark))
+        heap = Heap(partial(collection_seconds, self.lake.spark))
         while not self.driver.pause(0.5):
             self._look_at_jvm(heap)
             self._look_at_clock()

@@ -18,7 +18,7 @@ from infra.config.settings import Settings
 from infra.process.clock import clock
 from infra.runtime.job_status import JobStatus, Memory, dated, write
 from infra.runtime.lag import Waiting
-from infra.spark.session import java
+from infra.spark.internals import heap_use
 from infra.streaming.job import Job
 from infra.streaming.progress import durations, state, watermark
 
@@ -166,7 +166,8 @@ def memory(spark: SparkSession | None) -> Memory:
     found.jvm, found.workers = resident(psutil.Process())
     if spark is not None:
         with suppress(Exception):  # a JVM that is going tells nothing
-            _heap(spark, found)
+            heap = heap_use(spark)
+            found.heap_used, found.heap_after_collection = heap.used, heap.after_collection
     return found
 
 
@@ -184,10 +185,3 @@ def resident(driver: psutil.Process) -> tuple[int, int]:
                     with suppress(psutil.Error):
                         workers += worker.memory_info().rss
     return jvm, workers
-
-
-def _heap(spark: SparkSession, found: Memory) -> None:
-    beans = java(spark, "java.lang.management.ManagementFactory")
-    found.heap_used = beans.getMemoryMXBean().getHeapMemoryUsage().getUsed()
-    kept = [pool.getCollectionUsage() for pool in beans.getMemoryPoolMXBeans()]
-    found.heap_after_collection = max((one.getUsed() for one in kept if one is not None), default=0)

@@ -14,7 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from infra.config.settings import load
-from infra.spark.session import conf_of, java, project_root
+from infra.spark.internals import java
+from infra.spark.session import conf_of, project_root
 from tests.cluster.test_forms import FORMS, of_kind
 
 DECLARED_IN = [

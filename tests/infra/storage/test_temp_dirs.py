@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from infra.spark.session import java
+from infra.spark.internals import java
 from infra.storage.temp_dirs import scratch
 
 ANOTHER = """
