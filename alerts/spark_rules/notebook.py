@@ -13,10 +13,8 @@ from pathlib import Path
 
 from alerts.compiler.compiler import compile_rules
 from alerts.compiler.spark_rule_files import (
-    FUNCTION,
     SQL,
     Asked,
-    check_function,
     check_sql,
     check_window,
 )
@@ -47,14 +45,6 @@ def sql_rule(
     """
     check_sql(query)
     return _draft(Asked(SQL, query, window, slide, tuple(group_by)))
-
-
-def function_rule(
-    source: str, *, window: str = "", slide: str = "", group_by: Sequence[str] = ()
-) -> QueryRule:
-    """A draft from the source of a function `rule(events)`, with all that it imports."""
-    check_function(source)
-    return _draft(Asked(FUNCTION, source, window, slide, tuple(group_by)))
 
 
 def _draft(asked: Asked) -> QueryRule:

@@ -12,7 +12,6 @@ from ingest.parsing.field_lookup import mac
 from ingest.parsing.ocsf import (
     ACCOUNT,
     AUTHENTICATION,
-    BASE,
     DNS,
     FAILURE,
     FINDING,
@@ -311,11 +310,6 @@ def inventory(row: Row) -> Found:
     if hardware:
         columns["mac"] = hardware
     return Found(INVENTORY, COLLECT if row.action == SNAPSHOT else LOG, columns)
-
-
-def status_line(row: Row) -> Found:
-    """A line of osquery's own log, and of tables that hold logs."""
-    return Found(BASE, 0, {"message": row.take("message") or ""})
 
 
 Reader = Callable[[Row], Found]
