@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from sqlglot.errors import SqlglotError
 
 from alerts.compiler.sigma_to_predicate import Untranslatable
-from alerts.compiler.spark_rule_files import VIEW, parsed
+from alerts.compiler.spark_rule_files import VIEW, parsed_sql
 from alerts.rulepack.rule_pack import Query
 from infra.spark.internals import PlanNode, analyzed_plan
 
@@ -105,7 +105,7 @@ def _conjuncts(condition: PlanNode) -> Iterator[PlanNode]:
 def _is_read(condition: str) -> bool:
     """Whether a condition, as Spark writes it, is one that `query_text.parsed` reads."""
     try:
-        return bool(parsed(f"SELECT * FROM {VIEW} WHERE {condition}"))
+        return bool(parsed_sql(f"SELECT * FROM {VIEW} WHERE {condition}"))
     except (SqlglotError, RecursionError):
         return False
 
@@ -113,11 +113,13 @@ def _is_read(condition: str) -> bool:
 def _unfit(name: str, query: Query) -> Untranslatable:
     if any(table in name for table in _TABLES):
         return Untranslatable("it reads another table or file", "a rule reads events alone")
-    told = _CALLED.get(name, name)
+    CALLED_result = _CALLED.get(name, name)
     if query.window_seconds:
-        return Untranslatable(f"it has {told}", "a window is grouped, filtered and shown, no more")
+        return Untranslatable(
+            f"it has {CALLED_result}", "a window is grouped, filtered and shown, no more"
+        )
     return Untranslatable(
-        f"it has {told}, so what it says of an event hangs on which others come with it",
+        f"it has {CALLED_result}, so what it says of an event hangs on which others come with it",
         "ask of each event by itself, or add `window: 10m` and group by window(time, '10 minutes')",
     )
 
@@ -183,7 +185,9 @@ def reason_of(error: Exception) -> str:
         return " ".join(f"{type(error).__name__}: {error}".split())[:300]
     lines = [line.strip() for line in str(error).splitlines()]
     raised = [line for line in lines if re.match(r"[A-Za-z_.]*(Error|Exception): ", line)]
-    said = raised[-1] if "Traceback" in str(error) and raised else next(filter(None, lines), "")
-    while (shorter := _NOISE.sub("", said)) != said:
-        said = shorter
-    return said[:300]
+    raised_result = (
+        raised[-1] if "Traceback" in str(error) and raised else next(filter(None, lines), "")
+    )
+    while (shorter := _NOISE.sub("", raised_result)) != raised_result:
+        raised_result = shorter
+    return raised_result[:300]

@@ -10,18 +10,18 @@ from typing import Any
 
 from infra.config.settings import Settings
 from infra.errors import Retryable
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 
-KEY = "api"
+_KEY = "api"
 """Who has the token of the settings; further keys have names of their own."""
 
 
-def note(
+def audit_request(
     settings: Settings,
     act: str,
     outcome: str,
     *,
-    who: str = KEY,
+    who: str = _KEY,
     target: str | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
@@ -30,9 +30,9 @@ def note(
     `outcome`: ok, refused or failed. Raises `Retryable` when it cannot be
     written: an act that leaves no trace is not done.
     """
-    at = datetime.now(UTC)
+    instant = datetime.now(UTC)
     row = {
-        "at": at.isoformat(),
+        "at": instant.isoformat(),
         "who": who,
         "act": act,
         "target": target,
@@ -41,6 +41,6 @@ def note(
     }
     folder = settings.home.absolute() / "spool" / "audit"
     try:
-        put(folder, f"{at:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}", row)
+        put_row(folder, f"{instant:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}", row)
     except OSError as error:
         raise Retryable(f"{folder}: cannot be written ({error.strerror})") from error

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Depends
 
 from api import models
-from api.observability.audit_log import note
+from api.observability.audit_log import audit_request
 from api.problems import responses
 from api.routes.access import Here, Who, wants
 from api.sql.runner import Refused
@@ -23,7 +23,7 @@ router = APIRouter(prefix="/api/v1", tags=["statements"])
     responses=responses(413, 422, 503),
     dependencies=[Depends(wants("query"))],
 )
-def statement(services: Here, who: Who, asked: models.Statement) -> models.StatementAnswer:
+def _statement(services: Here, who: Who, asked: models.Statement) -> models.StatementAnswer:
     """One SELECT over the tables, bounded in rows, bytes, time and memory.
 
     What this engine cannot answer exactly as Spark would is refused with a
@@ -33,29 +33,29 @@ def statement(services: Here, who: Who, asked: models.Statement) -> models.State
     if asked.as_of is not None:
         detail["as_of"] = asked.as_of.isoformat()
     try:
-        found = services.statements.run(asked.sql, asked.params, asked.max_rows, asked.as_of)
+        run = services.statements.run(asked.sql, asked.params, asked.max_rows, asked.as_of)
     except HeadgateError as error:
         outcome = "refused" if isinstance(error, Refused) else "failed"
-        said = detail | {"said": str(error)}
-        note(services.settings, "statement", outcome, who=who.name, detail=said)
+        alert_rows = detail | {"said": str(error)}
+        audit_request(services.settings, "statement", outcome, who=who.name, detail=alert_rows)
         raise
-    rows = detail | {"rows": len(found.rows)}
-    note(services.settings, "statement", "ok", who=who.name, detail=rows)
+    rows = detail | {"rows": len(run.rows)}
+    audit_request(services.settings, "statement", "ok", who=who.name, detail=rows)
     return models.StatementAnswer(
-        columns=[models.ResultColumn(**column) for column in found.columns],
-        rows=found.rows,
-        truncated=found.truncated,
-        truncated_by=found.truncated_by,
-        elapsed_ms=found.elapsed_ms,
-        engine=found.engine,
-        versions=found.versions,
+        columns=[models.ResultColumn(**column) for column in run.columns],
+        rows=run.rows,
+        truncated=run.truncated,
+        truncated_by=run.truncated_by,
+        elapsed_ms=run.elapsed_ms,
+        engine=run.engine,
+        versions=run.versions,
     )
 
 
 @router.get("/tables", summary="List tables and views")
-def tables() -> models.Catalog:
+def _tables() -> models.Catalog:
     """Every table and view a statement may read, with its columns and their meaning."""
-    found = [
+    listing = [
         models.CatalogTable(
             name=table.name,
             kind="table",
@@ -74,7 +74,7 @@ def tables() -> models.Catalog:
         )
         for table in catalog().values()
     ]
-    found += [
+    listing += [
         models.CatalogTable(name=view.name, kind="view", doc=view.doc) for view in views().values()
     ]
-    return models.Catalog(tables=sorted(found, key=lambda table: table.name))
+    return models.Catalog(tables=sorted(listing, key=lambda table: table.name))

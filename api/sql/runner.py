@@ -31,7 +31,7 @@ from infra.errors import Fatal, Retryable, Usage
 from infra.storage.paths import bucketed, store
 from infra.storage.temp_dirs import scratch
 
-log = logging.getLogger("headgate.api")
+_log = logging.getLogger("headgate.api")
 
 WORKERS = 2
 """Statements that run at the same time; more would take the cores from the stream."""
@@ -89,14 +89,14 @@ class Statements:
         self._limits = settings.api
         self._workers: LifoQueue[Worker] = LifoQueue()
         known = definitions(settings.lake_root)
-        self._names = frozenset(found.name for found in known)
+        self._names = frozenset(definition.name for definition in known)
         room = _room(settings)
         self._all = [
             Worker(
                 {
                     "lake_root": str(settings.lake_root),
                     "home": str(settings.home.absolute()),
-                    "definitions": [asdict(found) for found in known],
+                    "definitions": [asdict(definition) for definition in known],
                     "memory": settings.api.statement_memory,
                 },
                 room,
@@ -183,7 +183,7 @@ def _answer(found: dict[str, Any] | None, limits: ApiSettings) -> Answer:
         raise Retryable(found["later"])
     if "fault" in found:
         name = uuid.uuid4().hex[:8]
-        log.error("fault %s in a statement: %s", name, found["fault"])
+        _log.error("fault %s in a statement: %s", name, found["fault"])
         raise Fault(f"this is no fault of the statement; the log says more of it (fault {name})")
     return Answer(
         found["columns"],
@@ -225,14 +225,14 @@ class Worker:
         with self._lock:
             process = self._running()
             try:
-                found = _exchange(process, request, seconds)
+                exchange = _exchange(process, request, seconds)
             except (BrokenPipeError, EOFError, OSError):
                 # A worker that dies in the middle was ended by its memory bound.
                 self._kill()
                 return {"limit": "memory"}
-            if found is None:
+            if exchange is None:
                 self._kill()
-            return found
+            return exchange
 
     def stop(self) -> None:
         """End the process; a statement that runs in it ends with it."""
@@ -301,5 +301,5 @@ def _exchange(
         if not piece:
             raise EOFError
         pieces.append(piece)
-    found: dict[str, Any] = json.loads(b"".join(pieces))
-    return found
+    decoded: dict[str, Any] = json.loads(b"".join(pieces))
+    return decoded

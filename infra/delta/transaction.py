@@ -86,8 +86,8 @@ class ActiveFile:
         if self.entry.get("defaultRowCommitVersion") is not None:
             fields["defaultRowCommitVersion"] = self.entry["defaultRowCommitVersion"]
         now = int(time.time() * 1000)
-        told = {"deletionTimestamp": now, "dataChange": data_change, "extendedFileMetadata": True}
-        return json.dumps({"remove": fields | told})
+        lines = {"deletionTimestamp": now, "dataChange": data_change, "extendedFileMetadata": True}
+        return json.dumps({"remove": fields | lines})
 
 
 def as_old(file: DataFile, others: Sequence[ActiveFile]) -> DataFile:
@@ -144,7 +144,7 @@ def _among(paths: Iterable[str]) -> str:
     return f"path IN ({quoted})" if quoted else "false"
 
 
-def commit(
+def commit_files(
     spark: SparkSession,
     path: str,
     files: Sequence[DataFile],

@@ -66,7 +66,7 @@ def joined(records: Iterable[Record], settings: ParseSettings) -> list[list[Reco
     return pieces
 
 
-def rows_of(record: Record, settings: ParseSettings) -> list[dict[str, Any]]:
+def _rows_of(record: Record, settings: ParseSettings) -> list[dict[str, Any]]:
     """The rows of one record: its events, or one dead letter."""
     return rows_of_all([record], settings)
 
@@ -83,28 +83,28 @@ def rows_in_parts(record: Record, settings: ParseSettings) -> Iterator[list[dict
 
     All of them together are those of `rows_of`, with the same ids.
     """
-    found = None
+    result = None
     try:
         source = lookup(record.source)
         if isinstance(source, JsonSource):
-            found = parts(readable(record, settings).raw, source.large)
-            first = next(found, None)
+            result = parts(readable(record, settings).raw, source.large)
+            first = next(result, None)
     except (Unreadable, Usage):
-        found = None
-    if found is None or first is None:
-        yield rows_of(record, settings)
+        result = None
+    if result is None or first is None:
+        yield _rows_of(record, settings)
         return
-    at = 0
-    for held in chain([first], found):
+    position = 0
+    for held in chain([first], result):
         whole = replace(record, raw=b"[" + b",".join(held) + b"]")
-        rows = rows_of_all([whole], settings, at)
+        rows = rows_of_all([whole], settings, position)
         if len(rows) == 1 and rows[0].get("dead_letter_reason") and len(held) > 1:
             # One bad object must not take its neighbours along.
             rows = []
             for element in held:
                 alone = replace(record, raw=bytes(element))
-                rows += rows_of_all([alone], settings, at + len(rows))
-        at += len(rows)
+                rows += rows_of_all([alone], settings, position + len(rows))
+        position += len(rows)
         yield rows
 
 
@@ -118,7 +118,7 @@ def rows_of_all(
     record = records[0]
     try:
         source = lookup(record.source)
-        known = [readable(one, settings) for one in records]
+        known = [readable(record_row, settings) for record_row in records]
         context = Context(known[0], settings)
         if len(known) > 1 and isinstance(source, JoiningSource):
             events = source.join(known, context)
@@ -126,15 +126,18 @@ def rows_of_all(
             events = source.parse(known[0], context)
         if not events:
             raise Unreadable("the parser found no event in it")
-        return [_row(event, records, at, settings) for at, event in enumerate(events, first)]
+        return [_row(event, records, index, settings) for index, event in enumerate(events, first)]
     except (Unreadable, Usage) as why:
-        return [dead_letter(one, str(why), first) for one in records]
+        return [dead_letter(record_row, str(why), first) for record_row in records]
     except (Retryable, Fatal):
         raise  # a registry that is away, a schema that is none: no fault of the record
     except Exception as error:
         # Whatever a record makes a parser do must not take its whole batch along.
         what = f"{type(error).__name__}: {error}"[:NO_LONGER]
-        return [dead_letter(one, f"parser {one.source} failed: {what}", first) for one in records]
+        return [
+            dead_letter(record_row, f"parser {record_row.source} failed: {what}", first)
+            for record_row in records
+        ]
 
 
 def dead_letter(record: Record, reason: str, at: int = 0) -> dict[str, Any]:
@@ -168,7 +171,7 @@ def _row(
     source, target, device = get("src_endpoint"), get("dst_endpoint"), get("device")
     host = device.get("hostname") if device else None
     event["event_uid"] = f"{record.record_id}#{at}"
-    event["record_ids"] = [one.record_id for one in records]
+    event["record_ids"] = [record_row.record_id for record_row in records]
     event["source"] = record.source
     event["mode"] = record.mode
     event["received_at"] = record.received_at
