@@ -34,7 +34,7 @@ from enrich.dhcp.lease_rules import (
 from enrich.dhcp.segments import Segment, diff, too_late
 from infra.errors import Fatal
 
-_T = TypeVar("T")
+_T = TypeVar("_T")
 
 MAGIC = b"headgate.sessions"
 WHOLE = 1

@@ -81,22 +81,23 @@ def tell_again(lake: Lake, topic: Topic) -> None:
 def check_now(lake: Lake, closed: datetime) -> RollupComparison:
     """The comparison as the job does it: what fails is said, and tried again in due time."""
     try:
-        check_result = check_rollup(lake, closed)
+        comparison = check_rollup(lake, closed)
     except Exception as error:  # counting must go on whatever this comes to
         say(f"job rollup: counts not compared, again in due time: {type(error).__name__}: {error}")
         return RollupComparison()
-    if check_result.recounted:
+    if comparison.recounted:
         say(
-            f"job rollup: {check_result.missing} events were not in their counts; "
-            f"{len(check_result.recounted)} hours counted anew"
+            f"job rollup: {comparison.missing} events were not in their counts; "
+            f"{len(comparison.recounted)} hours counted anew"
         )
-    if check_result.waits_for and check_result.waits_for < datetime.now(UTC) - _LONG:
+    if comparison.waits_for and comparison.waits_for < datetime.now(UTC) - _LONG:
         say(
-            f"job rollup: counts are compared up to {check_result.waits_for:%Y-%m-%dT%H}:00Z only: an "
+            f"job rollup: counts are compared up to {comparison.waits_for:%Y-%m-%dT%H}:00Z "
+            "only: an "
             "import, or a batch of job files, began then and is not in; run the same headgate "
             "import again, or start job files (headgate status)"
         )
-    return check_result
+    return comparison
 
 
 def _watermark(run: Batch) -> datetime:

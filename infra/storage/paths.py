@@ -89,7 +89,8 @@ def require(root: Location) -> None:
             root.fs.call_s3("head_bucket", Bucket=bucket)
         except FileNotFoundError:
             raise Fatal(
-                f"{root}: there is no bucket '{bucket}' at {store_endpoint() or 'Amazon S3'}; make it, "
+                f"{root}: there is no bucket '{bucket}' at {store_endpoint() or 'Amazon S3'}; "
+                "make it, "
                 "or set 'lake'"
             ) from None
 

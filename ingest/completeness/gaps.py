@@ -332,7 +332,8 @@ def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
         note_done(spark, at.done, planned)
     elif any(has):
         raise Fatal(
-            f"job {INGEST_JOB}: batch {planned} is in a part of its tables, and what it read is gone from "
+            f"job {INGEST_JOB}: batch {planned} is in a part of its tables, and what it read is "
+            "gone from "
             "the broker; restore lake and checkpoints from a backup"
         )
     else:
