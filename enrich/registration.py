@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from infra.config.sections import InventorySettings
 from infra.config.settings import Settings
 from infra.delta.schema import Declared, register_tables
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs
+from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
 _AFTER_ALERTING = Later(45.0)
 
@@ -23,6 +25,24 @@ def register() -> None:
         Command("rollup", "counts: what was compared with the events; count anew", _rollup_cli),
         Command("rebuild", "make a job's checkpoint anew from the tables", _rebuild),
     )
+    register_schedule(
+        ScheduledCommand(
+            "load-assets", ("load", "assets"), lambda settings: _often(settings.assets)
+        ),
+        ScheduledCommand("load-users", ("load", "users"), _users_minutes),
+    )
+
+
+def _assets_minutes(settings: Settings) -> float:
+    return _often(settings.assets)
+
+
+def _users_minutes(settings: Settings) -> float:
+    return _often(settings.users)
+
+
+def _often(inventory: InventorySettings) -> float:
+    return inventory.refresh_minutes if inventory.file else 0
 
 
 def _no_rollup(settings: Settings) -> str | None:

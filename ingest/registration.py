@@ -5,6 +5,8 @@ from __future__ import annotations
 from infra.delta.retention import register_source_lookup
 from infra.delta.schema import Declared, register_tables
 from infra.runtime.command_registry import Build, Command, register_commands
+from infra.runtime.outbox_registry import register_outboxes
+from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
 
 def register() -> None:
@@ -21,6 +23,12 @@ def register() -> None:
         Command("accept-gap", "go on without them, on a person's word", _gaps),
         Command("quality", "check what ingest wrote against expectations", _quality),
         Command("reparse", "read history again with today's parsers, while the jobs run", _reparse),
+    )
+    register_outboxes(quality="ops.quality", drift="ops.drift")
+    register_schedule(
+        ScheduledCommand(
+            "quality", ("quality", "run"), lambda settings: settings.jobs.quality_minutes
+        )
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from infra.runtime.command_registry import Build, Command, register_commands
+from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
 
 def register() -> None:
@@ -11,6 +12,11 @@ def register() -> None:
         Command("report", "write a report", _main),
         Command("erase", "take a person or a device out of all tables, certified", _erase),
         Command("ledger", "received, parsed, dead, unaccounted: by source", _main),
+    )
+    register_schedule(
+        ScheduledCommand(
+            "ledger", ("ledger", "--check"), lambda settings: settings.jobs.ledger_minutes
+        )
     )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -107,7 +106,7 @@ def test_plan_node_tells_conditions_and_columns(spark: SparkSession) -> None:
     assert asked.condition.name == "And"
     assert [part.name for part in asked.condition.children] == ["GreaterThan", "LessThan"]
     assert asked.condition.referenced_ids == asked.output_ids
-    assert asked.condition.children[0].sql == "(id > CAST(3 AS BIGINT))"
+    assert asked.condition.children[0].sql.endswith("> CAST(3 AS BIGINT))")
     assert not asked.has_subqueries
 
 
@@ -136,17 +135,10 @@ def test_remote_files(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_delta_log_and_delta_listing_begins(spark: SparkSession, numbers: str) -> None:
-    log: Any = internals.delta_log(spark, numbers)
-    assert (
-        log.update(
-            False,
-            internals.java(spark, "scala.Option").empty(),
-            internals.java(spark, "scala.Option").empty(),
-        ).version()
-        == 1
-    )
     newest = f"{numbers}/_delta_log/{1:020d}.json"
+    assert internals.delta_log(spark, numbers).dataPath().toString().endswith(numbers)
     assert internals.delta_listing_begins(spark, numbers, newest)
+    assert not internals.delta_listing_begins(spark, numbers, newest.replace("1.json", "2.json"))
 
 
 def test_checkpoint_table_and_forget_tables(spark: SparkSession, numbers: str) -> None:
@@ -167,8 +159,9 @@ def test_delta_transaction_commits_actions(spark: SparkSession, numbers: str) ->
     assert transaction.commit(actions, "a note", overwrite=True) == 2
     assert internals.DeltaTransaction(spark, numbers).txn_version("us") == 7
     assert len(internals.DeltaTransaction(spark, numbers).active_files()) == 1
-    commit = Path(numbers, "_delta_log", f"{2:020d}.json").read_text()
-    assert json.loads(commit.splitlines()[0])["commitInfo"]["userMetadata"] == "a note"
+    commit = Path(numbers, "_delta_log", f"{2:020d}.json").read_text().splitlines()
+    info = next(line["commitInfo"] for line in map(json.loads, commit) if "commitInfo" in line)
+    assert info["userMetadata"] == "a note"
 
 
 def test_files_at(spark: SparkSession, numbers: str) -> None:
