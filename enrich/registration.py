@@ -21,15 +21,23 @@ def register() -> None:
         JobSpec("logins", 70, _logins, _AFTER_ALERTING, history=True, idle_because=_no_rollup),
     )
     register_commands(
-        Command("load", "bring assets or users to what an inventory lists", _load),
-        Command("rollup", "counts: what was compared with the events; count anew", _rollup_cli),
-        Command("rebuild", "make a job's checkpoint anew from the tables", _rebuild),
+        Command("assets", "bring the assets to what an inventory lists", _assets, "take logs in"),
+        Command("users", "bring the users to what an inventory lists", _users, "take logs in"),
+        Command(
+            "rollup",
+            "counts: what was compared with the events; count anew",
+            _rollup_cli,
+            "keep it in order",
+        ),
+        Command(
+            "rebuild", "make a job's checkpoint anew from the tables", _rebuild, "keep it in order"
+        ),
     )
     register_schedule(
         ScheduledCommand(
-            "load-assets", ("load", "assets"), lambda settings: _often(settings.assets)
+            "load-assets", ("assets", "import"), lambda settings: _often(settings.assets)
         ),
-        ScheduledCommand("load-users", ("load", "users"), _users_minutes),
+        ScheduledCommand("load-users", ("users", "import"), _users_minutes),
     )
 
 
@@ -74,10 +82,16 @@ def _logins() -> Starter:
     return logins
 
 
-def _load() -> Build:
-    from enrich.cli import build
+def _assets() -> Build:
+    from enrich.cli import build_assets
 
-    return build
+    return build_assets
+
+
+def _users() -> Build:
+    from enrich.cli import build_users
+
+    return build_users
 
 
 def _rollup_cli() -> Build:

@@ -1,6 +1,6 @@
 """Rules for a notebook: the objects that backtests and the live job run.
 
-from alerts.notebook import rule_from, sql_rule
+from headgate import rule_from, sql_rule
 
 rule = sql_rule("SELECT event_uid FROM event WHERE status_id = 2 AND user_name = 'root'")
 rule.findings(spark.table("silver.event").where("time >= '2026-11-20'")).show()
@@ -13,8 +13,10 @@ from pathlib import Path
 
 from alerts.compiler.compiler import compile_rules
 from alerts.compiler.spark_rule_files import (
+    FUNCTION,
     SQL,
     Asked,
+    check_function,
     check_sql,
     check_window,
 )
@@ -45,6 +47,14 @@ def sql_rule(
     """
     check_sql(query)
     return _draft(Asked(SQL, query, window, slide, tuple(group_by)))
+
+
+def function_rule(
+    source: str, *, window: str = "", slide: str = "", group_by: Sequence[str] = ()
+) -> QueryRule:
+    """A draft from the source of a function `rule(events)`, with all that it imports."""
+    check_function(source)
+    return _draft(Asked(FUNCTION, source, window, slide, tuple(group_by)))
 
 
 def _draft(asked: Asked) -> QueryRule:

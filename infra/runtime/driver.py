@@ -2,7 +2,7 @@
 
 A job that fails is started again with growing pauses while the others run on;
 one that cannot be helped by a retry is named and left stopped, until it is told
-to go on (`headgate resume`).
+to go on (`headgate jobs resume`).
 """
 
 from __future__ import annotations

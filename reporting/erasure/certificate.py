@@ -216,7 +216,7 @@ def _unpublished(found: list[int] | str) -> Iterator[str]:
         yield (
             f"NOT FINISHED: gold.alert names it in versions {', '.join(map(str, found))} as they "
             "were committed, and job alert has yet to publish these. Let it do so (headgate up, "
-            "headgate resume alert where it was stopped), then run the same command again: it "
+            "headgate jobs resume alert where it was stopped), then run the same command again: it "
             "takes back what topic alerts.state got, while topic alerts keeps it as told below."
         )
 
