@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -184,11 +185,11 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
         rule = known_rule(compiled, _id_of(compiled, args.rule))
     since = since_when(args.since, datetime.now(UTC))
     if isinstance(rule, Query):
-        result, looked_at = spark_rules.preview_spark_rule(settings, rule, since, args.limit)
+        result, total, looked_at = spark_rules.preview_spark_rule(settings, rule, since, args.limit)
     else:
         connection = connect(settings.lake_root, needs=("silver.event",))
         try:
-            result, looked_at = preview(connection, rule, since, args.limit)
+            result, total, looked_at = preview(connection, rule, since, args.limit)
         finally:
             connection.close()
     shown = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
@@ -199,7 +200,11 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
         ],
         args.output,
     )
-    print(f"{len(result)} findings in {looked_at} events of its log source", file=sys.stderr)
+    print(
+        f"{total:,} findings in {looked_at:,} events of its log source"
+        + (f"; the first {len(result)} are shown (--limit)" if total > len(result) else ""),
+        file=sys.stderr,
+    )
     return 0
 
 
@@ -276,9 +281,20 @@ def _id_of(compiled: Compiled, rule: str) -> str:
         if rule in (rule_id, source.rule.name):
             return rule_id
     for refused in compiled.refused:
-        if refused.rule == rule:
+        if rule in (refused.rule, refused.path, Path(refused.path).stem) or _has_name(
+            refused.path, rule
+        ):
             raise Usage(f"rule '{rule}' is refused: {refused.reason}; {refused.remedy}")
     raise Usage(f"no rule '{rule}'; 'headgate rules list' shows them")
+
+
+def _has_name(path: str, name: str) -> bool:
+    """Whether a file that was refused holds a rule of a name; it may be no YAML at all."""
+    try:
+        text = Path(path).read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return bool(re.search(rf"""^name: *(["']?){re.escape(name)}\1 *$""", text, re.M))
 
 
 def _tell_refused(compiled: Compiled) -> int:

@@ -334,6 +334,7 @@ class Fold:
             alert.verdict = value or alert.verdict
         elif kind == "reopen":
             alert.state, alert.closed_at, alert.disproved = "open", None, False
+            alert.verdict = None  # what was said of it is in doubt again
             if alert.previous_entity == alert.entity_value:
                 alert.previous = alert.previous_entity = None
         elif kind == "assign":
