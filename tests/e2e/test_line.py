@@ -166,6 +166,7 @@ def test_an_address_inside_that_nobody_leased_is_said_to_be_so(plant: Plant) -> 
     assert heard.body["attribution"]["complete_up_to"]
 
 
+@pytest.mark.full
 def test_the_broker_killed_and_started_again_loses_nothing(plant: Plant) -> None:
     plant.attack("203.0.113.40")
     plant.broker.kill()

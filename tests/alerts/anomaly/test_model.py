@@ -473,6 +473,7 @@ def test_a_model_is_read_without_spark_and_refused_when_it_was_changed(tmp_path:
         store.header(name)
 
 
+@pytest.mark.full
 def test_devices_that_behave_alike_are_peers(spark: SparkSession, tmp_path: Path) -> None:
     chance = np.random.default_rng(5)
     rows = [
@@ -493,6 +494,7 @@ def test_devices_that_behave_alike_are_peers(spark: SparkSession, tmp_path: Path
     assert {row.peers for row in few.collect()} == {0}
 
 
+@pytest.mark.full
 def test_without_history_there_is_no_model(lake: Lake) -> None:
     rule = model_rules(lake.settings).named(NAME)
     assert rule is not None

@@ -391,6 +391,7 @@ def test_notebook_backtest_and_live_batches_find_the_same(
     assert first["fields"]["refused"] == "3"
 
 
+@pytest.mark.full
 def test_windows_wait_for_their_time_and_go_on_after_a_restart(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
@@ -404,6 +405,7 @@ def test_windows_wait_for_their_time_and_go_on_after_a_restart(
     assert {row["ip"] for row in line.told()} == {IP}
 
 
+@pytest.mark.full
 def test_a_batch_that_runs_again_writes_the_same(
     spark: SparkSession, always: Settings, tmp_path: Path
 ) -> None:
@@ -415,6 +417,7 @@ def test_a_batch_that_runs_again_writes_the_same(
     assert sum(file.rows for file in again(line.batch(len(EVENTS)), line.pack)) == first > 0
 
 
+@pytest.mark.full
 def test_a_rule_that_fails_is_set_aside_alone_with_a_finding_of_its_own(
     spark: SparkSession, always: Settings, tmp_path: Path
 ) -> None:
@@ -438,6 +441,7 @@ def test_a_rule_that_fails_is_set_aside_alone_with_a_finding_of_its_own(
     assert aside.why(broken) is None
 
 
+@pytest.mark.full
 def test_a_rule_over_its_budget_of_time_or_rows_is_set_aside(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
@@ -564,6 +568,7 @@ def run(settings: Settings, *words: str) -> int:
     return code
 
 
+@pytest.mark.full
 def test_sql_goes_live_at_the_next_batch_and_survives_a_crash_between_two_commits(
     spark: SparkSession,
     settings: Settings,

@@ -353,6 +353,7 @@ def loaded(lake: Lake, register: str, where: str, **more: Any) -> Loaded:
     return load_inventory(lake.settings, REGISTERS[register], where, write, **more)
 
 
+@pytest.mark.full
 def test_only_changes_are_written_and_both_engines_see_them(lake: Lake, tmp_path: Path) -> None:
     first = listing(tmp_path, "hostname,owner\nh1,ann\nh2,bob\nh3,eve\n")
     done = loaded(lake, "assets", first, valid_from=at(0))
@@ -416,6 +417,7 @@ def test_events_get_what_was_true_at_their_time(lake: Lake, tmp_path: Path) -> N
     assert Path(index_file(lake, before) or "").exists()
 
 
+@pytest.mark.full
 def test_a_list_cut_short_does_not_empty_an_inventory(lake: Lake, tmp_path: Path) -> None:
     full = "hostname\n" + "".join(f"h{n}\n" for n in range(30))
     loaded(lake, "assets", listing(tmp_path, full), valid_from=at(0))
@@ -465,6 +467,7 @@ def test_up_loads_what_the_settings_name(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.full
 def test_an_index_is_made_once_and_old_ones_go(lake: Lake, tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / "n.csv").write_text(f"host,owner\nh,{number}\n", "utf-8")

@@ -121,6 +121,7 @@ def told(second: float, rev: int, mac: str | None = None, **other: Any) -> dict[
     return row | {"event_time": at(second), "rev": rev, "via": "join", "holder": holder} | other
 
 
+@pytest.mark.full
 # leases   AAAAAAAAAA                  A until 10
 # then               BBBBBB            known at 100: B from 12 to 18
 # and      .200 to A                   though it is set by hand
@@ -296,6 +297,7 @@ def test_the_search_finds_the_newest_statement_that_covers_the_instant(
         assert rev == max(covering, default=None)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("classes", [(), (3002,)])
 def test_what_waited_leaves_the_join_as_it_went_in_also_in_a_batch_without_findings(
     live: Lake, classes: tuple[int, ...]

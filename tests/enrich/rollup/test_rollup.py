@@ -245,6 +245,7 @@ def test_what_is_noted_once_more_while_it_is_told_is_told_again(tmp_path: Path) 
     assert list(unpublished_hours(settings)) == []
 
 
+@pytest.mark.full
 def test_hours_that_retention_has_emptied_keep_their_counts(story: Story) -> None:
     settings = load(home=story.lake.settings.home, retention={"silver_days": 0.5})
     version = story.lake.version(ROLLUP)
@@ -350,6 +351,7 @@ def test_counts_go_out_whole_under_the_key_of_their_window(lake: Lake, broker: B
     )
 
 
+@pytest.mark.full
 def test_hours_wait_for_an_import_that_arrived_in_them_and_is_not_in(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -372,6 +374,7 @@ def test_hours_wait_for_an_import_that_arrived_in_them_and_is_not_in(
     assert story.stages[-1] == NONE
 
 
+@pytest.mark.full
 def test_hours_that_a_shorter_retention_has_emptied_keep_their_counts(story: Story) -> None:
     # Only noted: the rows stay for the other tests.
     folder = story.lake.folder(EVENT)
@@ -386,6 +389,7 @@ def test_hours_that_a_shorter_retention_has_emptied_keep_their_counts(story: Sto
     assert story.lake.version(ROLLUP) == version
 
 
+@pytest.mark.full
 def test_what_a_reparse_changed_is_counted_anew_and_nobody_takes_its_counts_before(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -438,6 +442,7 @@ def test_what_a_reparse_changed_is_counted_anew_and_nobody_takes_its_counts_befo
     assert lake.version(RECOUNT) == version, "nothing differs, nothing is asked"
 
 
+@pytest.mark.full
 def test_hours_that_are_not_compared_yet_are_counted_anew_when_they_are(lake: Lake) -> None:
     # A dead letter that becomes an event: as many rows as before, which no comparison finds.
     lake.settings = load(home=lake.settings.home, jobs={"rollup_late_seconds": 600})

@@ -110,6 +110,7 @@ def test_settings_of_what_is_no_source_are_refused(
     assert "no source 'shd'" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_layers_have_a_retention_each(lake: Lake) -> None:
     now = datetime.now(UTC)
     lake.settings = load(
@@ -139,6 +140,7 @@ def test_layers_have_a_retention_each(lake: Lake) -> None:
     assert left(401) == left(9999) == ["silver.dhcp_segment"]
 
 
+@pytest.mark.full
 def test_a_day_of_the_ledger_is_found_without_the_other_days(lake: Lake) -> None:
     day = datetime(2026, 11, 20, 12, tzinfo=UTC)
     for days in range(3):
@@ -188,6 +190,7 @@ def test_merging_makes_no_row_younger_and_takes_none_from_readers_or_streams(lak
     assert maintenance.expire(lake, source, datetime.now(UTC)) == 1
 
 
+@pytest.mark.full
 def test_files_of_a_retention_are_merged_in_spans_of_it(lake: Lake) -> None:
     """31 days: spans of 3.9. Of those that are over nothing waits for eight of one size."""
     source = replace(NUMBER, name="gold.kept", expires="gold_days")
@@ -227,6 +230,7 @@ def test_alerts_are_kept_at_least_as_long_as_they_are_corrected(lake: Lake) -> N
         load(home=lake.settings.home, retention={"gold_days": 7})
 
 
+@pytest.mark.full
 def test_what_retention_took_out_is_noted_for_good(lake: Lake) -> None:
     record = table("bronze.record")
     assert furthest(lake.settings, record.name).of("sshd") is None

@@ -241,6 +241,7 @@ def test_where_nothing_can_be_kept_nothing_is_gathered(
     ]
 
 
+@pytest.mark.full
 def test_setting_up_gathered_classes_and_a_session_maps_them(spark: SparkSession) -> None:
     there = appcds.file()
     failed = there.with_suffix(".failed")

@@ -136,6 +136,7 @@ COUNTED = Table(
 )
 
 
+@pytest.mark.full
 def test_the_release_before_counts_on_in_the_newer_table(lake: Lake) -> None:
     """MERGE by names: what the newer release added becomes null where this one counts."""
     site = Column("site", T.StringType(), "where", False)
@@ -207,6 +208,7 @@ def test_the_schema_is_found_in_a_checkpoint_when_the_first_commits_are_gone(lak
     assert schema_of(lake.folder(OLD)) == OLD.schema
 
 
+@pytest.mark.full
 def test_an_input_more_begins_at_its_beginning_and_the_others_go_on(lake: Lake) -> None:
     lake.ensure(OLD, EXTRA, SEEN)
     lake.add(OLD, [{"n": 1}], "test")

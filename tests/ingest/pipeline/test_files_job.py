@@ -24,6 +24,7 @@ from ingest.pipeline.file_scanner import Scanner, listing
 from ingest.pipeline.files_job import FileEntry, Refusals, files, flow
 from ingest.pipeline.inflight import held, oldest_in_flight
 from ingest.tables import EVENT, LANDED, RECORD
+from tests.full import rest_full
 
 OLD = 1_200_000_000  # 2008-01-10
 
@@ -120,6 +121,7 @@ def test_what_the_folder_says_reaches_the_parser(lake, tmp_path):
     assert event["y"] >= 2026
 
 
+@pytest.mark.full
 def test_a_file_that_grows_after_it_was_taken_is_refused_by_name(told, drop, capsys):
     path = land(drop, "app.log", sshd(1))
     once(told)
@@ -150,6 +152,7 @@ def test_a_file_that_is_still_written_waits_and_is_taken_whole(lake, drop):
     assert raws(told) == [sshd(1), sshd(2)]
 
 
+@pytest.mark.full
 def test_a_file_that_changed_between_listing_and_reading_is_refused_by_name(told, drop):
     path = land(drop, "a.log", sshd(1))
     assert Scanner(told, "files", told.settings.folders, print).look().taken == 1
@@ -163,6 +166,7 @@ def test_a_file_that_changed_between_listing_and_reading_is_refused_by_name(told
     assert raws(told) == [b"", sshd(1), sshd(2)]
 
 
+@pytest.mark.full
 def test_what_was_moved_away_before_it_was_read_is_read_where_it_is(told, drop):
     """Rotated while the job was behind: taken, and another file lay there when it came to it."""
     first = land(drop, "a.log.1", sshd(1))
@@ -185,6 +189,7 @@ def test_what_was_moved_away_before_it_was_read_is_read_where_it_is(told, drop):
     assert (str(drop / "copy.log"), "unread") in states
 
 
+@pytest.mark.full
 def test_a_file_that_is_away_for_a_moment_is_read_when_it_is_back(told, drop):
     path = land(drop, "a.log", sshd(1), at=OLD)
     scanner = Scanner(told, "files", told.settings.folders, print)
@@ -204,6 +209,7 @@ def test_a_file_that_is_away_for_a_moment_is_read_when_it_is_back(told, drop):
     assert unnamed(told) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_a_file_that_two_patterns_name_is_taken_once(lake, drop):
     land(drop, "deep/a.log", sshd(1))
     paths = [str(drop), f"{drop}/**/*.log", f"{drop}/**/**/*.log"]
@@ -212,6 +218,7 @@ def test_a_file_that_two_patterns_name_is_taken_once(lake, drop):
     assert unnamed(lake) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_rotation_by_rename_takes_each_content_once(told, drop):
     first = land(drop, "a.log.1", sshd(1))
     once(told)
@@ -222,6 +229,7 @@ def test_rotation_by_rename_takes_each_content_once(told, drop):
     assert unnamed(told) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_a_copy_is_a_file_of_its_own(told, drop):
     land(drop, "a.log", sshd(1))
     land(drop, "b.log", sshd(1))
@@ -230,6 +238,7 @@ def test_a_copy_is_a_file_of_its_own(told, drop):
     assert unnamed(told) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_broken_gzip_is_named_with_what_was_read(told, drop):
     whole = land(drop, "a.log.gz", *[sshd(number % 60) for number in range(5000)])
     whole.write_bytes(whole.read_bytes()[:-200])
@@ -241,6 +250,7 @@ def test_broken_gzip_is_named_with_what_was_read(told, drop):
     assert f" {read} lines" in said
 
 
+@pytest.mark.full
 def test_a_new_folder_and_one_taken_away_need_no_new_checkpoint(lake, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     land(one, "a.log", sshd(1))
@@ -324,7 +334,7 @@ print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 102
 """
 
 
-@pytest.mark.parametrize("name", ["a.log", "a.log.gz"])
+@pytest.mark.parametrize("name", rest_full(1, ["a.log.gz", "a.log"]))
 def test_a_file_of_100_mb_is_read_in_bounded_memory(drop, name):
     lines = [(b"%d " % number).ljust(1023, b"x") + b"\n" for number in range(1024)]
     with (
