@@ -154,7 +154,7 @@ class AlertDetail(_Model):
 
 
 class Explanation(_Model):
-    """What is behind an alert (docs/how-to/backtest-a-rule.md)."""
+    """What is behind an alert (docs/how-to/explain-an-alert.md)."""
 
     alert: dict[str, Any] = Field(description="its newest revision in short")
     rule: dict[str, Any] = Field(description="condition and text; `unchanged`: still in force so")

@@ -150,7 +150,7 @@ class KafkaSettings(_Section):
     )
     rollups_topic: str = Field(
         "",
-        description="compacted; where counts go (docs/reference/rollups.md); empty: nowhere",
+        description="compacted; where counts go (docs/reference/counts.md); empty: nowhere",
     )
     max_message_bytes: int = Field(
         10 * 1024 * 1024, gt=0, description="largest record; above it the sender is told"
@@ -264,7 +264,9 @@ class JobSettings(_Section):
         "their pause); shorter: less delay",
     )
     behind_batch_seconds: float = Field(
-        30.0, gt=0, description="longest batch while a job catches up; see docs/how-to/operating.md"
+        30.0,
+        gt=0,
+        description="longest batch while a job catches up; see docs/explanation/latency.md",
     )
     batch_memory_mb: int = Field(
         512,

@@ -202,7 +202,7 @@ class Driver:
         inventories = {"assets": self.settings.assets, "users": self.settings.users}
         return [
             Every("quality", ("quality", "run"), minutes, self.settings, self.tell),
-            Every("blind", ("rules", "blind", "--tell"), minutes, self.settings, self.tell),
+            Every("blind", ("rules", "coverage", "--tell"), minutes, self.settings, self.tell),
             Every("ledger", ("ledger", "--check"), ledger, self.settings, self.tell),
             Every("webhooks", ("webhooks", "deliver"), hooks, self.settings, self.tell),
             Every("upkeep", ("compact",), upkeep, self.settings, self.tell, clock.doubt, again=inf),
