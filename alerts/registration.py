@@ -57,7 +57,7 @@ def register() -> None:
     register_outboxes(alert_action="gold.alert_action", rule_cost="ops.rule_cost")
     register_schedule(
         ScheduledCommand(
-            "blind", ("rules", "blind", "--tell"), lambda settings: settings.jobs.quality_minutes
+            "blind", ("rules", "coverage", "--tell"), lambda settings: settings.jobs.quality_minutes
         ),
         # It runs on until it is stopped; should it end, it is started again soon.
         ScheduledCommand(
