@@ -181,10 +181,10 @@ class RuleBook:
             from alerts.spark_rules import rule_tests
 
             self._spark()  # the session it then finds running
-            found, _ = rule_tests.preview_query(settings, chosen, since, limit)
+            found, *_ = rule_tests.preview_query(settings, chosen, since, limit)
         else:
             with connect(settings.lake_root, needs=("silver.event",)) as connection:
-                found, _ = over_events.preview(connection, chosen, since, limit)
+                found, *_ = over_events.preview(connection, chosen, since, limit)
         shown = ["event_time", "source", "ip", "user_name", "host_name", "event_uid", "snippet"]
         return result_of([{name: row[name] for name in shown} for row in found], shown)
 

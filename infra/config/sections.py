@@ -482,8 +482,9 @@ class ApiKeySettings(_Section):
     """A key of somebody who may do less than who has the API's token."""
 
     name: str = Field(min_length=1, description="who it is, as ops.audit names them")
-    role: Literal["metrics", "read", "query"] = Field(
-        description="metrics: only /metrics; read: all that is looked up; query: statements too"
+    role: Literal["metrics", "read", "viewer", "query", "analyst", "engineer"] = Field(
+        description="metrics: only /metrics; read: all that is looked up; viewer (before: query): "
+        "statements too; analyst: changes alerts and suppresses; engineer: rules"
     )
     token_file: Path = Field(
         description="file with the bearer token in one line, its owner's alone (0600)"
