@@ -1,4 +1,4 @@
-"""Words that a newcomer can search for: locals that say what they hold, public names of one sense."""
+"""Words that a newcomer can search for: telling locals, public names of one sense."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("headgate", "infra", "ingest", "enrich", "alerts", "reporting", "api")
 
 VAGUE = frozenset({"found", "told", "said", "one", "at"})
-"""What a variable is called for want of a better word: it tells how a thing came, not what it is."""
+"""Names for want of a better word: they tell how a thing came, not what it is."""
 
 SHARED = 0.06
 """The largest share of public names that two or more modules define."""
