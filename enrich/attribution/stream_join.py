@@ -204,9 +204,9 @@ def _as_json(columns: Sequence[str]) -> Column:
 
 def _kept_seconds(jobs: JobSettings) -> int:
     """How long a segment is kept for findings: its span reaches at most `max_lease_seconds` and
-    `late_seconds` beyond `known_at` (see `enrich.dhcp.tracker_state`), and a finding may arrive
-    late."""
-    return jobs.max_lease_seconds + jobs.late_seconds + jobs.correct_seconds
+    `allowed_lateness_seconds` beyond `known_at` (see `enrich.dhcp.tracker_state`), and a finding
+    may arrive late."""
+    return jobs.max_lease_seconds + jobs.allowed_lateness_seconds + jobs.correct_seconds
 
 
 def _findings(findings: DataFrame, jobs: JobSettings) -> DataFrame:

@@ -440,7 +440,7 @@ class Round:
             one.job.stop()
             one.job = None
         ran = time.monotonic() - one.started
-        attempts = self.lake.settings.jobs.poison_attempts
+        attempts = self.lake.settings.jobs.max_batch_failures
         if one.name == GOVERNED:
             self.governor.failed()
         follows = one.record.failed(why, batch, ran, attempts)

@@ -187,7 +187,7 @@ class Scanner:
             listed.add(hash(candidate.path))
             if self._is_known(candidate):
                 continue
-            if self._is_finished(candidate, folder.settle_seconds):
+            if self._is_finished(candidate, folder.min_file_age_seconds):
                 self._waiting.pop(candidate.path, None)
                 yield candidate
 
