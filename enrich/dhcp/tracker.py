@@ -57,7 +57,8 @@ def track(events: DataFrame, jobs: JobSettings) -> DataFrame:
 
     The stream is one of a session of `enrich.dhcp.stateful_operator.with_store`.
     `allowed_lateness_seconds` and `max_lease_seconds` are frozen while a query runs,
-    `session_state` and `session_buckets` for the life of a checkpoint (`enrich.dhcp.checkpoint_rebuild` makes another).
+    `session_state` and `session_buckets` for the life of a checkpoint
+    (`enrich.dhcp.checkpoint_rebuild` makes another).
     """
     version = VERSIONS[jobs.session_state]
     tracked_result = tracked(tracked_rows(events, jobs), limits(jobs), version)
