@@ -53,9 +53,8 @@ soak: setup-dev classes
 audit: setup
 	@$(BIN)/python -m infra.supply_chain.audit --sbom build/headgate.cdx.json $(if $(OSV),--osv $(OSV))
 
-docs: setup
-	$(BIN)/headgate tables --output markdown > docs/reference/tables.md
-	$(BIN)/headgate sources --output markdown > docs/reference/sources.md
+docs: setup-dev
+	$(BIN)/python -m tests.docs.generated
 
 setup: $(VENV)/.runtime
 	@$(BIN)/headgate doctor --jars

@@ -204,7 +204,8 @@ class Headgate:
         `rule`: id; `entity`: MAC address, address, host or user. `muted`: also what a suppression
         or a budget kept from the topic.
         """
-        from api.services.alerts import AlertFilter, alerts
+        from api.services.alert_filter import AlertFilter
+        from api.services.alerts import alerts
 
         wanted = AlertFilter(
             levels=(level,) if level else (),

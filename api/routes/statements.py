@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api/v1", tags=["statements"])
     "/statements",
     summary="Ask in Spark SQL",
     responses=responses(413, 422, 503),
-    dependencies=[Depends(wants("query"))],
+    dependencies=[Depends(wants("viewer"))],
 )
 def _statement(services: Here, who: Who, asked: models.Statement) -> models.StatementAnswer:
     """One SELECT over the tables, bounded in rows, bytes, time and memory.

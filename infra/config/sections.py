@@ -150,7 +150,7 @@ class KafkaSettings(_Section):
     )
     rollups_topic: str = Field(
         "",
-        description="compacted; where counts go (docs/reference/rollups.md); empty: nowhere",
+        description="compacted; where counts go (docs/reference/counts.md); empty: nowhere",
     )
     max_message_bytes: int = Field(
         10 * 1024 * 1024, gt=0, description="largest record; above it the sender is told"
@@ -264,7 +264,9 @@ class JobSettings(_Section):
         "their pause); shorter: less delay",
     )
     behind_batch_seconds: float = Field(
-        30.0, gt=0, description="longest batch while a job catches up; see docs/how-to/operating.md"
+        30.0,
+        gt=0,
+        description="longest batch while a job catches up; see docs/explanation/latency.md",
     )
     batch_memory_mb: int = Field(
         512,
@@ -480,8 +482,9 @@ class ApiKeySettings(_Section):
     """A key of somebody who may do less than who has the API's token."""
 
     name: str = Field(min_length=1, description="who it is, as ops.audit names them")
-    role: Literal["metrics", "read", "query"] = Field(
-        description="metrics: only /metrics; read: all that is looked up; query: statements too"
+    role: Literal["metrics", "read", "viewer", "query", "analyst", "engineer"] = Field(
+        description="metrics: only /metrics; read: all that is looked up; viewer (before: query): "
+        "statements too; analyst: changes alerts and suppresses; engineer: rules"
     )
     token_file: Path = Field(
         description="file with the bearer token in one line, its owner's alone (0600)"

@@ -126,7 +126,7 @@ class Settings(BaseSettings):
     )
 
     webhooks: tuple[WebhookSettings, ...] = Field(
-        (), description="addresses that get alerts by HTTP (docs/how-to/consume-alerts.md)"
+        (), description="addresses that get alerts by HTTP (docs/how-to/set-up-webhooks.md)"
     )
 
     @field_validator("webhooks")

@@ -113,7 +113,7 @@ def _named(where: Location) -> Iterator[None]:
     except PermissionError as error:
         raise Fatal(
             f"{where}: the store refuses these credentials ({error}); "
-            "see docs/how-to/run-on-a-cluster.md"
+            "see docs/how-to/put-the-lake-in-a-bucket.md"
         ) from None
     except (BotoCoreError, ClientError, ConnectionError, TimeoutError) as error:
         lines = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -124,7 +124,7 @@ def _named(where: Location) -> Iterator[None]:
 
 _NO_KEYS = (
     "lies in a bucket, and no credentials were found: set AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, or give the machine a role (docs/how-to/run-on-a-cluster.md)"
+    "AWS_SECRET_ACCESS_KEY, or give the machine a role (docs/how-to/put-the-lake-in-a-bucket.md)"
 )
 
 

@@ -384,7 +384,7 @@ class Lake:
 
     @contextmanager
     def alone(self, table: Table) -> Iterator[None]:
-        """The only writer of a table, other processes included (docs/how-to/run-on-a-cluster.md).
+        """The only writer of a table, over processes (docs/how-to/run-several-drivers.md).
 
         A rename on a file system replaces what is there, so two commits of
         one version, made at the same instant by two processes, would leave one.

@@ -240,7 +240,7 @@ def test_every_timer_starts_a_service_and_all_schedules_agree() -> None:
 
 
 def test_the_page_starts_every_timer_there_is() -> None:
-    page = (project_root() / "docs" / "how-to" / "run-on-a-cluster.md").read_text("utf-8")
+    page = (project_root() / "docs" / "how-to" / "run-on-spark-standalone.md").read_text("utf-8")
     started = re.findall(r"^systemctl enable --now (.*)$", page, re.M)
     named = {word for line in started for word in line.split() if word.endswith(".timer")}
     assert named == {path.name for path in UNITS if path.suffix == ".timer"}

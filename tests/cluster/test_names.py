@@ -88,9 +88,9 @@ def forms() -> Iterator[Told]:
     defaults = (FORMS / "standalone" / "spark-defaults.conf").read_text("utf-8")
     for name, value in re.findall(r"^(spark\.\S+) +(\S+)$", defaults, re.M):
         yield "spark-defaults.conf", name, value
-    page = (project_root() / "docs" / "how-to" / "run-on-a-cluster.md").read_text("utf-8")
+    page = (project_root() / "docs" / "how-to" / "run-several-drivers.md").read_text("utf-8")
     for name, value in re.findall(r'"(spark\.[\w.]+)"(?: =|:) "([^"]+)"', page):
-        yield "docs/how-to/run-on-a-cluster.md", name, value
+        yield "docs/how-to/run-several-drivers.md", name, value
 
 
 def sessions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
@@ -111,7 +111,7 @@ def test_spark_knows_every_setting_and_can_read_its_value(
         "yarn",
         "standalone",
         "kubernetes",
-        "docs/how-to/run-on-a-cluster.md",
+        "docs/how-to/run-several-drivers.md",
     }
     found = [(where, name, defect(name, value)) for where, name, value in told]
     assert [one for one in found if one[2] is not None] == []

@@ -126,6 +126,7 @@ def rule(events: DataFrame) -> DataFrame:
 '''
 
 
+@pytest.mark.full
 def test_a_query_found_in_a_notebook_goes_live_while_the_stream_runs(plant: Plant) -> None:
     (plant.rules / "asked.yml").write_text(ASKED)
     told = headgate(plant, "rules", "enable", "found_in_sql")
@@ -200,6 +201,7 @@ def test_the_ledger_shows_nothing_unaccounted(plant: Plant) -> None:
     assert all(row["unaccounted"] == 0 for row in rows)
 
 
+@pytest.mark.full
 def test_a_second_driver_is_refused_in_one_sentence(plant: Plant) -> None:
     environment = f"127.0.0.1:{plant.broker.port}"
     done = subprocess.run(

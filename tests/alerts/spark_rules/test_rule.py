@@ -176,13 +176,13 @@ def test_a_function_comes_in_by_a_person_not_by_a_yaml_file(tmp_path: Path) -> N
 
 
 def test_the_examples_of_the_page_are_rules(tmp_path: Path) -> None:
-    page = (
-        Path(__file__).parents[3] / "docs" / "how-to" / "write-a-rule-in-sql-or-python.md"
-    ).read_text("utf-8")
-    sql, window, function = re.findall(r"```(?:yaml|python)\n(.*?)```", page, re.DOTALL)[:3]
+    guides = Path(__file__).parents[3] / "docs" / "how-to"
+    page = (guides / "write-a-rule-in-sql.md").read_text("utf-8")
+    sql, window = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    page = (guides / "write-a-rule-in-python.md").read_text("utf-8")
+    function = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     assert query(tmp_path, sql).type == "sql"
-    header = f"title: Many\nid: {MANY}\ntype: sql\n"
-    assert query(tmp_path, header + window).window_seconds == 600
+    assert query(tmp_path, window).window_seconds == 600
     assert query(tmp_path, function, "rule.py").type == "function"
 
 

@@ -121,11 +121,11 @@ def told(second: float, rev: int, mac: str | None = None, **other: Any) -> dict[
     return row | {"event_time": at(second), "rev": rev, "via": "join", "holder": holder} | other
 
 
-@pytest.mark.full
 # leases   AAAAAAAAAA                  A until 10
 # then               BBBBBB            known at 100: B from 12 to 18
 # and      .200 to A                   though it is set by hand
 # events       5        15      25
+@pytest.mark.full
 def test_what_is_known_after_the_wait_is_corrected_once(lake: Lake) -> None:
     site = ScopeSettings(**SITES[0])
     lake = Lake(lake.spark, lake.settings.model_copy(update={"scopes": (site,)}))
@@ -196,6 +196,7 @@ EVENTS = [
 ]
 
 
+@pytest.mark.full
 def test_any_slice_of_history_is_attributed_alike_by_every_form(lake: Lake) -> None:
     put(lake, DHCP_SEGMENT, HISTORY)
     put(lake, EVENT, [row | {"event_uid": f"e{place}"} for place, row in enumerate(EVENTS)])

@@ -207,6 +207,7 @@ def test_checks_answer_the_same_with_counts_and_without(story: Story) -> None:
     assert {one.source for one in counted[1]} == {"okta", "sshd"}
 
 
+@pytest.mark.full
 def test_counting_anew_changes_nothing_that_was_right(story: Story) -> None:
     before = ask(story.lake, "SELECT * EXCLUDE (destination_sketch) FROM gold.rollup ORDER BY ALL")
     found = again(story.lake, at(0), at(HOUR))
@@ -216,6 +217,7 @@ def test_counting_anew_changes_nothing_that_was_right(story: Story) -> None:
     assert after == before
 
 
+@pytest.mark.full
 def test_what_is_counted_anew_goes_out_as_well(story: Story, broker: Broker) -> None:
     kafka = {"bootstrap": broker.address, "rollups_topic": "counted-anew"}
     lake = Lake(story.lake.spark, load(home=story.lake.settings.home, kafka=kafka))

@@ -134,6 +134,7 @@ def squares(lake: Lake, *, well: bool) -> Job:
     return lake.each_batch("squares", lake.stream(NUMBER), batch, trigger_seconds=None)
 
 
+@pytest.mark.full
 def test_a_batch_in_which_drivers_end_is_given_up_in_the_end_until_a_person_says_otherwise(
     lake: Lake,
 ) -> None:

@@ -64,6 +64,7 @@ def test_retention_takes_whole_files_and_single_sources(lake: Lake) -> None:
     assert maintenance.expire(lake, record, datetime.now(UTC) + timedelta(days=9999)) == 0
 
 
+@pytest.mark.full
 def test_a_familys_retention_is_that_of_its_sources_which_have_none_of_their_own(
     lake: Lake,
 ) -> None:

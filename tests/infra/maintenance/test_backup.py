@@ -347,6 +347,7 @@ def test_a_backup_says_how_much_is_only_in_the_broker(
     )
 
 
+@pytest.mark.full
 def test_a_broker_of_the_home_is_kept_when_it_rests(home: Settings, tmp_path: Path) -> None:
     own = Broker(home.home / "kafka", free_port()).start()
     try:

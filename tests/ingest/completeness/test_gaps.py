@@ -251,9 +251,9 @@ def test_what_all_tables_have_is_not_missing(
     assert drain() == ["m0", "m1", "m2", "m3"]
 
 
-@pytest.mark.full
 #   0  1 | 2  3 ... 9      read; what the broker had not on disk when its machine lost power: from 2
 #   0  1 | 2' 3' 4'        what came since
+@pytest.mark.full
 def test_a_log_that_ends_too_early_is_gone_on_with_where_it_is_new(source: Settings) -> None:
     sent = topic_of("sshd", source.kafka)
     send(source, "m0", "m1")

@@ -164,6 +164,7 @@ def command(home: Path, old: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.full
 def test_a_killed_import_goes_on_where_it_was(tmp_path: Path, empty_tables: Path):
     home, old = tmp_path / "home", tmp_path / "old"
     shutil.copytree(empty_tables, home / "lake")

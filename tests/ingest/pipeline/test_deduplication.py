@@ -141,6 +141,7 @@ def test_a_batch_that_came_to_no_commit_hides_nothing(lake, deliver, monkeypatch
     assert rows == [("a#0", None), ("a#0", None)]
 
 
+@pytest.mark.full
 def test_an_import_hides_no_live_event_but_knows_what_was_live(lake, deliver):
     deliver(("old", trail(call(1), call(2, at=7))), mode="import")
     deliver(("live", trail(call(1))))

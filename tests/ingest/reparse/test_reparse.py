@@ -343,6 +343,7 @@ def test_a_slice_that_others_rewrite_meanwhile_is_done_again(line: Line) -> None
     assert table(lake) == truth
 
 
+@pytest.mark.full
 def test_readers_streams_and_a_live_job_are_not_disturbed(line: Line) -> None:
     lake = line.lake
     line.receive(*[sshd(n) for n in range(60)], *[dns(n) for n in range(60)])

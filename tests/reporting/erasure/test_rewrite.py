@@ -237,6 +237,7 @@ def test_a_device_goes_by_its_address_and_its_host_names_when_asked(told: Lake) 
     assert ids(told, "silver.dhcp_segment", "ip") == ["10.0.0.2"]
 
 
+@pytest.mark.full
 def test_a_run_that_was_killed_goes_on_and_former_versions_can_be_deleted(told: Lake) -> None:
     then = Committed(told.folder(table("silver.event"))).of(2)
     for name in ("gold.finding", "silver.event"):

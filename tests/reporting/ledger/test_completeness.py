@@ -65,10 +65,10 @@ def test_a_record_that_no_row_names_is_unaccounted_once_its_batch_is_done(lake: 
     assert (found.unaccounted, found.unfinished) == (1, 1)
 
 
-@pytest.mark.full
 #  days before:  40    30    29    20    14    10    0
 #  sshd          gone  |     lost  lost        there
 #  zeek:dns                        gone  |     lost
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["zeek:dns", "zeek"])
 def test_what_retention_took_out_is_expired_and_what_it_never_reached_is_not(
     lake: Lake, capsys: pytest.CaptureFixture[str], name: str
