@@ -21,8 +21,8 @@ LINE = (
 
 
 def code() -> str:
-    """The page's first block of Python."""
-    block = re.search(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    """The page's first block of code."""
+    block = re.search(r"```py\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert block is not None
     return block[1]
 
