@@ -8,13 +8,12 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from alerts.cli.output import since_when
+from alerts.cli.output import since_when, when_taken
+from alerts.domain.verdict import VERDICTS, verdict_of
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_rows
-
-_SOON = "the running driver takes it within seconds, else at its next start"
 
 _LISTED = """
 SELECT s.suppression_id, s.rule, s.entity, s.fields, s.owner, s.reason, s.at, s.expires_at,
@@ -62,7 +61,7 @@ def _build_triage(subparsers: Any) -> None:
     triage.add_argument("id", metavar="ID", help="alert, or the first characters of its id")
     what = triage.add_mutually_exclusive_group()
     what.add_argument("--assign", metavar="NAME", help="who looks at it (default: you)")
-    what.add_argument("--verdict", help="true_positive, false_positive, benign, ...")
+    what.add_argument("--verdict", type=verdict_of, help=f"one of {', '.join(VERDICTS)}")
     what.add_argument("--reopen", action="store_true", help="open a closed alert again")
     triage.add_argument("--comment", help="kept on the alert")
     triage.set_defaults(run=triage_alert)
@@ -90,7 +89,7 @@ def add(args: argparse.Namespace, settings: Settings) -> int:
         expires_at=_end(args, datetime.now(UTC)),
     )
     print(name)
-    print(f"asked to silence; {_SOON}", file=sys.stderr)
+    print(f"asked to silence; {when_taken(settings)}", file=sys.stderr)
     return 0
 
 
@@ -122,7 +121,7 @@ def remove(args: argparse.Namespace, settings: Settings) -> int:
         suppression["rule"],
         comment=args.reason,
     )
-    print(f"asked to end {suppression['suppression_id']}; {_SOON}", file=sys.stderr)
+    print(f"asked to end {suppression['suppression_id']}; {when_taken(settings)}", file=sys.stderr)
     return 0
 
 
@@ -142,7 +141,7 @@ def triage_alert(args: argparse.Namespace, settings: Settings) -> int:
     elif args.verdict:
         action, value = "verdict", args.verdict
     ask_about(settings, action, alert_rows, value=value, comment=args.comment)
-    print(f"asked to {action} alert {alert_rows.alert_id}; {_SOON}", file=sys.stderr)
+    print(f"asked to {action} alert {alert_rows.alert_id}; {when_taken(settings)}", file=sys.stderr)
     return 0
 
 

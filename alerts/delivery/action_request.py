@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from alerts.domain.verdict import verdict_of
 from infra.config.settings import Settings
 from infra.errors import Retryable
 from infra.process.os_user import acting_user
@@ -40,8 +41,10 @@ def request_action(
     `more`: value, comment, of an old alert the body of its newest revision as JSON (`alert`), and
     of a suppression entity, fields and expires_at (a datetime). `who` asks: by default the
     account of this process. Who asks and what goes to ops.audit. Raises `Retryable` when the
-    outbox cannot be written.
+    outbox cannot be written, `Usage` for a verdict that is none.
     """
+    if action in ("close", "verdict") and more.get("value") is not None:
+        more["value"] = verdict_of(more["value"])
     given = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in more.items()}
     name, instant = who or acting_user(), (asked_at or datetime.now(UTC)).isoformat()
     request: _Row = {

@@ -147,7 +147,7 @@ def undoing(before: TriageState, after: TriageState, now: TriageState) -> Triage
 def in_words(request: Mapping[str, Any]) -> str:
     """A request as a sentence's middle: 'closed it as benign'."""
     action, value = request["action"], request.get("value")
-    said = {
+    sentence = {
         "close": f"closed it as {value}" if value else "closed it",
         "reopen": "reopened it",
         "assign": f"assigned it to {value}" if value else "took its assignee away",
@@ -155,7 +155,7 @@ def in_words(request: Mapping[str, Any]) -> str:
         "note": "wrote a note",
     }.get(str(action), f"asked to {action} it")
     comment = request.get("comment")
-    return f"{said} ({comment})" if comment else said
+    return f"{sentence} ({comment})" if comment else sentence
 
 
 def state_after(state: TriageState, asked: Sequence[TriageRequest]) -> TriageState:

@@ -47,8 +47,8 @@ def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
     """Names of the parameters of a route and of all it depends on; whether each takes several."""
     for field in dependant.query_params:
         yield field.alias, _is_list(field.field_info.annotation)
-    for one in dependant.dependencies:
-        yield from _parameters(one)
+    for dependency in dependant.dependencies:
+        yield from _parameters(dependency)
 
 
 def _is_list(kind: Any) -> bool:

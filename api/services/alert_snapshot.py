@@ -123,7 +123,9 @@ def changed_since(reader: Reader, alert: AlertNow, etag: str) -> str:
         _ACTIONS, {"ids": [alert.alert_id], "actions": list(TRIAGE_ACTIONS)}, needs=_NEEDS
     )
     asked = still_waiting({"changed_at": upto}, [*alert.waiting, *actions])
-    sentences = [f"{one['who']} {in_words(one)} at {_instant(one['at'])}" for one in asked[-3:]]
+    sentences = [
+        f"{change['who']} {in_words(change)} at {_instant(change['at'])}" for change in asked[-3:]
+    ]
     if not sentences:
         sentences = [
             f"job alert made revision {row['revision']} ({row['reason']})"

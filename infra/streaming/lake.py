@@ -268,7 +268,7 @@ class Lake:
             checkpoints=self.settings.checkpoint_root,
             spool=self.spool / "ledger",
             trigger_seconds=trigger_seconds,
-            attempts=self.settings.jobs.poison_attempts,
+            attempts=self.settings.jobs.max_batch_failures,
             before=partial(adopt, job, rows, self.settings.checkpoint_root / job),
             output_mode=output_mode,
             intake=self._intakes.pop(job, None),
