@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import models, problems
 from api.auth import Access, Role
+from api.idempotency import IdempotentPosts
 from api.observability.metrics import Meters
 from api.routes import route_modules
 from api.routes.access import Services, wants
@@ -68,6 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
             responses={} if role is None else problems.responses(401, 403),
         )
     problems.install(app)
+    app.add_middleware(IdempotentPosts, settings=settings, access=services.access)
     app.add_middleware(BaseHTTPMiddleware, dispatch=_measured(services.meters))
     app.add_middleware(_BoundedBody)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way

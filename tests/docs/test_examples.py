@@ -43,6 +43,8 @@ NOT_RUN = {
     "alerts published": NEEDS_BROKER,
     "assets import": CHANGES,
     "api": RUNS_ON,
+    "audit head": CHANGES,
+    "audit verify": CHANGES,
     "backup": "copies a whole home; tests/infra/maintenance/test_backup.py",
     "compact": STARTS_SPARK,
     "demo": "takes a minute and a half; tests/e2e and the demo's own check",
