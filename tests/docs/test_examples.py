@@ -96,6 +96,7 @@ FOREIGN = {
 """Pages whose TOML is not ours: it is only parsed."""
 
 OTHER = {
+    "py": "tests/headgate/test_pipeline.py runs it against a broker",
     "rsyslog": "tests/ingest/parsing/test_rsyslog.py runs it against a broker",
     "ini": "settings of Fluent Bit",
     "properties": "settings of MirrorMaker",
