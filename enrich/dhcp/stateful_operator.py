@@ -168,9 +168,8 @@ class Tracker(_InCells):
     ) -> Iterator[pd.DataFrame]:
         """Take in one batch's rows of a bucket."""
         lines, finished = read_state(rows)
-        # pt =
-        # self.kept()
-        # Only cells of the addresses that have lines or are due: each costs a call over Spark's socket.
+        kept = self.kept()
+        # Only cells of addresses that have lines or are due: each costs a call over a socket.
         state = kept.load(lines, finished)
         advance = state.advance(lines, finished)
         kept.save()
