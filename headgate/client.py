@@ -41,6 +41,12 @@ def opened(
     """As `headgate.open`."""
     overrides = {} if home is None else {"home": Path(home)}
     settings = load(None if config is None else Path(config), **overrides)
+    require_lake(settings)
+    return Headgate(settings, spark)
+
+
+def require_lake(settings: Settings) -> None:
+    """Raises `Usage` where there is no lake, naming lakes that lie near; makes nothing."""
     root = settings.lake_root
     if not there(root):
         near = [str(folder) for folder in _homes_near(settings.home) if folder != settings.home]
@@ -49,7 +55,6 @@ def opened(
             f"{root}: there is no lake here{hint}; "
             "give headgate.open(home=...), set HEADGATE_HOME, or start the jobs with 'headgate up'"
         )
-    return Headgate(settings, spark)
 
 
 def _homes_near(home: Path) -> list[Path]:
