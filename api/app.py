@@ -14,7 +14,8 @@ from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoin
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import models, problems
-from api.auth import Access, Role
+from api.auth import Access
+from api.auth_roles import Role
 from api.idempotency import IdempotentPosts
 from api.observability.metrics import Meters
 from api.routes import (
@@ -23,6 +24,7 @@ from api.routes import (
     events,
     explain,
     health,
+    keys,
     leases,
     operate,
     statements,
@@ -31,6 +33,8 @@ from api.routes import (
 )
 from api.routes.access import Services, wants
 from api.routes.parameters import refuse_unknown
+from api.services.event_stream import Streams
+from api.services.quotas import Quotas
 from api.services.reader import Reader
 from api.services.suppressions import Suppressions
 from api.services.triage import Triage
@@ -52,6 +56,8 @@ def create_app(settings: Settings) -> FastAPI:
         access=Access(settings),
         triage=Triage(reader, settings),
         suppressions=Suppressions(reader, settings),
+        streams=Streams(),
+        quotas=Quotas(),
     )
 
     @asynccontextmanager
@@ -74,7 +80,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.services = services
     app.include_router(health.router, dependencies=[Depends(refuse_unknown)])
     least: dict[Role, tuple[ModuleType, ...]] = {
-        "read": (alerts, triage, suppressions, explain, leases, entities, events, statements),
+        "read": (keys, alerts, triage, suppressions, explain, leases, entities, events, statements),
         "metrics": (operate,),
     }
     for role, modules in least.items():
@@ -82,7 +88,7 @@ def create_app(settings: Settings) -> FastAPI:
             app.include_router(
                 module.router,
                 dependencies=[Depends(wants(role)), Depends(refuse_unknown)],
-                responses=problems.responses(401, 403),
+                responses=problems.responses(401, 403, 429),
             )
     problems.install(app)
     app.add_middleware(IdempotentPosts, settings=settings, access=services.access)
