@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import ModuleType
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -18,19 +17,7 @@ from api.auth import Access
 from api.auth_roles import Role
 from api.idempotency import IdempotentPosts
 from api.observability.metrics import Meters
-from api.routes import (
-    alerts,
-    entities,
-    events,
-    explain,
-    health,
-    keys,
-    leases,
-    operate,
-    statements,
-    suppressions,
-    triage,
-)
+from api.routes import route_modules
 from api.routes.access import Services, wants
 from api.routes.parameters import refuse_unknown
 from api.services.event_stream import Streams
@@ -78,18 +65,14 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.services = services
-    app.include_router(health.router, dependencies=[Depends(refuse_unknown)])
-    least: dict[Role, tuple[ModuleType, ...]] = {
-        "read": (keys, alerts, triage, suppressions, explain, leases, entities, events, statements),
-        "metrics": (operate,),
-    }
-    for role, modules in least.items():
-        for module in modules:
-            app.include_router(
-                module.router,
-                dependencies=[Depends(wants(role)), Depends(refuse_unknown)],
-                responses=problems.responses(401, 403, 429),
-            )
+    for module in route_modules():
+        role: Role | None = getattr(module, "ROLE", "read")
+        known = [Depends(refuse_unknown)]
+        app.include_router(
+            module.router,
+            dependencies=known if role is None else [Depends(wants(role)), *known],
+            responses={} if role is None else problems.responses(401, 403, 429),
+        )
     problems.install(app)
     app.add_middleware(IdempotentPosts, settings=settings, access=services.access)
     app.add_middleware(BaseHTTPMiddleware, dispatch=_measured(services.meters))

@@ -12,6 +12,7 @@ from typing import Any
 from infra.config.settings import Settings
 from infra.config.time_args import instant, instant_or_none
 from infra.errors import HeadgateError, Usage
+from infra.process.progress import progress
 from infra.process.table_output import add_output_option, print_document, print_rows
 
 
@@ -96,7 +97,8 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     asked = {"sql": sql} | ({"as_of": as_of.isoformat()} if as_of else {})
     running = Statements(settings)
     try:
-        run = running.run(sql, _params(args.param), args.max_rows, as_of)
+        with progress("sql"):
+            run = running.run(sql, _params(args.param), args.max_rows, as_of)
     except HeadgateError as error:
         outcome = "refused" if isinstance(error, Refused) else "failed"
         audit_request(
