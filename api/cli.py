@@ -12,6 +12,7 @@ from typing import Any
 from infra.config.settings import Settings
 from infra.config.time_args import instant, instant_or_none
 from infra.errors import HeadgateError, Usage
+from infra.process.progress import progress
 from infra.process.table_output import add_output_option, print_document, print_rows
 
 
@@ -59,7 +60,9 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
     # uvicorn raises the signal that ended it once more; by default that ends us where we stand,
     # and nothing that goes with this process is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    config = uvicorn.Config(create_app(settings), log_level="warning", access_log=False)
+    config = uvicorn.Config(
+        create_app(settings), log_level="warning", access_log=False, timeout_graceful_shutdown=3
+    )
     uvicorn.Server(config).run(sockets=[listening])
     return 0
 
@@ -94,7 +97,8 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     asked = {"sql": sql} | ({"as_of": as_of.isoformat()} if as_of else {})
     running = Statements(settings)
     try:
-        run = running.run(sql, _params(args.param), args.max_rows, as_of)
+        with progress("sql"):
+            run = running.run(sql, _params(args.param), args.max_rows, as_of)
     except HeadgateError as error:
         outcome = "refused" if isinstance(error, Refused) else "failed"
         audit_request(

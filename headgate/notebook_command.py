@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from headgate.client import require_lake
+from headgate.homes import require_lake
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.spark.session import project_root

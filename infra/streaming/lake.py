@@ -157,6 +157,7 @@ class Lake(DeltaTables):
             run.counts |= _whole(rows.agg(*wanted, F.count("*").alias(_ALL)).first())
             del run.counts[_ALL]
             return False
+        # Counted while it is written: a second action would compute the batch twice.
         watch = Observation()
         watched = rows.observe(watch, *wanted) if wanted else rows
         ordered = watched.select(*[column.name for column in table.columns])
@@ -171,6 +172,8 @@ class Lake(DeltaTables):
 
         Raises `Fatal` when the table's log contradicts the checkpoint or is too short to tell.
         """
+        # Batch numbers repeat only after a restart: the first batch of a run pays for reading
+        # the log.
         if not run.look_back:
             return False
         if self._has(table, run):
@@ -191,12 +194,15 @@ class Lake(DeltaTables):
         files: only so can a restart tell that it was done.
         """
         marker = json.dumps(run.marker, sort_keys=True)
+        # Delta rebuilds the snapshot to learn the last transaction, so only where it is asked for
+        # (decision 0001).
         txn = None
         if self.settings.sink == "txn":
             txn = (f"{run.job}/{run.query_id}/{table.name}", run.batch_id)
         with self.alone(table), suppress(AlreadyCommitted):
             version = commit_files(self.spark, self.path(table), files, marker, txn)
             run.versions[table.name] = version
+            # Under the same lock, and seldom: listing a log costs more the longer it is.
             if version % RETIRE_EVERY == 0:
                 self._retire(table)
         run.rows[table.name] = sum(file.rows for file in files)
@@ -263,6 +269,7 @@ class Lake(DeltaTables):
         folder = self.folder(table)
         for table_commit in newest_first(folder):
             marker = table_commit.marker
+            # Upkeep, repairs and other jobs commit between ours.
             if marker is None or marker["job"] != run.job:
                 continue
             if marker["query"] != run.query_id:
@@ -277,6 +284,7 @@ class Lake(DeltaTables):
                     f"checkpoint is at batch {run.batch_id}: {run.folder} is older than the "
                     "table; restore the newest one"
                 )
+            # Markers of a job only grow, so nothing newer can lie behind this one.
             if marker["batch"] < run.batch_id:
                 return False
             if marker["digest"] != run.digest:
