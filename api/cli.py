@@ -60,7 +60,9 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
     # uvicorn raises the signal that ended it once more; by default that ends us where we stand,
     # and nothing that goes with this process is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    config = uvicorn.Config(create_app(settings), log_level="warning", access_log=False)
+    config = uvicorn.Config(
+        create_app(settings), log_level="warning", access_log=False, timeout_graceful_shutdown=3
+    )
     uvicorn.Server(config).run(sockets=[listening])
     return 0
 

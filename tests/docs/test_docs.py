@@ -129,6 +129,10 @@ def test_every_prometheus_alert_has_a_runbook() -> None:
     assert alerts != []
     assert [name for name in alerts if f"`{name}`" not in index] == []
     assert [name for name in alerts if not any(f"`{name}`" in page for page in runbooks)] == []
+    linked = [
+        rule["annotations"]["runbook"] for group in rules["groups"] for rule in group["rules"]
+    ]
+    assert [path for path in linked if not (ROOT / path).exists()] == []
 
 
 def test_every_page_is_reached_from_the_index() -> None:
