@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import models, problems
 from api.auth import Access, Role
+from api.observability.audit_log import note_unended
 from api.observability.metrics import Meters
 from api.routes import alerts, entities, events, explain, health, leases, operate, statements
 from api.routes.access import Services, wants
@@ -38,6 +39,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        note_unended(settings)
         yield
         services.close()
 
