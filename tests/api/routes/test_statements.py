@@ -17,7 +17,7 @@ import pytest
 from api.auth import token_of
 from api.observability.audit_log import note_unended, under_way
 from infra.config.settings import Settings, load
-from infra.streaming.lake import Lake
+from infra.errors import Retryable
 
 LONG = (
     "WITH d AS (SELECT 1 AS x UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4), "
@@ -43,8 +43,8 @@ def until(what: str, ready: object) -> None:
         time.sleep(0.1)
 
 
-def test_who_hangs_up_ends_the_statement_and_sigterm_the_api(day: Lake) -> None:
-    settings = day.settings
+def test_who_hangs_up_ends_the_statement_and_sigterm_the_api(tmp_path: Path) -> None:
+    settings = load(home=tmp_path)
     token = token_of(settings)
     before = len(noted(settings))
     api = subprocess.Popen(
@@ -94,6 +94,8 @@ def test_an_act_whose_process_ended_is_noted_by_the_next_one(tmp_path: Path) -> 
 def test_what_cannot_be_noted_is_not_done(tmp_path: Path) -> None:
     settings = load(home=tmp_path)
     (tmp_path / "spool").write_text("no folder")
-    with pytest.raises(Exception, match="cannot be written"):
-        with under_way(settings, "statement", {"sql": "SELECT 1"}):
-            raise AssertionError
+    with (
+        pytest.raises(Retryable, match="cannot be written"),
+        under_way(settings, "statement", {"sql": "SELECT 1"}),
+    ):
+        raise AssertionError
