@@ -15,6 +15,14 @@ from infra.errors import Fatal, Retryable, Usage
 from infra.process.gc_pause import no_collection
 from ingest.parsing.decoding import readable
 from ingest.parsing.json_source import GZIP, PART_BYTES, JsonSource, parts
+from ingest.parsing.message_bounds import (
+    MAX_UNREADABLE,
+    bounded_time,
+    few_dead_letters,
+    left_out,
+    require_few,
+    require_few_lines,
+)
 from ingest.parsing.source import (
     Context,
     Event,
@@ -81,7 +89,7 @@ def is_large(record: Record) -> bool:
 def rows_in_parts(record: Record, settings: ParseSettings) -> Iterator[list[dict[str, Any]]]:
     """The rows of a large record, some at a time where it is a file of many events.
 
-    All of them together are those of `rows_of`, with the same ids.
+    All of them together are those of `rows_of`, with the same ids, but for what is in neither.
     """
     found = None
     try:
@@ -89,23 +97,46 @@ def rows_in_parts(record: Record, settings: ParseSettings) -> Iterator[list[dict
         if isinstance(source, JsonSource):
             found = parts(readable(record, settings).raw, source.large)
             first = next(found, None)
-    except (Unreadable, Usage):
+    except Usage:
+        found = None
+    except Unreadable as why:
+        # Of gzip that is padded, or broken, the source itself says more.
+        if record.raw[:2] != GZIP or "bronze.record" in str(why):
+            yield [dead_letter(record, str(why))]
+            return
         found = None
     if found is None or first is None:
         yield rows_of(record, settings)
         return
-    at = 0
+    at, dead, omitted = 0, 0, 0
     for held in chain([first], found):
-        whole = replace(record, raw=b"[" + b",".join(held) + b"]")
-        rows = rows_of_all([whole], settings, at)
-        if len(rows) == 1 and rows[0].get("dead_letter_reason") and len(held) > 1:
-            # One bad object must not take its neighbours along.
-            rows = []
-            for element in held:
-                alone = replace(record, raw=bytes(element))
-                rows += rows_of_all([alone], settings, at + len(rows))
-        at += len(rows)
+        rows = _part(record, held, at, settings)
+        made = len(rows)
+        rows, more = few_dead_letters(rows, dead)
+        at, omitted = at + made, omitted + more
+        dead += sum(1 for row in rows if row.get("dead_letter_reason"))
         yield rows
+    if omitted:
+        yield [dead_letter(record, left_out(omitted), at)]
+
+
+def _part(
+    record: Record, held: Sequence[bytes], at: int, settings: ParseSettings
+) -> list[dict[str, Any]]:
+    """The rows of some objects of a large file; one bad object takes no neighbour along."""
+    whole = replace(record, raw=b"[" + b",".join(held) + b"]")
+    rows = _events_of([whole], settings, at)
+    if len(rows) != 1 or not rows[0].get("dead_letter_reason") or len(held) == 1:
+        return rows
+    rows = []
+    for element in held:
+        rows += _events_of([replace(record, raw=bytes(element))], settings, at + len(rows))
+        if len(rows) == MAX_UNREADABLE and all(row.get("dead_letter_reason") for row in rows):
+            reason = (
+                f"none of {MAX_UNREADABLE} objects can be read: {rows[0]['dead_letter_reason']}"
+            )
+            return [dead_letter(record, f"{reason}; {len(held)} of them are passed over", at)]
+    return rows
 
 
 def rows_of_all(
@@ -113,8 +144,20 @@ def rows_of_all(
 ) -> list[dict[str, Any]]:
     """The rows of the records of one event: its events, or a dead letter for each record.
 
-    The rows are numbered from `first`.
+    The rows are numbered from `first`. Of very many dead letters one stands for most.
     """
+    rows = _events_of(records, settings, first)
+    if len(rows) <= MAX_UNREADABLE:
+        return rows
+    few, omitted = few_dead_letters(rows)
+    if omitted:
+        few.append(dead_letter(records[0], left_out(omitted), first + len(rows)))
+    return few
+
+
+def _events_of(
+    records: Sequence[Record], settings: ParseSettings, first: int = 0
+) -> list[dict[str, Any]]:
     record = records[0]
     try:
         source = lookup(record.source)
@@ -123,9 +166,12 @@ def rows_of_all(
         if len(known) > 1 and isinstance(source, JoiningSource):
             events = source.join(known, context)
         else:
-            events = source.parse(known[0], context)
+            require_few_lines(known[0].raw, whole_file=source.whole_file)
+            with bounded_time(known[0].raw):
+                events = source.parse(known[0], context)
         if not events:
             raise Unreadable("the parser found no event in it")
+        require_few(len(events))
         return [_row(event, records, at, settings) for at, event in enumerate(events, first)]
     except (Unreadable, Usage) as why:
         return [dead_letter(one, str(why), first) for one in records]
