@@ -13,21 +13,28 @@ from pyspark.sql import functions as F
 from alerts.compiler.enrichment_predicates import INVENTORIES
 from alerts.delivery.publisher import Publisher
 from alerts.domain.finding import finding_schema
-from alerts.lifecycle.holder_confidence import DECISION as SERVERS
+from alerts.lifecycle.holder_confidence import DHCP_SERVERS_DECISION as SERVERS
 from alerts.lifecycle.holder_confidence import Listening
-from alerts.lifecycle.payloads import ATTRIBUTED, OUTPUTS, REFUSED, Outputs, decode, to_payload
-from alerts.lifecycle.republish_guard import DECISION as HEARD
+from alerts.lifecycle.payloads import (
+    ATTRIBUTED,
+    OUTPUTS,
+    REFUSED,
+    Outputs,
+    decode_payload,
+    to_payload,
+)
+from alerts.lifecycle.republish_guard import REPUBLISH_DECISION as HEARD
 from alerts.lifecycle.risk_score import INCIDENT, RISK
-from alerts.lifecycle.stateful_operator import PASSING, SAID_ELSEWHERE, fold
+from alerts.lifecycle.stateful_operator import PASSING, SAID_ELSEWHERE, fold_alerts
 from alerts.lifecycle.suppression import SUPPRESS, UNSUPPRESS
 from alerts.matching.cost_metering import meter_of
 from alerts.rulebook.rule_store import rule_store
 from alerts.rulepack.rule_pack import PackStore
 from alerts.spark_rules.live import Queries
 from alerts.tables import ALERT, ALERT_ACTION, FINDING, HEARTBEAT
-from enrich.assets.index_store import index_file, newest
+from enrich.assets.index_store import index_file, latest_index
 from enrich.attribution.attributed_events import event_row, is_event
-from enrich.attribution.attributed_events import waiting as waiting_events
+from enrich.attribution.attributed_events import waiting_events as waiting_events
 from enrich.attribution.stream_join import attribute, split
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.config.settings import ScopeSettings
@@ -36,7 +43,7 @@ from infra.errors import Retryable
 from infra.process.log import News
 from infra.streaming.job import Batch, Job
 from infra.streaming.lake import Lake
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 from ingest.pipeline.batch_pass import Find, Stage
 from ingest.pipeline.files_job import files
 from ingest.pipeline.ingest_job import Step, ingest
@@ -88,12 +95,12 @@ def heartbeats(events: pa.RecordBatch, pack: str) -> pa.RecordBatch:
         {
             "finding_id": uid,
             "rule_id": HEARTBEAT,
-            "event_time": at,
+            "event_time": position,
             "received_at": received_at,
             "mode": mode,
             "pack": pack,
         }
-        for uid, at, received_at, mode in zip(
+        for uid, position, received_at, mode in zip(
             *(
                 beats.column(name).to_pylist()
                 for name in ("event_uid", "time", "received_at", "mode")
@@ -114,7 +121,7 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
     store = rule_store(settings)
     publisher, news = Publisher(settings), News()
     servers = Listening(settings)
-    outputs = fold(alert_input(lake), settings, str(store.folder))
+    outputs = fold_alerts(alert_input(lake), settings, str(store.folder))
 
     def batch(rows: DataFrame, run: Batch) -> None:
         publisher.begin()
@@ -122,16 +129,16 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
         wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
         # Rows that are there already have the numbers that they have.
         run.decide(HEARD, lambda: publisher.heard_by() if ALERT in wanted else None)
-        known = index_file(lake, run.decide(INVENTORIES, lambda: newest(lake)))
+        known = index_file(lake, run.decide(INVENTORIES, lambda: latest_index(lake)))
         sequence = run.decide("sequence", lambda: lake.version(ALERT) + 1)
         targets = {table.name: lake.target(table, run) for table in wanted}
         work = Outputs(targets, run.batch_id, sequence, known)
-        found = collected(rows, work)
+        collected_result = collected(rows, work)
         for table in wanted:
-            files = [file for file in found if file.table == table.name]
+            files = [file for file in collected_result if file.table == table.name]
             if files:
                 lake.commit(table, run, files)
-        note_refused(lake, [file.stats for file in found if file.table == REFUSED])
+        note_refused(lake, [file.stats for file in collected_result if file.table == REFUSED])
         publish(publisher, run, news)
 
     trigger = None if once else settings.jobs.alert_trigger_seconds
@@ -157,8 +164,8 @@ def publish(publisher: Publisher, run: Batch, news: News) -> None:
 def note_refused(lake: Lake, requests: Iterable[str]) -> None:
     """Put requests that came to nothing into ops.audit, each once under its own id."""
     for payload in requests:
-        asked = decode(payload, ALERT_ACTION.schema)
-        put(
+        asked = decode_payload(payload, ALERT_ACTION.schema)
+        put_row(
             lake.spool / "audit",
             f"refused-{asked['action_id']}",
             {
@@ -183,12 +190,12 @@ def alert_input(lake: Lake) -> DataFrame:
         lake.stream(EVENT, job="alert"), settings.jobs.attributed_classes, FINDING.schema
     )
     attributed = attribute(waiting, lake.stream(DHCP_SEGMENT, job="alert"), settings.jobs, [events])
-    told = lake.stream(ATTRIBUTION, job="alert").where("finding IS NOT NULL")
+    where = lake.stream(ATTRIBUTION, job="alert").where("finding IS NOT NULL")
     asked = lake.stream(ALERT_ACTION, job="alert")
     return (
         to_state(attributed, settings.scopes)
         .unionByName(to_state(passing))
-        .unionByName(retold(told))
+        .unionByName(_retold(where))
         .unionByName(
             asked.select(
                 F.lit("action").alias("kind"),
@@ -248,7 +255,7 @@ def risk_target() -> Column:
     return F.when(F.col("rule_id") != INCIDENT, F.concat(F.lit(f"{RISK}|"), key))
 
 
-def retold(attributions: DataFrame) -> DataFrame:
+def _retold(attributions: DataFrame) -> DataFrame:
     """Findings that job `repair` attributed anew, in the shape of the state's own.
 
     `alert`: the alert that a finding counts on, where the state may have forgotten it.

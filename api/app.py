@@ -109,13 +109,13 @@ def _measured(meters: Meters) -> Any:
         finally:
             # The route's pattern, not the path: every alert id would be a series of its own.
             route = getattr(request.scope.get("route"), "path", "unknown")
-            method = request.method if request.method in METHODS else "other"
+            method = request.method if request.method in _METHODS else "other"
             meters.request(method, route, status, time.monotonic() - began)
 
     return dispatch
 
 
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods that are counted by name: a caller may make up any other, each a series for good."""
 
 
@@ -129,9 +129,9 @@ class _BoundedBody:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        told = dict(scope["headers"]).get(b"content-length", b"0")
+        headers = dict(scope["headers"]).get(b"content-length", b"0")
         body = _Counted(receive, send)
-        if not (told.isdigit() and int(told) > MAX_BODY):
+        if not (headers.isdigit() and int(headers) > MAX_BODY):
             await self._app(scope, body.receive, body.send)
             if body.size <= MAX_BODY:
                 return

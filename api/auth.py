@@ -77,8 +77,8 @@ class Access:
 
     def caller(self, given: str) -> Caller | None:
         """Whose token it is; None for nobody's. All are compared, whichever it is."""
-        found = [caller for caller, token in self._tokens if same(given, token)]
-        return found[0] if found else None
+        callers = [caller for caller, token in self._tokens if same(given, token)]
+        return callers[0] if callers else None
 
 
 def same(given: str, wanted: str) -> bool:

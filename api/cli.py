@@ -61,7 +61,7 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
 
     host = args.host or settings.api.host
     port = settings.api.port if args.port is None else args.port
-    listening = listen(host, port)
+    listening = _listen(host, port)
     token_of(settings)
     where = "api.token of the settings" if settings.api.token else str(token_file(settings))
     bound = listening.getsockname()[1]
@@ -90,7 +90,7 @@ def _end_in_time(server: uvicorn.Server) -> None:
     os._exit(0)
 
 
-def listen(host: str, port: int) -> Any:
+def _listen(host: str, port: int) -> Any:
     """A listening socket; raises `Usage` in one sentence when the port or address cannot be had."""
     import socket
 
@@ -123,23 +123,23 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     try:
         with under_way(settings, "statement", asked, who="cli") as act:
             try:
-                found = running.run(sql, _params(args.param), args.max_rows, as_of)
+                run = running.run(sql, _params(args.param), args.max_rows, as_of)
             except HeadgateError as error:
                 act.outcome = "refused" if isinstance(error, Refused) else "failed"
                 act.detail["said"] = str(error)
                 raise
-            act.outcome, act.detail["rows"] = "ok", len(found.rows)
+            act.outcome, act.detail["rows"] = "ok", len(run.rows)
     finally:
         running.close()
-    names = _apart([column["name"] for column in found.columns])
-    rows = [dict(zip(names, row, strict=True)) for row in found.rows]
+    names = _apart([column["name"] for column in run.columns])
+    rows = [dict(zip(names, row, strict=True)) for row in run.rows]
     print_rows(rows, args.output, names)
-    if found.versions:
-        read = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    if run.versions:
+        read = ", ".join(f"{name} {version}" for name, version in run.versions.items())
         print(f"versions read: {read}", file=sys.stderr)
-    if found.truncated:
+    if run.truncated:
         print(
-            f"cut after {len(found.rows)} rows (limit: {found.truncated_by}); "
+            f"cut after {len(run.rows)} rows (limit: {run.truncated_by}); "
             "there are more",
             file=sys.stderr,
         )  # fmt: skip
@@ -157,19 +157,19 @@ def run_lease(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage(f"'{args.ip}' is not an IP address") from None
     reader = Reader(settings)
     try:
-        at, known_by = instant("--at", args.at), instant_or_none("--known-by", args.known_by)
-        found = holder(reader, settings.scopes, address, at, args.scope, known_by)
+        moment, known_by = instant("--at", args.at), instant_or_none("--known-by", args.known_by)
+        holder_result = holder(reader, settings.scopes, address, moment, args.scope, known_by)
     finally:
         reader.close()
     if args.output in ("json", "ndjson"):
-        print_document(found.model_dump(mode="json"))
+        print_document(holder_result.model_dump(mode="json"))
         return 0
-    told = found.model_dump(mode="json", exclude={"lease"})
-    told |= found.lease.model_dump(mode="json") if found.lease else {}
+    model_dump = holder_result.model_dump(mode="json", exclude={"lease"})
+    model_dump |= holder_result.lease.model_dump(mode="json") if holder_result.lease else {}
     if args.output == "csv":
-        print_rows([told], "csv")
+        print_rows([model_dump], "csv")
     else:
-        print_rows([{"": name, "value": value} for name, value in told.items()], "table")
+        print_rows([{"": name, "value": value} for name, value in model_dump.items()], "table")
     return 0
 
 
@@ -186,10 +186,10 @@ def _apart(names: Sequence[str]) -> list[str]:
 
 
 def _params(given: Sequence[str]) -> dict[str, str]:
-    found = {}
+    params = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
             raise Usage(f"--param {text}: write NAME=VALUE")
-        found[name] = value
-    return found
+        params[name] = value
+    return params

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-Value = str | int | float | bool | None
+_Value = str | int | float | bool | None
 
 
 class _Model(BaseModel):
@@ -74,7 +74,7 @@ class Entity(_Model):
     )
 
 
-class Alert(_Model):
+class AlertSummary(_Model):
     """The newest revision of an alert, in short."""
 
     alert_id: str = Field(description="never changes", examples=["9f2c4e5d8a7b6c1d"])
@@ -128,7 +128,7 @@ class FeedPage(_Model):
 class AlertPage(_Model):
     """Alerts, newest first by the time of their first revision."""
 
-    items: list[Alert]
+    items: list[AlertSummary]
     next: str | None = Field(description="cursor of the next page; null on the last")
 
 
@@ -148,7 +148,7 @@ class Revision(_Model):
 class AlertDetail(_Model):
     """An alert: its newest revision whole, as it went to the topic, and all revisions in short."""
 
-    alert: Alert
+    alert: AlertSummary
     body: dict[str, Any] = Field(description="the whole newest revision (docs/reference/alert.md)")
     revisions: list[Revision] = Field(description="oldest first")
 
@@ -206,7 +206,7 @@ class DhcpServer(_Model):
     last_line_at: datetime = Field(description="its newest line up to the instant, UTC")
 
 
-class Holder(_Model):
+class AddressHolder(_Model):
     """Who held an address at an instant."""
 
     ip: str
@@ -244,7 +244,7 @@ class TimelineItem(_Model):
     )
 
 
-class Timeline(_Model):
+class EntityTimeline(_Model):
     """What is known about an entity, newest first."""
 
     entity: Entity
@@ -318,7 +318,7 @@ class KnownUser(_Model):
     )
 
 
-class Known(_Model):
+class KnownAccount(_Model):
     """What the inventories knew of an entity at an instant."""
 
     entity: Entity
@@ -327,7 +327,7 @@ class Known(_Model):
     user: KnownUser | None
 
 
-class Seen(_Model):
+class SeenDevice(_Model):
     """A user, or a device, that witnesses name, and how much they tell together."""
 
     name: str = Field(description="account without its domain, or MAC address", examples=["ann"])
@@ -351,8 +351,8 @@ class Witnesses(_Model):
     mac: str | None = Field(
         description="device that held the address, by its lease; null: no lease covers the instant"
     )
-    users: list[Seen] = Field(description="the likeliest first")
-    devices: list[Seen] = Field(description="devices that Zeek saw the address leased to")
+    users: list[SeenDevice] = Field(description="the likeliest first")
+    devices: list[SeenDevice] = Field(description="devices that Zeek saw the address leased to")
 
 
 class Statement(_Model):
@@ -375,7 +375,7 @@ class Statement(_Model):
     sql: Annotated[str, Field(min_length=1, max_length=100_000)] = Field(
         description="one SELECT, or WITH ... SELECT; tables as layer.name"
     )
-    params: dict[str, Value] = Field(
+    params: dict[str, _Value] = Field(
         default_factory=dict, max_length=100, description="values for :name in the statement"
     )
     as_of: AwareDatetime | None = Field(

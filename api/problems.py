@@ -16,7 +16,7 @@ from api.sql.runner import Busy, Failed, Limit, Refused
 from infra.errors import HeadgateError, Retryable, Usage
 
 MEDIA_TYPE = "application/problem+json"
-log = logging.getLogger("headgate.api")
+_log = logging.getLogger("headgate.api")
 
 _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
     (Refused, 422, "statement-refused"),
@@ -89,9 +89,10 @@ async def _validation(request: Request, error: Exception) -> Response:
         raise error
     wrong = [
         models.FieldProblem(
-            where=".".join(str(part) for part in found["loc"]), message=str(found["msg"])
+            where=".".join(str(part) for part in error_result["loc"]),
+            message=str(error_result["msg"]),
         )
-        for found in error.errors()
+        for error_result in error.errors()
     ]
     detail = "; ".join(f"{field.where}: {field.message}" for field in wrong)
     return problem(request, 422, detail, name="invalid-request", errors=wrong)
@@ -106,7 +107,7 @@ async def _ours(request: Request, error: Exception) -> Response:
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return problem(
         request, 500, "this is a fault of the server; its log says more", name="internal-error"
     )

@@ -12,7 +12,7 @@ from infra.config.time_args import instant
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_document, print_rows
 
-COLUMNS = ("name", "strength", "kinds", "first", "last", "person", "evidence", "reason")
+_COLUMNS = ("name", "strength", "kinds", "first", "last", "person", "evidence", "reason")
 
 
 def build(subparsers: Any) -> None:
@@ -37,32 +37,40 @@ def run_who(args: argparse.Namespace, settings: Settings) -> int:
 
     reader = Reader(settings)
     try:
-        at = instant("--at", args.at)
-        found = witnesses(reader, settings, kind_of(args.value), args.value, at, args.scope)
+        when = instant("--at", args.at)
+        witness_rows = witnesses(
+            reader, settings, _kind_of(args.value), args.value, when, args.scope
+        )
     finally:
         reader.close()
     if args.output == "json":
-        print_document(found.model_dump(mode="json"))
-        return 0 if found.users else 1
-    told = [one.model_dump(mode="json") for one in (*found.users, *found.devices)]
+        print_document(witness_rows.model_dump(mode="json"))
+        return 0 if witness_rows.users else 1
+    model_dumps = [
+        part.model_dump(mode="json") for part in (*witness_rows.users, *witness_rows.devices)
+    ]
     rows = [
         {
-            name: (one["user"] or {}).get("full_name") if name == "person" else one[name]
-            for name in COLUMNS
+            name: (part["user"] or {}).get("full_name") if name == "person" else part[name]
+            for name in _COLUMNS
         }
-        for one in told
+        for part in model_dumps
     ]
-    if found.entity.type == "ip":
-        held = f"was leased to {found.mac}" if found.mac else "no lease is known to cover it"
-        print(f"{found.entity.value}: {held}", file=sys.stderr)
-    if not told:
-        print(f"{found.entity.value}: no witness names a user then", file=sys.stderr)
+    if witness_rows.entity.type == "ip":
+        held = (
+            f"was leased to {witness_rows.mac}"
+            if witness_rows.mac
+            else "no lease is known to cover it"
+        )
+        print(f"{witness_rows.entity.value}: {held}", file=sys.stderr)
+    if not model_dumps:
+        print(f"{witness_rows.entity.value}: no witness names a user then", file=sys.stderr)
         return 1
-    print_rows(rows, args.output, COLUMNS)
-    return 0 if found.users else 1
+    print_rows(rows, args.output, _COLUMNS)
+    return 0 if witness_rows.users else 1
 
 
-def kind_of(value: str) -> str:
+def _kind_of(value: str) -> str:
     """What a value is: an address, a MAC address, else a host name."""
     from api.services.timeline import NORMAL
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from bench.measure import Report, cpu_by_process, cpu_since, settle
 from bench.plot import bars, panel
-from enrich.attribution.asof_join import collected, newest_cover, newest_cover_of_few, true_spans
+from enrich.attribution.asof_join import as_arrow, newest_cover, newest_cover_of_few, true_spans
 from infra.config.settings import load
 from infra.spark.session import session
 
@@ -210,7 +210,7 @@ def _cogrouped(events: DataFrame, segments: DataFrame) -> DataFrame:
 
 
 def _few(events: DataFrame, segments: DataFrame) -> DataFrame:
-    return newest_cover_of_few(events, collected(segments, CARRIED))
+    return newest_cover_of_few(events, as_arrow(segments, CARRIED))
 
 
 def _flattened(folder: Path) -> None:

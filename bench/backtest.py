@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from alerts.backtest.result import summarise
 from alerts.backtest.rule_selection import choose
-from alerts.backtest.run import Backtest, Wish, begin
+from alerts.backtest.run import Backtest, BacktestRequest, begin_backtest
 from alerts.domain.finding import event_schema
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
@@ -28,7 +28,7 @@ from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import load
 from infra.delta.parquet_writer import FileWriter, Target, arrow_schema
 from infra.delta.schema import Table
-from infra.delta.transaction import commit
+from infra.delta.transaction import commit_files
 from infra.spark.session import session
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
@@ -55,9 +55,9 @@ def run(quick: bool = False) -> Report:
         lake = Lake(spark, settings).ensure()
         expected = _make(lake, events)
         until = START + timedelta(days=DAYS)
-        wish = Wish((RULE,), choose(settings, [RULE]), START, until)
+        wish = BacktestRequest((RULE,), choose(settings, [RULE]), START, until)
         began, before = time.monotonic(), cpu_by_process()
-        work = Backtest(settings, lake, begin(settings, lake, wish))
+        work = Backtest(settings, lake, begin_backtest(settings, lake, wish))
         result = summarise(work, work.through(lambda _: None), PackStore(store_folder(settings)))
         seconds, spent = time.monotonic() - began, cpu_since(before)
     finally:
@@ -179,4 +179,4 @@ def _add(lake: Lake, table: Table, batches: Sequence[pa.RecordBatch]) -> None:
     for batch in batches:
         writer.write(batch)
     file = writer.close()
-    commit(lake.spark, lake.path(table), [file] if file else [], "bench")
+    commit_files(lake.spark, lake.path(table), [file] if file else [], "bench")

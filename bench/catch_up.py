@@ -27,11 +27,11 @@ from bench.measure import RESULTS, Report
 from infra.config.settings import KafkaSettings, Settings, load
 from infra.errors import Fatal, Retryable
 from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
-from infra.process.subprocesses import Part
-from infra.runtime.job_status import read
+from infra.process.subprocesses import PlatformProcess
+from infra.runtime.job_status import read_status
 from infra.runtime.monitor import resident
-from infra.streaming.kafka_offsets import Broker as Offsets
-from infra.streaming.kafka_offsets import checkpoint
+from infra.streaming.kafka_offsets import OffsetReader as Offsets
+from infra.streaming.kafka_offsets import kafka_checkpoint
 
 SOURCE = "zeek:conn"
 ADAPTIVE, NO_CAP = "adaptive", "no cap"
@@ -174,7 +174,9 @@ def _variant(name: str, plan: Plan, rate: float) -> Outcome:
     return outcome
 
 
-def _catch_up(outcome: Outcome, driver: Part, settings: Settings, plan: Plan, rate: float) -> None:
+def _catch_up(
+    outcome: Outcome, driver: PlatformProcess, settings: Settings, plan: Plan, rate: float
+) -> None:
     """Watch until it has caught up, and a little longer for the latency after."""
     start, launched = time.monotonic(), time.time()
     _until(driver, settings, plan, lambda _: _started(settings, launched))
@@ -196,7 +198,7 @@ def _catch_up(outcome: Outcome, driver: Part, settings: Settings, plan: Plan, ra
 
 def _started(settings: Settings, launched: float) -> bool:
     """Whether the query runs, in a driver that was launched then: Spark's start-up is behind it."""
-    status = read(settings).get("ingest")
+    status = read_status(settings).get("ingest")
     return status is not None and status.started_at > launched
 
 
@@ -213,11 +215,13 @@ def _normal_after(looks: Sequence[Look], caught_up: int) -> int | None:
     return None
 
 
-def _watch(outcome: Outcome, driver: Part, settings: Settings, at: float, seconds: float) -> None:
+def _watch(
+    outcome: Outcome, driver: PlatformProcess, settings: Settings, at: float, seconds: float
+) -> None:
     """A look each second."""
     began = time.monotonic()
     while time.monotonic() - began < seconds:
-        status = read(settings).get("ingest")
+        status = read_status(settings).get("ingest")
         late = status.lag(time.time()) if status else None
         outcome.looks.append(
             Look(
@@ -233,7 +237,7 @@ def _watch(outcome: Outcome, driver: Part, settings: Settings, at: float, second
         time.sleep(1.0)
 
 
-def _workers(driver: Part) -> int:
+def _workers(driver: PlatformProcess) -> int:
     """What the driver's Python workers hold, bytes resident."""
     try:
         return resident(psutil.Process(driver.process.pid))[1]
@@ -257,10 +261,12 @@ def _left(settings: Settings, patience: float = 20.0) -> int:
             raise
         time.sleep(0.5)
         return _left(settings, patience - 0.5)
-    return there.end - checkpoint(settings.checkpoint_root / "ingest").offsets.get(place, 0)
+    return there.end - kafka_checkpoint(settings.checkpoint_root / "ingest").offsets.get(place, 0)
 
 
-def _until(driver: Part, settings: Settings, plan: Plan, true: Callable[[int], bool]) -> int:
+def _until(
+    driver: PlatformProcess, settings: Settings, plan: Plan, true: Callable[[int], bool]
+) -> int:
     """Wait until it holds of the messages that wait; how many do then."""
     waits = _Waits(plan.patience)
     while True:
@@ -274,7 +280,7 @@ def _until(driver: Part, settings: Settings, plan: Plan, true: Callable[[int], b
 
 def _begun(settings: Settings) -> bool:
     """Whether a batch is in; before, little waits only because the load has just begun."""
-    status = read(settings).get("ingest")
+    status = read_status(settings).get("ingest")
     return status is not None and status.batch is not None
 
 
@@ -295,8 +301,8 @@ class _Waits:
 
 
 @contextmanager
-def _driver(settings: Settings, environment: dict[str, str]) -> Iterator[Part]:
-    part = Part("driver", ("run", "ingest"), settings, environment=environment)
+def _driver(settings: Settings, environment: dict[str, str]) -> Iterator[PlatformProcess]:
+    part = PlatformProcess("driver", ("run", "ingest"), settings, environment=environment)
     try:
         yield part
     finally:

@@ -86,7 +86,7 @@ def run(quick: bool = False) -> Report:
         began = time.monotonic()
         while time.monotonic() - began < load.seconds:
             running.pace(5, lambda number: made.slot(number, bursts=True))
-            told = job_status.read(running.settings).get("alert")
+            told = job_status.read_status(running.settings).get("alert")
             if told is not None:
                 seen.state.append((time.monotonic() - began, told.state_bytes))
         bursts = len(made.bursts)

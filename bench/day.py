@@ -23,8 +23,8 @@ from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
-from infra.process.subprocesses import Part
-from infra.runtime.job_status import read
+from infra.process.subprocesses import PlatformProcess
+from infra.runtime.job_status import read_status
 from infra.spark.worker_daemon import is_daemon
 
 SOURCES = ("isc_dhcpd", "zeek:dns", "zeek:conn", "zeek:http")
@@ -125,19 +125,19 @@ class Day:
         finally:
             running.stop()
 
-    def _start(self) -> Part:
-        return Part("driver", ("up",), self._settings, environment=ENVIRONMENT)
+    def _start(self) -> PlatformProcess:
+        return PlatformProcess("driver", ("up",), self._settings, environment=ENVIRONMENT)
 
-    def _await_batch(self, running: Part) -> None:
+    def _await_batch(self, running: PlatformProcess) -> None:
         end = time.monotonic() + self._plan.settle
-        while read(self._settings).get("alert") is None:
+        while read_status(self._settings).get("alert") is None:
             if running.ended is not None or time.monotonic() > end:
                 raise Fatal(f"the driver does not come up: {running.last_words()}")
             time.sleep(0.5)
 
-    def _look(self, running: Part) -> None:
+    def _look(self, running: PlatformProcess) -> None:
         """Note what there is, unless the driver is just starting."""
-        found = read(self._settings)
+        found = read_status(self._settings)
         if found.get("ingest") is None or found["ingest"].pid != running.process.pid:
             return
         memory = found["ingest"].memory
@@ -160,7 +160,7 @@ class Day:
             )
         )
 
-    def _strike(self, running: Part) -> Part:
+    def _strike(self, running: PlatformProcess) -> PlatformProcess:
         """A fault by chance; the driver that runs from then on."""
         fault = self._chance.choice(("worker", "broker hangs", "broker", "driver"))
         self.faults.append(fault)

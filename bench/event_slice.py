@@ -23,7 +23,7 @@ from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import load
 from infra.delta.parquet_writer import DataFile, FileWriter, Target, arrow_schema
 from infra.delta.schema import Table
-from infra.delta.transaction import commit
+from infra.delta.transaction import commit_files
 from infra.spark.session import session
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
@@ -140,4 +140,4 @@ def _append(lake: Lake, table: Table, rows: pa.Table) -> None:
         writer = FileWriter(Target.of(table, lake.folder(table), "bench-"))
         writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema))
         files += [file for file in (writer.close(),) if file]
-    commit(lake.spark, lake.path(table), files, "{}")
+    commit_files(lake.spark, lake.path(table), files, "{}")

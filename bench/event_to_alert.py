@@ -15,14 +15,14 @@ from statistics import quantiles
 
 from confluent_kafka import Message, Producer
 
-from alerts.delivery.topic_listener import Heard, Listener
+from alerts.delivery.topic_listener import Listener, TopicMessage
 from bench.lines import Sent, connection, grant, lookup, traversal
 from bench.measure import Report, cpu_seconds
 from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.errors import HeadgateError
 from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 
 WARM_SECONDS = 45
 ALERTING_LEASED = 2
@@ -76,7 +76,7 @@ class Run:
     behind: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def hear(self, heard: Heard) -> None:
+    def hear(self, heard: TopicMessage) -> None:
         """Note the first revision of the alert that an attack became."""
         seen, body = time.time(), heard.body
         with self.lock:
@@ -111,7 +111,7 @@ def loaded(load_: Load, look: Callable[[Settings], None] = lambda _: None) -> tu
     done = Run(load_)
     try:
         ensure_topics(settings, SOURCES)
-        driver = Part("driver", ("up",), settings, environment=UNBOUNDED)
+        driver = PlatformProcess("driver", ("up",), settings, environment=UNBOUNDED)
         try:
             with Listener(settings, done.hear):
                 cores = _drive(settings, driver, done)
@@ -124,7 +124,7 @@ def loaded(load_: Load, look: Callable[[Settings], None] = lambda _: None) -> tu
     return done, cores
 
 
-def _drive(settings: Settings, driver: Part, done: Run) -> float:
+def _drive(settings: Settings, driver: PlatformProcess, done: Run) -> float:
     """Leases, then the load, then the wait for the last alert; returns the driver's cores."""
     client = producer(settings.kafka)
     devices = done.load.total * ALERTING_LEASED
@@ -149,7 +149,9 @@ def _drive(settings: Settings, driver: Part, done: Run) -> float:
     return cores
 
 
-def _await_leases(settings: Settings, driver: Part, devices: int, seconds: float = 180) -> None:
+def _await_leases(
+    settings: Settings, driver: PlatformProcess, devices: int, seconds: float = 180
+) -> None:
     """Wait until every lease is known, so that the measure is not of the start."""
     end = time.monotonic() + seconds
     known = 0
@@ -175,7 +177,7 @@ def _known_leases(settings: Settings) -> int:
     return int(found[0]) if found else 0
 
 
-def _send_load(client: Producer, settings: Settings, driver: Part, done: Run) -> float:
+def _send_load(client: Producer, settings: Settings, driver: PlatformProcess, done: Run) -> float:
     """Send at an even pace; returns the cores the driver used while it was measured."""
     began, used, since = time.monotonic(), 0.0, time.monotonic()
     for slot, lines in enumerate(_slots(done)):
@@ -266,7 +268,7 @@ def _send(client: Producer, settings: Settings, done: Run, line: Sent) -> None:
     client.poll(0)
 
 
-def _alive(driver: Part) -> None:
+def _alive(driver: PlatformProcess) -> None:
     if driver.ended is not None:
         raise AssertionError(f"the driver ended ({driver.ended}): {driver.last_words(10)}")
 

@@ -17,7 +17,7 @@ from bench.mixes import MIXES, Mix
 from bench.records import store
 from enrich.dhcp.lease_rules import ACK, SECOND_US, LeaseEvent
 from enrich.dhcp.tracker import limits
-from enrich.dhcp.tracker_state import BucketState, encode
+from enrich.dhcp.tracker_state import TrackerBucket, encode_bucket
 from infra.config.settings import JobSettings, load
 from infra.delta.parquet_writer import Target
 from ingest.parsing.source import ParseSettings
@@ -68,7 +68,7 @@ def _volume(report: Report, mix: Mix, count: int) -> None:
 
 def _state(report: Report, devices: int) -> None:
     """Bytes of job `sessions`' state for each device that holds a lease."""
-    state = BucketState(limits(JobSettings()))
+    state = TrackerBucket(limits(JobSettings()))
     state.advance([_lease(device, 0) for device in range(devices)])
     # Well past the time in which lines may be late, and of a few a renewal since.
     later = 3_600
@@ -78,7 +78,7 @@ def _state(report: Report, devices: int) -> None:
     )
     if len(state.addresses) != devices:
         raise AssertionError(f"the state knows {len(state.addresses)} of {devices} addresses")
-    report.add("state of job sessions", [len(encode(state)) / devices], "bytes/device")
+    report.add("state of job sessions", [len(encode_bucket(state)) / devices], "bytes/device")
 
 
 def _lease(device: int, after_seconds: int) -> LeaseEvent:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from alerts.matching.matcher import Matcher, event_batch
 from alerts.rulebook.rule_tests import complete
-from alerts.rulepack.indicator_file_format import Entry, opened, write
+from alerts.rulepack.indicator_file_format import IndicatorEntry, open_indicators, write_indicators
 from alerts.rulepack.indicator_match import FOLDER
 from alerts.rulepack.indicator_normalisation import SOUGHT, entry
 from alerts.rulepack.predicate import Test
@@ -74,13 +74,15 @@ def _made(count: int) -> dict[str, list[str]]:
 def _loaded(report: Report, home: Path, listed: dict[str, list[str]]) -> RulePack:
     """A pack of one rule over a list of these values, with what compiling it took."""
     began = time.process_time()
-    given = [Entry(*entry(value, kind)) for kind, values in listed.items() for value in values]
+    given = [
+        IndicatorEntry(*entry(value, kind)) for kind, values in listed.items() for value in values
+    ]
     PackStore(home)
-    list_hash = write(home / FOLDER, given)
+    list_hash = write_indicators(home / FOLDER, given)
     report.add(f"compile {len(given):,} entries", [time.process_time() - began], "CPU-s")
     file = home / FOLDER / f"{list_hash}.arrow"
     began = time.process_time()
-    opened(file).having(opened(file).keys[:1])
+    open_indicators(file).having(open_indicators(file).keys[:1])
     report.add("open in a worker", [time.process_time() - began], "CPU-s")
     report.notes.append(f"file: {file.stat().st_size / 2**20:.0f} MB, mapped by all workers")
     parts = (("list", "bench"), *(("kind", kind) for kind in SOUGHT))

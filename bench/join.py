@@ -30,7 +30,7 @@ from alerts.tables import FINDING
 from alerts.tables import HEARTBEAT as DETECTED
 from bench.measure import Report, cpu_by_process, cpu_since
 from bench.plot import bars, panel
-from enrich.attribution.asof_join import collected, newest_cover_of_few, statements
+from enrich.attribution.asof_join import as_arrow, newest_cover_of_few, statements
 from enrich.attribution.attributed_events import CARRIED
 from enrich.attribution.stream_join import attribute
 from enrich.tables import DHCP_SEGMENT
@@ -38,7 +38,7 @@ from infra.config.settings import JobSettings, load
 from infra.delta.log_reader import newest_version
 from infra.delta.parquet_writer import FileWriter, Target, arrow_schema
 from infra.delta.schema import Table
-from infra.delta.transaction import commit
+from infra.delta.transaction import commit_files
 from infra.spark.session import session
 from infra.streaming.lake import Lake
 
@@ -130,7 +130,7 @@ def _one_join(lake: Lake, _: int) -> DataFrame:
 def _recent_and_table(lake: Lake, version: int) -> DataFrame:
     """What the snapshot knows comes at once; the join adds what became known since, and `none`
     for what neither knows."""
-    known = collected(statements(lake.read(DHCP_SEGMENT, version)), CARRIED)
+    known = as_arrow(statements(lake.read(DHCP_SEGMENT, version)), CARRIED)
     later = lake.spark.readStream.format("delta").option("startingVersion", version + 1)
     recent = later.load(lake.path(DHCP_SEGMENT))
     findings = lake.stream(FINDING)
@@ -262,7 +262,7 @@ def _append(lake: Lake, table: Table, columns: dict[str, Any]) -> None:
     writer = FileWriter(Target.of(table, lake.folder(table), "bench-"))
     writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema))
     file = writer.close()
-    commit(lake.spark, lake.path(table), [file] if file else [], "{}")
+    commit_files(lake.spark, lake.path(table), [file] if file else [], "{}")
 
 
 def _times(at: datetime, size: int) -> pa.Array:

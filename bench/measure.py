@@ -88,7 +88,7 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions that matter."""
-    said = jdk.says(jdk.require())
+    said = jdk.says(jdk.require_java())
     found = {name: version(name) for name in ("pyspark", "delta-spark", "pyarrow", "duckdb")}
     return {"python": sys.version.split()[0], "java": said.splitlines()[0], **found}
 

@@ -22,7 +22,7 @@ from infra.delta.log_reader import newest_version
 from infra.delta.schema import table
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 
 SOURCES = ("isc_dhcpd", "zeek:dns")
 COMMITS = {"ingest": "bronze.record", "sessions": "silver.dhcp_segment"}
@@ -123,12 +123,16 @@ def _killed(leases: int, plan: Plan) -> list[dict[str, float]]:
     return waits
 
 
-def _start(settings: Settings) -> Part:
-    return Part("driver", ("up",), settings, environment=ENVIRONMENT)
+def _start(settings: Settings) -> PlatformProcess:
+    return PlatformProcess("driver", ("up",), settings, environment=ENVIRONMENT)
 
 
 def _first(
-    running: Part, settings: Settings, before: Mapping[str, int], killed_at: float, plan: Plan
+    running: PlatformProcess,
+    settings: Settings,
+    before: Mapping[str, int],
+    killed_at: float,
+    plan: Plan,
 ) -> dict[str, float]:
     """Seconds until each of the tables has a commit that it had not `before`."""
     waits: dict[str, float] = {}
@@ -162,7 +166,7 @@ def _known(settings: Settings, leases: int) -> bool:
 
 
 def _until(
-    part: Part, true: Callable[[], bool], plan: Plan, what: str, every: float = 0.05
+    part: PlatformProcess, true: Callable[[], bool], plan: Plan, what: str, every: float = 0.05
 ) -> None:
     end = time.monotonic() + plan.longest
     while not true():

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from alerts.backtest.history_match import History
+from alerts.backtest.history_match import EventHistory
 from alerts.matching.matcher import Matcher
 from alerts.rulepack.predicate import All, Either, Node, Not, Test, paths_of
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
@@ -28,7 +28,7 @@ from bench.measure import Report, cpu_seconds
 from bench.rule_mix import CHANNELS, PROCESS, Channel, event_batches, rule_pack
 from infra.config.settings import load
 from infra.delta.parquet_writer import FileWriter, Target
-from infra.delta.transaction import commit
+from infra.delta.transaction import commit_files
 from infra.spark.session import session
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
@@ -105,7 +105,7 @@ def _jobs(report: Report, spark: SparkSession, home: Path, size: Size, quick: bo
         lake = _silver(spark, home, pack, size)
         store = PackStore(home / f"rules-{count}")
         store.put(pack)
-        found_in = History(lake).findings(*SPAN, str(store.folder), [pack])
+        found_in = EventHistory(lake).findings(*SPAN, str(store.folder), [pack])
         job = found_in.select("rule_id", "event_uid")
         ours, found = _measured(job, home / "ours", size.events * size.copies, size.repeat)
         more = {}
@@ -137,7 +137,7 @@ def _silver(spark: SparkSession, home: Path, pack: RulePack, size: Size) -> Lake
         for batch in batches:
             writer.write(batch)
         file = writer.close()
-        commit(spark, lake.path(EVENT), [file] if file else [], f"copy {copy}")
+        commit_files(spark, lake.path(EVENT), [file] if file else [], f"copy {copy}")
     return lake
 
 

@@ -21,7 +21,7 @@ from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.errors import Fatal
 from infra.kafka.client import Broker, admin, ensure_topics, free_port, producer, topic_of
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 
 SOURCE = "zeek:conn"
 PARTITIONS = 8
@@ -78,7 +78,9 @@ def _seconds(workers: int, messages: int) -> float:
                 "HEADGATE_SPARK__CONF": json.dumps(conf),
                 "HEADGATE_JOBS__ADAPTIVE": "false",
             }
-            part = Part("driver", ("run", "ingest", "--once"), settings, environment=environment)
+            part = PlatformProcess(
+                "driver", ("run", "ingest", "--once"), settings, environment=environment
+            )
             if part.process.wait(1800) != 0:
                 raise Fatal(f"job ingest on {workers} workers: {part.last_words()}")
             took = [len(cluster.executors(worker)) for worker in range(workers)]

@@ -26,9 +26,16 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from bench.leases import Network, Run, Way, arrive, through
 from bench.measure import Report
 from bench.plot import bars, panel
-from enrich.dhcp.stateful_operator import VERSIONS, frame, read, row_schema, tracked, with_store
+from enrich.dhcp.stateful_operator import (
+    VERSIONS,
+    frame,
+    read_state,
+    row_schema,
+    tracked,
+    with_store,
+)
 from enrich.dhcp.tracker import limits, tracked_rows
-from enrich.dhcp.tracker_state import BucketState, decode, encode
+from enrich.dhcp.tracker_state import TrackerBucket, decode_bucket, encode_bucket
 from infra.config.settings import JobSettings, load
 from infra.spark.session import session
 
@@ -115,10 +122,10 @@ def _one_address(
 ) -> Iterator[pd.DataFrame]:
     # Spark's own code warns once a key of a coming pandas; that is no part of what is measured.
     warnings.simplefilter("ignore", FutureWarning)
-    lines, _ = read(chunks)
-    held = decode(bytes(state.get[0]), LIMITS) if state.exists else BucketState(LIMITS)
+    lines, _ = read_state(chunks)
+    held = decode_bucket(bytes(state.get[0]), LIMITS) if state.exists else TrackerBucket(LIMITS)
     said = held.advance(lines)
-    state.update((encode(held),))
+    state.update((encode_bucket(held),))
     if said:
         yield frame(said)
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from alerts.delivery.topic_listener import Heard, Listener
+from alerts.delivery.topic_listener import Listener, TopicMessage
 from bench.lines import Sent
 from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.errors import HeadgateError
 from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 from infra.runtime import job_status
 
 JOBS = ("ingest", "alert")
@@ -35,8 +35,8 @@ class Whole:
     """A running platform: `send` lines, and see in `heard` what came on the topic, in order."""
 
     settings: Settings
-    driver: Part
-    heard: list[Heard] = field(default_factory=list)
+    driver: PlatformProcess
+    heard: list[TopicMessage] = field(default_factory=list)
     sent: int = 0
     failed: list[str] = field(default_factory=list)
     behind: float = 0.0
@@ -45,12 +45,12 @@ class Whole:
     def __post_init__(self) -> None:
         self._client = producer(self.settings.kafka)
 
-    def hear(self, heard: Heard) -> None:
+    def hear(self, heard: TopicMessage) -> None:
         """Note what came."""
         with self.lock:
             self.heard.append(heard)
 
-    def first_of(self, rule: str) -> list[Heard]:
+    def first_of(self, rule: str) -> list[TopicMessage]:
         """First revisions of a rule's alerts (by its title), in the order of the topic."""
         with self.lock:
             heard = list(self.heard)
@@ -108,7 +108,7 @@ class Whole:
 
     def keeps_up(self) -> bool:
         """Whether detection and job alert have taken all but the newest seconds."""
-        now, found = time.time(), job_status.read(self.settings)
+        now, found = time.time(), job_status.read_status(self.settings)
         lags = [found[job].lag(now) if job in found else None for job in JOBS]
         return all(lag is not None and lag < NORMAL_SECONDS for lag in lags)
 
@@ -134,7 +134,7 @@ def whole(
     settings = load(home=home / "home", kafka={"bootstrap": broker.address})
     try:
         ensure_topics(settings, sources)
-        driver = Part("driver", ("up",), settings, environment=prepare(settings))
+        driver = PlatformProcess("driver", ("up",), settings, environment=prepare(settings))
         running = Whole(settings, driver)
         try:
             with Listener(settings, running.hear):

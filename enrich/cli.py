@@ -16,13 +16,13 @@ from infra.process.text_output import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enrich.assets.loader import Loaded, Row
+    from enrich.assets.loader import InventoryRow, Loaded
     from infra.delta.schema import Table
 
-TOLD = 20
+_TOLD = 20
 """Refused lines that are named one by one on a terminal."""
 
-COUNTS = ("read", "new", "changed", "gone", "unchanged", "held")
+_COUNTS = ("read", "new", "changed", "gone", "unchanged", "held")
 
 
 def build(subparsers: Any) -> None:
@@ -48,7 +48,7 @@ def build(subparsers: Any) -> None:
 
 def run_load(args: argparse.Namespace, settings: Settings) -> int:
     """Load, say what changed and name each refused line."""
-    from enrich.assets.loader import load
+    from enrich.assets.loader import load_inventory
     from enrich.assets.registers import REGISTERS
 
     configured = {"assets": settings.assets, "users": settings.users}[args.register].file
@@ -58,7 +58,7 @@ def run_load(args: argparse.Namespace, settings: Settings) -> int:
             f"load {args.register}: name a file, or set {args.register}.file in the settings"
         )
     valid_from = instant_or_none("--valid-from", args.valid_from)
-    done = load(
+    done = load_inventory(
         settings,
         REGISTERS[args.register],
         str(where),
@@ -67,11 +67,11 @@ def run_load(args: argparse.Namespace, settings: Settings) -> int:
         valid_from=valid_from,
         accept_removals=args.accept_removals,
     )
-    show(done, args.output)
+    _show(done, args.output)
     return 1 if done.refused else 0
 
 
-def append(settings: Settings, table: Table, rows: Sequence[Row], note: str) -> None:
+def append(settings: Settings, table: Table, rows: Sequence[InventoryRow], note: str) -> None:
     """Append rows from a process that has no Spark session yet."""
     from infra.spark.session import session
     from infra.streaming.lake import Lake
@@ -85,14 +85,14 @@ def append(settings: Settings, table: Table, rows: Sequence[Row], note: str) -> 
         spark.stop()
 
 
-def show(done: Loaded, form: str) -> None:
+def _show(done: Loaded, form: str) -> None:
     """Write what a load came to; on a terminal the refused lines go to stderr."""
-    told = asdict(done)
+    as_row = asdict(done)
     if form in ("json", "ndjson"):
-        print_document(told)
+        print_document(as_row)
     elif form == "csv":
-        row = told | {"refused": len(done.refused)}
-        print_rows([row], form, ["register", "inventory", *COUNTS, "refused"])
+        row = as_row | {"refused": len(done.refused)}
+        print_rows([row], form, ["register", "inventory", *_COUNTS, "refused"])
     else:
         _sentences(done)
 
@@ -102,12 +102,13 @@ def _sentences(done: Loaded) -> None:
         f"{done.register} of inventory '{printable(done.inventory)}': {done.new} new, "
         f"{done.changed} changed, {done.gone} gone, {done.unchanged} unchanged"
     )
-    for one in done.refused[:TOLD]:
+    for refusal in done.refused[:_TOLD]:
         print(
-            f"{printable(one.file)}:{one.line}: refused: {printable(one.reason)}", file=sys.stderr
+            f"{printable(refusal.file)}:{refusal.line}: refused: {printable(refusal.reason)}",
+            file=sys.stderr,
         )
-    if len(done.refused) > TOLD:
-        print(f"{len(done.refused) - TOLD} more lines refused (--output json)", file=sys.stderr)
+    if len(done.refused) > _TOLD:
+        print(f"{len(done.refused) - _TOLD} more lines refused (--output json)", file=sys.stderr)
     if done.held:
         print(
             f"{done.held} that the list does not name stay, since lines of it were refused",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra.delta.schema import View
 
-LONGEST_LEASE_SECONDS = 366 * 86400
+_LONGEST_LEASE_SECONDS = 366 * 86400
 """A line may claim any length; beyond this the end of its span could not be written."""
 
 _COLUMNS = "event_uid, source, scope, ip, mac, host, user_name, user_domain, user_uid"
@@ -77,7 +77,7 @@ FROM ({_SPANS}) spans WHERE src_ip IS NOT NULL AND activity_id = 1
 
 _DHCP = f"""
 SELECT 'dhcp' AS kind, e.time,
-       e.time + INTERVAL '1' SECOND * least(greatest(e.lease_dur, 0), {LONGEST_LEASE_SECONDS})
+       e.time + INTERVAL '1' SECOND * least(greatest(e.lease_dur, 0), {_LONGEST_LEASE_SECONDS})
          AS until,
        e.event_uid, e.source, e.scope, e.src_ip AS ip, lower(coalesce(e.mac, e.src_endpoint.mac)),
        lower(e.src_endpoint.hostname) AS host, CAST(NULL AS STRING) AS user_name,

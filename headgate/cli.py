@@ -18,7 +18,7 @@ from infra.runtime.command_registry import COMMANDS
 BUG = 70
 """Exit code of a part that ended with an error that is not one of ours (`EX_SOFTWARE`)."""
 
-Run = Callable[[argparse.Namespace, Settings], int]
+_Run = Callable[[argparse.Namespace, Settings], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,7 +55,7 @@ def _run(arguments: list[str]) -> int:
         # Parts of us that run as processes of their own read the same file.
         os.environ["HEADGATE_CONFIG"] = str(known.config.absolute())
     overrides: dict[str, Any] = {} if known.home is None else {"home": known.home}
-    run: Run = parsed.run
+    run: _Run = parsed.run
     settings = load(known.config, **overrides)
     os.umask(settings.mask)  # also for the JVM and all processes that are started from here
     return run(parsed, settings)

@@ -24,9 +24,9 @@ def _demo() -> Build:
 
 
 def _training() -> Training:
-    from headgate.demo.appcds_training import make
+    from headgate.demo.appcds_training import make_archive
 
-    return lambda say, again: make(say, again=again)
+    return lambda say, again: make_archive(say, again=again)
 
 
 for package in (infra, ingest, enrich, alerts, api, reporting):

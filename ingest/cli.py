@@ -18,7 +18,7 @@ from infra.errors import Usage
 from infra.process.gc_pause import no_collection
 from ingest.parsing.event_rows import event_rows
 from ingest.parsing.ocsf_export import ocsf_object
-from ingest.parsing.record_reader import Piece, pieces, whole
+from ingest.parsing.record_reader import RecordPiece, pieces, whole
 from ingest.parsing.source import ParseSettings, Record, lookup
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BATCH_LINES = 10_000
 
-Parser = Callable[..., list[dict[str, Any]]]
+_Parser = Callable[..., list[dict[str, Any]]]
 
 
 def parser_of(
@@ -34,7 +34,7 @@ def parser_of(
     tz: str | None = None,
     header: bytes | None = None,
     settings: ParseSettings | None = None,
-) -> Parser:
+) -> _Parser:
     """A function `(raw, now=None, record_id=...)` to the OCSF objects of a record of `source`.
 
     `tz` wins over what `settings` say of the source. Raises `Usage` for a source
@@ -78,12 +78,12 @@ def parse_command(args: argparse.Namespace, settings: Settings) -> int:
         packed = known.format(args.source) is not None
         for batch in _batches(whole(stream) if packed else pieces(stream, source, header)):
             records = [
-                Record(f"{args.file}:{at}", args.source, "import", now, raw, _headed(named))
-                for at, raw, named, _ in batch
+                Record(f"{args.file}:{position}", args.source, "import", now, raw, _headed(named))
+                for position, raw, named, _ in batch
             ]
             with no_collection():
-                found = [ocsf_object(row) for row in event_rows(records, known)]
-                write(b"".join(encode(one) + b"\n" for one in found))
+                ocsf_objects = [ocsf_object(row) for row in event_rows(records, known)]
+                write(b"".join(encode(event_object) + b"\n" for event_object in ocsf_objects))
         sys.stdout.flush()
     return 0
 
@@ -129,8 +129,8 @@ def _opened(path: str) -> BinaryIO:
         raise Usage(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _batches(records: Iterator[Piece]) -> Iterator[list[Piece]]:
-    batch: list[Piece] = []
+def _batches(records: Iterator[RecordPiece]) -> Iterator[list[RecordPiece]]:
+    batch: list[RecordPiece] = []
     for record in records:
         batch.append(record)
         if len(batch) == BATCH_LINES:

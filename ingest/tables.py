@@ -32,7 +32,7 @@ RECORD = Table(
     expires="bronze_days",
 )
 
-USER = struct(
+_USER = struct(
     name=S,
     uid=S,
     domain=S,
@@ -43,7 +43,7 @@ USER = struct(
     credential_uid=S,
     groups=STRINGS,
 )
-ENDPOINT = struct(
+_ENDPOINT = struct(
     ip=S,
     port=N,
     mac=S,
@@ -56,14 +56,14 @@ ENDPOINT = struct(
     interface_name=S,
     country=S,
 )
-HASHES = T.ArrayType(struct(algorithm=S, value=S))
-FILE = struct(
+_HASHES = T.ArrayType(struct(algorithm=S, value=S))
+_FILE = struct(
     name=S,
     path=S,
     size=L,
     mime_type=S,
     type_id=N,
-    hashes=HASHES,
+    hashes=_HASHES,
     company_name=S,
     product=S,
     desc=S,
@@ -71,8 +71,8 @@ FILE = struct(
     version=S,
     signature=S,
 )
-PARENT = struct(name=S, pid=L, cmd_line=S, path=S, uid=S, user=USER)
-PROCESS = struct(
+_PARENT = struct(name=S, pid=L, cmd_line=S, path=S, uid=S, user=_USER)
+_PROCESS = struct(
     name=S,
     pid=L,
     cmd_line=S,
@@ -82,14 +82,14 @@ PROCESS = struct(
     tid=L,
     integrity=S,
     session_uid=S,
-    hashes=HASHES,
+    hashes=_HASHES,
     company_name=S,
     product=S,
     desc=S,
     internal_name=S,
     version=S,
-    user=USER,
-    parent=PARENT,
+    user=_USER,
+    parent=_PARENT,
 )
 
 OCSF_COLUMNS = (
@@ -121,12 +121,12 @@ OCSF_COLUMNS = (
         "OCSF version, product and the product's own ids",
         False,
     ),
-    Column("src_endpoint", ENDPOINT, "where it came from", False),
-    Column("dst_endpoint", ENDPOINT, "where it went", False),
-    Column("user", USER, "the user acted upon or logging in", False),
+    Column("src_endpoint", _ENDPOINT, "where it came from", False),
+    Column("dst_endpoint", _ENDPOINT, "where it went", False),
+    Column("user", _USER, "the user acted upon or logging in", False),
     Column(
         "actor",
-        struct(user=USER, process=PROCESS, session=struct(uid=S, is_mfa=B), invoked_by=S),
+        struct(user=_USER, process=_PROCESS, session=struct(uid=S, is_mfa=B), invoked_by=S),
         "who did it",
         False,
     ),
@@ -136,9 +136,9 @@ OCSF_COLUMNS = (
         "the machine that logged it",
         False,
     ),
-    Column("process", PROCESS, "the process it is about", False),
-    Column("file", FILE, "the file it is about", False),
-    Column("module", struct(file=FILE, base_address=S, function_name=S), "library loaded", False),
+    Column("process", _PROCESS, "the process it is about", False),
+    Column("file", _FILE, "the file it is about", False),
+    Column("module", struct(file=_FILE, base_address=S, function_name=S), "library loaded", False),
     Column(
         "script",
         struct(content=S, uid=S, name=S, path=S, type_id=N),
@@ -242,7 +242,7 @@ OCSF_COLUMNS = (
                 serial_number=S,
                 created_time=TS,
                 expiration_time=TS,
-                fingerprints=HASHES,
+                fingerprints=_HASHES,
             ),
         ),
         "TLS: version, cipher, server name, fingerprints",

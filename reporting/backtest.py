@@ -10,7 +10,7 @@ from functools import reduce
 
 from pyspark.sql import DataFrame
 
-from alerts.backtest.history_match import History, matched
+from alerts.backtest.history_match import EventHistory, matched
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from alerts.spark_rules.rule import QueryRule
@@ -27,7 +27,7 @@ def backtest(lake: Lake, pack: RulePack, interval: Interval) -> DataFrame:
     """
     store = PackStore(store_folder(lake.settings))
     store.put(pack)
-    history, span = History(lake), (interval.start, interval.end)
-    found = matched(history.events(*span), str(store.folder), [pack])
+    history, span = EventHistory(lake), (interval.start, interval.end)
+    matched_result = matched(history.events(*span), str(store.folder), [pack])
     queried = [history.queried(QueryRule(query, pack.hash), *span) for query in pack.queries]
-    return reduce(DataFrame.unionByName, queried, found)
+    return reduce(DataFrame.unionByName, queried, matched_result)

@@ -49,12 +49,12 @@ def _moment(part: str, whole: str) -> datetime:
     except ValueError:
         pass
     try:
-        at = datetime.fromisoformat(part)
+        instant = datetime.fromisoformat(part)
     except ValueError:
         raise Usage(
             f"--interval {whole}: '{part}' is no day and no time; write 2026-11-20/2026-11-21"
         ) from None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
 
 
 def _brief(at: datetime, between: str = "T") -> str:

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 
 T = TypeVar("T")
 
 
 def until(
     true: Callable[[], T],
-    *parts: Part,
+    *parts: PlatformProcess,
     what: object = "",
     seconds: float = 90.0,
     pause: float = 0.05,

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-Numbers = npt.NDArray[np.float64]
+BaselineNumbers = npt.NDArray[np.float64]
 
 HOUR_SECONDS = 3600
 SLOTS = 48
@@ -31,7 +31,7 @@ SLOTS = 48
 FLOOR = 0.4
 """Smallest spread, in logarithms: an hour half as large again as usual is nothing."""
 
-USUAL = (0.1, 0.5, 0.9)
+_USUAL = (0.1, 0.5, 0.9)
 SIGMA_OF_MAD, SIGMA_OF_TENTH = 1.4826, 1.2816
 """A normal distribution's deviation, from the median deviation and from its upper tenth."""
 
@@ -47,10 +47,10 @@ PRIOR_HOURS, PRIOR_EXCESS = 10, 1.0
 class Profile(NamedTuple):
     """What is usual for one device in one feature, by slot; `low` and `high` are quantities."""
 
-    centre: Numbers
-    spread: Numbers
-    low: Numbers
-    high: Numbers
+    centre: BaselineNumbers
+    spread: BaselineNumbers
+    low: BaselineNumbers
+    high: BaselineNumbers
     largest: float
 
 
@@ -73,8 +73,8 @@ class Tail(msgspec.Struct, frozen=True):
 
 def slot_of(hour: int) -> int:
     """The slot of an hour that begins so many seconds after 1970, UTC."""
-    at = datetime.fromtimestamp(hour, UTC)
-    return at.hour + 24 * (at.weekday() >= 5)
+    instant = datetime.fromtimestamp(hour, UTC)
+    return instant.hour + 24 * (instant.weekday() >= 5)
 
 
 def slots_of(hours: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -84,7 +84,7 @@ def slots_of(hours: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.where(weekend, number % 24 + 24, number % 24)
 
 
-def profile_of(hours: npt.NDArray[np.int64], values: Numbers, until: int) -> Profile:
+def profile_of(hours: npt.NDArray[np.int64], values: BaselineNumbers, until: int) -> Profile:
     """What is usual, from a device's hours (ascending starts, seconds) and their quantities.
 
     From its first hour up to `until` every hour counts; those that are not given were silent.
@@ -107,16 +107,18 @@ def _near(slot: int) -> list[int]:
     return [first + (slot + step) % 24 for step in (-1, 0, 1)]
 
 
-def _usual(levels: Numbers, every: Numbers) -> tuple[float, float, float, float]:
+def _usual(levels: BaselineNumbers, every: BaselineNumbers) -> tuple[float, float, float, float]:
     """Centre, spread, low and high of a slot; one that never came is like all hours."""
     if not len(levels):
         levels = every
-    low, centre, high = np.quantile(levels, USUAL)
+    low, centre, high = np.quantile(levels, _USUAL)
     deviation = SIGMA_OF_MAD * float(np.median(np.abs(levels - centre)))
     return centre, max(deviation, (high - centre) / SIGMA_OF_TENTH, FLOOR), low, high
 
 
-def strays(hours: npt.NDArray[np.int64], values: Numbers, profile: Profile, least: int) -> Numbers:
+def strays(
+    hours: npt.NDArray[np.int64], values: BaselineNumbers, profile: Profile, least: int
+) -> BaselineNumbers:
     """By how many spreads each hour exceeds what is usual; 0 below `least`."""
     slots = slots_of(hours)
     far = (np.log1p(values) - profile.centre[slots]) / profile.spread[slots]
@@ -128,7 +130,7 @@ def stray(hour: int, value: float, profile: Profile, least: int) -> float:
     return float(strays(np.array([hour]), np.array([value]), profile, least)[0])
 
 
-def tail_of(far: Numbers, hours: int) -> Tail:
+def tail_of(far: BaselineNumbers, hours: int) -> Tail:
     """The tail of peers' strays: those above `LEAST_STRAY`, of so many hours in all."""
     far = np.sort(far)
     kept = max(round(hours * TAIL_SHARE), 1)
@@ -143,8 +145,8 @@ def tail_of(far: Numbers, hours: int) -> Tail:
 
 def shape(profiles: Sequence[Profile]) -> list[float]:
     """How a device behaves, for finding its peers: its level by part of the day, and how steady."""
-    told: list[float] = []
-    for one in profiles:
-        parts = one.centre.reshape(-1, 6).mean(axis=1)
-        told += [*parts.tolist(), float(one.spread.mean())]
-    return told
+    lines: list[float] = []
+    for profile in profiles:
+        parts = profile.centre.reshape(-1, 6).mean(axis=1)
+        lines += [*parts.tolist(), float(profile.spread.mean())]
+    return lines

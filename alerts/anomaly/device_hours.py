@@ -22,10 +22,10 @@ from infra.delta.schema import struct
 STRETCH_SECONDS = 600
 """Of so much time an address is looked up once; leases last longer."""
 
-SHOWN = 3
+_SHOWN = 3
 """Largest events of an hour that are named."""
 
-READ = (
+_READ = (
     *("event_uid", "class_uid", "source", "mode", "dead_letter_reason", "duplicate_of"),
     *("time", "received_at", "scope", "src_ip", "dst_ip", "host_name", "user_name"),
 )
@@ -35,20 +35,20 @@ VOLUMES = ("bytes_in", "bytes_out")
 
 _CARRIED = ("mac", "hostname", "session_id", "session_start", "session_end", "known_at")
 
-TOP = struct(bytes=T.LongType(), time=T.TimestampType(), event_uid=T.StringType(),
+_TOP = struct(bytes=T.LongType(), time=T.TimestampType(), event_uid=T.StringType(),
              snippet=T.StringType())  # fmt: skip
 
 
 def narrowed(events: DataFrame) -> DataFrame:
     """Of rows of silver.event what hours are made of."""
     return events.select(
-        *READ,
+        *_READ,
         F.col("device.ip").alias("device_ip"),
         *[F.coalesce(f"traffic.{name}", F.lit(0)).alias(name) for name in VOLUMES],
     )
 
 
-def counted(events: DataFrame, rule: ModelRule, modes: Collection[str]) -> DataFrame:
+def counted_hours(events: DataFrame, rule: ModelRule, modes: Collection[str]) -> DataFrame:
     """Those of narrowed events that the rule counts: of its log source, good, delivered first."""
     wanted = (
         F.col("dead_letter_reason").isNull()
@@ -84,7 +84,7 @@ def _stretches(events: DataFrame, rule: ModelRule, named: bool) -> DataFrame:
     # silver.event tells both as the source endpoint sees them.
     sent, received = VOLUMES if rule.role == "dst_endpoint" else reversed(VOLUMES)
     volume = F.col("bytes_in") + F.col("bytes_out")
-    told = F.concat_ws(
+    concat_ws = F.concat_ws(
         "",
         F.coalesce("src_ip", "host_name", "source"),
         F.lit(" -> "),
@@ -95,7 +95,7 @@ def _stretches(events: DataFrame, rule: ModelRule, named: bool) -> DataFrame:
         F.format_number("bytes_in", 0),
         F.lit(" in"),
     )
-    largest = F.struct(volume.alias("bytes"), "time", "event_uid", told.alias("snippet"))
+    largest = F.struct(volume.alias("bytes"), "time", "event_uid", concat_ws.alias("snippet"))
     extra = [
         F.max("received_at").alias("received_at"),
         F.max(largest).alias("top"),
@@ -123,10 +123,10 @@ def _stretches(events: DataFrame, rule: ModelRule, named: bool) -> DataFrame:
 
 def _held(stretches: DataFrame, segments: DataFrame) -> DataFrame:
     """Each stretch with the entity it is of."""
-    found = newest_cover(stretches, statements(segments), carried=_CARRIED)
+    newest_rows = newest_cover(stretches, statements(segments), carried=_CARRIED)
     device = F.concat(F.lit("device|"), F.col("s_mac"))
     address = F.concat(F.lit("ip|"), F.col("scope"), F.lit("|"), F.col("ip"))
-    return found.withColumns(
+    return newest_rows.withColumns(
         {
             "entity": F.coalesce(device, address, F.concat(F.lit("host|"), F.col("host"))),
             "hour": F.floor(F.col("stretch") / F.lit(3600 // STRETCH_SECONDS)) * F.lit(3600),
@@ -139,7 +139,7 @@ def _by_hour(held: DataFrame, named: bool) -> DataFrame:
     extra = [
         F.max("event_time").alias("event_time"),
         F.max("received_at").alias("received_at"),
-        F.slice(F.sort_array(F.collect_list("top"), asc=False), 1, SHOWN).alias("top"),
+        F.slice(F.sort_array(F.collect_list("top"), asc=False), 1, _SHOWN).alias("top"),
         F.max(last).alias("last"),
         *[F.max(name).alias(name) for name in ("mode", "source", "class_uid")],
     ]

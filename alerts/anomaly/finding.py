@@ -9,10 +9,10 @@ from typing import Any
 from alerts.anomaly.baseline import MOST_SCORE
 from alerts.anomaly.store import Judged, Model
 from alerts.compiler.model_rule_files import MODEL
-from alerts.domain.finding import identity, named, one_line
+from alerts.domain.finding import identity, named, single_line
 from alerts.rulepack.rule_pack import ModelRule
 
-VERBS = {"events": "made", "bytes_out": "sent", "bytes_in": "received"}
+_VERBS = {"events": "made", "bytes_out": "sent", "bytes_in": "received"}
 EVIDENCE = 10
 
 
@@ -21,7 +21,7 @@ def finding_id(rule_id: str, entity: str, hour: int) -> str:
     return identity(rule_id, entity, str(hour))
 
 
-def finding(
+def anomaly_finding(
     rule: ModelRule, model: Model, row: Mapping[str, Any], judged: Judged, pack: str
 ) -> dict[str, Any]:
     """A row of gold.finding for an hour, given as `alerts.anomaly.device_hours.hours` names it.
@@ -30,7 +30,9 @@ def finding(
     """
     hour, last = int(row["hour"]), row["last"]
     sentence = said(judged, hour)
-    shown = sorted(row["top"] or (), key=lambda one: (-one["bytes"], one["event_uid"]))[:EVIDENCE]
+    shown = sorted(row["top"] or (), key=lambda fact: (-fact["bytes"], fact["event_uid"]))[
+        :EVIDENCE
+    ]
     return {
         "finding_id": finding_id(rule.id, row["entity"], hour),
         "rule_id": rule.id,
@@ -54,18 +56,18 @@ def finding(
         "host_name": named(last["host"]),
         "user_name": None,
         "dst_ip": None,
-        "holder": holder(last),
+        "holder": _holder(last),
         "fields": _fields(model, row, judged),
-        "snippet": one_line(sentence),
+        "snippet": single_line(sentence),
         "evidence": [
-            {"event_uid": one["event_uid"], "time": one["time"], "snippet": one["snippet"]}
-            for one in shown
+            {"event_uid": fact["event_uid"], "time": fact["time"], "snippet": fact["snippet"]}
+            for fact in shown
         ],
         "evidence_total": int(row["events"]),
     }
 
 
-def holder(last: Mapping[str, Any]) -> dict[str, Any]:
+def _holder(last: Mapping[str, Any]) -> dict[str, Any]:
     """Whose address it was, as `enrich.tables.HOLDER` has it, from the lease that was found."""
     known: dict[str, Any] = {"ip": last["ip"], "scope": last["scope"] or None}
     if last["s_mac"] is None:
@@ -103,13 +105,13 @@ def said(judged: Judged, hour: int) -> str:
     name = judged.feature
     low, high = amount(name, judged.low), amount(name, judged.high)
     usual = f"{low} to {high}" if judged.high >= 1 else "nothing"
-    at = datetime.fromtimestamp(hour, UTC)
+    instant = datetime.fromtimestamp(hour, UTC)
     peers = f"{judged.peers} like it" if judged.peers > 1 else "it alone"
     far = judged.score >= MOST_SCORE
     rare = "beyond any hour of" if far else f"one such hour in 10^{judged.score:.1f} of"
     return (
-        f"{VERBS[name]} {amount(name, judged.value)} in the hour from {at:%H:%M} UTC on "
-        f"{at:%Y-%m-%d}; usual at that time {usual} ({judged.days} days), at most "
+        f"{_VERBS[name]} {amount(name, judged.value)} in the hour from {instant:%H:%M} UTC on "
+        f"{instant:%Y-%m-%d}; usual at that time {usual} ({judged.days} days), at most "
         f"{amount(name, judged.largest)} in any hour; score {judged.score:g} ({rare} {peers})"
     )
 

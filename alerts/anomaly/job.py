@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from alerts.anomaly.baseline import HOUR_SECONDS
-from alerts.anomaly.device_hours import counted, hours, narrowed
-from alerts.anomaly.finding import EVIDENCE, finding
+from alerts.anomaly.device_hours import counted_hours, hours, narrowed
+from alerts.anomaly.finding import EVIDENCE, anomaly_finding
 from alerts.anomaly.store import Model, ModelStore
 from alerts.compiler.model_rule_files import FEATURES
 from alerts.matching.matcher import LIVE_MODES
@@ -31,7 +31,7 @@ from infra.streaming.job import Batch, Job
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 
 PIECE = timedelta(days=7)
 """History is judged so much at once: the hours of all devices lie in memory."""
@@ -58,13 +58,13 @@ def models(lake: Lake, *, once: bool = False) -> Job:
         before = lake.read(DEVICE_HOUR, versions[DEVICE_HOUR.name])
         rows.persist()
         try:
-            for one in work:
-                one.through(rows, segments, before)
+            for partial in work:
+                partial.through(rows, segments, before)
         finally:
             rows.unpersist()
         made = {
-            DEVICE_HOUR.name: [row for one in work for row in one.added],
-            FINDING.name: [row for one in work for row in one.findings],
+            DEVICE_HOUR.name: [row for partial in work for row in partial.added],
+            FINDING.name: [row for partial in work for row in partial.findings],
         }
         for table in wanted:
             _commit(lake, run, table, made[table.name])
@@ -82,7 +82,7 @@ def _arriving(lake: Lake, once: bool) -> DataFrame:
     return lake.stream(EVENT, job="models", only_new=not once)
 
 
-def _commit(lake: Lake, run: Batch, table: Table, rows: Sequence[Row]) -> None:
+def _commit(lake: Lake, run: Batch, table: Table, rows: Sequence[_Row]) -> None:
     writer = FileWriter(lake.target(table, run))
     writer.write(pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(table)))
     file = writer.close()
@@ -93,14 +93,14 @@ class _Work:
     """One rule's work on a batch: `added` to gold.device_hour, and the `findings`."""
 
     def __init__(self, rule: ModelRule, model: Model, pack: str) -> None:
-        self.added: list[Row] = []
-        self.findings: list[Row] = []
+        self.added: list[_Row] = []
+        self.findings: list[_Row] = []
         self._rule, self._model, self._pack = rule, model, pack
 
     def through(self, events: DataFrame, segments: DataFrame, before: DataFrame) -> None:
         """Judge the hours that the batch adds to; `before` is what batches added so far."""
         new = F.col("time") >= F.lit(self._model.header.until)
-        wanted = counted(events, self._rule, LIVE_MODES).where(new)
+        wanted = counted_hours(events, self._rule, LIVE_MODES).where(new)
         rows = hours(wanted, self._rule, segments).toArrow().to_pylist()
         known = sorted(
             (row for row in rows if self._model.knows(row["entity"])),
@@ -110,31 +110,33 @@ class _Work:
         for row in known:
             self._judge(row, so_far.get((row["entity"], int(row["hour"]))))
 
-    def _so_far(self, before: DataFrame, rows: Iterable[Row]) -> dict[tuple[str, int], Row]:
+    def _so_far(self, before: DataFrame, rows: Iterable[_Row]) -> dict[tuple[str, int], _Row]:
         """What these hours had before, by entity and hour."""
         touched = sorted({int(row["hour"]) for row in rows})
         if not touched:
             return {}
-        at = [F.lit(datetime.fromtimestamp(hour, UTC)) for hour in touched]
-        mine = before.where((F.col("rule_id") == self._rule.id) & F.col("hour").isin(*at))
+        row_list = [F.lit(datetime.fromtimestamp(hour, UTC)) for hour in touched]
+        mine = before.where((F.col("rule_id") == self._rule.id) & F.col("hour").isin(*row_list))
         sums = mine.groupBy("entity", F.unix_seconds("hour").alias("hour")).agg(
             *[F.sum(name).alias(name) for name in FEATURES],
             F.bool_or("told").alias("told"),
             F.flatten(F.collect_list("top")).alias("top"),
         )
-        found = sums.toArrow().to_pylist()
-        return {(row["entity"], int(row["hour"])): row for row in found}
+        values = sums.toArrow().to_pylist()
+        return {(row["entity"], int(row["hour"])): row for row in values}
 
-    def _judge(self, row: Row, earlier: Mapping[str, Any] | None) -> None:
+    def _judge(self, row: _Row, earlier: Mapping[str, Any] | None) -> None:
         whole = dict(row)
         if earlier is not None:
             whole |= {name: row[name] + earlier[name] for name in FEATURES}
             every = [*row["top"], *(earlier["top"] or ())]
             whole["top"] = sorted(every, key=lambda one: -one["bytes"])[:EVIDENCE]
         judged = self._model.judge(row["entity"], int(row["hour"]), whole)
-        told = judged.score >= self._rule.threshold and not (earlier and earlier["told"])
-        if told:
-            self.findings.append(finding(self._rule, self._model, whole, judged, self._pack))
+        message = judged.score >= self._rule.threshold and not (earlier and earlier["told"])
+        if message:
+            self.findings.append(
+                anomaly_finding(self._rule, self._model, whole, judged, self._pack)
+            )
         self.added.append(
             {name: row[name] for name in (*FEATURES, "entity", "event_time", "received_at", "top")}
             | {
@@ -142,20 +144,20 @@ class _Work:
                 "model": self._model.hash,
                 "hour": datetime.fromtimestamp(int(row["hour"]), UTC),
                 "score": judged.score,
-                "told": told,
+                "told": message,
             }
         )
 
 
-def history(
+def device_history(
     lake: Lake, rule: ModelRule, model: Model, since: datetime, until: datetime, pack: str = ""
-) -> tuple[list[Row], int]:
+) -> tuple[list[_Row], int]:
     """What the rule finds in history: rows of gold.finding, and how many hours it judged.
 
     Events whose `time` is in [since, until), which begin and end with an hour; addresses belong
     to whom they are given to today.
     """
-    found: list[Row] = []
+    rows: list[_Row] = []
     looked_at = 0
     while since < until:
         end = min(since + PIECE, until)
@@ -163,17 +165,17 @@ def history(
             looked_at += 1
             judged = model.judge(row["entity"], int(row["hour"]), row)
             if judged.score >= rule.threshold:
-                found.append(finding(rule, model, row, judged, pack))
+                rows.append(anomaly_finding(rule, model, row, judged, pack))
         since = end
-    return sorted(found, key=lambda one: (one["window_start"], one["finding_id"])), looked_at
+    return sorted(rows, key=lambda one: (one["window_start"], one["finding_id"])), looked_at
 
 
 def _known_hours(
     lake: Lake, rule: ModelRule, model: Model, since: datetime, until: datetime
-) -> Iterator[Row]:
+) -> Iterator[_Row]:
     """Hours in [since, until) of devices that the model knows."""
     span = (F.col("time") >= F.lit(since)) & (F.col("time") < F.lit(until))
-    events = counted(narrowed(lake.read(EVENT).where(span)), rule, (*LIVE_MODES, "import"))
+    events = counted_hours(narrowed(lake.read(EVENT).where(span)), rule, (*LIVE_MODES, "import"))
     rows = hours(events, rule, lake.read(DHCP_SEGMENT)).toArrow()
     for batch in rows.to_batches(max_chunksize=10_000):
         yield from (row for row in batch.to_pylist() if model.knows(row["entity"]))

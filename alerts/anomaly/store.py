@@ -29,9 +29,9 @@ from infra.errors import Fatal, Usage
 from infra.storage.atomic_files import write_whole
 from infra.storage.state_file import JsonLayout, StateFile
 
-FORMAT = 1
+_FORMAT = 1
 FOLDER = "models"
-BASELINES, HEADER = "baselines.arrow", "model.json"
+BASELINES, _HEADER = "baselines.arrow", "model.json"
 
 _LISTS = ("centre", "spread", "low", "high")
 
@@ -44,14 +44,14 @@ class Peers(msgspec.Struct, frozen=True):
     tails: dict[str, Tail]
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class ModelHeader(msgspec.Struct, frozen=True, kw_only=True):
     """`model.json`: what a model was trained for, on what, and what all devices share.
 
     `since` and `until` bound the history; hours from `until` on are judged. `unjudged` devices
     had too little history. `versions` are those of the tables that were read.
     """
 
-    format: int = FORMAT
+    format: int = _FORMAT
     rule_id: str
     rule_version: str
     features: tuple[str, ...]
@@ -86,7 +86,7 @@ class Judged(msgspec.Struct, frozen=True):
 class Model:
     """A trained model, ready to judge hours of the devices it knows."""
 
-    def __init__(self, folder: Path, header: Header) -> None:
+    def __init__(self, folder: Path, header: ModelHeader) -> None:
         self.hash = folder.name
         self.header = header
         self._table = _mapped(folder / BASELINES)
@@ -131,12 +131,12 @@ class Model:
         )
 
     def _profile(self, row: int, place: int) -> Profile:
-        found = [
+        to_numpys = [
             self._table.column(name)[row].values.to_numpy()[place * SLOTS : (place + 1) * SLOTS]
             for name in _LISTS
         ]
         largest = self._table.column("largest")[row].values.to_numpy()[place]
-        centre, spread, low, high = (one.astype(np.float64) for one in found)
+        centre, spread, low, high = (to_numpy.astype(np.float64) for to_numpy in to_numpys)
         return Profile(centre, spread, low, high, float(largest))
 
 
@@ -177,7 +177,7 @@ class ModelStore:
         with self._alone():
             self._names.write(self.current() | {rule_id: model_hash})
 
-    def put(self, header: Header, baselines: pa.Table, peers: Path | None = None) -> str:
+    def put(self, header: ModelHeader, baselines: pa.Table, peers: Path | None = None) -> str:
         """Keep a model and return its hash; `peers`: a folder with MLlib's pipeline, moved in."""
         self.folder.mkdir(parents=True, exist_ok=True)
         made = self.folder / f".{uuid.uuid4().hex}"
@@ -188,7 +188,7 @@ class ModelStore:
             data = msgspec.json.encode(
                 msgspec.structs.replace(header, baselines=digest), order="sorted"
             )
-            write_whole(made / HEADER, data.decode())
+            write_whole(made / _HEADER, data.decode())
             if peers is not None:
                 shutil.move(str(peers), made / "peers")
             name = hashlib.sha256(data).hexdigest()[:32]
@@ -198,11 +198,11 @@ class ModelStore:
             shutil.rmtree(made, ignore_errors=True)
         return name
 
-    def header(self, model_hash: str) -> Header:
+    def header(self, model_hash: str) -> ModelHeader:
         """What a model says of itself; raises `Fatal` when there is none, or it was changed."""
         if not re.fullmatch(r"[0-9a-f]{32}", model_hash):
             raise Fatal(f"'{model_hash}' is not a model's hash (32 hex digits)")
-        path = self.folder / model_hash / HEADER
+        path = self.folder / model_hash / _HEADER
         try:
             data = path.read_bytes()
         except FileNotFoundError:
@@ -212,12 +212,12 @@ class ModelStore:
         if hashlib.sha256(data).hexdigest()[:32] != model_hash:
             raise Fatal(f"{path}: content does not have that hash; restore it, or train anew")
         try:
-            header = msgspec.json.decode(data, type=Header)
+            header = msgspec.json.decode(data, type=ModelHeader)
         except msgspec.MsgspecError as error:
             raise Fatal(f"{path}: not a model: {error}; train anew") from error
-        if header.format > FORMAT:
+        if header.format > _FORMAT:
             raise Fatal(
-                f"{path} has format {header.format}, this version reads {FORMAT}; upgrade headgate"
+                f"{path} has format {header.format}, this version reads {_FORMAT}; upgrade headgate"
             )
         return header
 
@@ -225,14 +225,14 @@ class ModelStore:
         """The model with that hash, read once per process; raises `Fatal` like `header`."""
         return _opened(str(self.folder), model_hash)
 
-    def all(self) -> Iterator[tuple[str, Header]]:
+    def all(self) -> Iterator[tuple[str, ModelHeader]]:
         """Every model that is kept, the newest first."""
-        found = [
+        paths = [
             (path.name, self.header(path.name))
             for path in self.folder.glob("*")
             if re.fullmatch(r"[0-9a-f]{32}", path.name)
         ]
-        yield from sorted(found, key=lambda one: one[1].trained_at, reverse=True)
+        yield from sorted(paths, key=lambda one: one[1].trained_at, reverse=True)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

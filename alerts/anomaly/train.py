@@ -26,19 +26,19 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from alerts.anomaly.baseline import LEAST_STRAY, Tail, profile_of, shape, strays, tail_of
-from alerts.anomaly.device_hours import counted, hours, narrowed
-from alerts.anomaly.store import Header, ModelStore, Peers
+from alerts.anomaly.device_hours import counted_hours, hours, narrowed
+from alerts.anomaly.store import ModelHeader, ModelStore, Peers
 from alerts.rulepack.rule_pack import ModelRule
 from enrich.tables import DHCP_SEGMENT
 from infra.errors import Usage
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 
-MODES = ("live", "replay", "import")
+_MODES = ("live", "replay", "import")
 """Modes whose events teach: all."""
 
-SEED = 20261122
-GROUPS = (2, 3, 4, 6, 8)
+_SEED = 20261122
+_GROUPS = (2, 3, 4, 6, 8)
 LEAST_DEVICES = 30
 """Fewer devices are one group: of two or three peers each nothing can be told."""
 SEPARATE = 0.5
@@ -65,7 +65,7 @@ class Trained:
     would have told of."""
 
     hash: str
-    header: Header
+    header: ModelHeader
     told: int
 
 
@@ -77,13 +77,13 @@ def train(
     Both are taken at full hours. Raises `Usage` when no device has the history that the rule asks
     for.
     """
-    since, until = (_full(at) for at in (since, until))
+    since, until = (_full(position) for position in (since, until))
     versions = {table.name: lake.version(table) for table in (EVENT, DHCP_SEGMENT)}
     events = narrowed(lake.read(EVENT, versions[EVENT.name])).where(
         (F.col("time") >= F.lit(since)) & (F.col("time") < F.lit(until))
     )
     segments = lake.read(DHCP_SEGMENT, versions[DHCP_SEGMENT.name])
-    by_hour = hours(counted(events, rule, MODES), rule, segments, named=False)
+    by_hour = hours(counted_hours(events, rule, _MODES), rule, segments, named=False)
     fitted = fit(by_hour, rule, until).persist()
     try:
         judged = fitted.where(F.col("days") >= rule.history_days)
@@ -99,7 +99,7 @@ def train(
     finally:
         fitted.unpersist()
     groups = _tails(rows, rule.features)
-    header = Header(
+    header = ModelHeader(
         rule_id=rule.id,
         rule_version=rule.version,
         features=rule.features,
@@ -110,7 +110,7 @@ def train(
         history_days=rule.history_days,
         devices=devices,
         unjudged=unjudged,
-        device_hours=sum(one.hours for one in groups),
+        device_hours=sum(group.hours for group in groups),
         peers=groups,
         silhouette=silhouette,
         spark=lake.spark.version,
@@ -178,30 +178,30 @@ def peers_of(
     best: tuple[float, PipelineModel] | None = None
     if devices >= LEAST_DEVICES:
         evaluator = ClusteringEvaluator(featuresCol="scaled", predictionCol="peers")
-        for groups in GROUPS:
+        for groups in _GROUPS:
             if groups * 5 > devices:
                 break
             scaler = StandardScaler(inputCol="features", outputCol="scaled", withMean=True)
-            means = KMeans(featuresCol="scaled", predictionCol="peers", k=groups, seed=SEED)
+            means = KMeans(featuresCol="scaled", predictionCol="peers", k=groups, seed=_SEED)
             made = Pipeline(stages=[scaler, means]).fit(shaped)
-            told = made.transform(shaped)
+            transform = made.transform(shaped)
             # KMeans may find fewer groups than asked; of one there is no silhouette.
-            if told.select("peers").distinct().count() < 2:
+            if transform.select("peers").distinct().count() < 2:
                 continue
-            separates = float(evaluator.evaluate(told))
+            separates = float(evaluator.evaluate(transform))
             if best is None or separates > best[0]:
                 best = (separates, made)
     if best is None or best[0] < SEPARATE:
         return fitted.withColumn("peers", F.lit(0)), None, None
-    found = best[1].transform(shaped).drop("features", "scaled")
-    return found, best[1], round(best[0], 3)
+    drop = best[1].transform(shaped).drop("features", "scaled")
+    return drop, best[1], round(best[0], 3)
 
 
 def _tails(rows: pa.Table, features: Sequence[str]) -> tuple[Peers, ...]:
     """What each group's hours say of how rare a stray is."""
     groups = rows.column("peers").to_numpy()
     counts, far = rows.column("hours").to_numpy(), rows.column("far").to_pylist()
-    found = []
+    peerses = []
     for group in range(int(groups.max()) + 1):
         mine = np.flatnonzero(groups == group)
         total = int(counts[mine].sum())
@@ -209,23 +209,23 @@ def _tails(rows: pa.Table, features: Sequence[str]) -> tuple[Peers, ...]:
         for place, name in enumerate(features):
             listed = [np.array(far[row][place], np.float64) for row in mine.tolist()]
             tails[name] = tail_of(np.concatenate([np.zeros(0), *listed]), total)
-        found.append(Peers(len(mine), total, tails))
-    return tuple(found)
+        peerses.append(Peers(len(mine), total, tails))
+    return tuple(peerses)
 
 
 def _own_alarms(rows: pa.Table, groups: Sequence[Peers], rule: ModelRule) -> int:
     """How many hours of the history the model would tell of, at most (features may share one)."""
-    told = 0
+    message = 0
     for group, far in zip(
         rows.column("peers").to_pylist(), rows.column("far").to_pylist(), strict=True
     ):
         tails = groups[group].tails
-        told += sum(
+        message += sum(
             tails[name].score(stray) >= rule.threshold
             for name, each in zip(rule.features, far, strict=True)
             for stray in each
         )
-    return told
+    return message
 
 
 DEFAULT_SPAN = timedelta(days=28)

@@ -15,7 +15,7 @@ from alerts.backtest.fold import Brief
 
 
 @dataclass(frozen=True)
-class Difference:
+class _Difference:
     """Alerts of one version that the other has not, and those that both have."""
 
     gained: tuple[Brief, ...]
@@ -24,7 +24,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Counted:
+class _Counted:
     """How many events (rule and event) one version found more, less, and the same."""
 
     gained: int
@@ -32,7 +32,7 @@ class Counted:
     same: int
 
 
-def compare(new: Iterable[Brief], old: Iterable[Brief], by_rule: bool) -> Difference:
+def compare_alerts(new: Iterable[Brief], old: Iterable[Brief], by_rule: bool) -> _Difference:
     """Alerts of `new` against those of `old`.
 
     Two alerts are the same when they are about one entity and their spans meet:
@@ -41,10 +41,10 @@ def compare(new: Iterable[Brief], old: Iterable[Brief], by_rule: bool) -> Differ
     """
     ours, theirs = list(new), list(old)
     met, met_back = _Meets(theirs, by_rule), _Meets(ours, by_rule)
-    return Difference(
-        gained=tuple(one for one in ours if not met(one)),
-        lost=tuple(one for one in theirs if not met_back(one)),
-        same=tuple(one for one in ours if met(one)),
+    return _Difference(
+        gained=tuple(our for our in ours if not met(our)),
+        lost=tuple(our for our in theirs if not met_back(our)),
+        same=tuple(our for our in ours if met(our)),
     )
 
 
@@ -54,8 +54,8 @@ class _Meets:
     def __init__(self, alerts: Iterable[Brief], by_rule: bool) -> None:
         self._by_rule = by_rule
         spans: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-        for one in alerts:
-            spans[self._key(one)].append((one.first, one.last))
+        for alert in alerts:
+            spans[self._key(alert)].append((alert.first, alert.last))
         # By begin, with the latest end of all that begin no later.
         self._spans = {
             key: [(first, end) for (first, _), end in zip(sorted(each), _latest(each), strict=True)]
@@ -64,8 +64,8 @@ class _Meets:
 
     def __call__(self, one: Brief) -> bool:
         spans = self._spans.get(self._key(one), [])
-        at = bisect_right(spans, one.last, key=lambda span: span[0])
-        return at > 0 and spans[at - 1][1] >= one.first
+        position = bisect_right(spans, one.last, key=lambda span: span[0])
+        return position > 0 and spans[position - 1][1] >= one.first
 
     def _key(self, one: Brief) -> tuple[str, str]:
         return (one.rule_id if self._by_rule else "", one.key)
@@ -81,10 +81,10 @@ def compare_findings(
     packs: tuple[str, str],
     ids: tuple[Collection[str], Collection[str]],
     span: tuple[object, object],
-) -> Counted:
+) -> _Counted:
     """Events that the rules `ids` of two packs found in a span, of findings in Parquet files."""
     if not files:
-        return Counted(0, 0, 0)
+        return _Counted(0, 0, 0)
     gained, lost, same = connection.execute(
         _FINDINGS,
         {
@@ -98,7 +98,7 @@ def compare_findings(
             "by_rule": set(ids[0]) == set(ids[1]),
         },
     ).fetchall()[0]
-    return Counted(int(gained), int(lost), int(same))
+    return _Counted(int(gained), int(lost), int(same))
 
 
 _FINDINGS = """

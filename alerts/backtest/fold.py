@@ -24,15 +24,15 @@ from alerts.rulepack.rule_pack import RulePack
 from enrich.assets.index import AssetIndex
 from infra.config.settings import Settings
 
-Row = Mapping[str, Any]
-Packs = Callable[[str], RulePack]
+_Row = Mapping[str, Any]
+_Packs = Callable[[str], RulePack]
 
 DENSE = 50
 """A rule with much in its state waits until its rows are a fiftieth of it: a step costs what the
 state holds, so history with many alerts would take time in the square of it."""
 
-HOUR = 3600 * 1_000_000
-DAY = 24 * HOUR
+_HOUR = 3600 * 1_000_000
+_DAY = 24 * _HOUR
 
 
 class Brief(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -79,13 +79,13 @@ class _Target:
         if not self.waiting:
             return self.settles_at
         enough = len(self.waiting) * DENSE >= self.held
-        return self.since + (pause if enough else HOUR)
+        return self.since + (pause if enough else _HOUR)
 
     def take(self) -> list[dict[str, Any]]:
         """What waits. What was taken before counts half as much with each day: it is forgotten."""
         rows, self.waiting = self.waiting, []
         newest = max(micros(row["available_at"]) for row in rows)
-        self.held = self.held * 0.5 ** (max(0, newest - self.newest) / DAY) + len(rows)
+        self.held = self.held * 0.5 ** (max(0, newest - self.newest) / _DAY) + len(rows)
         self.newest = max(newest, self.newest)
         return rows
 
@@ -101,7 +101,7 @@ class Refold:
 
     def __init__(
         self,
-        packs: Packs,
+        packs: _Packs,
         settings: Settings,
         wanted: Iterable[str],
         *,
@@ -123,7 +123,7 @@ class Refold:
         self._back: list[tuple[int, int, dict[str, Any]]] = []
         self._numbers = count()
 
-    def run(self, rows: Iterable[Row], tell: Callable[[int, int], None] = lambda *_: None) -> None:
+    def run(self, rows: Iterable[_Row], tell: Callable[[int, int], None] = lambda *_: None) -> None:
         """Take rows by `available_at`: attributed findings, or actions with `row_kind`.
 
         `tell` hears now and then how many rows were taken and up to when.
@@ -137,9 +137,9 @@ class Refold:
             if taken % 10_000 == 0:
                 tell(taken, now)
         while self._busy or self._back:
-            self._advance(self.clock + HOUR)
+            self._advance(self.clock + _HOUR)
         for name, target in sorted(self._targets.items()):
-            self._let(name, target, [], self.clock + DAY)  # counts that were not told yet
+            self._let(name, target, [], self.clock + _DAY)  # counts that were not told yet
         tell(taken, self.clock)
 
     def _advance(self, now: int) -> None:
@@ -159,7 +159,7 @@ class Refold:
                 self._step()
         self.clock = max(self.clock, now)
 
-    def _take(self, row: Row) -> None:
+    def _take(self, row: _Row) -> None:
         kind = row.get("row_kind", "finding")
         if row.get("action") in (SUPPRESS, UNSUPPRESS):
             self._for_all.append({**row, "target": None})
@@ -174,7 +174,7 @@ class Refold:
             # What job `alert` had forgotten is no alert that this run has raised.
             target.waiting.append({**row, "row_kind": kind, "target": name, "alert": None})
 
-    def _targets_of(self, row: Row, kind: str) -> Iterator[str]:
+    def _targets_of(self, row: _Row, kind: str) -> Iterator[str]:
         """The rule, the correlations that count it and the risk of its entity: as in `to_state`."""
         rule_id = row["rule_id"]
         if rule_id in self._wanted and (kind == "action" or row["alerting"]):
@@ -201,22 +201,22 @@ class Refold:
                     target.settles_at = target.newest + 2 * SETTLE
                 self._let(name, target, rows, target.newest)
             else:
-                at, target.settles_at = target.settles_at, 0
-                self._let(name, target, [], at)
+                position, target.settles_at = target.settles_at, 0
+                self._let(name, target, [], position)
             if not target.settles_at:
                 self._busy.discard(name)
 
     def _let(self, name: str, target: _Target, rows: list[dict[str, Any]], at: int) -> None:
         tick = {"row_kind": "tick", "target": None, "event_time": at}
         news, target.told = self._for_all[target.told :], len(self._for_all)
-        told = target.state.step([*news, *rows, tick], self._packs, self._settings, at)
-        for output in told:
+        step = target.state.step([*news, *rows, tick], self._packs, self._settings, at)
+        for output in step:
             if output["out"] == "alert":
                 self._note(output["row"])
             elif output["out"] == "finding":
                 self._found(output["row"], at)
 
-    def _found(self, finding: Row, at: int) -> None:
+    def _found(self, finding: _Row, at: int) -> None:
         row = {
             **finding,
             "attr_rev": -1,
@@ -226,7 +226,7 @@ class Refold:
         self.findings.append(row)
         heapq.heappush(self._back, (row["available_at"], next(self._numbers), row))
 
-    def _note(self, row: Row) -> None:
+    def _note(self, row: _Row) -> None:
         body = msgspec.json.decode(row["body"])
         evidence = body["evidence"]
         known = self.alerts.get(row["alert_id"])
@@ -247,6 +247,6 @@ class Refold:
             state=body["state"],
             superseded_by=body["superseded_by"],
             revisions=row["revision"],
-            evidence=[one["event_uid"] for one in evidence],
+            evidence=[event["event_uid"] for event in evidence],
             snippet=evidence[-1]["snippet"] if evidence else "",
         )

@@ -28,18 +28,18 @@ from infra.streaming.lake import Lake
 from infra.streaming.parquet_scan import Reading, files_between, over_files
 from ingest.tables import EVENT
 
-MODES = ("live", "replay", "import")
+_MODES = ("live", "replay", "import")
 """Modes whose events a backtest looks at: all of them."""
 
 DHCP_ACTIVITY = 4004
 BUCKETS = 16
-APART = "\x1f"
+_APART = "\x1f"
 MOST_ROUTES = 40
 """Log sources told apart before Spark hands rows over; of more rules all rows go to the matcher."""
 
 
 @dataclass(frozen=True)
-class History:
+class EventHistory:
     """What a backtest reads: tables at a version (None: the newest)."""
 
     lake: Lake
@@ -62,7 +62,7 @@ class History:
         until: datetime,
         store: str,
         packs: Sequence[RulePack],
-        modes: Collection[str] = MODES,
+        modes: Collection[str] = _MODES,
     ) -> DataFrame:
         """What `matched` says of `events`; workers read the files themselves where they can."""
         files = files_between(self.lake, EVENT, "time", since, until, self.event_version)
@@ -74,13 +74,13 @@ class History:
         return over_files(self.lake, files, reading, work, FINDING.schema)
 
     def queried(
-        self, rule: QueryRule, since: datetime, until: datetime, modes: Collection[str] = MODES
+        self, rule: QueryRule, since: datetime, until: datetime, modes: Collection[str] = _MODES
     ) -> DataFrame:
         """Findings of a query whose `event_time` is in [since, until), each window whole."""
         beside = timedelta(seconds=rule.query.window_seconds)
-        found = rule.findings(self.events(since - beside, until + beside), modes)
-        at = F.col("event_time")
-        return found.where((at >= F.lit(since)) & (at < F.lit(until)))
+        findings = rule.findings(self.events(since - beside, until + beside), modes)
+        column = F.col("event_time")
+        return findings.where((column >= F.lit(since)) & (column < F.lit(until)))
 
     def parts(
         self,
@@ -88,7 +88,7 @@ class History:
         until: datetime,
         store: str,
         packs: Sequence[RulePack],
-        modes: Collection[str] = MODES,
+        modes: Collection[str] = _MODES,
     ) -> Iterator[tuple[str, Callable[[], DataFrame]]]:
         """All that packs find, in parts to be asked for: of the rules together, of each query.
 
@@ -103,7 +103,7 @@ class History:
 
 
 def matched(
-    events: DataFrame, store: str, packs: Sequence[RulePack], modes: Collection[str] = MODES
+    events: DataFrame, store: str, packs: Sequence[RulePack], modes: Collection[str] = _MODES
 ) -> DataFrame:
     """Findings of several packs among events, each with the hash of its pack, in one reading.
 
@@ -143,17 +143,20 @@ def _may_match(packs: Sequence[RulePack], modes: Collection[str]) -> Column:
         return seen
     looked_at = F.lit(False)
     for classes, names in sorted(routes):
-        one = F.lit(True)
+        lit = F.lit(True)
         if classes:
-            one = one & F.col("class_uid").isin(*classes)
+            lit = lit & F.col("class_uid").isin(*classes)
         if names:
-            one = one & F.col("source").isin(*names)
-        looked_at = looked_at | one
+            lit = lit & F.col("source").isin(*names)
+        looked_at = looked_at | lit
     return seen & looked_at
 
 
-def attributed(
-    findings: DataFrame, history: History, settings: Settings, imported: DataFrame | None = None
+def attributed_history(
+    findings: DataFrame,
+    history: EventHistory,
+    settings: Settings,
+    imported: DataFrame | None = None,
 ) -> DataFrame:
     """Findings with `holder`, `attr_rev`, `via` and `available_at`, when the live job had it all.
 
@@ -164,20 +167,20 @@ def attributed(
     waiting, passing = split(findings, settings.scopes)
     old = F.col("mode") == "import"
     keyed = waiting.select(
-        F.concat_ws(APART, "pack", "finding_id").alias("finding_id"),
+        F.concat_ws(_APART, "pack", "finding_id").alias("finding_id"),
         *[name for name in _KEYS if name != "finding_id"],
     )
     wait = settings.jobs.wait_seconds
-    said = known_then(keyed.where(~old), history.segments(), wait)
+    unionByName = known_then(keyed.where(~old), history.segments(), wait)
     if imported is not None:
         leased = as_segments(sessions_of(imported, settings.jobs))
         every = history.segments().unionByName(leased, allowMissingColumns=True)
         known_now = newest_cover(keyed.where(old), statements(every), BUCKETS)
-        said = said.unionByName(known_now.select(*_said()))
+        unionByName = unionByName.unionByName(known_now.select(*_said()))
     joined = waiting.drop("holder").join(
-        said.select(
-            F.split("finding_id", APART)[0].alias("pack"),
-            F.split("finding_id", APART)[1].alias("finding_id"),
+        unionByName.select(
+            F.split("finding_id", _APART)[0].alias("pack"),
+            F.split("finding_id", _APART)[1].alias("finding_id"),
             "holder",
             "attr_rev",
             F.lit("join").alias("via"),

@@ -13,10 +13,10 @@ from alerts.matching.matcher import Matcher, event_batch
 from alerts.rulepack.rule_pack import Correlation, Rule, RulePack
 from enrich.attribution.lease_lookup import LEASE_AT_DUCKDB
 
-MODES = ("live", "replay", "import")
+_MODES = ("live", "replay", "import")
 
-Row = dict[str, Any]
-Ask = Callable[..., list[Row]]
+RerunRow = dict[str, Any]
+Ask = Callable[..., list[RerunRow]]
 """`ask(sql, params, needs=tables)` gives rows as dictionaries."""
 
 FINDINGS_SQL = """
@@ -28,7 +28,7 @@ ORDER BY f.event_time, f.finding_id
 FINDINGS_NEED = ("gold.finding", "gold.attribution", "gold.attribution_current")
 
 
-def verdict(then: set[str], now: set[str]) -> str:
+def rerun_verdict(then: set[str], now: set[str]) -> str:
     """How the findings that a rule makes now stand to those that were told."""
     if not then:
         return "nothing left to compare"
@@ -37,11 +37,11 @@ def verdict(then: set[str], now: set[str]) -> str:
     return "different" if then & now else "no longer"
 
 
-def found_by(rule: Rule, events: Sequence[Row]) -> set[str]:
+def found_by(rule: Rule, events: Sequence[RerunRow]) -> set[str]:
     """Ids of the findings that a rule makes of events as silver.event has them now."""
     names = set(event_batch([]).schema.names)
     rows = [{name: v for name, v in event.items() if name in names} for event in events]
-    matched = Matcher(RulePack(rules=(rule,)), MODES).match(event_batch(rows))
+    matched = Matcher(RulePack(rules=(rule,)), _MODES).match(event_batch(rows))
     return {str(row) for row in matched.column("finding_id").to_pylist()}
 
 
@@ -61,7 +61,7 @@ def counted_by(ask: Ask, rule: Correlation, pack: str, since: Any, until: Any) -
     return {str(row["finding_id"]) for row in over_history(rule, rows)}
 
 
-def holder_again(ask: Ask, own: Sequence[Row], wait: timedelta) -> Row:
+def holder_again(ask: Ask, own: Sequence[RerunRow], wait: timedelta) -> RerunRow:
     """Who held the newest finding's address: as told, as was known then, and as is known now."""
     newest = max(own, key=lambda row: micros(row["event_time"]), default=None)
     if newest is None or not newest["ip"]:
@@ -72,14 +72,14 @@ def holder_again(ask: Ask, own: Sequence[Row], wait: timedelta) -> Row:
         _mac(ask(LEASE_AT_DUCKDB, asked | {"known_by": by}, needs=needs))
         for by in (newest["received_at"] + wait, None)
     )
-    told = holder_of({"holder": newest["told_holder"] or newest["holder"]}) or Holder()
+    holder = holder_of({"holder": newest["told_holder"] or newest["holder"]}) or Holder()
     return {
-        "told": told.mac,
+        "told": holder.mac,
         "known_then": then,
         "known_now": now,
-        "verdict": "same" if told.mac == now else "different",
+        "verdict": "same" if holder.mac == now else "different",
     }
 
 
-def _mac(rows: Sequence[Row]) -> str | None:
+def _mac(rows: Sequence[RerunRow]) -> str | None:
     return str(rows[0]["mac"]) if rows and rows[0]["mac"] else None

@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from alerts.backtest.compare import compare, compare_findings
+from alerts.backtest.compare import compare_alerts, compare_findings
 from alerts.backtest.fold import Brief, Refold
 from alerts.backtest.run import Backtest, Run
-from alerts.domain.entity import micros, moment
+from alerts.domain.entity import event_instant, micros
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from infra.delta.duckdb_views import open_engine
 from infra.storage.atomic_files import write_whole
 from infra.storage.state_file import JsonLayout, StateFile
 
-EXAMPLES = 5
-ENTITIES = 10
+_EXAMPLES = 5
+_ENTITIES = 10
 
 _COUNTED = """
 SELECT pack, rule_id, count(*) AS findings,
@@ -34,7 +34,7 @@ def summarise(work: Backtest, told: Mapping[str, Refold], packs: PackStore) -> d
     run = work.run
     since, until = (micros(time) for time in run.span())
     alerts = {
-        side: [one for one in refold.alerts.values() if since <= one.raised < until]
+        side: [alert for alert in refold.alerts.values() if since <= alert.raised < until]
         for side, refold in told.items()
     }
     result: dict[str, Any] = {
@@ -48,27 +48,27 @@ def summarise(work: Backtest, told: Mapping[str, Refold], packs: PackStore) -> d
             for side in told
         },
     }
-    rows = [(one, "") for one in alerts["new"]]
+    rows = [(alert, "") for alert in alerts["new"]]
     if "old" in told:
         by_rule = set(run.ids["new"]) == set(run.ids["old"])
-        found = compare(alerts["new"], alerts["old"], by_rule)
-        named = {"gained": found.gained, "lost": found.lost, "same": found.same}
+        comparison = compare_alerts(alerts["new"], alerts["old"], by_rule)
+        named = {"gained": comparison.gained, "lost": comparison.lost, "same": comparison.same}
         result["difference"] = {
             "alerts": {name: len(each) for name, each in named.items()},
             "findings": _findings(work),
             "examples": {
-                name: [row_of(one) for one in _newest(each)] for name, each in named.items()
+                name: [row_of(alert) for alert in _newest(each)] for name, each in named.items()
             },
         }
-        rows = [(one, name) for name, each in named.items() for one in each]
-    keep(work.folder, result, rows)
+        rows = [(alert, name) for name, each in named.items() for alert in each]
+    keep_result(work.folder, result, rows)
     return result
 
 
-def keep(folder: Path, result: Mapping[str, Any], rows: Iterable[tuple[Brief, str]]) -> None:
+def keep_result(folder: Path, result: Mapping[str, Any], rows: Iterable[tuple[Brief, str]]) -> None:
     """Write the result, and its alerts as one JSON object a line, in their order."""
     ordered = sorted(rows, key=lambda pair: (pair[0].raised, pair[0].alert_id))
-    lines = [json.dumps(row_of(one, change)) for one, change in ordered]
+    lines = [json.dumps(row_of(alert, change)) for alert, change in ordered]
     write_whole(folder / "alerts.ndjson", "\n".join([*lines, ""]))
     _file(folder).write(dict(result))
 
@@ -108,8 +108,8 @@ def _side(
     for row in refold.findings:
         if since <= row["event_time"] < until:
             findings[row["rule_id"]] += 1
-    days = Counter(f"{moment(one.raised):%Y-%m-%d}" for one in alerts)
-    entities = Counter((one.entity_type, one.entity_value) for one in alerts)
+    days = Counter(f"{event_instant(alert.raised):%Y-%m-%d}" for alert in alerts)
+    entities = Counter((alert.entity_type, alert.entity_value) for alert in alerts)
     return {
         "alerts": len(alerts),
         "rules": [
@@ -118,7 +118,7 @@ def _side(
                 "title": rule.title,
                 "level": rule.level,
                 "findings": findings[rule_id],
-                "alerts": sum(one.rule_id == rule_id for one in alerts),
+                "alerts": sum(alert.rule_id == rule_id for alert in alerts),
                 "note": "" if rule.alerting else "makes no alerts by itself (level, or counted)",
             }
             for rule_id in run.ids[side]
@@ -129,17 +129,17 @@ def _side(
         "by_day": dict(sorted(days.items())),
         "by_entity": [
             {"type": kind, "value": value, "alerts": number}
-            for (kind, value), number in entities.most_common(ENTITIES)
+            for (kind, value), number in entities.most_common(_ENTITIES)
         ],
-        "by_attribution": dict(sorted(Counter(one.status for one in alerts).items())),
-        "examples": [row_of(one) for one in _newest(alerts)],
+        "by_attribution": dict(sorted(Counter(alert.status for alert in alerts).items())),
+        "examples": [row_of(alert) for alert in _newest(alerts)],
     }
 
 
 def _counted(work: Backtest, pack: str) -> tuple[Counter[str], int]:
     """Findings in the span by rule, and how many of them are imported events'."""
     files = [str(file) for file in work.finding_files()]
-    found: Counter[str] = Counter()
+    counters: Counter[str] = Counter()
     imported = 0
     if files:
         since, until = work.run.span()
@@ -147,10 +147,10 @@ def _counted(work: Backtest, pack: str) -> tuple[Counter[str], int]:
         asked = {"files": files, "since": since, "until": until}
         for name, rule_id, many, old in connection.execute(_COUNTED, asked).fetchall():
             if name == pack:
-                found[rule_id] += many
+                counters[rule_id] += many
                 imported += old
         connection.close()
-    return found, imported
+    return counters, imported
 
 
 def _findings(work: Backtest) -> dict[str, int]:
@@ -170,11 +170,11 @@ def _findings(work: Backtest) -> dict[str, int]:
 
 
 def _newest(alerts: Sequence[Brief]) -> list[Brief]:
-    return sorted(alerts, key=lambda one: (-one.raised, one.alert_id))[:EXAMPLES]
+    return sorted(alerts, key=lambda one: (-one.raised, one.alert_id))[:_EXAMPLES]
 
 
 def _stamp(us: int) -> str:
-    return moment(us).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return event_instant(us).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def loaded(folder: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from infra.config.settings import Settings
 from infra.errors import Usage
 
 AnyRule: TypeAlias = Rule | Correlation | Query
-Every: TypeAlias = Mapping[str, AnyRule]
+_Every: TypeAlias = Mapping[str, AnyRule]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def choose(settings: Settings, names: Sequence[str]) -> Chosen:
     if switched_off & wanted:
         # What a rule carries for others is told by those that are on.
         compiled = _compiled(settings, files, switched_off - wanted)
-    return chosen({i: s.rule for i, s in compiled.sources.items()}, ids)
+    return _chosen({i: s.rule for i, s in compiled.sources.items()}, ids)
 
 
 def choose_against(settings: Settings, name: str, ids: Sequence[str]) -> Chosen:
@@ -59,10 +59,10 @@ def choose_against(settings: Settings, name: str, ids: Sequence[str]) -> Chosen:
     known = [rule_id for rule_id in ids if rule_id in every]
     if not known:
         raise Usage(f"--against {name}: that pack has none of the rules {', '.join(ids)}")
-    return chosen(every, known)
+    return _chosen(every, known)
 
 
-def chosen(every: Every, ids: Sequence[str]) -> Chosen:
+def _chosen(every: _Every, ids: Sequence[str]) -> Chosen:
     """The rules of these ids with what they count, so that only they alert and only they count."""
     kept = _with_counted(every, ids)
     rules = [every[rule_id] for rule_id in sorted(kept)]
@@ -90,16 +90,16 @@ def warm_up_seconds(pack: RulePack, dedup_seconds: int) -> int:
     spans = {c.id: c for c in pack.correlations}
 
     def remembers(rule_id: str, above: frozenset[str]) -> int:
-        one = spans.get(rule_id)
-        if one is None or rule_id in above:
+        joined_spans = spans.get(rule_id)
+        if joined_spans is None or rule_id in above:
             return 0
-        below = max((remembers(r, above | {rule_id}) for r in one.rules), default=0)
-        return one.timespan_seconds + one.learn_seconds + below
+        below = max((remembers(r, above | {rule_id}) for r in joined_spans.rules), default=0)
+        return joined_spans.timespan_seconds + joined_spans.learn_seconds + below
 
     return dedup_seconds + max((remembers(c, frozenset()) for c in spans), default=0)
 
 
-def _with_counted(every: Every, ids: Iterable[str]) -> set[str]:
+def _with_counted(every: _Every, ids: Iterable[str]) -> set[str]:
     """The ids, and those of all rules that they count, however far."""
     reached: set[str] = set()
     waiting = list(ids)
@@ -130,13 +130,13 @@ def _is_file(name: str) -> bool:
 def _ids_of(compiled: Compiled, name: str) -> list[str]:
     if _is_file(name):
         path = Path(name).absolute()
-        found = [i for i, source in compiled.sources.items() if source.path == path]
-        wrong = [one for one in compiled.refused if one.path == str(path)]
+        ids = [i for i, source in compiled.sources.items() if source.path == path]
+        wrong = [refusal for refusal in compiled.refused if refusal.path == str(path)]
         if wrong:
             raise Usage(f"{name} is refused: {wrong[0].reason}; {wrong[0].remedy}")
-        if not found:
+        if not ids:
             raise Usage(f"{name}: holds no rule")
-        return found
+        return ids
     for rule_id, source in compiled.sources.items():
         if name in (rule_id, source.rule.name):
             return [rule_id]

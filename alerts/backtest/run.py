@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from alerts.backtest.fold import Refold
-from alerts.backtest.history_match import DHCP_ACTIVITY, History, attributed
+from alerts.backtest.history_match import DHCP_ACTIVITY, EventHistory, attributed_history
 from alerts.backtest.rule_selection import Chosen, warm_up_seconds
 from alerts.compiler.enrichment_predicates import inventories
 from alerts.domain.finding import finding_schema
@@ -36,7 +36,7 @@ from alerts.tables import FINDING
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import open_engine, reach
-from infra.delta.parquet_writer import DataFile, Target, collected, written
+from infra.delta.parquet_writer import DataFile, Target, collected, write_parquet
 from infra.delta.time_travel import require_files
 from infra.errors import Fatal
 from infra.process.log import say
@@ -58,7 +58,7 @@ RESUMED = timedelta(days=1)
 KEEP = 30
 """Results kept; older ones go when a new backtest ends."""
 
-Tell = Callable[[str], None]
+_Tell = Callable[[str], None]
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Wish:
+class BacktestRequest:
     """What to run: rules, perhaps against others, over events in [since, until)."""
 
     names: tuple[str, ...]
@@ -112,26 +112,26 @@ class Wish:
         return {"new": self.rules} | ({"old": self.against} if self.against else {})
 
 
-def folder_of(settings: Settings) -> Path:
+def backtest_folder(settings: Settings) -> Path:
     """Where backtests are kept."""
     return settings.home.absolute() / "backtests"
 
 
-def kept(settings: Settings) -> list[Run]:
+def kept_backtests(settings: Settings) -> list[Run]:
     """All backtests that are kept, the newest first."""
-    found = []
-    for path in folder_of(settings).glob("*/run.json"):
+    runs = []
+    for path in backtest_folder(settings).glob("*/run.json"):
         if (run := _file(path).read_or(None, say)) is not None:
-            found.append(run)
-    return sorted(found, key=lambda run: run.began, reverse=True)
+            runs.append(run)
+    return sorted(runs, key=lambda run: run.began, reverse=True)
 
 
-def forget(settings: Settings) -> None:
+def forget_backtest(settings: Settings) -> None:
     """Take away the oldest results beyond `KEEP`, and what was left unfinished for too long."""
-    runs = kept(settings)
+    runs = kept_backtests(settings)
     stale = [run for run in runs if run.finished is None and not _fresh(run)]
     for run in [*[run for run in runs if run.finished][KEEP:], *stale]:
-        folder = folder_of(settings) / run.id
+        folder = backtest_folder(settings) / run.id
         with suppress(Fatal):  # it is still being worked on
             lock = Lock(folder, f"backtest {run.id}")
             shutil.rmtree(folder, ignore_errors=True)
@@ -142,10 +142,10 @@ def _fresh(run: Run) -> bool:
     return datetime.now(UTC) - datetime.fromisoformat(run.began) < RESUMED
 
 
-def begin(settings: Settings, lake: Lake, wish: Wish) -> Run:
+def begin_backtest(settings: Settings, lake: Lake, wish: BacktestRequest) -> Run:
     """The run for a wish: the one that was left unfinished, or a new one on the newest versions."""
     asked = _asked(settings, wish)
-    for run in kept(settings):
+    for run in kept_backtests(settings):
         if run.asked == asked and _fresh(run) and run.finished is None and _readable(lake, run):
             return run
     store = PackStore(store_folder(settings))
@@ -162,8 +162,8 @@ def begin(settings: Settings, lake: Lake, wish: Wish) -> Run:
         until=wish.until.isoformat(),
         warm_since=warm_since.isoformat(),
         chunk_seconds=int(chunk(wish.until - warm_since).total_seconds()),
-        packs={side: store.put(one.pack) for side, one in wish.sides().items()},
-        ids={side: list(one.ids) for side, one in wish.sides().items()},
+        packs={side: store.put(chosen.pack) for side, chosen in wish.sides().items()},
+        ids={side: list(chosen.ids) for side, chosen in wish.sides().items()},
         versions={table.name: lake.version(table) for table in (EVENT, DHCP_SEGMENT)},
         began=datetime.now(UTC).isoformat(),
     )
@@ -171,10 +171,10 @@ def begin(settings: Settings, lake: Lake, wish: Wish) -> Run:
     return run
 
 
-def _asked(settings: Settings, wish: Wish) -> str:
+def _asked(settings: Settings, wish: BacktestRequest) -> str:
     """What makes two wishes the same: the content of the rules, not what they are called by."""
     what: list[Any] = [wish.span or f"{wish.since.isoformat()} {wish.until.isoformat()}"]
-    what += [(side, one.ids, one.pack.hash) for side, one in wish.sides().items()]
+    what += [(side, chosen.ids, chosen.pack.hash) for side, chosen in wish.sides().items()]
     what += [settings.jobs.wait_seconds, settings.alerts.dedup_seconds]
     what += [scope.model_dump(mode="json") for scope in settings.scopes]
     return sha256(json.dumps(what, default=str).encode()).hexdigest()[:16]
@@ -201,7 +201,7 @@ def _readable(lake: Lake, run: Run) -> bool:
 
 
 def _save(settings: Settings, run: Run) -> None:
-    _file(folder_of(settings) / run.id / "run.json").write(run)
+    _file(backtest_folder(settings) / run.id / "run.json").write(run)
 
 
 def _file(path: Path) -> StateFile[Run]:
@@ -215,11 +215,13 @@ class Backtest:
     def __init__(self, settings: Settings, lake: Lake, run: Run) -> None:
         self.settings = settings
         self.run = run
-        self.folder = folder_of(settings) / run.id
+        self.folder = backtest_folder(settings) / run.id
         self._store = PackStore(store_folder(settings))
-        self._history = History(lake, run.versions[EVENT.name], run.versions[DHCP_SEGMENT.name])
+        self._history = EventHistory(
+            lake, run.versions[EVENT.name], run.versions[DHCP_SEGMENT.name]
+        )
 
-    def through(self, tell: Tell) -> dict[str, Refold]:
+    def through(self, tell: _Tell) -> dict[str, Refold]:
         """Do what is left to do; what each side tells. Raises `Fatal` while another does it."""
         lock = Lock(self.folder, f"backtest {self.run.id}")
         try:
@@ -242,7 +244,7 @@ class Backtest:
         shutil.rmtree(self.folder / "findings", ignore_errors=True)
         shutil.rmtree(self.folder / "attributed", ignore_errors=True)
 
-    def _match(self, tell: Tell) -> None:
+    def _match(self, tell: _Tell) -> None:
         packs = [self._store.get(pack) for pack in dict.fromkeys(self.run.packs.values())]
         pieces = self.run.pieces()
         for number, since, until in pieces:
@@ -266,9 +268,9 @@ class Backtest:
             findings = spark.read.schema(FINDING.schema).parquet(*files)
             old = findings.where(F.col("mode") == "import").limit(1).count() > 0
             imported = self._imported() if old else None
-            rows = attributed(findings, self._history, self.settings, imported)
-            told = write_rows(rows, self.folder / "attributed", "all-", attributed_schema())
-            self.run.attributed = [file.name for file in told]
+            rows = attributed_history(findings, self._history, self.settings, imported)
+            message = write_rows(rows, self.folder / "attributed", "all-", attributed_schema())
+            self.run.attributed = [file.name for file in message]
         _save(self.settings, self.run)
 
     def _imported(self) -> DataFrame:
@@ -278,14 +280,14 @@ class Backtest:
         events = self._history.events(first - longest, self.run.span()[1])
         return events.where((F.col("mode") == "import") & (F.col("class_uid") == DHCP_ACTIVITY))
 
-    def _fold(self, side: str, tell: Tell) -> Refold:
+    def _fold(self, side: str, tell: _Tell) -> Refold:
         pack = self._store.get(self.run.packs[side])
         wanted = [*self.run.ids[side], *(c.id for c in pack.correlations)]
         refold = Refold(self._store.get, self.settings, wanted, index=inventories(self.settings))
 
         def heard(taken: int, now: int) -> None:
-            at = datetime.fromtimestamp(now / 1e6, UTC)
-            tell(f"folding ({side}): {taken:,} findings, up to {at:%Y-%m-%d %H:%M}")
+            instant = datetime.fromtimestamp(now / 1e6, UTC)
+            tell(f"folding ({side}): {taken:,} findings, up to {instant:%Y-%m-%d %H:%M}")
 
         refold.run(self._rows(pack.hash), heard)
         return refold
@@ -302,14 +304,14 @@ def write_rows(rows: DataFrame, folder: Path, prefix: str, schema: pa.Schema) ->
     for leftover in folder.glob(f"{prefix}*"):
         leftover.unlink(missing_ok=True)
     target = Target(folder.name, folder, prefix, schema, ())
-    return collected(rows.select(*schema.names), partial(written, target=target))
+    return collected(rows.select(*schema.names), partial(write_parquet, target=target))
 
 
 def write_parts(
     parts: Iterator[tuple[str, Callable[[], DataFrame]]],
     folder: Path,
     number: str | int,
-    passed_over: Tell | None = None,
+    passed_over: _Tell | None = None,
 ) -> list[DataFile]:
     """Findings of `History.parts` as files of a folder.
 
@@ -322,10 +324,10 @@ def write_parts(
         except Exception as error:  # a person's query may raise anything
             if not title:
                 raise
-            told = f"{title}: {reason_of(error)}; correct the rule"
+            message = f"{title}: {reason_of(error)}; correct the rule"
             if passed_over is None:
-                raise Fatal(told) from None
-            passed_over(told)
+                raise Fatal(message) from None
+            passed_over(message)
     return files
 
 

@@ -16,7 +16,7 @@ from infra.process.table_output import add_output_option, print_document, print_
 if TYPE_CHECKING:
     from alerts.delivery.publisher import Publisher
 
-LEVELS = ("informational", "low", "medium", "high", "critical")
+_LEVELS = ("informational", "low", "medium", "high", "critical")
 
 
 def build(subparsers: Any) -> None:
@@ -32,13 +32,13 @@ def build(subparsers: Any) -> None:
     tailed.set_defaults(run=tail_alerts)
 
     listed = verbs.add_parser("list", help="alerts in their newest revision, newest event first")
-    listed.add_argument("--level", action="append", choices=LEVELS, help="one, or several times")
+    listed.add_argument("--level", action="append", choices=_LEVELS, help="one, or several times")
     listed.add_argument("--since", help="newest event since: 2026-11-20T00:00:00Z, or 90m, 24h, 7d")
     listed.add_argument("--entity", help="MAC address, address, host or user it is about")
     listed.add_argument("--muted", action="store_true", help="also what was kept from the topic")
     listed.add_argument("--limit", type=int, default=50, help="most alerts (default: 50)")
     add_output_option(listed)
-    listed.set_defaults(run=list_alerts)
+    listed.set_defaults(run=_list_alerts)
 
     shown = verbs.add_parser("show", help="one alert whole, and all its revisions")
     shown.add_argument("id", metavar="ID", help="alert_id, or its first characters")
@@ -59,15 +59,15 @@ def build(subparsers: Any) -> None:
     where.add_argument(
         "--up-to", type=int, metavar="VERSION", help="what is there up to it does; -1: nothing"
     )
-    placed.set_defaults(run=published)
+    placed.set_defaults(run=_published)
 
 
 def tail_alerts(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate alerts tail`: one revision a line; Ctrl-C is its ordinary end."""
     from alerts.delivery.reader import tail
-    from alerts.delivery.topic_listener import Heard
+    from alerts.delivery.topic_listener import TopicMessage
 
-    def hear(heard: Heard) -> None:
+    def hear(heard: TopicMessage) -> None:
         print(json.dumps(heard.body) if args.output == "json" else heard.line(), flush=True)
 
     try:
@@ -77,15 +77,15 @@ def tail_alerts(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def list_alerts(args: argparse.Namespace, settings: Settings) -> int:
+def _list_alerts(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate alerts list`: what a limit leaves out is said on stderr."""
-    from alerts.delivery.reader import Wanted, newest
+    from alerts.delivery.reader import Wanted, newest_revisions
 
     if args.limit < 1:
         raise Usage(f"--limit {args.limit}: must be at least 1")
     since = since_when(args.since, datetime.now(UTC)) if args.since else None
     wanted = Wanted(tuple(args.level or ()), since, args.entity, args.limit, args.muted)
-    rows, more = newest(settings, wanted)
+    rows, more = newest_revisions(settings, wanted)
     print_rows(rows, args.output)
     if more:
         print(f"the newest {len(rows)}; there are more (--limit)", file=sys.stderr)
@@ -96,13 +96,13 @@ def show_alert(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate alerts show ID`."""
     from alerts.delivery.reader import detail
 
-    found = detail(settings, args.id)
+    alert_rows = detail(settings, args.id)
     if args.output == "json":
-        print_document({"alert": found.body, "revisions": found.revisions}, indent=2)
+        print_document({"alert": alert_rows.body, "revisions": alert_rows.revisions}, indent=2)
         return 0
-    print_document(found.body, indent=2)
+    print_document(alert_rows.body, indent=2)
     print()
-    print_rows(found.revisions, "table")
+    print_rows(alert_rows.revisions, "table")
     return 0
 
 
@@ -119,7 +119,7 @@ def close_alert(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def published(args: argparse.Namespace, settings: Settings) -> int:
+def _published(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate alerts published`: the place; with an option it is set, while job `alert` rests."""
     from alerts.delivery.publisher import Publisher
     from alerts.tables import ALERT
@@ -127,7 +127,7 @@ def published(args: argparse.Namespace, settings: Settings) -> int:
     from infra.kafka.client import require_broker
     from infra.runtime.job_registry import resume
     from infra.streaming.job import Lock
-    from infra.streaming.outbox import note
+    from infra.streaming.outbox import note_audit
 
     table = settings.lake_root / ALERT.path
     first, newest = oldest_version(table) - 1, newest_version(table)
@@ -144,7 +144,9 @@ def published(args: argparse.Namespace, settings: Settings) -> int:
         Publisher(settings).move(version)
     finally:
         lock.release()
-    note(settings.home.absolute() / "spool", "alerts.published", "gold.alert", {"up_to": version})
+    note_audit(
+        settings.home.absolute() / "spool", "alerts.published", "gold.alert", {"up_to": version}
+    )
     resume(settings, "alert")
     print(
         f"alerts go on behind version {version}; a driver that runs starts job alert by itself",
@@ -154,10 +156,14 @@ def published(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _show_places(settings: Settings, publisher: Publisher, newest: int) -> int:
-    from alerts.delivery.publish_offset import file_of
+    from alerts.delivery.publish_offset import publish_offset_file
 
-    names = ("gold.alert", f"topic {settings.kafka.progress_topic}", str(file_of(settings)))
-    found = (newest, *(one and one.version for one in publisher.places()))
-    rows = zip(names, found, strict=True)
+    names = (
+        "gold.alert",
+        f"topic {settings.kafka.progress_topic}",
+        str(publish_offset_file(settings)),
+    )
+    show_places = (newest, *(place and place.version for place in publisher.places()))
+    rows = zip(names, show_places, strict=True)
     print_rows([{"what": name, "version": version} for name, version in rows], "table")
     return 0

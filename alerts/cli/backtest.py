@@ -15,9 +15,9 @@ from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_document, print_rows
 
 if TYPE_CHECKING:
-    from alerts.backtest.run import Wish
+    from alerts.backtest.run import BacktestRequest
 
-NICE = 10
+_NICE = 10
 
 
 def build(verbs: Any) -> None:
@@ -41,7 +41,7 @@ def build(verbs: Any) -> None:
         help="compare with this: a rule, a draft, a pack's hash, or 'current'",
     )
     add_output_option(tested)
-    tested.set_defaults(run=backtest)
+    tested.set_defaults(run=_backtest)
 
     listed = verbs.add_parser("backtests", help="backtests that were run, or one of them again")
     listed.add_argument("id", nargs="?", metavar="ID", help="show this one")
@@ -49,27 +49,27 @@ def build(verbs: Any) -> None:
     listed.set_defaults(run=backtests)
 
 
-def backtest(args: argparse.Namespace, settings: Settings) -> int:
+def _backtest(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules backtest RULE|FILE...`: nothing is written to the lake but a rule pack."""
     if models := models_cli.among(settings, args.rule):
         return _of_model(args, settings, models[0])
     # All that can be wrong is found before a JVM starts.
     wish = _wish(args, settings)
     from alerts.backtest.result import summarise
-    from alerts.backtest.run import Backtest, begin, forget
+    from alerts.backtest.run import Backtest, begin_backtest, forget_backtest
     from alerts.rulepack.locations import store_folder
     from alerts.rulepack.rule_pack import PackStore
     from alerts.spark_rules.rule_tests import require_fit
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
-    os.nice(NICE)
+    os.nice(_NICE)
     spark = session(settings, "headgate backtest")
     try:
         lake = Lake(spark, settings)
         for side in wish.sides().values():
             require_fit(spark, side.pack.queries)
-        run = begin(settings, lake, wish)
+        run = begin_backtest(settings, lake, wish)
         if run.chunks:
             _tell(f"goes on with backtest {run.id}: {len(run.chunks)} chunks are through")
         work = Backtest(settings, lake, run)
@@ -77,7 +77,7 @@ def backtest(args: argparse.Namespace, settings: Settings) -> int:
         work.finish()
     finally:
         spark.stop()
-    forget(settings)
+    forget_backtest(settings)
     _show(result, settings, args.output)
     return 0
 
@@ -91,15 +91,15 @@ def _of_model(args: argparse.Namespace, settings: Settings, name: str) -> int:
             f"--against {args.against}: '{name}' is a rule of kind model; compare with "
             f"'headgate models backtest {name} --model HASH'"
         )
-    return models_cli.told_of(settings, name, args.since, args.until, args.output)
+    return models_cli.model_summary(settings, name, args.since, args.until, args.output)
 
 
 def backtests(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules backtests [ID]`."""
     from alerts.backtest.result import loaded, took
-    from alerts.backtest.run import folder_of, kept
+    from alerts.backtest.run import backtest_folder, kept_backtests
 
-    runs = kept(settings)
+    runs = kept_backtests(settings)
     if args.id is None:
         rows = [
             {
@@ -116,16 +116,16 @@ def backtests(args: argparse.Namespace, settings: Settings) -> int:
         ]
         print_rows(rows, args.output)
         return 0
-    found = [run for run in runs if run.id.startswith(args.id)]
-    if len(found) != 1 or found[0].finished is None:
+    result = [run for run in runs if run.id.startswith(args.id)]
+    if len(result) != 1 or result[0].finished is None:
         raise Usage(f"no finished backtest '{args.id}'; 'headgate rules backtests' lists them")
-    _show(loaded(folder_of(settings) / found[0].id), settings, args.output)
+    _show(loaded(backtest_folder(settings) / result[0].id), settings, args.output)
     return 0
 
 
-def _wish(args: argparse.Namespace, settings: Settings) -> Wish:
+def _wish(args: argparse.Namespace, settings: Settings) -> BacktestRequest:
     from alerts.backtest.rule_selection import choose, choose_against
-    from alerts.backtest.run import Wish
+    from alerts.backtest.run import BacktestRequest
 
     now = datetime.now(UTC)
     since = since_when(args.since, now, "--from").astimezone(UTC)
@@ -135,19 +135,19 @@ def _wish(args: argparse.Namespace, settings: Settings) -> Wish:
     rules = choose(settings, args.rule)
     against = choose_against(settings, args.against, rules.ids) if args.against else None
     asked = f"{args.since} {args.until}"
-    return Wish(tuple(args.rule), rules, since, until, against, args.against, asked)
+    return BacktestRequest(tuple(args.rule), rules, since, until, against, args.against, asked)
 
 
 def _show(result: dict[str, Any], settings: Settings, output: str) -> None:
     from alerts.backtest.result import alerts_of
-    from alerts.backtest.run import folder_of
+    from alerts.backtest.run import backtest_folder
 
     if output == "json":
         print_document(result, indent=2)
     elif output == "table":
         _print_result(result)
     else:
-        print_rows(alerts_of(folder_of(settings) / result["id"]), output)
+        print_rows(alerts_of(backtest_folder(settings) / result["id"]), output)
 
 
 def _print_result(result: dict[str, Any]) -> None:

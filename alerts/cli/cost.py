@@ -71,11 +71,11 @@ def _predicted(
         connection.close()
     if not taken.events:
         raise Usage(f"--since {args.since}: silver.event has no events since then")
-    told = sorted(
+    ordered = sorted(
         predict(rules, taken, lambda number: _progress(number, len(rules))),
-        key=lambda one: (-one.micros_per_event, one.rule_id),
+        key=lambda prediction: (-prediction.micros_per_event, prediction.rule_id),
     )
-    print_rows([asdict(one) for one in told], args.output)
+    print_rows([asdict(prediction) for prediction in ordered], args.output)
     print(
         f"on {taken.events:,} events; the span has {taken.in_span:,}, "
         f"{taken.per_second:.1f} a second",
@@ -86,14 +86,14 @@ def _predicted(
 
 def _live(args: argparse.Namespace, settings: Settings, since: datetime, until: datetime) -> int:
     from alerts.backtest.rule_selection import choose
-    from alerts.coverage.rule_cost import live
+    from alerts.coverage.rule_cost import live_costs
     from infra.delta.duckdb_views import connect
 
     pack = choose(settings, args.rule).pack if args.rule else None
     wanted = {rule.id for rule in (*pack.rules, *pack.queries)} if pack is not None else None
     connection = connect(settings.lake_root, needs=("ops.rule_cost",))
     try:
-        rows, events, micros = live(connection, since, until)
+        rows, events, micros = live_costs(connection, since, until)
     finally:
         connection.close()
     titles = _titles(settings)

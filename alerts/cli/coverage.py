@@ -13,7 +13,7 @@ from infra.process.table_output import add_output_option, print_rows
 if TYPE_CHECKING:
     from infra.config.settings import Settings
 
-NICE = 10
+_NICE = 10
 """A scheduled look lets the jobs beside it go first."""
 
 
@@ -33,26 +33,29 @@ def build(verbs: Any) -> None:
 def show_blind(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules blind`: exit code 1 when a rule sees nothing."""
     from alerts.coverage.blind import BLIND
-    from alerts.coverage.run import look
+    from alerts.coverage.run import look_for_blind_rules
 
     if args.tell:
-        os.nice(NICE)
-    done = look(settings, instant_or_none("--at", args.at), tell=args.tell)
-    ordered = sorted(done.blind.values(), key=lambda one: (one.state != BLIND, one.rule.title))
+        os.nice(_NICE)
+    done = look_for_blind_rules(settings, instant_or_none("--at", args.at), tell=args.tell)
+    ordered = sorted(
+        done.blind.values(),
+        key=lambda blind_rule: (blind_rule.state != BLIND, blind_rule.rule.title),
+    )
     rows = [
         {
-            "id": one.rule.id,
-            "name": one.rule.name,
-            "level": one.rule.level,
-            "state": one.state,
-            "since": one.since.isoformat(timespec="seconds"),
-            "reason": one.reason,
-            "title": one.rule.title,
+            "id": blind_rule.rule.id,
+            "name": blind_rule.rule.name,
+            "level": blind_rule.rule.level,
+            "state": blind_rule.state,
+            "since": blind_rule.since.isoformat(timespec="seconds"),
+            "reason": blind_rule.reason,
+            "title": blind_rule.rule.title,
         }
-        for one in ordered
+        for blind_rule in ordered
     ]
     print_rows(rows, args.output)
-    blind = sum(one.state == BLIND for one in ordered)
+    blind = sum(blind_rule.state == BLIND for blind_rule in ordered)
     more = f", {done.told} records sent, {done.closed} alerts taken back" if args.tell else ""
     print(
         f"as of {done.at:%Y-%m-%d %H:%M:%S} UTC: {blind} rules blind, "
@@ -62,11 +65,11 @@ def show_blind(args: argparse.Namespace, settings: Settings) -> int:
     return 1 if blind else 0
 
 
-def known(settings: Settings) -> dict[str, str]:
+def known_blindness(settings: Settings) -> dict[str, str]:
     """What the last scheduled look said of rules, by id, in a few words."""
-    from alerts.coverage.run import State, folder_of
+    from alerts.coverage.run import CoverageState, coverage_folder
 
     return {
-        rule_id: f"{told['state']} since {told['since'][:16]}: {told['reason']}"
-        for rule_id, told in State.load(folder_of(settings)).blind.items()
+        rule_id: f"{cause['state']} since {cause['since'][:16]}: {cause['reason']}"
+        for rule_id, cause in CoverageState.load(coverage_folder(settings)).blind.items()
     }

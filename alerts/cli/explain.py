@@ -15,7 +15,7 @@ from infra.errors import Retryable, Usage
 from infra.process.table_output import print_document, print_lines
 
 if TYPE_CHECKING:
-    from alerts.backtest.rerun import Ask, Row
+    from alerts.backtest.rerun import Ask, RerunRow
 
 
 def build(subparsers: Any) -> None:
@@ -35,10 +35,10 @@ def build(subparsers: Any) -> None:
         help="run the rule again on its events as they are now, and look the address up anew",
     )
     explained.add_argument("--output", choices=("text", "json"), default="text")
-    explained.set_defaults(run=explain_alert)
+    explained.set_defaults(run=_explain_alert)
 
 
-def explain_alert(args: argparse.Namespace, settings: Settings) -> int:
+def _explain_alert(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate explain ID`: exit code 1 when `--again` finds something different."""
     from alerts.delivery.reader import detail
     from alerts.explain.explain import explain
@@ -48,29 +48,29 @@ def explain_alert(args: argparse.Namespace, settings: Settings) -> int:
 
     alert_id = detail(settings, args.id).alert_id
     with asking(settings) as ask:
-        told = explain(ask, settings, alert_id, again=args.again)
-    if told is None:
+        explanation = explain(ask, settings, alert_id, again=args.again)
+    if explanation is None:
         raise Usage(f"no alert '{args.id}'; 'headgate alerts list' shows them")
     if args.output == "json":
-        print_document(told, indent=2)
+        print_document(explanation, indent=2)
     else:
         # Rules and events are written by others: nothing of theirs may steer the terminal.
-        print_lines(text(told))
-    again = told.get("again")
+        print_lines(_text(explanation))
+    again = explanation.get("again")
     return 1 if again and differs(again) else 0
 
 
 def _explain_finding(args: argparse.Namespace, settings: Settings) -> int:
-    from alerts.explain.finding import as_text, explain_finding
+    from alerts.explain.finding import explain_finding, finding_text
 
     with asking(settings) as ask:
-        told = explain_finding(ask, settings, args.id)
-    if told is None:
+        explanation = explain_finding(ask, settings, args.id)
+    if explanation is None:
         raise Usage(f"no finding '{args.id}'; gold.finding has them")
     if args.output == "json":
-        print_document(told, indent=2)
+        print_document(explanation, indent=2)
     else:
-        print_lines(as_text(told))
+        print_lines(finding_text(explanation))
     return 0
 
 
@@ -81,7 +81,7 @@ def asking(settings: Settings) -> Iterator[Ask]:
 
     connection = connect(settings.lake_root, memory=settings.api.statement_memory)
 
-    def ask(sql: str, params: Mapping[str, Any], *, needs: Sequence[str] = ()) -> list[Row]:
+    def ask(sql: str, params: Mapping[str, Any], *, needs: Sequence[str] = ()) -> list[RerunRow]:
         try:
             answer = connection.execute(sql, dict(params))
             names = [column[0] for column in answer.description or ()]
@@ -103,7 +103,7 @@ def differs(again: Mapping[str, Any]) -> bool:
     return bool(verdicts & {"different", "no longer"})
 
 
-def text(told: Mapping[str, Any]) -> Iterator[str]:
+def _text(told: Mapping[str, Any]) -> Iterator[str]:
     """An explanation for a terminal, line by line, not yet made printable."""
     alert, rule, lineage = told["alert"], told["rule"], told["lineage"]
     yield alert["title"]
@@ -116,8 +116,8 @@ def text(told: Mapping[str, Any]) -> Iterator[str]:
     if rule["file"]:
         yield f"  {rule['file']}"
     yield ""
-    for one in told["matched"]:
-        yield from _match(one)
+    for condition in told["matched"]:
+        yield from _match(condition)
     yield ""
     yield "attribution " + json.dumps(_brief(told["attribution"]))
     for line in told["attribution"].get("lines", ()):

@@ -11,7 +11,7 @@ from alerts.compiler.compiler import compile_rules
 from alerts.compiler.indicator_lists import Listing, ListStore
 from alerts.indicators.import_formats import FORMATS as FILE_FORMATS
 from alerts.rulebook.rule_store import recompile, rule_folders
-from alerts.rulepack.indicator_normalisation import KINDS
+from alerts.rulepack.indicator_normalisation import INDICATOR_KINDS
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import tests_of
 from alerts.rulepack.rule_pack import PackStore, RulePack
@@ -31,7 +31,9 @@ def build(subparsers: Any) -> None:
     loaded = verbs.add_parser("load", help="put a file in the place of a list")
     loaded.add_argument("name", metavar="NAME", help="the list, as rules name it")
     loaded.add_argument("file", type=Path, metavar="FILE", help="the whole list, not what is new")
-    loaded.add_argument("--kind", choices=("auto", *KINDS), default="auto", help="of all entries")
+    loaded.add_argument(
+        "--kind", choices=("auto", *INDICATOR_KINDS), default="auto", help="of all entries"
+    )
     loaded.add_argument("--format", choices=FILE_FORMATS, help="default: by the file's ending")
     add_output_option(loaded)
     loaded.set_defaults(run=load_list)
@@ -49,9 +51,9 @@ def load_list(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate indicators load NAME FILE`: live with the next micro-batch."""
     store = ListStore(store_folder(settings))
     done = store.load(args.name, args.file, args.format, args.kind)
-    for one in done.bad[:MOST_BAD]:
+    for bad in done.bad[:MOST_BAD]:
         print(
-            f"refused: {args.file}:{one.number}: {harmless(one.text)}: {harmless(one.reason)}",
+            f"refused: {args.file}:{bad.number}: {harmless(bad.text)}: {harmless(bad.reason)}",
             file=sys.stderr,
         )
     if len(done.bad) > MOST_BAD:
@@ -72,7 +74,7 @@ def show_lists(args: argparse.Namespace, settings: Settings) -> int:
     packs = PackStore(store_folder(settings))
     folders, off = rule_folders(settings), packs.disabled()
     pack = compile_rules(folders, disabled=off, store=packs.folder).pack if lists else RulePack()
-    print_rows([_row(name, one, pack) for name, one in sorted(lists.items())], args.output)
+    print_rows([_row(name, listing, pack) for name, listing in sorted(lists.items())], args.output)
     return 0
 
 

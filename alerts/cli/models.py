@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from alerts.anomaly.store import Header, ModelStore
+from alerts.anomaly.store import ModelHeader, ModelStore
 from alerts.cli.output import since_when
 from alerts.compiler.model_rule_files import BadModel, Models, ModelSource
 from alerts.rulebook.rule_store import model_rules, recompile
@@ -23,7 +23,7 @@ from infra.process.table_output import add_output_option, print_document, print_
 if TYPE_CHECKING:
     from infra.streaming.lake import Lake
 
-SPAN = "28d"
+_SPAN = "28d"
 """History taken when nobody says: four weeks, so each hour of the week came four times."""
 
 
@@ -65,7 +65,7 @@ def _named(parser: argparse.ArgumentParser) -> None:
 
 def _span(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument(
-        "--from", dest="since", default=SPAN, help=f"{what}: an instant, or 7d, 24h ({SPAN})"
+        "--from", dest="since", default=_SPAN, help=f"{what}: an instant, or 7d, 24h ({_SPAN})"
     )
     parser.add_argument("--to", dest="until", help="up to then (default: now)")
 
@@ -77,10 +77,10 @@ def _output(parser: argparse.ArgumentParser, run: Any) -> None:
 
 def list_models(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate models list`: exit code 1 when a rule is refused."""
-    found = model_rules(settings)
+    model_rule_set = model_rules(settings)
     store = ModelStore(store_folder(settings))
     rows = []
-    for source in found.sources.values():
+    for source in model_rule_set.sources.values():
         rule = source.rule
         header = store.header(rule.model) if rule.model else None
         rows.append(
@@ -88,7 +88,7 @@ def list_models(args: argparse.Namespace, settings: Settings) -> int:
                 "id": rule.id,
                 "name": rule.name,
                 "level": rule.level,
-                "state": state_of(source),
+                "state": _state_of(source),
                 "model": rule.model or None,
                 "trained_at": header.trained_at.isoformat() if header else None,
                 "devices": header.devices if header else None,
@@ -97,10 +97,10 @@ def list_models(args: argparse.Namespace, settings: Settings) -> int:
             }
         )
     print_rows(rows, args.output)
-    return tell_refused(found.refused)
+    return tell_refused(model_rule_set.refused)
 
 
-def state_of(source: ModelSource) -> str:
+def _state_of(source: ModelSource) -> str:
     """Whether a rule runs; a word to what is to be done where it does not."""
     if not source.enabled:
         return "off"
@@ -109,8 +109,8 @@ def state_of(source: ModelSource) -> str:
 
 def tell_refused(refused: Sequence[BadModel]) -> int:
     """Name refused rules on stderr; 1 when there are any."""
-    for one in refused:
-        print(f"refused: {one.path}: {one.reason}", file=sys.stderr)
+    for bad_model in refused:
+        print(f"refused: {bad_model.path}: {bad_model.reason}", file=sys.stderr)
     return 1 if refused else 0
 
 
@@ -124,10 +124,10 @@ def train_model(args: argparse.Namespace, settings: Settings) -> int:
         return train(lake, ModelStore(store_folder(settings)), source.rule, since, until)
 
     done = _with_lake(settings, work)
-    hours, told = done.header.device_hours, done.told
+    hours, message = done.header.device_hours, done.told
     print_rows([_summary(done.hash, done.header, "")], args.output)
     print(
-        f"of the {hours:,} hours it learned from it would have told of {told} "
+        f"of the {hours:,} hours it learned from it would have told of {message} "
         f"(threshold {source.rule.threshold:g}); a backtest over other days says more",
         file=sys.stderr,
     )
@@ -139,8 +139,8 @@ def train_model(args: argparse.Namespace, settings: Settings) -> int:
 def show_models(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate models show NAME`."""
     store = ModelStore(store_folder(settings))
-    found = model_rules(settings)
-    source = found.named(args.rule)
+    model_rule_set = model_rules(settings)
+    source = model_rule_set.named(args.rule)
     if source is None:
         name = _hash(store, args.rule)
         header = msgspec.to_builtins(store.header(name)) | {"hash": name}
@@ -166,23 +166,23 @@ def use_model(args: argparse.Namespace, settings: Settings) -> int:
 
 def backtest_model(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate models backtest NAME`."""
-    return told_of(settings, args.rule, args.since, args.until, args.output, model=args.model)
+    return model_summary(settings, args.rule, args.since, args.until, args.output, model=args.model)
 
 
 def among(settings: Settings, names: Sequence[str]) -> list[str]:
     """Those of some rules, or files of drafts, that are of kind model."""
     files = {name: Path(name) for name in names if Path(name).is_file()}
-    found = model_rules(settings, tuple(files.values()))
-    known = {source.path for source in found.sources.values()}
-    known |= {refused.path for refused in found.refused}
+    model_rule_set = model_rules(settings, tuple(files.values()))
+    known = {source.path for source in model_rule_set.sources.values()}
+    known |= {refused.path for refused in model_rule_set.refused}
     return [
         name
         for name in names
-        if (files[name] in known if name in files else found.named(name) is not None)
+        if (files[name] in known if name in files else model_rule_set.named(name) is not None)
     ]
 
 
-def told_of(
+def model_summary(
     settings: Settings,
     name: str,
     since: str,
@@ -193,7 +193,7 @@ def told_of(
 ) -> int:
     """Print what a rule finds in history, at most `limit` hours, judged by a model or the one in
     force. Raises `Usage` before it has one."""
-    from alerts.anomaly.job import history, whole_hours
+    from alerts.anomaly.job import device_history, whole_hours
 
     source, store = _source(settings, name), ModelStore(store_folder(settings))
     chosen = _hash(store, model) if model else source.rule.model
@@ -201,8 +201,8 @@ def told_of(
         raise Usage(f"rule '{name}' has no model yet: headgate models train {name}")
     judge = store.get(chosen)
     begin, end = whole_hours(*_span_of(since, until))
-    found, looked_at = _with_lake(
-        settings, lambda lake: history(lake, source.rule, judge, begin, end)
+    result, looked_at = _with_lake(
+        settings, lambda lake: device_history(lake, source.rule, judge, begin, end)
     )
     rows = [
         {
@@ -214,7 +214,7 @@ def told_of(
             "score": float(dict(row["fields"])["score"]),
             "what": row["snippet"],
         }
-        for row in found
+        for row in result
     ]
     print_rows(rows[:limit], output)
     print(f"{len(rows)} of {looked_at:,} hours of devices that it knows", file=sys.stderr)
@@ -237,11 +237,11 @@ def _source(settings: Settings, name: str) -> ModelSource:
     path = Path(name)
     if not path.is_file():
         return _named_source(model_rules(settings), name)
-    found = model_rules(settings, (path,))
-    for source in found.sources.values():
+    model_rule_set = model_rules(settings, (path,))
+    for source in model_rule_set.sources.values():
         if source.path == path:
             return source
-    for refused in found.refused:
+    for refused in model_rule_set.refused:
         if refused.path == path:
             raise Usage(f"{path} is refused: {refused.reason}")
     raise Usage(f"{path}: holds no rule with `type: model`")
@@ -256,12 +256,12 @@ def _named_source(found: Models, name: str) -> ModelSource:
 
 def _hash(store: ModelStore, text: str) -> str:
     """A model by the first digits of its hash; raises `Usage`."""
-    found = [name for name, _ in store.all() if name.startswith(text)]
-    if len(found) != 1:
+    names = [name for name, _ in store.all() if name.startswith(text)]
+    if len(names) != 1:
         raise Usage(
-            f"'{text}' is no rule of kind model, and {len(found)} models have a hash that begins so"
+            f"'{text}' is no rule of kind model, and {len(names)} models have a hash that begins so"
         )
-    return found[0]
+    return names[0]
 
 
 def _use(settings: Settings, source: ModelSource, model_hash: str) -> None:
@@ -272,7 +272,7 @@ def _use(settings: Settings, source: ModelSource, model_hash: str) -> None:
     print(f"model {model_hash} {where} (rule pack {pack.hash})", file=sys.stderr)
 
 
-def _summary(name: str, header: Header, state: str) -> dict[str, Any]:
+def _summary(name: str, header: ModelHeader, state: str) -> dict[str, Any]:
     return {
         "model": name,
         "state": state,

@@ -7,15 +7,15 @@ from datetime import datetime, timedelta
 from infra.config.time_args import instant
 from infra.errors import Usage
 
-SPANS = {"m": "minutes", "h": "hours", "d": "days"}
+_SPANS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 def since_when(text: str, now: datetime, option: str = "--since") -> datetime:
     """An instant with its zone, or a span before `now` such as 90m, 24h or 7d; else `Usage`."""
     alternative = ", or a span such as 24h"
-    if text[-1:] in SPANS and text[:-1].isdecimal():
+    if text[-1:] in _SPANS and text[:-1].isdecimal():
         try:
-            return now - timedelta(**{SPANS[text[-1]]: int(text[:-1])})
+            return now - timedelta(**{_SPANS[text[-1]]: int(text[:-1])})
         except OverflowError:
             raise Usage(f"{option} {text}: write an instant{alternative}") from None
     return instant(option, text, alternative)

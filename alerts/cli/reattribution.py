@@ -14,7 +14,7 @@ from infra.config.time_args import instant_or_none
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_document, print_rows
 
-NICE = 10
+_NICE = 10
 """The live jobs go first."""
 
 
@@ -45,24 +45,26 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage(f"--since {args.since}: not before --until {args.until}")
     ip = None if args.ip is None else _address(args.ip)
 
-    from alerts.reattribution.history_repair import Mended, mend, note
+    from alerts.reattribution.history_repair import Mended, note_repair, repair_history
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
-    os.nice(NICE)
+    os.nice(_NICE)
     asked = {"since": args.since, "until": args.until, "ip": ip}
     spark = session(settings, "headgate repair")
     try:
         lake = Lake(spark, settings).ensure()
-        done = mend(lake, since=since, until=until, ip=ip, dry=args.dry_run, tell=_progress)
+        done = repair_history(
+            lake, since=since, until=until, ip=ip, dry=args.dry_run, tell=_progress
+        )
     except Exception as error:
         if not args.dry_run:
-            note(settings, Mended("none"), asked | {"said": str(error)[:500]}, "failed")
+            note_repair(settings, Mended("none"), asked | {"said": str(error)[:500]}, "failed")
         raise
     finally:
         spark.stop()
     if not done.dry:
-        note(settings, done, asked)
+        note_repair(settings, done, asked)
     show(asdict(done), args.output)
     return 0
 

@@ -18,7 +18,7 @@ from alerts.compiler.indicator_lists import INDICATOR
 from alerts.compiler.model_rule_files import MODEL, ModelSource
 from alerts.domain.attack import layer
 from alerts.rulebook.model_rule_tests import check_models
-from alerts.rulebook.public_rules import as_json, as_text, look_through
+from alerts.rulebook.public_rules import look_through, summary_json, summary_text
 from alerts.rulebook.rule_store import model_rules, recompile, rule_folders
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import tests_of
@@ -26,7 +26,7 @@ from alerts.rulepack.rule_pack import Correlation, PackStore, Query, Rule, Switc
 from alerts.spark_rules.disabled_rules import Aside, state_of
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_rows
 from infra.process.text_output import harmless
 
@@ -87,7 +87,7 @@ def list_rules(args: argparse.Namespace, settings: Settings) -> int:
     compiled = _compiled(settings)
     switches = PackStore(store_folder(settings)).disabled()
     aside = Aside(store_folder(settings)).all()
-    sees = coverage.known(settings)
+    sees = coverage.known_blindness(settings)
     rows = []
     for rule_id, source in compiled.sources.items():
         rule = source.rule
@@ -167,37 +167,39 @@ def test_rules(args: argparse.Namespace, settings: Settings) -> int:
 
 def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules preview RULE`: nothing is kept, no alert is made."""
-    from alerts.rulebook.preview import draft, known, preview
+    from alerts.rulebook.preview import draft, known_rule, preview
     from infra.delta.duckdb_views import connect
 
     if args.limit < 1:
         raise Usage(f"--limit {args.limit}: must be at least 1")
     if models_cli.among(settings, [args.rule]):
-        return models_cli.told_of(settings, args.rule, args.since, None, args.output, args.limit)
+        return models_cli.model_summary(
+            settings, args.rule, args.since, None, args.output, args.limit
+        )
     path = Path(args.rule)
     if path.is_file():
         rule = draft(path, store_folder(settings))
     else:
         compiled = _compiled(settings)
-        rule = known(compiled, _id_of(compiled, args.rule))
+        rule = known_rule(compiled, _id_of(compiled, args.rule))
     since = since_when(args.since, datetime.now(UTC))
     if isinstance(rule, Query):
-        found, looked_at = spark_rules.preview(settings, rule, since, args.limit)
+        result, looked_at = spark_rules.preview_spark_rule(settings, rule, since, args.limit)
     else:
         connection = connect(settings.lake_root, needs=("silver.event",))
         try:
-            found, looked_at = preview(connection, rule, since, args.limit)
+            result, looked_at = preview(connection, rule, since, args.limit)
         finally:
             connection.close()
     shown = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
     print_rows(
         [
             {"event_time": row["event_time"].isoformat()} | {name: row[name] for name in shown}
-            for row in found
+            for row in result
         ],
         args.output,
     )
-    print(f"{len(found)} findings in {looked_at} events of its log source", file=sys.stderr)
+    print(f"{len(result)} findings in {looked_at} events of its log source", file=sys.stderr)
     return 0
 
 
@@ -207,9 +209,9 @@ def import_rules(args: argparse.Namespace, settings: Settings) -> int:
         return spark_rules.import_function(args, settings)
     report = look_through(args.folder, settings.sources, args.into)
     if args.output == "json":
-        print(json.dumps(as_json(report), indent=2))
+        print(json.dumps(summary_json(report), indent=2))
     else:
-        for line in as_text(report):
+        for line in summary_text(report):
             print(harmless(line))
     if args.into is not None:
         print(
@@ -241,7 +243,7 @@ def enable_rule(args: argparse.Namespace, settings: Settings) -> int:
 def disable_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules disable RULE`."""
     rule_id = _id_of_any(settings, args.rule)
-    PackStore(store_folder(settings)).disable(rule_id, person(), args.reason)
+    PackStore(store_folder(settings)).disable(rule_id, acting_user(), args.reason)
     return _put_in_force(settings)
 
 

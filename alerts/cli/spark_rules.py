@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any
 
 from alerts.compiler.compiler import Compiled
-from alerts.rulebook.rule_tests import Outcome, check
+from alerts.rulebook.rule_tests import RuleTestOutcome, check_rules
 from alerts.rulepack.rule_pack import Query
 from infra.config.settings import Settings
 
 
-def checked(compiled: Compiled, only: Collection[str], settings: Settings) -> list[Outcome]:
+def checked(compiled: Compiled, only: Collection[str], settings: Settings) -> list[RuleTestOutcome]:
     """The tests of all rules, or of some; Spark is started for the first that needs it."""
     with ExitStack() as stack:
 
@@ -26,28 +26,37 @@ def checked(compiled: Compiled, only: Collection[str], settings: Settings) -> li
 
             return stack.enter_context(running(settings))
 
-        return check(compiled, only, cache(spark))
+        return check_rules(compiled, only, cache(spark))
 
 
-def preview(
+def preview_spark_rule(
     settings: Settings, query: Query, since: datetime, limit: int
 ) -> tuple[list[dict[str, Any]], int]:
     """As `alerts.spark_rules.rule_tests.preview`."""
     from alerts.spark_rules import rule_tests
 
-    return rule_tests.preview(settings, query, since, limit)
+    return rule_tests.preview_query(settings, query, since, limit)
 
 
 def import_function(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules import FILE.py`."""
     from alerts.rulebook import import_function as query_import
 
-    told = query_import.import_function(settings, args.folder)
+    import_function_result = query_import.import_function(settings, args.folder)
     if args.output == "json":
-        print(json.dumps({"rule": told.query.id, "tests": told.tests, "pack": told.pack}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "rule": import_function_result.query.id,
+                    "tests": import_function_result.tests,
+                    "pack": import_function_result.pack,
+                },
+                indent=2,
+            )
+        )
     print(
-        f"rule {told.query.id} passed {told.tests} tests; it runs from the next batch on "
-        f"(rule pack {told.pack})",
+        f"rule {import_function_result.query.id} passed {import_function_result.tests} tests; it runs from the next batch on "
+        f"(rule pack {import_function_result.pack})",
         file=sys.stderr,
     )
     return 0

@@ -11,11 +11,11 @@ from typing import Any
 from alerts.cli.output import since_when
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_rows
 
-LONGEST = timedelta(days=366)
-SOON = "the running driver takes it within seconds, else at its next start"
+_LONGEST = timedelta(days=366)
+_SOON = "the running driver takes it within seconds, else at its next start"
 
 _LISTED = """
 SELECT s.suppression_id, s.rule, s.entity, s.fields, s.owner, s.reason, s.at, s.expires_at,
@@ -71,7 +71,7 @@ def _build_triage(subparsers: Any) -> None:
 
 def add(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate suppress add`: prints the suppression's id."""
-    from alerts.delivery.action_request import ask
+    from alerts.delivery.action_request import request_action
     from alerts.lifecycle.suppression import ANY, SUPPRESS
 
     fields = _fields(args.field)
@@ -79,19 +79,19 @@ def add(args: argparse.Namespace, settings: Settings) -> int:
     if all(not pattern or not pattern.strip("*?") for pattern in (rule, entity, *fields.values())):
         raise Usage("this would silence everything: give --rule, --entity or --field")
     name = uuid.uuid4().hex
-    ask(
+    request_action(
         settings,
         SUPPRESS,
         name,
         rule or ANY,
-        value=args.owner or person(),
+        value=args.owner or acting_user(),
         comment=_said("--reason", args.reason),
         entity=entity,
         fields=fields,
         expires_at=_end(args, datetime.now(UTC)),
     )
     print(name)
-    print(f"asked to silence; {SOON}", file=sys.stderr)
+    print(f"asked to silence; {_SOON}", file=sys.stderr)
     return 0
 
 
@@ -105,19 +105,25 @@ def list_all(args: argparse.Namespace, settings: Settings) -> int:
 
 def remove(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate suppress remove ID`."""
-    from alerts.delivery.action_request import ask
+    from alerts.delivery.action_request import request_action
     from alerts.lifecycle.suppression import UNSUPPRESS
 
-    found = [r for r in _known(settings) if r["suppression_id"].startswith(args.id)]
-    if len(found) != 1:
-        problem = "no suppression" if not found else "several suppressions begin with"
+    result = [r for r in _known(settings) if r["suppression_id"].startswith(args.id)]
+    if len(result) != 1:
+        problem = "no suppression" if not result else "several suppressions begin with"
         raise Usage(f"{problem} '{args.id}'; 'headgate suppress list --all' shows them")
-    state = _shown(found[0], datetime.now(UTC))["state"]
+    state = _shown(result[0], datetime.now(UTC))["state"]
     if state != "active":
-        raise Usage(f"suppression {found[0]['suppression_id']} is {state} already")
-    one = found[0]
-    ask(settings, UNSUPPRESS, one["suppression_id"], one["rule"], comment=args.reason)
-    print(f"asked to end {one['suppression_id']}; {SOON}", file=sys.stderr)
+        raise Usage(f"suppression {result[0]['suppression_id']} is {state} already")
+    suppression = result[0]
+    request_action(
+        settings,
+        UNSUPPRESS,
+        suppression["suppression_id"],
+        suppression["rule"],
+        comment=args.reason,
+    )
+    print(f"asked to end {suppression['suppression_id']}; {_SOON}", file=sys.stderr)
     return 0
 
 
@@ -125,19 +131,19 @@ def triage_alert(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate triage ID`."""
     from alerts.delivery.reader import ask_about, detail
 
-    found = detail(settings, args.id)
-    state, superseded = found.body.get("state"), found.body.get("superseded_by")
+    alert_rows = detail(settings, args.id)
+    state, superseded = alert_rows.body.get("state"), alert_rows.body.get("superseded_by")
     if args.reopen and superseded:
-        raise Usage(f"alert {found.alert_id}: its findings belong to alert {superseded} now")
+        raise Usage(f"alert {alert_rows.alert_id}: its findings belong to alert {superseded} now")
     if args.reopen and state != "closed":
-        raise Usage(f"alert {found.alert_id} is open")
-    action, value = "assign", args.assign or person()
+        raise Usage(f"alert {alert_rows.alert_id} is open")
+    action, value = "assign", args.assign or acting_user()
     if args.reopen:
         action, value = "reopen", None
     elif args.verdict:
         action, value = "verdict", args.verdict
-    ask_about(settings, action, found, value=value, comment=args.comment)
-    print(f"asked to {action} alert {found.alert_id}; {SOON}", file=sys.stderr)
+    ask_about(settings, action, alert_rows, value=value, comment=args.comment)
+    print(f"asked to {action} alert {alert_rows.alert_id}; {_SOON}", file=sys.stderr)
     return 0
 
 
@@ -174,7 +180,7 @@ def _end(args: argparse.Namespace, now: datetime) -> datetime:
         end = since_when(args.until, now, "--until")
     if end <= now:
         raise Usage(f"it would be over already ({end.isoformat()}); give a time to come")
-    if end - now > LONGEST:
+    if end - now > _LONGEST:
         raise Usage("longer than a year; a rule that is never wanted: headgate rules disable")
     return end
 

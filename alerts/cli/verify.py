@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from alerts.cli.output import since_when
-from alerts.domain.entity import moment
+from alerts.domain.entity import event_instant
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_document, print_rows
 
-NICE = 10
-SHOWN = 20
+_NICE = 10
+_SHOWN = 20
 
 
 def build(subparsers: Any) -> None:
@@ -46,28 +46,31 @@ def verify(args: argparse.Namespace, settings: Settings) -> int:
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
-    os.nice(NICE)
+    os.nice(_NICE)
     spark = session(settings, "headgate verify")
     try:
-        told = Verification(Lake(spark, settings), since, until, _tell).run()
+        run = Verification(Lake(spark, settings), since, until, _tell).run()
     finally:
         spark.stop()
-    rows = [asdict(one) | {"at": moment(one.at).isoformat()} for one in differences(told)]
+    rows = [
+        asdict(difference) | {"at": event_instant(difference.at).isoformat()}
+        for difference in differences(run)
+    ]
     if args.output == "json":
-        whole = asdict(told) | {"differences": rows, "unexplained": told.unexplained}
+        whole = asdict(run) | {"differences": rows, "unexplained": run.unexplained}
         print_document(whole, indent=2)
     elif args.output == "table":
-        print(f"{told.since} to {told.until}, detection complete up to {told.complete_up_to}")
-        same = ", ".join(f"{many} {what}s" for what, many in told.same.items())
+        print(f"{run.since} to {run.until}, detection complete up to {run.complete_up_to}")
+        same = ", ".join(f"{many} {what}s" for what, many in run.same.items())
         print(f"the same in both: {same}")
-        print_rows(told.by_cause(), "table")
+        print_rows(run.by_cause(), "table")
         if rows:
             print()
-            print_rows(rows[:SHOWN], "table")
+            print_rows(rows[:_SHOWN], "table")
     else:
         print_rows(rows, args.output)
-    print(f"{len(rows)} differences, {told.unexplained} of them unexplained", file=sys.stderr)
-    return 1 if told.unexplained else 0
+    print(f"{len(rows)} differences, {run.unexplained} of them unexplained", file=sys.stderr)
+    return 1 if run.unexplained else 0
 
 
 def _tell(sentence: str) -> None:

@@ -18,11 +18,11 @@ from infra.config.settings import Settings, WebhookSettings
 from infra.errors import Retryable, Usage
 from infra.process.clock import clock
 from infra.process.table_output import add_output_option, print_rows
-from infra.storage.file_lock import Alone, Taken
+from infra.storage.file_lock import ExclusiveLock, Taken
 
 IDLE = 0.5
 PAGE = 1_000
-REST = 30.0
+_REST = 30.0
 """Seconds until the topic is read again after a failure of the broker."""
 
 
@@ -44,7 +44,7 @@ def build(subparsers: Any) -> None:
     delivering.set_defaults(run=deliver)
 
 
-def file_of(settings: Settings) -> Path:
+def queue_file(settings: Settings) -> Path:
     """The file with what waits."""
     return settings.home.absolute() / "webhooks.sqlite"
 
@@ -53,7 +53,7 @@ def list_waiting(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate webhooks list`: exit code 1 when something was given up."""
     from alerts.delivery.webhook_queue import Queue
 
-    queue = Queue(file_of(settings))
+    queue = Queue(queue_file(settings))
     rows = [_shown(row) for row in queue.listed()]
     queue.close()
     dead = [row for row in rows if row["state"] == "dead"]
@@ -67,7 +67,7 @@ def retry(args: argparse.Namespace, settings: Settings) -> int:
 
     if args.hook is not None and args.hook not in {hook.name for hook in settings.webhooks}:
         raise Usage(f"no webhook '{args.hook}' in the settings")
-    queue = Queue(file_of(settings))
+    queue = Queue(queue_file(settings))
     count = queue.again(args.hook, time.time())
     queue.close()
     print(f"{count} will be tried again", file=sys.stderr)
@@ -103,10 +103,10 @@ def delivering(settings: Settings) -> bool:
     return False
 
 
-def _alone(settings: Settings) -> Alone:
+def _alone(settings: Settings) -> ExclusiveLock:
     """The right to deliver: two processes would post each revision twice."""
-    return Alone(
-        file_of(settings).with_suffix(".lock"),
+    return ExclusiveLock(
+        queue_file(settings).with_suffix(".lock"),
         lambda holder: (
             f"webhooks are delivered already, by process {holder}: the driver of job ingest does it"
         ),
@@ -130,12 +130,12 @@ def listen(settings: Settings, stop: threading.Event) -> None:
     from infra.kafka.auth import denied, lacking
     from infra.kafka.client import client_options
 
-    Queue(file_of(settings)).close()
+    Queue(queue_file(settings)).close()
     while not stop.is_set():
         try:
             with AlertConsumer(
                 client_options(settings.kafka),
-                file_of(settings),
+                queue_file(settings),
                 topic=settings.kafka.alerts_topic,
                 api=TableFeed(settings),
                 begin="now",
@@ -145,8 +145,8 @@ def listen(settings: Settings, stop: threading.Event) -> None:
             if isinstance(error, KafkaException) and denied(error.args[0]):
                 read = f"read the topic {settings.kafka.alerts_topic}"
                 raise lacking(settings.kafka, read) from None
-            print(f"webhooks: {error}; again in {REST:.0f} s", file=sys.stderr, flush=True)
-            stop.wait(REST)
+            print(f"webhooks: {error}; again in {_REST:.0f} s", file=sys.stderr, flush=True)
+            stop.wait(_REST)
 
 
 def _putter(settings: Settings) -> Any:
@@ -167,25 +167,25 @@ def work_off(settings: Settings, hook: WebhookSettings, stop: threading.Event) -
     from alerts.delivery.webhook import Undelivered, post
     from alerts.delivery.webhook_queue import Queue
 
-    queue = Queue(file_of(settings))
+    queue = Queue(queue_file(settings))
     while not stop.is_set():
-        one = queue.due(hook.name, clock.time())
-        if one is None:
+        due = queue.due(hook.name, clock.time())
+        if due is None:
             stop.wait(IDLE)
             continue
         try:
-            post(hook, one.key, one.body, int(clock.time()))
+            post(hook, due.key, due.body, int(clock.time()))
         except Undelivered as error:
-            if queue.failed(one, str(error), clock.time()):
+            if queue.failed(due, str(error), clock.time()):
                 print(
-                    f"webhook {hook.name}: gave up {one.key} after a day: {error}; "
+                    f"webhook {hook.name}: gave up {due.key} after a day: {error}; "
                     "'headgate webhooks list --dead' shows it",
                     file=sys.stderr,
                     flush=True,
                 )
             stop.wait(IDLE)  # one that fails is not hammered with all that waits for it
         else:
-            queue.done(one)
+            queue.done(due)
     queue.close()
 
 
@@ -197,8 +197,8 @@ class TableFeed:
 
     def feed(self, after: str) -> Iterator[Any]:
         """All revisions behind a place, as `alerts.delivery.consumer.Api.feed`."""
-        from alerts.delivery.consumer import Revision
-        from alerts.delivery.feed import FEED_SQL, Place, place_of, sequence_of
+        from alerts.delivery.consumer import AlertRevision
+        from alerts.delivery.feed import FEED_SQL, FeedCursor, place_of, sequence_of
         from infra.delta.duckdb_views import connect
 
         place = place_of(after, "")
@@ -207,9 +207,9 @@ class TableFeed:
             # By pages: sorted as a whole, what a long outage left would not fit into memory.
             while rows := connection.execute(FEED_SQL, {**asdict(place), "most": PAGE}).fetchall():
                 for sequence, alert_id, revision, body in rows:
-                    place = Place(sequence, alert_id, revision)
-                    told = msgspec.json.decode(body)
-                    yield Revision(alert_id, revision, sequence_of(sequence), told)
+                    place = FeedCursor(sequence, alert_id, revision)
+                    decoded = msgspec.json.decode(body)
+                    yield AlertRevision(alert_id, revision, sequence_of(sequence), decoded)
         finally:
             connection.close()
 

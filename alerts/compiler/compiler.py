@@ -15,7 +15,7 @@ from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule, SigmaRuleBase, SigmaYAMLLoader
 
 from alerts.compiler.correlation_rules import DEVICE, correlation_of
-from alerts.compiler.enrichment_predicates import split
+from alerts.compiler.enrichment_predicates import split_predicate
 from alerts.compiler.indicator_lists import INDICATOR, listed_test
 from alerts.compiler.model_rule_files import is_model
 from alerts.compiler.rule_files import (
@@ -41,7 +41,7 @@ from alerts.compiler.spark_rule_files import (
     imported,
     is_query,
     sees_of,
-    taken,
+    taken_fields,
 )
 from alerts.domain.attack import techniques_of
 from alerts.rulepack.field_mapping import LogSource, Unmapped, mapping
@@ -52,14 +52,14 @@ from infra.errors import Fatal
 BUNDLED = Path(__file__).parents[1] / "rules"
 """Folder of the rules that come with Headgate; each of them must bring tests."""
 
-ROLES = ("src_endpoint", "dst_endpoint", "device")
+_ROLES = ("src_endpoint", "dst_endpoint", "device")
 """Endpoints a rule may be about."""
 
-LEVELS = ("informational", "low", "medium", "high", "critical")
+_LEVELS = ("informational", "low", "medium", "high", "critical")
 
 MAX_FILE_BYTES = 1_000_000
 
-EVERY = Test("event_uid", "exists", True)
+_EVERY = Test("event_uid", "exists", True)
 """Holds for every event: what a rule over a list demands that demands nothing else."""
 
 REFUSALS = (
@@ -76,7 +76,7 @@ REFUSALS = (
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedRule:
     """A rule that does not run: which (id, else file), why, and what to do about it."""
 
     rule: str
@@ -86,7 +86,7 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Source:
+class RuleSource:
     """Where a compiled rule came from, with its own tests, and whether it is switched on."""
 
     rule: Rule | Correlation | Query
@@ -101,8 +101,8 @@ class Compiled:
     """What became of the folders: the pack, what was refused, and each rule's source by id."""
 
     pack: RulePack
-    refused: tuple[Refused, ...]
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    refused: tuple[RefusedRule, ...]
+    sources: Mapping[str, RuleSource] = field(default_factory=dict)
 
 
 class _Own(msgspec.Struct, forbid_unknown_fields=True):
@@ -142,7 +142,7 @@ def compile_rules(
     that ask one are refused). Raises `Fatal` when a folder cannot be read; a bad rule is only
     refused.
     """
-    refused: list[Refused] = []
+    refused: list[RefusedRule] = []
     drafts: dict[str, _Draft] = {}
     for path in (*_files(folders), *imported(store)):
         for document in _documents(path, refused):
@@ -160,12 +160,12 @@ def compile_rules(
     return _assemble(drafts, refused, set(disabled), set(levels))
 
 
-def _refusal(rule: str, error: Exception, path: Path) -> Refused:
+def _refusal(rule: str, error: Exception, path: Path) -> RefusedRule:
     fallback = "see the Sigma specification"
     if isinstance(error, SigmaRegularExpressionError):
         fallback = NO_LOOK_AROUND
     remedy = getattr(error, "remedy", fallback)
-    return Refused(rule, " ".join(str(error).split()), remedy, str(path))
+    return RefusedRule(rule, " ".join(str(error).split()), remedy, str(path))
 
 
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
@@ -181,7 +181,7 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
         yield from rule_files(folder)
 
 
-def _documents(path: Path, refused: list[Refused]) -> list[Any]:
+def _documents(path: Path, refused: list[RefusedRule]) -> list[Any]:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise yaml.YAMLError(f"larger than {MAX_FILE_BYTES} bytes")
@@ -195,7 +195,7 @@ def _documents(path: Path, refused: list[Refused]) -> list[Any]:
         return []
     except (yaml.YAMLError, OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        refused.append(Refused(path.stem, f"not YAML: {reason}", "correct the file", str(path)))
+        refused.append(RefusedRule(path.stem, f"not YAML: {reason}", "correct the file", str(path)))
         return []
 
 
@@ -210,13 +210,13 @@ def _draft(path: Path, document: Any) -> _Draft:
             f"headgate: {error}", f"its keys are {', '.join(_Own.__struct_encode_fields__)}"
         ) from None
     for role in _roles(own):
-        if role not in ROLES:
-            raise Untranslatable(f"headgate.role: '{role}'", f"one of {', '.join(ROLES)}")
+        if role not in _ROLES:
+            raise Untranslatable(f"headgate.role: '{role}'", f"one of {', '.join(_ROLES)}")
     if not set(own.tests) <= {"match", "no_match"}:
         raise Untranslatable(f"headgate.tests: {sorted(own.tests)}", "its keys: match, no_match")
     if path.is_relative_to(BUNDLED) and not (own.tests.get("match") and own.tests.get("no_match")):
         raise Untranslatable("it has no tests", "add headgate.tests: match and no_match events")
-    asked = taken(document, path) if is_query(document) else None
+    asked = taken_fields(document, path) if is_query(document) else None
     whole = asked is not None or own.type == INDICATOR
     parsed = _parsed(_whole(document) if whole else document)
     if parsed.id is None:
@@ -226,7 +226,7 @@ def _draft(path: Path, document: Any) -> _Draft:
 
 def _whole(document: dict[str, Any]) -> dict[str, Any]:
     """A rule with what one over a list, or a query, leaves out: any log source, any event."""
-    every: dict[str, Any] = {"every": {f"{EVERY.field}|{EVERY.op}": EVERY.value}}
+    every: dict[str, Any] = {"every": {f"{_EVERY.field}|{_EVERY.op}": _EVERY.value}}
     confirm = document.pop("confirm", None)
     every |= {} if confirm is None else {"confirm": confirm}
     every["condition"] = " and ".join(every)
@@ -259,21 +259,21 @@ def _filters(drafts: dict[str, _Draft]) -> dict[str, Filter]:
     }
 
 
-def _placeholders(folders: Sequence[Path], refused: list[Refused]) -> Placeholders:
+def _placeholders(folders: Sequence[Path], refused: list[RefusedRule]) -> Placeholders:
     """The values of all folders; a later file adds to what an earlier one says of a name."""
-    found: dict[str, tuple[str, ...]] = {}
+    placeholders: dict[str, tuple[str, ...]] = {}
     for path in placeholder_files(folders):
         try:
             for name, values in read_placeholders(path).items():
-                found[name] = tuple(dict.fromkeys((*found.get(name, ()), *values)))
+                placeholders[name] = tuple(dict.fromkeys((*placeholders.get(name, ()), *values)))
         except (ValueError, OSError, yaml.YAMLError) as error:
             refused.append(_refusal(path.stem, error, path))
-    return found
+    return placeholders
 
 
 def _translate(
     drafts: dict[str, _Draft],
-    refused: list[Refused],
+    refused: list[RefusedRule],
     placeholders: Placeholders,
     store: Path | None,
 ) -> None:
@@ -294,29 +294,31 @@ def _translate(
         except REFUSALS as error:
             refused.append(_refusal(rule_id, error, draft.path))
             del drafts[rule_id]
-    for filter_id, one in filters.items():
-        if not one.used:
+    for filter_id, filter_rule in filters.items():
+        if not filter_rule.used:
             remedy = "name rules that are there, with their log source, or `rules: any`"
-            refused.append(Refused(filter_id, "it filters no rule", remedy, str(one.path)))
+            refused.append(
+                RefusedRule(filter_id, "it filters no rule", remedy, str(filter_rule.path))
+            )
     _drop_orphans(drafts, refused)
 
 
 def _filtered(
-    rule: SigmaRule, filters: Mapping[str, Filter], meaning: Meaning, refused: list[Refused]
+    rule: SigmaRule, filters: Mapping[str, Filter], meaning: Meaning, refused: list[RefusedRule]
 ) -> Iterator[Node]:
     """What the filters that concern a rule demand besides; a broken filter is refused, once."""
-    for filter_id, one in filters.items():
-        if not one.concerns(rule):
+    for filter_id, filter_rule in filters.items():
+        if not filter_rule.concerns(rule):
             continue
-        one.used = True
+        filter_rule.used = True
         try:
-            yield predicate_of(one.parsed.filter, meaning)
+            yield predicate_of(filter_rule.parsed.filter, meaning)
         except REFUSALS as error:
-            one.broken = True
-            refused.append(_refusal(filter_id, error, one.path))
+            filter_rule.broken = True
+            refused.append(_refusal(filter_id, error, filter_rule.path))
 
 
-def _drop_orphans(drafts: dict[str, _Draft], refused: list[Refused]) -> None:
+def _drop_orphans(drafts: dict[str, _Draft], refused: list[RefusedRule]) -> None:
     """Refuse correlations whose rules were refused, and those that count these, and so on."""
     while True:
         orphans = {
@@ -329,7 +331,7 @@ def _drop_orphans(drafts: dict[str, _Draft], refused: list[Refused]) -> None:
             return
         for rule_id, missing in orphans.items():
             refused.append(
-                Refused(
+                RefusedRule(
                     rule_id,
                     f"it counts rules that do not run: {', '.join(missing)}",
                     "correct those rules, or the names under correlation.rules",
@@ -380,8 +382,8 @@ def _lists(draft: _Draft, store: Path | None) -> Iterator[Node]:
 def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence[Node]) -> Rule:
     asked = predicate_of(parsed.detection, meaning)
     if filtered:
-        asked = All((asked, *filtered)) if asked != EVERY else all_of(filtered)
-    asked, confirm = split(asked)
+        asked = All((asked, *filtered)) if asked != _EVERY else all_of(filtered)
+    asked, confirm = split_predicate(asked)
     where = where_of(meaning.source)
     return Rule(
         **_described(parsed, draft.own),
@@ -396,8 +398,8 @@ def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence
 
 
 def _query(draft: _Draft, asked: Asked, parsed: SigmaRule, meaning: Meaning) -> Query:
-    rest, confirm = split(predicate_of(parsed.detection, meaning))
-    if rest != EVERY:
+    rest, confirm = split_predicate(predicate_of(parsed.detection, meaning))
+    if rest != _EVERY:
         raise Untranslatable("`confirm` asks of the event", "ask that in the query")
     return Query(
         **_described(draft.parsed, draft.own),
@@ -426,7 +428,7 @@ def _correlation(
 
 
 def _assemble(
-    drafts: Mapping[str, _Draft], refused: list[Refused], disabled: set[str], levels: set[str]
+    drafts: Mapping[str, _Draft], refused: list[RefusedRule], disabled: set[str], levels: set[str]
 ) -> Compiled:
     made = {rule_id: draft.rule for rule_id, draft in drafts.items() if draft.rule is not None}
     on = {rule_id: rule for rule_id, rule in made.items() if rule_id not in disabled}
@@ -451,7 +453,7 @@ def _assemble(
         queries=tuple(r for i, r in finished.items() if i in on and isinstance(r, Query)),
     )
     sources = {
-        i: Source(
+        i: RuleSource(
             rule,
             drafts[i].path,
             i in on,

@@ -177,5 +177,5 @@ def _path(name: str, rule_id: str, names: Mapping[str, str], rules: Parsed) -> s
     if name in own:
         return name
     counted = [names.get(r.reference, r.reference) for r in parsed.rules or ()]
-    paths = {_path(name, one, names, rules) for one in counted}
+    paths = {_path(name, child_path, names, rules) for child_path in counted}
     return paths.pop() if len(paths) == 1 else name

@@ -25,13 +25,13 @@ from enrich.assets.index_store import index_path, newest_index
 from infra.config.settings import Settings
 from infra.errors import Fatal
 
-Row = dict[str, Any]
-Packs = Callable[[str], RulePack]
+_Row = dict[str, Any]
+_Packs = Callable[[str], RulePack]
 Confirms = Mapping[str, Node]
 """What rules want confirmed, by rule id; rules that want nothing are not in it."""
 
 
-def split(node: Node) -> tuple[Node, Node | None]:
+def split_predicate(node: Node) -> tuple[Node, Node | None]:
     """What the event can tell of a condition, and what is to be confirmed (None: nothing).
 
     Raises `Untranslatable` where both are not joined by `and` at the top.
@@ -70,19 +70,19 @@ def confirms_of(pack: RulePack) -> Confirms:
     return {rule.id: rule.confirm for rule in every if rule.confirm is not msgspec.UNSET}
 
 
-def who(row: Mapping[str, Any], index: AssetIndex | None) -> Row:
+def who(row: Mapping[str, Any], index: AssetIndex | None) -> _Row:
     """Whom an attributed finding is about, as `holder`, `asset` and `person`.
 
     As they were when it happened; null where nothing is known, or no inventory was loaded.
     """
     holder = holder_of(row)
-    told: Row = {"holder": None if holder is None else msgspec.to_builtins(holder)}
+    lines: _Row = {"holder": None if holder is None else msgspec.to_builtins(holder)}
     if index is None:
-        return told | {"asset": None, "person": None}
-    at = micros(row["event_time"])
+        return lines | {"asset": None, "person": None}
+    event_us = micros(row["event_time"])
     leased = holder is not None and holder.status == "leased"
     asset = index.asset(
-        at,
+        event_us,
         mac=holder.mac if holder is not None and leased else None,
         hostname=holder.hostname if holder is not None and leased else None,
         ip=row.get("ip"),
@@ -90,14 +90,14 @@ def who(row: Mapping[str, Any], index: AssetIndex | None) -> Row:
         leased=leased,
     )
     if asset is None and row.get("host_name"):
-        asset = index.asset(at, hostname=row["host_name"])
-    return told | {"asset": asset, "person": index.user(at, row.get("user_name"))}
+        asset = index.asset(event_us, hostname=row["host_name"])
+    return lines | {"asset": asset, "person": index.user(event_us, row.get("user_name"))}
 
 
 class Confirming:
     """Says of findings whether their rules' packs confirm them. Pickles."""
 
-    def __init__(self, packs: Packs) -> None:
+    def __init__(self, packs: _Packs) -> None:
         self._packs = packs
         self._known: dict[str, Confirms] = {}
 
@@ -116,7 +116,7 @@ class Confirming:
         asked = self.asked(row)
         return asked is None or holds(asked, who(row, index))
 
-    def counting(self, rows: Iterable[Row], index: Callable[[], AssetIndex | None]) -> list[Row]:
+    def counting(self, rows: Iterable[_Row], index: Callable[[], AssetIndex | None]) -> list[_Row]:
         """Rows of the alert state, of findings with whether they are `CONFIRMED`.
 
         One that is not stays among them: it is kept whose address it was, and an earlier

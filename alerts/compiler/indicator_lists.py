@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 
 from alerts.compiler.sigma_to_predicate import Untranslatable
-from alerts.indicators.import_formats import Bad, read
-from alerts.rulepack.indicator_file_format import Entry, opened, write
+from alerts.indicators.import_formats import Bad, read_indicators
+from alerts.rulepack.indicator_file_format import IndicatorEntry, open_indicators, write_indicators
 from alerts.rulepack.indicator_match import FOLDER, look_in
 from alerts.rulepack.indicator_normalisation import SOUGHT
 from alerts.rulepack.predicate import Test
@@ -34,7 +34,7 @@ INDICATOR = "indicator"
 KEPT_DAYS = 30
 """How long a file stays that no list stands for any more: packs of that age can still be run."""
 
-NAME_CHARS = 64
+_NAME_CHARS = 64
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Loaded:
+class _Loaded:
     """What a load came to; `before` is the list that was in force until now."""
 
     name: str
@@ -79,7 +79,7 @@ class ListStore:
         """The lists in force, by name."""
         return self._names.read() or {}
 
-    def load(self, name: str, path: Path, form: str | None = None, kind: str = "auto") -> Loaded:
+    def load(self, name: str, path: Path, form: str | None = None, kind: str = "auto") -> _Loaded:
         """Compile a file and put it in the place of the list of that name.
 
         Raises `Fatal`, and leaves the list in force alone, where nothing or less than half of
@@ -87,12 +87,12 @@ class ListStore:
         """
         if (
             not name
-            or len(name) > NAME_CHARS
+            or len(name) > _NAME_CHARS
             or not name.replace("-", "").replace("_", "").isalnum()
         ):
-            raise Usage(f"list '{name}': letters, digits, - and _, at most {NAME_CHARS}")
+            raise Usage(f"list '{name}': letters, digits, - and _, at most {_NAME_CHARS}")
         bad: list[Bad] = []
-        given = list(read(path, form, kind, bad))
+        given = list(read_indicators(path, form, kind, bad))
         if len(given) <= len(bad) or not given:
             first = f"; the first is line {bad[0].number}: {bad[0].reason}" if bad else ""
             raise Fatal(
@@ -101,9 +101,9 @@ class ListStore:
             )
         return self._put(name, path, given, bad)
 
-    def _put(self, name: str, path: Path, given: list[Entry], bad: list[Bad]) -> Loaded:
-        list_hash = write(self.folder, given)
-        kinds = opened(self.folder / f"{list_hash}.arrow").table.column("kind").to_pylist()
+    def _put(self, name: str, path: Path, given: list[IndicatorEntry], bad: list[Bad]) -> _Loaded:
+        list_hash = write_indicators(self.folder, given)
+        kinds = open_indicators(self.folder / f"{list_hash}.arrow").table.column("kind").to_pylist()
         listing = Listing(
             list_hash, dict(sorted(Counter(kinds).items())), len(bad), path.name, datetime.now(UTC)
         )
@@ -111,7 +111,7 @@ class ListStore:
             lists = self.lists()
             before = lists.get(name)
             self._keep(lists | {name: listing}, before)
-        return Loaded(name, listing, before, bad)
+        return _Loaded(name, listing, before, bad)
 
     def remove(self, name: str) -> None:
         """Let a list no longer be; its file stays as long as packs may need it."""
@@ -125,7 +125,7 @@ class ListStore:
     def _keep(self, lists: dict[str, Listing], before: Listing | None) -> None:
         """Write the names; the age of a file that leaves counts from now."""
         self._names.write(lists)
-        named = {one.hash for one in lists.values()}
+        named = {as_list.hash for as_list in lists.values()}
         if before is not None and (old := self.folder / f"{before.hash}.arrow").exists():
             os.utime(old)
         for file in self.folder.glob("*.arrow"):
@@ -149,10 +149,10 @@ def listed_test(store: Path | None, name: str, kinds: tuple[str, ...]) -> Test:
     wrong = sorted(set(kinds) - set(SOUGHT))
     if wrong:
         raise Untranslatable(f"headgate.observables: {wrong}", f"of {', '.join(SOUGHT)}")
-    found = ListStore(store).lists().get(name) if store is not None else None
-    if found is None:
+    lists = ListStore(store).lists().get(name) if store is not None else None
+    if lists is None:
         raise Untranslatable(
             f"there is no list '{name}'", f"load it: headgate indicators load {name} FILE"
         )
     asked = tuple(("kind", kind) for kind in SOUGHT if kind in (kinds or SOUGHT))
-    return Test("observables", "listed", found.hash, parts=(("list", name), *asked))
+    return Test("observables", "listed", lists.hash, parts=(("list", name), *asked))

@@ -139,8 +139,8 @@ class Models:
 
     def named(self, name: str) -> ModelSource | None:
         """By id or name."""
-        found = (s for s in self.sources.values() if name in (s.rule.id, s.rule.name))
-        return next(found, None)
+        result = (s for s in self.sources.values() if name in (s.rule.id, s.rule.name))
+        return next(result, None)
 
 
 def is_model(document: Any) -> bool:
@@ -253,31 +253,31 @@ def _rule(given: _File) -> ModelRule:
 
 def _trials(given: _File) -> _Trials:
     """The tests of a rule, looked through; raises `ValueError`."""
-    found = given.headgate.tests
-    for trial in (*found.match, *found.no_match):
-        told = trial.usual | trial.hour
-        if not set(told) <= set(given.model.features):
-            raise ValueError(f"headgate.tests: {sorted(told)}; of its features")
+    tests = given.headgate.tests
+    for trial in (*tests.match, *tests.no_match):
+        usual = trial.usual | trial.hour
+        if not set(usual) <= set(given.model.features):
+            raise ValueError(f"headgate.tests: {sorted(usual)}; of its features")
         first, last = trial.active
         if not (0 <= first < last <= 24 and 0 <= trial.at < 24):
             raise ValueError("headgate.tests: active and at are hours of the day, 0 to 24")
         for value in (*trial.usual.values(), *trial.hour.values()):
             quantity(value)
-    return found
+    return tests
 
 
 def quantity(value: int | str) -> int:
     """A number, or one written as 500, 20 MB or 1.5G (powers of ten); raises `ValueError`."""
     if isinstance(value, int):
         return value
-    found = _QUANTITY.fullmatch(value)
-    if found is None:
+    match = _QUANTITY.fullmatch(value)
+    if match is None:
         raise ValueError(f"'{value}' is no quantity; write 500 or 20 MB")
-    return round(float(found[1]) * _UNITS[found[2]])
+    return round(float(match[1]) * _UNITS[match[2]])
 
 
 def _days(text: str) -> int:
-    found = _DAYS.fullmatch(text)
-    if found is None or not 1 <= int(found[1]) <= 366:
+    match = _DAYS.fullmatch(text)
+    if match is None or not 1 <= int(match[1]) <= 366:
         raise ValueError(f"model.history: '{text}'; write days, such as {HISTORY_DAYS}d")
-    return int(found[1])
+    return int(match[1])

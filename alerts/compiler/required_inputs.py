@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from sqlglot import exp
 
-from alerts.compiler.spark_rule_files import SQL, VIEW, parsed
+from alerts.compiler.spark_rule_files import SQL, VIEW, parsed_sql
 from alerts.rulepack.predicate import All, Either, Node, Test
 from alerts.rulepack.rule_pack import ModelRule, Query, Rule
 
@@ -52,7 +52,7 @@ def eyes_of(rule: Seeing) -> tuple[Eye, ...]:
 def _of_sql(text: str) -> tuple[Eye, ...]:
     return tuple(
         _eye(select)
-        for tree in parsed(text)
+        for tree in parsed_sql(text)
         for select in tree.find_all(exp.Select)
         if (source := select.args.get("from_")) is not None and source.this.name.lower() == VIEW
     )
@@ -64,12 +64,12 @@ def _eye(select: exp.Select) -> Eye:
         return Eye((), (), None)
     table = select.args["from_"].this.alias_or_name.lower()
     conjuncts = list(_conjuncts(asked.this))
-    classes = [_listed(one, "class_uid", table) for one in conjuncts]
-    sources = [_listed(one, "source", table) for one in conjuncts]
+    classes = [_listed(conjunct, "class_uid", table) for conjunct in conjuncts]
+    sources = [_listed(conjunct, "source", table) for conjunct in conjuncts]
     return Eye(
-        next((tuple(map(int, found)) for found in classes if found), ()),
-        next((found for found in sources if found), ()),
-        All(tuple(_node(one, table) for one in conjuncts)),
+        next((tuple(map(int, class_name)) for class_name in classes if class_name), ()),
+        next((class_name for class_name in sources if class_name), ()),
+        All(tuple(_node(conjunct, table) for conjunct in conjuncts)),
     )
 
 
@@ -128,14 +128,14 @@ def _node(node: exp.Expr, table: str) -> Node:
 def _filled(node: exp.Expr, table: str) -> Node:
     """That all columns of a comparison are there; anything, where it may do without."""
     inside = list(node.walk())
-    if not all(isinstance(one, (*_NEED_ALL, *_PASS_NULL)) for one in inside):
+    if not all(isinstance(operand, (*_NEED_ALL, *_PASS_NULL)) for operand in inside):
         return ANYTHING
     outermost = [
-        one
-        for one in inside
-        if isinstance(one, exp.Column | exp.Dot) and not isinstance(one.parent, exp.Dot)
+        operand
+        for operand in inside
+        if isinstance(operand, exp.Column | exp.Dot) and not isinstance(operand.parent, exp.Dot)
     ]
-    return All(tuple(Test(_path(one, table), "exists", True) for one in outermost))
+    return All(tuple(Test(_path(operand, table), "exists", True) for operand in outermost))
 
 
 def _path(node: exp.Expr, table: str) -> str:

@@ -16,7 +16,7 @@ Placeholders: TypeAlias = Mapping[str, tuple[str, ...]]
 PLACEHOLDERS = "placeholders.yml"
 """File of a rule folder with the values that `expand` puts for `%name%`: name to a list."""
 
-SPELLINGS = {"utf16le": "wide"}
+_SPELLINGS = {"utf16le": "wide"}
 """Modifiers of Sigma that pySigma knows under another name."""
 
 
@@ -39,13 +39,13 @@ def read_placeholders(path: Path) -> Placeholders:
     data = yaml.safe_load(path.read_text("utf-8")) or {}
     if not isinstance(data, dict):
         raise ValueError("not a mapping of names to lists of values")
-    found = {}
+    placeholders = {}
     for name, values in data.items():
         listed = values if isinstance(values, list) else [values]
         if any(isinstance(value, dict | list) or value is None for value in listed):
             raise ValueError(f"{name}: values must be texts or numbers")
-        found[str(name)] = tuple(str(value) for value in listed)
-    return found
+        placeholders[str(name)] = tuple(str(value) for value in listed)
+    return placeholders
 
 
 def with_known_names(document: Any) -> Any:
@@ -61,7 +61,7 @@ def _respelt(key: Any) -> Any:
     if not isinstance(key, str) or "|" not in key:
         return key
     name, *modifiers = key.split("|")
-    return "|".join([name, *(SPELLINGS.get(one, one) for one in modifiers)])
+    return "|".join([name, *(_SPELLINGS.get(modifier, modifier) for modifier in modifiers)])
 
 
 @dataclass

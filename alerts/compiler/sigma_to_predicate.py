@@ -93,8 +93,8 @@ def where_of(source: LogSource) -> Node | None:
     if not source.where:
         return None
     ways = [
-        [any_of([Test(path, "eq", text) for text in texts]) for path, texts in one.items()]
-        for one in source.where
+        [any_of([Test(path, "eq", text) for text in texts]) for path, texts in condition.items()]
+        for condition in source.where
     ]
     return any_of([tests[0] if len(tests) == 1 else All(tuple(tests)) for tests in ways])
 
@@ -205,7 +205,7 @@ class _Translation:
         flags = "".join(sorted(_FLAGS[flag] for flag in value.flags))
         start = f"(?{flags})" if flags else ""
         filled = value.regexp.replace_placeholders(self.expand_quoted)
-        return any_of([Test(path, "re", f"{start}{one}", True) for one in filled])
+        return any_of([Test(path, "re", f"{start}{alternative}", True) for alternative in filled])
 
     def expand(self, placeholder: Placeholder) -> Iterator[SigmaString]:
         """What `%name%` stands for, each of which may have wildcards."""

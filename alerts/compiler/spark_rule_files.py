@@ -26,7 +26,7 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 SQL = "sql"
 FUNCTION = "function"
-KINDS = (SQL, FUNCTION)
+_KINDS = (SQL, FUNCTION)
 """Values of `type:` that make a rule one of these."""
 
 VIEW = "event"
@@ -58,28 +58,28 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     @property
     def window_seconds(self) -> int:
         """Length of its windows; 0: it tells of single events."""
-        return seconds("window", self.window)
+        return _seconds("window", self.window)
 
     @property
     def slide_seconds(self) -> int:
         """How often a window begins."""
-        return seconds("slide", self.slide) or self.window_seconds
+        return _seconds("slide", self.slide) or self.window_seconds
 
 
 def is_query(document: Mapping[str, Any]) -> bool:
     """Whether a rule's document is one of SQL or of a function."""
-    return document.get("type") in KINDS
+    return document.get("type") in _KINDS
 
 
-def taken(document: dict[str, Any], path: Path) -> Asked:
+def taken_fields(document: dict[str, Any], path: Path) -> Asked:
     """What the rule of a file asks, taken out of its document, so that Sigma's header is left.
 
     Raises `Untranslatable` for what cannot run.
     """
     names = [field.encode_name for field in msgspec.structs.fields(Asked)]
-    found = {name: document.pop(name) for name in names if name in document}
+    results = {name: document.pop(name) for name in names if name in document}
     try:
-        asked = msgspec.convert(found, Asked)
+        asked = msgspec.convert(results, Asked)
     except msgspec.ValidationError as error:
         raise Untranslatable(str(error), f"its keys are {', '.join(names)}") from None
     for name in ("detection", "logsource"):
@@ -98,14 +98,14 @@ def taken(document: dict[str, Any], path: Path) -> Asked:
     return asked
 
 
-def seconds(key: str, text: str) -> int:
+def _seconds(key: str, text: str) -> int:
     """A span such as 90s, 10m, 1h or 1d in seconds, 0 for none; raises `Untranslatable`."""
     if not text:
         return 0
-    found = _SPAN.fullmatch(text)
-    if found is None:
+    match = _SPAN.fullmatch(text)
+    if match is None:
         raise Untranslatable(f"{key}: '{text}'", "a span such as 90s, 10m, 1h or 1d")
-    return int(found[1]) * _SECONDS[found[2]]
+    return int(match[1]) * _SECONDS[match[2]]
 
 
 def check_window(asked: Asked) -> None:
@@ -137,20 +137,20 @@ def check_sql(text: str) -> None:
     if len(text) > MOST_CHARS:
         raise Untranslatable(f"its query has {len(text)} characters", f"at most {MOST_CHARS}")
     try:
-        found = parsed(text)
+        parsed_tree = parsed_sql(text)
     except (SqlglotError, RecursionError) as error:
-        said = re.sub(r"\x1b\[\d+m", "", str(error)).splitlines()[0]
-        raise Untranslatable(f"not Spark SQL: {said}", "correct the query") from None
-    if len(found) != 1 or not isinstance(found[0], exp.Select | exp.SetOperation):
-        named = found[0].key.upper() if found else "nothing"
+        lines = re.sub(r"\x1b\[\d+m", "", str(error)).splitlines()[0]
+        raise Untranslatable(f"not Spark SQL: {lines}", "correct the query") from None
+    if len(parsed_tree) != 1 or not isinstance(parsed_tree[0], exp.Select | exp.SetOperation):
+        named = parsed_tree[0].key.upper() if parsed_tree else "nothing"
         raise Untranslatable(
-            f"its query is {named if len(found) < 2 else f'{len(found)} statements'}",
+            f"its query is {named if len(parsed_tree) < 2 else f'{len(parsed_tree)} statements'}",
             "a rule is one SELECT, or WITH ... SELECT, without a semicolon",
         )
-    _check_tables(found[0])
+    _check_tables(parsed_tree[0])
 
 
-def parsed(text: str) -> list[exp.Expr]:
+def parsed_sql(text: str) -> list[exp.Expr]:
     """The statements of a text; raises what sqlglot raises."""
     # The parser takes Spark's function and column `window` for SQL's clause of that name.
     known = _WINDOW.sub("event_window", text)
@@ -195,10 +195,10 @@ def document_of(path: Path) -> dict[str, Any]:
     """
     source = path.read_text("utf-8")
     try:
-        told = ast.get_docstring(ast.parse(source))
+        docstring = ast.get_docstring(ast.parse(source))
     except (SyntaxError, ValueError) as error:
         raise Untranslatable(f"not Python: {error}", "correct the file") from None
-    header = yaml.safe_load(told) if told else None
+    header = yaml.safe_load(docstring) if docstring else None
     if not isinstance(header, dict):
         raise Untranslatable(
             "its docstring is no header", "begin the file with title, id, level, ... as YAML"

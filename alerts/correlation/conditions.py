@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from alerts.correlation.entry import Entry, by_order, number
+from alerts.correlation.entry import CorrelationEntry, by_order, number
 from alerts.rulepack.predicate import fold
 from alerts.rulepack.rule_pack import Correlation
 
@@ -31,11 +31,11 @@ _OPS: dict[str, Callable[[Any, Any], bool]] = {
 Number = int | float
 
 
-class Measured(NamedTuple):
+class MeasuredCondition(NamedTuple):
     """A window that fulfils the condition: its number, and the findings that show it, by time."""
 
     value: Number
-    chosen: list[Entry]
+    chosen: list[CorrelationEntry]
 
 
 def told_at_once(definition: Correlation) -> bool:
@@ -49,12 +49,14 @@ def least(definition: Correlation) -> int:
     return max(0, above if definition.op == "gt" else math.ceil(definition.count))
 
 
-def measured(definition: Correlation, within: Sequence[Entry]) -> Measured | None:
+def measure_condition(
+    definition: Correlation, within: Sequence[CorrelationEntry]
+) -> MeasuredCondition | None:
     """The window's number and witnesses; None when it does not fulfil the condition."""
     value = metric(definition, within)
     if value is None or not _OPS[definition.op](value, definition.count):
         return None
-    chosen: list[Entry] | None = list(within)
+    chosen: list[CorrelationEntry] | None = list(within)
     if definition.type == "temporal":
         latest = {e.rule_id: e for e in within}
         chosen = sorted(latest.values(), key=by_order)
@@ -64,10 +66,10 @@ def measured(definition: Correlation, within: Sequence[Entry]) -> Measured | Non
         chosen = [e for e in within if number(e.value) is not None]
     elif definition.type == "value_count":
         chosen = [e for e in within if e.value is not None]
-    return None if chosen is None else Measured(value, chosen or list(within))
+    return None if chosen is None else MeasuredCondition(value, chosen or list(within))
 
 
-def metric(definition: Correlation, within: Sequence[Entry]) -> Number | None:
+def metric(definition: Correlation, within: Sequence[CorrelationEntry]) -> Number | None:
     """The number a condition compares; None when the window holds no number to compute it from."""
     if definition.type == "event_count":
         return len(within)
@@ -102,7 +104,9 @@ def _sum(numbers: Sequence[Number]) -> Number:
     return sum(numbers) if whole else math.fsum(numbers)
 
 
-def _in_order(definition: Correlation, within: Sequence[Entry]) -> list[Entry] | None:
+def _in_order(
+    definition: Correlation, within: Sequence[CorrelationEntry]
+) -> list[CorrelationEntry] | None:
     """The latest chain in which each rule comes later than the one before it.
 
     As many rules as a `gt` or `gte` asks for must be in the chain, whichever they
@@ -112,7 +116,7 @@ def _in_order(definition: Correlation, within: Sequence[Entry]) -> list[Entry] |
     growing = told_at_once(definition)
     needed = least(definition) if growing else len(present)
     # best[k]: of the chains of k rules the one that starts last, which leaves most room before it.
-    best: list[list[Entry]] = [[]]
+    best: list[list[CorrelationEntry]] = [[]]
     for rule_id in reversed(definition.rules):
         times = [e for e in within if e.rule_id == rule_id]
         for length in range(len(best), 0, -1):

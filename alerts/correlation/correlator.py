@@ -26,11 +26,19 @@ from typing import Any
 
 import msgspec
 
-from alerts.correlation.conditions import Measured, least, measured, told_at_once
-from alerts.correlation.entry import Entry, by_order, by_time, entry_of
-from alerts.correlation.finding import Fired, corrected, fired, rename, renew, told, told_again
-from alerts.correlation.first_seen import Seen, forget_values, sight
-from alerts.correlation.packed_history import ENOUGH, Cold, packed, unpacked
+from alerts.correlation.conditions import MeasuredCondition, least, measure_condition, told_at_once
+from alerts.correlation.entry import CorrelationEntry, by_order, by_time, correlation_entry
+from alerts.correlation.finding import (
+    Fired,
+    corrected,
+    correlation_summary,
+    fired,
+    rename,
+    renew,
+    told_again,
+)
+from alerts.correlation.first_seen import FirstSeen, forget_values, sight
+from alerts.correlation.packed_history import ENOUGH, Cold, pack_history, unpack_history
 from alerts.domain.entity import micros
 from alerts.domain.finding import counts
 from alerts.rulepack.predicate import fold
@@ -55,7 +63,7 @@ MAX_ENTRIES = 1_000
 """Findings kept for a group, or twice what its condition needs; the oldest go first, counted."""
 
 
-class Group(msgspec.Struct, omit_defaults=True, gc=False):
+class _Group(msgspec.Struct, omit_defaults=True, gc=False):
     """Entries of one group, by time, and what fired.
 
     `closed`: windows that end up to there were looked at, for conditions that
@@ -63,12 +71,12 @@ class Group(msgspec.Struct, omit_defaults=True, gc=False):
     `cold`: time of the newest entry that was packed away.
     """
 
-    entries: list[Entry] = []
+    entries: list[CorrelationEntry] = []
     fired: list[Fired] = []
     closed: int = 0
     dropped: int = 0
     dropped_at: int = 0
-    seen: Seen | None = None
+    seen: FirstSeen | None = None
     cold: int = 0
 
 
@@ -82,7 +90,7 @@ class CorrelationState(msgspec.Struct):
     from before `forgotten` counts any more.
     """
 
-    groups: dict[str, Group] = {}
+    groups: dict[str, _Group] = {}
     span: int = 0
     clock: int = 0
     pack: str = ""
@@ -98,7 +106,7 @@ class _Shaken:
 
     key: str
     fired: Fired
-    lost: list[Entry]
+    lost: list[CorrelationEntry]
 
 
 class Correlator:
@@ -113,11 +121,11 @@ class Correlator:
         self._where: dict[str, str] = {}
         self._shaken: dict[str, _Shaken] = {}
         self._stirred: list[tuple[str, int, int]] = []
-        self._homes: dict[str, Group] = {}
+        self._homes: dict[str, _Group] = {}
         for key, group in state.groups.items():
-            for one in group.fired:
-                self._where.update(dict.fromkeys(one.members, key))
-                self._homes[one.finding["finding_id"]] = group
+            for fired in group.fired:
+                self._where.update(dict.fromkeys(fired.members, key))
+                self._homes[fired.finding["finding_id"]] = group
         for key, group in state.groups.items():
             for entry in group.entries:
                 self._where[entry.finding_id] = key
@@ -132,7 +140,7 @@ class Correlator:
         state = self.state
         state.span = definition.timespan_seconds * 1_000_000
         state.pack = row["pack"]
-        entry = entry_of(definition, row)
+        entry = correlation_entry(definition, row)
         outputs: list[dict[str, Any]] = []
         if entry is not None:
             self._thaw(entry.time)
@@ -179,7 +187,7 @@ class Correlator:
                 outputs += self._fire(definition, group, since, group.closed)
         return outputs
 
-    def _is_closed(self, entry: Entry, arrivals: int | None) -> bool:
+    def _is_closed(self, entry: CorrelationEntry, arrivals: int | None) -> bool:
         if arrivals is None or entry.received < arrivals - SETTLE:
             return True
         return entry.time < self.state.clock - SETTLE
@@ -190,15 +198,15 @@ class Correlator:
         needed = [c for c in state.cold if c.since - state.span <= time <= c.until + state.span]
         for cold in needed:
             state.cold.remove(cold)
-            for key, entries in unpacked(cold).items():
+            for key, entries in unpack_history(cold).items():
                 alive = [e for e in entries if e.time >= state.forgotten]
-                group = state.groups.setdefault(key, Group())
+                group = state.groups.setdefault(key, _Group())
                 group.entries = sorted([*alive, *group.entries], key=by_order)
                 self._where.update((e.finding_id, key) for e in alive)
 
-    def _insert(self, definition: Correlation, entry: Entry) -> list[dict[str, Any]]:
+    def _insert(self, definition: Correlation, entry: CorrelationEntry) -> list[dict[str, Any]]:
         key = msgspec.json.encode(entry.group).decode()
-        group = self.state.groups.setdefault(key, Group())
+        group = self.state.groups.setdefault(key, _Group())
         entry.late = entry.time < self.state.clock - SETTLE
         self.state.late += entry.late
         if definition.type == "first_seen":
@@ -208,7 +216,7 @@ class Correlator:
         self._bound(definition, group)
         return self._look_again(definition, group, entry.time)
 
-    def _bound(self, definition: Correlation, group: Group) -> None:
+    def _bound(self, definition: Correlation, group: _Group) -> None:
         """Keep the group at its cap: the oldest finding goes, is counted, and marks its windows."""
         needed = least(definition) if definition.type.endswith("_count") else 0
         while len(group.entries) > max(MAX_ENTRIES, 2 * needed):
@@ -218,12 +226,14 @@ class Correlator:
             group.dropped_at = max(group.dropped_at, gone.time)
             self.state.dropped += 1
 
-    def _look_again(self, definition: Correlation, group: Group, time: int) -> list[dict[str, Any]]:
+    def _look_again(
+        self, definition: Correlation, group: _Group, time: int
+    ) -> list[dict[str, Any]]:
         """Look at the windows that a finding at `time` lies in, if they are not to wait."""
         return self._fire(definition, group, time, time + self.state.span, again=True)
 
     def _fire(
-        self, definition: Correlation, group: Group, since: int, until: int, *, again: bool = False
+        self, definition: Correlation, group: _Group, since: int, until: int, *, again: bool = False
     ) -> list[dict[str, Any]]:
         """Fire the windows that end in [since, until] and fulfil the condition, resting between."""
         outputs = []
@@ -238,33 +248,35 @@ class Correlator:
             window = self._window(definition, group, end + self.state.span + 1, until)
         return outputs
 
-    def _told(self, group: Group, now: Fired, newest: Entry) -> dict[str, Any]:
+    def _told(self, group: _Group, now: Fired, newest: CorrelationEntry) -> dict[str, Any]:
         """A window that fires; one that was disproved under its id takes its place again."""
         home = self._homes.get(now.finding["finding_id"])
         while home is not None:
-            (one,) = (f for f in home.fired if f.finding["finding_id"] == now.finding["finding_id"])
-            if one.disproved:
-                _move(one, home, group)
-                self._homes[one.finding["finding_id"]] = group
-                renew(one, now)
-                one.rev = max(one.rev + 1, now.rev)
-                return told_again(one, newest.holder, newest.holder)
+            (earlier,) = (
+                f for f in home.fired if f.finding["finding_id"] == now.finding["finding_id"]
+            )
+            if earlier.disproved:
+                _move(earlier, home, group)
+                self._homes[earlier.finding["finding_id"]] = group
+                renew(earlier, now)
+                earlier.rev = max(earlier.rev + 1, now.rev)
+                return told_again(earlier, newest.holder, newest.holder)
             # It went to another group with the id that it got here.
             rename(now)
             home = self._homes.get(now.finding["finding_id"])
         group.fired.append(now)
         self._homes[now.finding["finding_id"]] = group
-        return {"out": "finding", "row": told(now.finding)}
+        return {"out": "finding", "row": correlation_summary(now.finding)}
 
     def _sighted(
-        self, definition: Correlation, group: Group, entry: Entry, key: str
+        self, definition: Correlation, group: _Group, entry: CorrelationEntry, key: str
     ) -> list[dict[str, Any]]:
         if entry.value is None:
             return []
-        group.seen = group.seen or Seen()
+        group.seen = group.seen or FirstSeen()
         if not sight(group.seen, definition, fold(entry.value), entry.time):
             return []
-        what = Measured(1, [entry])
+        what = MeasuredCondition(1, [entry])
         told_now = fired(
             definition,
             [entry],
@@ -275,83 +287,86 @@ class Correlator:
         )
         group.fired.append(told_now)
         self._where[entry.finding_id] = key
-        return [{"out": "finding", "row": told(told_now.finding)}]
+        return [{"out": "finding", "row": correlation_summary(told_now.finding)}]
 
-    def _again(self, entry: Entry, key: str) -> list[dict[str, Any]]:
+    def _again(self, entry: CorrelationEntry, key: str) -> list[dict[str, Any]]:
         """The same finding once more: a newer attribution may move it to another group."""
         group = self.state.groups[key]
-        at = _place(group, entry)
-        if at is not None:
-            old = group.entries[at]
+        place = _place(group, entry)
+        if place is not None:
+            old = group.entries[place]
             if entry.rev <= old.rev:
                 return []
             entry.late = old.late
             if entry.group != old.group:
-                self._leave(entry, key, at)
+                self._leave(entry, key, place)
                 self._enter(entry)
                 return []
-            group.entries[at] = entry
+            group.entries[place] = entry
         # Of a window whose findings are forgotten, the newest one says whose it is.
-        return [out for one in group.fired for out in corrected(one, entry)]
+        return [out for fired in group.fired for out in corrected(fired, entry)]
 
-    def _let_go(self, entry: Entry, key: str | None) -> None:
+    def _let_go(self, entry: CorrelationEntry, key: str | None) -> None:
         """A finding that counts no more, by a newer attribution."""
         group = self.state.groups.get(key or "")
-        at = _place(group, entry) if group else None
-        if group is None or key is None or at is None:
+        place = _place(group, entry) if group else None
+        if group is None or key is None or place is None:
             return
-        if entry.rev > group.entries[at].rev:
-            self._leave(entry, key, at)
+        if entry.rev > group.entries[place].rev:
+            self._leave(entry, key, place)
 
-    def _leave(self, entry: Entry, key: str, at: int) -> None:
+    def _leave(self, entry: CorrelationEntry, key: str, at: int) -> None:
         """A finding is not its group's any more; what fired with it is to be judged."""
         group = self.state.groups[key]
         group.entries.pop(at)
         self._where.pop(entry.finding_id)
         self._stirred.append((key, entry.time, entry.time + self.state.span))
-        for one in group.fired:
-            if entry.finding_id in one.members:
-                told_as = one.finding["finding_id"]
-                self._shaken.setdefault(told_as, _Shaken(key, one, [])).lost.append(entry)
+        for fired in group.fired:
+            if entry.finding_id in fired.members:
+                told_as = fired.finding["finding_id"]
+                self._shaken.setdefault(told_as, _Shaken(key, fired, [])).lost.append(entry)
 
-    def _enter(self, entry: Entry) -> None:
+    def _enter(self, entry: CorrelationEntry) -> None:
         key = msgspec.json.encode(entry.group).decode()
-        insort(self.state.groups.setdefault(key, Group()).entries, entry, key=by_order)
+        insort(self.state.groups.setdefault(key, _Group()).entries, entry, key=by_order)
         self._where[entry.finding_id] = key
         self._stirred.append((key, entry.time, entry.time + self.state.span))
 
     def _judged(self, definition: Correlation, shaken: _Shaken) -> dict[str, Any]:
         """What fired, now that it is clear which of its findings are whose."""
-        one, group = shaken.fired, self.state.groups[shaken.key]
+        fired_row, group = shaken.fired, self.state.groups[shaken.key]
         newest = max(shaken.lost, key=lambda entry: entry.rev)
-        one.rev = max(one.rev + 1, newest.rev)
-        since, until = one.start, one.end + self.state.span
+        fired_row.rev = max(fired_row.rev + 1, newest.rev)
+        since, until = fired_row.start, fired_row.end + self.state.span
         # What it kept quiet, before it and after it, may speak.
         self._stirred.append((shaken.key, since - self.state.span, until))
-        group.fired = [each for each in group.fired if each is not one]
+        group.fired = [each for each in group.fired if each is not fired_row]
         for home in self._candidates(shaken):
             window = self._window(definition, home, since, until)
             if window is not None:
                 within, what = window
-                marks, pack = one.finding["fields"], one.finding["pack"]
+                marks, pack = fired_row.finding["fields"], fired_row.finding["pack"]
                 late, dropped = "late" in marks, int(marks.get("incomplete", 0))
-                renew(one, fired(definition, within, what, pack=pack, late=late, dropped=dropped))
-                home.fired.append(one)
-                self._homes[one.finding["finding_id"]] = home
-                return told_again(one, what.chosen[-1].holder, newest.holder)
-        one.disproved, one.members = True, []
-        group.fired.append(one)
-        return told_again(one, None, newest.holder)
+                renew(
+                    fired_row,
+                    fired(definition, within, what, pack=pack, late=late, dropped=dropped),
+                )
+                home.fired.append(fired_row)
+                self._homes[fired_row.finding["finding_id"]] = home
+                return told_again(fired_row, what.chosen[-1].holder, newest.holder)
+        fired_row.disproved, fired_row.members = True, []
+        group.fired.append(fired_row)
+        return told_again(fired_row, None, newest.holder)
 
-    def _candidates(self, shaken: _Shaken) -> list[Group]:
+    def _candidates(self, shaken: _Shaken) -> list[_Group]:
         """Groups that what fired may be of: its own, then those of its findings, newest first."""
         now = [self._where.get(finding_id) for finding_id in reversed(shaken.fired.members)]
         keys = dict.fromkeys([shaken.key, *now])
         return [self.state.groups[key] for key in keys if key in self.state.groups]
 
     def _window(
-        self, definition: Correlation, group: Group, since: int, until: int
-    ) -> tuple[Sequence[Entry], Measured] | None:
+        self, definition: Correlation, group: _Group, since: int, until: int
+    ) -> tuple[Sequence[CorrelationEntry], MeasuredCondition] | None:
         """The first window that may be told by now, of those that end in [since, until]."""
         if not told_at_once(definition):
             until = min(until, group.closed)
@@ -403,35 +418,37 @@ def pack_away(state: CorrelationState, clock: int, enough: int = ENOUGH) -> None
     cuts = {key: bisect_left(g.entries, before, key=by_time) for key, g in state.groups.items()}
     if sum(cuts.values()) < enough:
         return
-    taken: dict[str, list[Entry]] = {}
+    taken: dict[str, list[CorrelationEntry]] = {}
     for key, cut in cuts.items():
         if cut:
             group = state.groups[key]
             taken[key], group.entries = group.entries[:cut], group.entries[cut:]
             group.cold = max(group.cold, taken[key][-1].time)
-    state.cold.append(packed(taken))
+    state.cold.append(pack_history(taken))
 
 
-def _move(one: Fired, old: Group, new: Group) -> None:
+def _move(one: Fired, old: _Group, new: _Group) -> None:
     old.fired = [each for each in old.fired if each is not one]
     new.fired.append(one)
 
 
-def _place(group: Group, entry: Entry) -> int | None:
+def _place(group: _Group, entry: CorrelationEntry) -> int | None:
     """Where the group has this finding."""
-    at = bisect_left(group.entries, by_order(entry), key=by_order)
-    found = at < len(group.entries) and group.entries[at].finding_id == entry.finding_id
-    return at if found else None
+    position = bisect_left(group.entries, by_order(entry), key=by_order)
+    result = (
+        position < len(group.entries) and group.entries[position].finding_id == entry.finding_id
+    )
+    return position if result else None
 
 
-def _rests(group: Group, end: int, span: int) -> bool:
+def _rests(group: _Group, end: int, span: int) -> bool:
     """Whether a window that ends then would only repeat what fired."""
     return any(f.start - span <= end <= f.end + span for f in group.fired if not f.disproved)
 
 
 def _first_window(
-    definition: Correlation, group: Group, since: int, until: int
-) -> tuple[Sequence[Entry], Measured] | None:
+    definition: Correlation, group: _Group, since: int, until: int
+) -> tuple[Sequence[CorrelationEntry], MeasuredCondition] | None:
     """The first window that ends in [since, until], outside every rest, and fulfils the condition.
 
     A group rests for a timespan after what fired, and before it: what comes late
@@ -439,14 +456,14 @@ def _first_window(
     """
     span = definition.timespan_seconds * 1_000_000
     entries = group.entries
-    at = bisect_left(entries, since, key=by_time)
-    while at < len(entries) and entries[at].time <= until:
-        end = entries[at].time
-        at = bisect_right(entries, end, lo=at, key=by_time)
+    position = bisect_left(entries, since, key=by_time)
+    while position < len(entries) and entries[position].time <= until:
+        end = entries[position].time
+        position = bisect_right(entries, end, lo=position, key=by_time)
         if _rests(group, end, span):
             continue
-        within = entries[bisect_left(entries, end - span, key=by_time) : at]
-        what = measured(definition, within)
+        within = entries[bisect_left(entries, end - span, key=by_time) : position]
+        what = measure_condition(definition, within)
         if what is not None:
             return within, what
     return None

@@ -28,7 +28,7 @@ COLUMN = {
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
-class Entry(msgspec.Struct, omit_defaults=True, gc=False):
+class CorrelationEntry(msgspec.Struct, omit_defaults=True, gc=False):
     """A finding that a correlation remembers.
 
     `group` is compared, `shown` is how the finding spelled it. `carried` are the
@@ -54,7 +54,7 @@ class Entry(msgspec.Struct, omit_defaults=True, gc=False):
     carried: dict[str, str] = {}
 
 
-def entry_of(definition: Correlation, row: Mapping[str, Any]) -> Entry | None:
+def correlation_entry(definition: Correlation, row: Mapping[str, Any]) -> CorrelationEntry | None:
     """The finding as an entry; None when it lacks what the correlation groups by.
 
     Groups are compared without case, as Sigma compares text. A finding without
@@ -67,7 +67,7 @@ def entry_of(definition: Correlation, row: Mapping[str, Any]) -> Entry | None:
     if len(shown) < len(group):
         return None
     rev = row.get("attr_rev")
-    return Entry(
+    return CorrelationEntry(
         time=micros(row["event_time"]),
         finding_id=row["finding_id"],
         rule_id=row["rule_id"],
@@ -85,12 +85,12 @@ def entry_of(definition: Correlation, row: Mapping[str, Any]) -> Entry | None:
     )
 
 
-def by_time(entry: Entry) -> int:
+def by_time(entry: CorrelationEntry) -> int:
     """Key for windows, which take all findings of an instant or none."""
     return entry.time
 
 
-def by_order(entry: Entry) -> tuple[int, str]:
+def by_order(entry: CorrelationEntry) -> tuple[int, str]:
     """Key that no two findings share."""
     return entry.time, entry.finding_id
 
@@ -113,7 +113,7 @@ def _value(definition: Correlation, row: Mapping[str, Any], name: str, entity: s
         name = definition.aliases[name].get(row["rule_id"], name)
         if name == "device":
             return entity
-    found = fields_of(row).get(name)
-    if found is None:
-        found = row.get(COLUMN.get(name, name))
-    return None if found is None else str(found)
+    fields_of_result = fields_of(row).get(name)
+    if fields_of_result is None:
+        fields_of_result = row.get(COLUMN.get(name, name))
+    return None if fields_of_result is None else str(fields_of_result)

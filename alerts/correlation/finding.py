@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from alerts.correlation.conditions import NUMERIC, Measured, Number
-from alerts.correlation.entry import COPIED, Entry
-from alerts.domain.entity import Holder, moment
-from alerts.domain.finding import DISPROVED, identity, one_line
+from alerts.correlation.conditions import NUMERIC, MeasuredCondition, Number
+from alerts.correlation.entry import COPIED, CorrelationEntry
+from alerts.domain.entity import Holder, event_instant
+from alerts.domain.finding import DISPROVED, identity, single_line
 from alerts.rulepack.predicate import fold
 from alerts.rulepack.rule_pack import Correlation
 
-EVIDENCE = 10
+_EVIDENCE = 10
 
 
 class Fired(msgspec.Struct, gc=False):
@@ -36,8 +36,8 @@ class Fired(msgspec.Struct, gc=False):
 
 def fired(
     definition: Correlation,
-    within: Sequence[Entry],
-    what: Measured,
+    within: Sequence[CorrelationEntry],
+    what: MeasuredCondition,
     *,
     pack: str,
     late: bool = False,
@@ -93,16 +93,16 @@ def fired(
     )
 
 
-def told(finding: Mapping[str, Any]) -> dict[str, Any]:
+def correlation_summary(finding: Mapping[str, Any]) -> dict[str, Any]:
     """The finding as a row of gold.finding, its times as UTC datetimes."""
     row = dict(finding)
     for name in ("event_time", "received_at", "window_start"):
-        row[name] = moment(row[name])
-    row["evidence"] = [e | {"time": moment(e["time"])} for e in row["evidence"]]
+        row[name] = event_instant(row[name])
+    row["evidence"] = [e | {"time": event_instant(e["time"])} for e in row["evidence"]]
     return row
 
 
-def corrected(fired: Fired, entry: Entry) -> Iterator[dict[str, Any]]:
+def corrected(fired: Fired, entry: CorrelationEntry) -> Iterator[dict[str, Any]]:
     """The correction of what fired, when its newest finding turns out to be another device's."""
     if fired.newest != entry.finding_id or entry.rev <= fired.rev:
         return
@@ -135,7 +135,7 @@ def told_again(fired: Fired, holder: Holder | None, because: Holder | None) -> d
 
     `because`: the lease that shows it.
     """
-    finding = told(fired.finding)
+    finding = correlation_summary(fired.finding)
     known_at = because.known_at if because else None
     return {
         "out": "attribution",
@@ -155,7 +155,10 @@ def told_again(fired: Fired, holder: Holder | None, because: Holder | None) -> d
 
 
 def _numbers(
-    definition: Correlation, within: Sequence[Entry], newest: Entry, value: Number
+    definition: Correlation,
+    within: Sequence[CorrelationEntry],
+    newest: CorrelationEntry,
+    value: Number,
 ) -> dict[str, str]:
     """The window's number under its type's name, for people and for correlations above."""
     if definition.type == "first_seen":
@@ -167,23 +170,25 @@ def _spell(value: Number) -> str:
     return str(int(value)) if isinstance(value, int) or value.is_integer() else repr(value)
 
 
-def _sample(entries: Sequence[Entry]) -> list[Entry]:
+def _sample(entries: Sequence[CorrelationEntry]) -> list[CorrelationEntry]:
     """At most ten: the first and the last five."""
-    if len(entries) <= EVIDENCE:
+    if len(entries) <= _EVIDENCE:
         return list(entries)
-    half = EVIDENCE // 2
+    half = _EVIDENCE // 2
     return [*entries[:half], *entries[-half:]]
 
 
-def _summary(definition: Correlation, within: Sequence[Entry], what: Measured, late: bool) -> str:
+def _summary(
+    definition: Correlation, within: Sequence[CorrelationEntry], what: MeasuredCondition, late: bool
+) -> str:
     seconds = (what.chosen[-1].time - within[0].time) / 1_000_000
-    told = f"{len(what.chosen)} findings in {seconds:.0f} s"
+    message = f"{len(what.chosen)} findings in {seconds:.0f} s"
     if definition.type == "value_count":
-        told = f"{what.value} values of {definition.field} in {seconds:.0f} s"
+        message = f"{what.value} values of {definition.field} in {seconds:.0f} s"
     elif definition.type in NUMERIC:
         kind = definition.type.removeprefix("value_")
-        told = f"{kind} of {definition.field} is {_spell(what.value)} in {seconds:.0f} s"
+        message = f"{kind} of {definition.field} is {_spell(what.value)} in {seconds:.0f} s"
     elif definition.type == "first_seen":
-        told = f"{definition.field} {what.chosen[-1].value} is new"
+        message = f"{definition.field} {what.chosen[-1].value} is new"
     when = " (late)" if late else ""
-    return one_line(f"{definition.title}: {told}{when}; last: {what.chosen[-1].snippet}")
+    return single_line(f"{definition.title}: {message}{when}; last: {what.chosen[-1].snippet}")

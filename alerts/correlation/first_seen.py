@@ -16,22 +16,22 @@ MAX_VALUES = 10_000
 """Values remembered for a group; those seen longest ago go first, and are new when they return."""
 
 
-class Run(msgspec.Struct, array_like=True):
+class _Run(msgspec.Struct, array_like=True):
     """First and last instant of a run, microseconds."""
 
     first: int
     last: int
 
 
-class Seen(msgspec.Struct):
+class FirstSeen(msgspec.Struct):
     """What a group has had. `dropped`: values forgotten because there were too many."""
 
-    values: dict[str, Run] = {}
-    presence: Run | None = None
+    values: dict[str, _Run] = {}
+    presence: _Run | None = None
     dropped: int = 0
 
 
-def sight(seen: Seen, definition: Correlation, value: str, time: int) -> bool:
+def sight(seen: FirstSeen, definition: Correlation, value: str, time: int) -> bool:
     """Note a value; True when it begins a run in a group that is known long enough.
 
     A sighting that comes late and lies before a run it touches makes the run
@@ -49,19 +49,19 @@ def sight(seen: Seen, definition: Correlation, value: str, time: int) -> bool:
     return begins and known
 
 
-def forget_values(seen: Seen, oldest: int) -> bool:
+def forget_values(seen: FirstSeen, oldest: int) -> bool:
     """Drop values last seen before `oldest`; True when nothing is left."""
     seen.values = {value: run for value, run in seen.values.items() if run.last >= oldest}
     return not seen.values
 
 
-def _extended(run: Run | None, time: int, span: int) -> tuple[Run, bool]:
+def _extended(run: _Run | None, time: int, span: int) -> tuple[_Run, bool]:
     """The run with a sighting more, and whether that begins one.
 
     What lies further before the run than the span belongs to a run that is over.
     """
     if run is None or time > run.last + span:
-        return Run(time, time), True
+        return _Run(time, time), True
     if time < run.first - span:
         return run, False
-    return Run(min(run.first, time), max(run.last, time)), False
+    return _Run(min(run.first, time), max(run.last, time)), False

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from alerts.correlation.entry import Entry
+from alerts.correlation.entry import CorrelationEntry
 from infra.storage.compression import compressed, expanded
 
 ENOUGH = 20_000
@@ -28,7 +28,7 @@ class Cold(msgspec.Struct, gc=False):
     packed: bytes
 
 
-def packed(entries: Mapping[str, Sequence[Entry]]) -> Cold:
+def pack_history(entries: Mapping[str, Sequence[CorrelationEntry]]) -> Cold:
     """Entries by group, none of them empty and each in order of time, as a pack."""
     return Cold(
         since=min(some[0].time for some in entries.values()),
@@ -37,6 +37,6 @@ def packed(entries: Mapping[str, Sequence[Entry]]) -> Cold:
     )
 
 
-def unpacked(cold: Cold) -> dict[str, list[Entry]]:
+def unpack_history(cold: Cold) -> dict[str, list[CorrelationEntry]]:
     """What `packed` was given."""
-    return msgspec.msgpack.decode(expanded(cold.packed), type=dict[str, list[Entry]])
+    return msgspec.msgpack.decode(expanded(cold.packed), type=dict[str, list[CorrelationEntry]])

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from alerts.compiler.required_inputs import Eye, Seeing, eyes_of
-from alerts.coverage.field_baseline import Habit, Place, can_hold
+from alerts.coverage.field_baseline import FieldHabit, FieldPlace, can_hold
 from alerts.rulepack.rule_pack import Correlation, Described, RulePack
-from ingest.quality.source_silence import Silence, span
+from ingest.quality.source_silence import Silence, span_text
 
 BLIND, PARTLY = "blind", "partly"
 ALL_NEEDED = ("temporal", "temporal_ordered")
 """Correlations that need each of their rules."""
 
-Feed = tuple[str, int]
+_Feed = tuple[str, int]
 """A source and a class of its events."""
 
 
@@ -41,8 +41,8 @@ class Cause:
     @property
     def key(self) -> str:
         """The same as long as it lasts."""
-        told = [self.source, self.class_uid, self.field, self.since.isoformat()]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+        lines = [self.source, self.class_uid, self.field, self.since.isoformat()]
+        return hashlib.sha256(json.dumps(lines).encode()).hexdigest()[:32]
 
 
 @dataclass
@@ -67,27 +67,27 @@ class Blind:
 
 def blind_rules(
     pack: RulePack,
-    feeds: Iterable[Feed],
+    feeds: Iterable[_Feed],
     silences: Sequence[Silence],
-    gone: Mapping[Place, Habit],
+    gone: Mapping[FieldPlace, FieldHabit],
 ) -> dict[str, Blind]:
     """The rules of a pack that are blind or partly blind, by id.
 
     `feeds`: pairs heard lately, silent ones included.
     """
-    silent = {one.source: _silent(one) for one in silences if one.broken}
-    missing: dict[Feed, dict[str, Cause]] = defaultdict(dict)
+    silent = {silence.source: _silent(silence) for silence in silences if silence.broken}
+    missing: dict[_Feed, dict[str, Cause]] = defaultdict(dict)
     for (source, class_uid, leaf), habit in gone.items():
         missing[source, class_uid][leaf] = _missing(source, class_uid, leaf, habit)
     heard = sorted(set(feeds))
-    found: dict[str, Blind] = {}
+    blinds: dict[str, Blind] = {}
     rules: tuple[Seeing, ...] = (*pack.rules, *pack.models, *pack.queries)
     for rule in rules:
-        one = _judged(rule, eyes_of(rule), heard, silent, missing)
-        if one is not None:
-            found[rule.id] = one
-    _correlations(pack, found)
-    return found
+        silence = _judged(rule, eyes_of(rule), heard, silent, missing)
+        if silence is not None:
+            blinds[rule.id] = silence
+    _correlations(pack, blinds)
+    return blinds
 
 
 def _silent(one: Silence) -> Cause:
@@ -100,7 +100,7 @@ def _silent(one: Silence) -> Cause:
     )
 
 
-def _missing(source: str, class_uid: int, leaf: str, habit: Habit) -> Cause:
+def _missing(source: str, class_uid: int, leaf: str, habit: FieldHabit) -> Cause:
     last = datetime.fromtimestamp(habit.last, UTC)
     return Cause(
         source,
@@ -109,16 +109,16 @@ def _missing(source: str, class_uid: int, leaf: str, habit: Habit) -> Cause:
         last,
         f"{source}: {leaf} is empty in {habit.without:,.0f} events of class {class_uid} since "
         f"{last:%Y-%m-%d %H:%M} UTC; usually {habit.share:.0%} have it, and it was never missing "
-        f"for longer than {span(habit.longest)}",
+        f"for longer than {span_text(habit.longest)}",
     )
 
 
 def _judged(
     rule: Described,
     eyes: Sequence[Eye],
-    heard: Iterable[Feed],
+    heard: Iterable[_Feed],
     silent: Mapping[str, Cause],
-    missing: Mapping[Feed, Mapping[str, Cause]],
+    missing: Mapping[_Feed, Mapping[str, Cause]],
 ) -> Blind | None:
     """What is to be said of a rule that has these eyes; None when it sees all it can."""
     causes: dict[str, Cause] = {}
@@ -153,10 +153,10 @@ def _correlations(pack: RulePack, found: dict[str, Blind]) -> None:
     grew = True
     while grew:
         grew = False
-        for one in pack.correlations:
-            made = _counting(one, [r for r in one.rules if r in ids], found)
-            if made is not None and one.id not in found:
-                found[one.id] = made
+        for correlation in pack.correlations:
+            made = _counting(correlation, [r for r in correlation.rules if r in ids], found)
+            if made is not None and correlation.id not in found:
+                found[correlation.id] = made
                 grew = True
 
 
@@ -175,8 +175,8 @@ def causes_told(found: Mapping[str, Blind]) -> dict[str, tuple[Cause, list[Descr
 
     One for each cause, not for each rule: a source that stops blinds all of its rules.
     """
-    told: dict[str, tuple[Cause, list[Described]]] = {}
-    for one in sorted(found.values(), key=lambda one: one.rule.title):
-        for cause in one.causes if one.state == BLIND else ():
-            told.setdefault(cause.key, (cause, []))[1].append(one.rule)
-    return told
+    lines: dict[str, tuple[Cause, list[Described]]] = {}
+    for blind in sorted(found.values(), key=lambda blind: blind.rule.title):
+        for cause in blind.causes if blind.state == BLIND else ():
+            lines.setdefault(cause.key, (cause, []))[1].append(blind.rule)
+    return lines

@@ -27,14 +27,14 @@ EXPECTED = 30
 LEARN_SECONDS = 86_400
 """A field is not judged before its habit has seen a day and a night."""
 LEAST_SECONDS = 3600
-FORGET = 200_000
+_FORGET = 200_000
 """Beyond so many events a habit halves what it counted: it follows what changes for good."""
 
-Place = tuple[str, int, str]
+FieldPlace = tuple[str, int, str]
 """Source, class and leaf of silver.event."""
 
 
-class Habit(msgspec.Struct):
+class FieldHabit(msgspec.Struct):
     """How often a field is filled, and since when it is not. Times are seconds since 1970."""
 
     events: float = 0
@@ -60,7 +60,7 @@ class Habit(msgspec.Struct):
         self.events += events + (0 if ended else self.without)
         self.filled += filled
         self.without = 0
-        if self.events > FORGET:
+        if self.events > _FORGET:
             self.events, self.filled = self.events / 2, self.filled / 2
 
     def gone(self, at: float) -> bool:
@@ -83,9 +83,9 @@ def leaf_of(path: str) -> str | None:
     if index < 0:
         return None
     kind = event_schema().field(index).type
-    for at, step in enumerate(steps):
+    for position, step in enumerate(steps):
         if not pa.types.is_struct(kind):
-            return ".".join([name, *steps[:at]])
+            return ".".join([name, *steps[:position]])
         if kind.get_field_index(step) < 0:
             return None
         kind = kind.field(step).type
@@ -95,8 +95,8 @@ def leaf_of(path: str) -> str | None:
 def leaves_of(node: Node) -> set[str]:
     """The leaves of silver.event that a predicate looks at."""
     if isinstance(node, Test):
-        found = {leaf_of(path) for path in inputs(node.field)}
-        return {leaf for leaf in found if leaf is not None}
+        leaves = {leaf_of(path) for path in inputs(node.field)}
+        return {leaf for leaf in leaves if leaf is not None}
     parts = (node.of,) if isinstance(node, Not) else node.of
     return {leaf for part in parts for leaf in leaves_of(part)}
 
@@ -127,11 +127,11 @@ def _filled(leaf: str) -> str:
     return f"coalesce({column}, '') <> ''" if pa.types.is_string(kind) else f"{column} IS NOT NULL"
 
 
-def learn(
+def learn_fields(
     connection: duckdb.DuckDBPyConnection,
-    habits: dict[Place, Habit],
+    habits: dict[FieldPlace, FieldHabit],
     leaves: Iterable[str],
-    gone: Collection[Place],
+    gone: Collection[FieldPlace],
     since: datetime,
     until: datetime,
 ) -> None:
@@ -142,7 +142,7 @@ def learn(
     ordered = sorted(leaves)
     if not ordered or since >= until:
         return
-    told = ", ".join(
+    joined_text = ", ".join(
         f"count(*) FILTER ({filled}) AS n{place}, "
         f"epoch(min(received_at) FILTER ({filled})) AS a{place}, "
         f"epoch(max(received_at) FILTER ({filled})) AS z{place}"
@@ -151,7 +151,7 @@ def learn(
     )
     answer = connection.execute(
         "SELECT source, class_uid, time_bucket(INTERVAL 1 HOUR, received_at) AS hour, "
-        f"count(*) AS events, {told} FROM silver.event "
+        f"count(*) AS events, {joined_text} FROM silver.event "
         "WHERE mode = 'live' AND received_at >= $since AND received_at < $until "
         "AND dead_letter_reason IS NULL AND duplicate_of IS NULL AND class_uid IS NOT NULL "
         "AND source NOT IN (SELECT unnest($ours)) GROUP BY ALL ORDER BY hour, source, class_uid",
@@ -163,17 +163,17 @@ def learn(
             key = (source, int(class_uid), leaf)
             # What a source never fills is no habit, and most fields are of other sources.
             if filled or key in habits:
-                habit = habits.setdefault(key, Habit())
+                habit = habits.setdefault(key, FieldHabit())
                 over = key in gone
                 habit.take(events, filled, first or 0.0, last or 0.0, over)
 
 
-def gone_of(habits: Mapping[Place, Habit], at: float) -> dict[Place, Habit]:
+def gone_of(habits: Mapping[FieldPlace, FieldHabit], at: float) -> dict[FieldPlace, FieldHabit]:
     """The fields that are gone at an instant."""
     return {place: habit for place, habit in habits.items() if habit.gone(at)}
 
 
-def as_rows(habits: Mapping[Place, Habit]) -> list[dict[str, Any]]:
+def as_rows(habits: Mapping[FieldPlace, FieldHabit]) -> list[dict[str, Any]]:
     """Habits to be kept as JSON."""
     return [
         {"place": list(place), **msgspec.structs.asdict(habit)}
@@ -181,10 +181,10 @@ def as_rows(habits: Mapping[Place, Habit]) -> list[dict[str, Any]]:
     ]
 
 
-def of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[Place, Habit]:
+def of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[FieldPlace, FieldHabit]:
     """The inverse of `as_rows`."""
     return {
-        (row["place"][0], int(row["place"][1]), row["place"][2]): Habit(
+        (row["place"][0], int(row["place"][1]), row["place"][2]): FieldHabit(
             **{name: value for name, value in row.items() if name != "place"}
         )
         for row in rows

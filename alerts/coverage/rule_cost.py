@@ -20,11 +20,11 @@ from alerts.matching.matcher import Cost, Matcher, columns_read
 from alerts.rulepack.predicate import Test
 from alerts.rulepack.rule_pack import Rule, RulePack
 
-MODES = ("live", "replay", "import")
+_MODES = ("live", "replay", "import")
 SLICES = 40
 """Places in the span that a sample is taken from: hours and days differ."""
 
-BATCH_ROWS = 10_000
+_BATCH_ROWS = 10_000
 ROUNDS = 3
 """Each rule runs over the sample so often; the least time counts, the others were disturbed."""
 
@@ -35,7 +35,7 @@ DEAR_SHARE = 0.1
 """Share of its log source's events above which it is dear, when they are confirmed one by one
 for nothing, or loud, when they match."""
 
-NEVER = Rule(id="never", title="", classes=(-1,), predicate=Test("message", "eq", ""))
+_NEVER = Rule(id="never", title="", classes=(-1,), predicate=Test("message", "eq", ""))
 """A rule for events that there are not: what remains is the matcher's own work."""
 
 _LIMITED = """
@@ -128,8 +128,8 @@ def sample(
     batches: list[pa.RecordBatch] = []
     for begin, until_then in pairwise(bounds):
         span = {"since": begin, "until": until_then}
-        found = connection.execute(question, span).to_arrow_table().cast(fields)
-        batches += found.combine_chunks().to_batches(BATCH_ROWS)
+        cast = connection.execute(question, span).to_arrow_table().cast(fields)
+        batches += cast.combine_chunks().to_batches(_BATCH_ROWS)
     seconds = (last - first).total_seconds()
     return Sample(tuple(batches), sum(b.num_rows for b in batches), int(in_span), seconds)
 
@@ -141,7 +141,7 @@ def predict(
     clock: Callable[[], float] = process_time,
 ) -> Iterator[Predicted]:
     """What each rule costs alone. `tell` hears how many are through; `clock` is CPU seconds."""
-    idle, _ = _timed(NEVER, taken, clock)
+    idle, _ = _timed(_NEVER, taken, clock)
     for number, rule in enumerate(rules, 1):
         seconds, cost = _timed(rule, taken, clock)
         yield predicted(rule, cost, max(0.0, seconds - idle), taken)
@@ -180,7 +180,7 @@ def _timed(rule: Rule, taken: Sample, clock: Callable[[], float]) -> tuple[float
     """Seconds over the sample, the least of some rounds, and what the last of them counted."""
     least = float("inf")
     for _ in range(ROUNDS):
-        matcher = Matcher(RulePack(rules=(rule,)), MODES)
+        matcher = Matcher(RulePack(rules=(rule,)), _MODES)
         began = clock()
         for batch in taken.batches:
             matcher.match(batch)
@@ -188,7 +188,7 @@ def _timed(rule: Rule, taken: Sample, clock: Callable[[], float]) -> tuple[float
     return least, matcher.costs()[rule.id]
 
 
-def live(
+def live_costs(
     connection: duckdb.DuckDBPyConnection, since: datetime, until: datetime
 ) -> tuple[list[Live], int, int]:
     """What each rule cost in a span, the dearest first; events matched, and microseconds in all."""

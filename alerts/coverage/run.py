@@ -12,14 +12,14 @@ import msgspec
 
 from alerts.compiler.required_inputs import Seeing, eyes_of
 from alerts.coverage.blind import Blind, Cause, blind_rules, causes_told
-from alerts.coverage.field_baseline import as_rows, gone_of, learn, leaves_of, of_rows
-from alerts.delivery.action_request import ask
-from alerts.domain.levels import SEVERITY
+from alerts.coverage.field_baseline import as_rows, gone_of, learn_fields, leaves_of, of_rows
+from alerts.delivery.action_request import request_action
+from alerts.domain.levels import SEVERITY_BY_LEVEL
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Described, PackStore, RulePack
 from infra.delta.duckdb_views import connect
 from infra.storage.state_file import JsonLayout, StateFile
-from ingest.quality.outcome_store import alone
+from ingest.quality.outcome_store import quality_lock
 from ingest.quality.self_events import send
 from ingest.quality.silence_rules import OURS, finished
 from ingest.quality.source_silence import silences
@@ -34,10 +34,10 @@ KIND = "rule_blind"
 RULE_ID = "5b0c1a53-8a0f-4c53-9a39-6b1d6d6cf0e4"
 """The bundled rule that makes alerts of them."""
 
-AT_FIRST = timedelta(days=1)
+_AT_FIRST = timedelta(days=1)
 """How far the first look goes back, and any look at most."""
 HEARD = timedelta(days=30)
-NAMED = 20
+_NAMED = 20
 """Rules that one record names; of more it says how many."""
 TAKEN_BACK = timedelta(days=1)
 """How long an alert is waited for that is to be closed: it may still be on its way."""
@@ -55,7 +55,7 @@ WHERE rule_id = $rule AND json_extract_string(body, '$.state') <> 'closed'
 """
 
 
-class Told(msgspec.Struct):
+class CoverageReport(msgspec.Struct):
     """A cause that an alert was made of."""
 
     title: str
@@ -66,21 +66,21 @@ class Told(msgspec.Struct):
     """The source that is silent; None where it is a field that went."""
 
 
-class State(msgspec.Struct):
+class CoverageState(msgspec.Struct):
     """What one look leaves to the next, in `<home>/blind/state.json`."""
 
     until: str | None = None
     habits: list[dict[str, Any]] = []
     feeds: dict[str, str] = {}
     """When a source and class were last heard, by `source|class`."""
-    told: dict[str, Told] = {}
+    told: dict[str, CoverageReport] = {}
     closing: dict[str, str] = {}
     """Causes that ended and whose alert is still to be closed, and when they did."""
     blind: dict[str, dict[str, str]] = {}
     """Rules that are blind or partly so: state, since, reason; what `rules list` shows."""
 
     @classmethod
-    def load(cls, folder: Path) -> State:
+    def load(cls, folder: Path) -> CoverageState:
         """What the last look left; nothing before the first."""
         return _file(folder).read() or cls()
 
@@ -89,9 +89,9 @@ class State(msgspec.Struct):
         _file(folder).write(self)
 
 
-def _file(folder: Path) -> StateFile[State]:
+def _file(folder: Path) -> StateFile[CoverageState]:
     remedy = "remove it: the next look begins as the first one did, and learns anew"
-    return StateFile(folder / "state.json", State, remedy, layout=JsonLayout.COMPACT)
+    return StateFile(folder / "state.json", CoverageState, remedy, layout=JsonLayout.COMPACT)
 
 
 @dataclass(frozen=True)
@@ -104,33 +104,35 @@ class Looked:
     closed: int = 0
 
 
-def folder_of(settings: Settings) -> Path:
+def coverage_folder(settings: Settings) -> Path:
     """Where looks keep what they need."""
     return settings.home.absolute() / "blind"
 
 
-def look(settings: Settings, now: datetime | None = None, *, tell: bool = False) -> Looked:
+def look_for_blind_rules(
+    settings: Settings, now: datetime | None = None, *, tell: bool = False
+) -> Looked:
     """Which rules in force are blind. With `tell` it is kept, and alerts arise or are taken back.
 
     Raises `Fatal` before a rule pack is in force, `Retryable` when the broker is away: the next
     look then tells again what this one could not.
     """
-    folder = folder_of(settings)
+    folder = coverage_folder(settings)
     if not tell:
-        at, state, found = _seen(settings, State.load(folder), now)
-        return Looked(at, found)
-    with alone(folder):
-        at, state, found = _seen(settings, State.load(folder), now)
-        records = list(_records(state, causes_told(found), at))
+        position, state, result = _seen(settings, CoverageState.load(folder), now)
+        return Looked(position, result)
+    with quality_lock(folder):
+        position, state, result = _seen(settings, CoverageState.load(folder), now)
+        records = list(_records(state, causes_told(result), position))
         send(settings, records)
-        closed = _take_back(settings, state, at)
+        closed = _take_back(settings, state, position)
         state.save(folder)
-    return Looked(at, found, len(records), closed)
+    return Looked(position, result, len(records), closed)
 
 
 def _seen(
-    settings: Settings, state: State, now: datetime | None
-) -> tuple[datetime, State, dict[str, Blind]]:
+    settings: Settings, state: CoverageState, now: datetime | None
+) -> tuple[datetime, CoverageState, dict[str, Blind]]:
     store = PackStore(store_folder(settings))
     pack = store.get(store.current())
     connection = connect(
@@ -139,26 +141,26 @@ def _seen(
         memory=settings.api.statement_memory,
     )
     try:
-        at = now or datetime.now(UTC)
-        at = min(at, finished(connection) or at)
+        instant = now or datetime.now(UTC)
+        instant = min(instant, finished(connection) or instant)
         habits = of_rows(state.habits)
-        since = at - AT_FIRST
+        since = instant - _AT_FIRST
         if state.until is not None:
             since = max(since, datetime.fromisoformat(state.until))
         gone = set(gone_of(habits, since.timestamp()))
-        learn(connection, habits, _leaves(pack), gone, since, at)
+        learn_fields(connection, habits, _leaves(pack), gone, since, instant)
         silent = _silent(state)
-        _hear(connection, state, since if state.until else at - HEARD, at, silent)
-        quiet = silences(connection, settings, at, silent)
+        _hear(connection, state, since if state.until else instant - HEARD, instant, silent)
+        quiet = silences(connection, settings, instant, silent)
     finally:
         connection.close()
-    found = blind_rules(pack, _feeds(state), quiet, gone_of(habits, at.timestamp()))
-    state.until, state.habits = at.isoformat(), as_rows(habits)
+    result = blind_rules(pack, _feeds(state), quiet, gone_of(habits, instant.timestamp()))
+    state.until, state.habits = instant.isoformat(), as_rows(habits)
     state.blind = {
-        rule_id: {"state": one.state, "since": one.since.isoformat(), "reason": one.reason}
-        for rule_id, one in found.items()
+        rule_id: {"state": blind.state, "since": blind.since.isoformat(), "reason": blind.reason}
+        for rule_id, blind in result.items()
     }
-    return at, state, found
+    return instant, state, result
 
 
 def _leaves(pack: RulePack) -> set[str]:
@@ -167,15 +169,19 @@ def _leaves(pack: RulePack) -> set[str]:
     return {leaf for predicate in asked if predicate for leaf in leaves_of(predicate)}
 
 
-def _silent(state: State) -> dict[str, datetime]:
+def _silent(state: CoverageState) -> dict[str, datetime]:
     """Sources that were told as silent and not heard since, and since when they are."""
-    told = sorted((one.since, one.source) for one in state.told.values() if one.source is not None)
-    return {source: datetime.fromisoformat(since) for since, source in told}
+    ordered = sorted(
+        (silence.since, silence.source)
+        for silence in state.told.values()
+        if silence.source is not None
+    )
+    return {source: datetime.fromisoformat(since) for since, source in ordered}
 
 
 def _hear(
     connection: duckdb.DuckDBPyConnection,
-    state: State,
+    state: CoverageState,
     since: datetime,
     at: datetime,
     silent: Collection[str],
@@ -196,14 +202,14 @@ def _hear(
     }
 
 
-def _feeds(state: State) -> Iterator[tuple[str, int]]:
+def _feeds(state: CoverageState) -> Iterator[tuple[str, int]]:
     for pair in state.feeds:
         source, _, class_uid = pair.rpartition("|")
         yield source, int(class_uid)
 
 
 def _records(
-    state: State, causes: Mapping[str, tuple[Cause, Sequence[Described]]], at: datetime
+    state: CoverageState, causes: Mapping[str, tuple[Cause, Sequence[Described]]], at: datetime
 ) -> Iterator[dict[str, Any]]:
     """A record for each cause that began, and for each that ended; none while it lasts."""
     for key in sorted(state.told.keys() - causes.keys()):
@@ -216,34 +222,38 @@ def _records(
         if key in state.told:
             state.told[key].source = _source(cause)  # an earlier release did not keep it
             continue
-        told = _told(cause, rules)
-        state.told[key] = told
-        yield _record(key, told, "create", f"{cause.why}; blind by it: {_names(rules)}", at)
+        previous = _told(cause, rules)
+        state.told[key] = previous
+        yield _record(key, previous, "create", f"{cause.why}; blind by it: {_names(rules)}", at)
 
 
 def _source(cause: Cause) -> str | None:
     return cause.source if cause.field is None else None
 
 
-def _told(cause: Cause, rules: Sequence[Described]) -> Told:
+def _told(cause: Cause, rules: Sequence[Described]) -> CoverageReport:
     what = f"{cause.source} is silent" if cause.field is None else (
         f"{cause.source} no longer fills {cause.field}"
     )  # fmt: skip
     many = "1 rule is" if len(rules) == 1 else f"{len(rules)} rules are"
-    highest = max((rule.level for rule in rules), key=lambda level: SEVERITY[level][0])
+    highest = max((rule.level for rule in rules), key=lambda level: SEVERITY_BY_LEVEL[level][0])
     # Blind is not attacked: at most high, and never below what makes an alert.
-    level = "high" if SEVERITY[highest][0] >= SEVERITY["high"][0] else "medium"
+    level = "high" if SEVERITY_BY_LEVEL[highest][0] >= SEVERITY_BY_LEVEL["high"][0] else "medium"
     names = [rule.name or rule.title for rule in rules]
-    return Told(f"{many} blind: {what}", level, cause.since.isoformat(), names, _source(cause))
+    return CoverageReport(
+        f"{many} blind: {what}", level, cause.since.isoformat(), names, _source(cause)
+    )
 
 
 def _names(rules: Sequence[Described]) -> str:
     names = [rule.name or rule.title for rule in rules]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
-def _record(key: str, told: Told, activity: str, message: str, at: datetime) -> dict[str, Any]:
+def _record(
+    key: str, told: CoverageReport, activity: str, message: str, at: datetime
+) -> dict[str, Any]:
     return {
         "kind": KIND,
         "activity": activity,
@@ -256,12 +266,12 @@ def _record(key: str, told: Told, activity: str, message: str, at: datetime) -> 
         "message": message,
         "check": "blind",
         "blind_since": told.since,
-        "rules": told.rules[:NAMED],
+        "rules": told.rules[:_NAMED],
         "rule_count": len(told.rules),
     }
 
 
-def _take_back(settings: Settings, state: State, at: datetime) -> int:
+def _take_back(settings: Settings, state: CoverageState, at: datetime) -> int:
     """Ask that alerts of causes that ended be closed, once they are there."""
     if not state.closing:
         return 0
@@ -271,7 +281,9 @@ def _take_back(settings: Settings, state: State, at: datetime) -> int:
         for key, since in list(state.closing.items()):
             asked = {"rule": RULE_ID, "uid": key}
             for (alert_id,) in connection.execute(_OPEN, asked).fetchall():
-                ask(settings, "close", alert_id, RULE_ID, who="headgate", comment="sees again")
+                request_action(
+                    settings, "close", alert_id, RULE_ID, who="headgate", comment="sees again"
+                )
                 closed += 1
                 state.closing.pop(key, None)
             if at - datetime.fromisoformat(since) > TAKEN_BACK:

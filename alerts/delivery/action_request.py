@@ -14,13 +14,15 @@ import msgspec
 
 from infra.config.settings import Settings
 from infra.errors import Retryable
-from infra.process.os_user import person
-from infra.streaming.outbox import put
+from infra.process.os_user import acting_user
+from infra.streaming.outbox import put_row
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 
 
-def ask(settings: Settings, action: str, alert_id: str, rule_id: str, **more: Any) -> Row:
+def request_action(
+    settings: Settings, action: str, alert_id: str, rule_id: str, **more: Any
+) -> _Row:
     """Leave a request; returns it, a row of gold.alert_action.
 
     `more`: value, comment, of an old alert the body of its newest revision as JSON (`alert`), and
@@ -28,8 +30,8 @@ def ask(settings: Settings, action: str, alert_id: str, rule_id: str, **more: An
     ops.audit. Raises `Retryable` when the spool cannot be written.
     """
     given = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in more.items()}
-    who, at = person(), datetime.now(UTC).isoformat()
-    request: Row = {
+    who, instant = acting_user(), datetime.now(UTC).isoformat()
+    request: _Row = {
         "action_id": uuid.uuid4().hex,
         "alert_id": alert_id,
         "rule_id": rule_id,
@@ -37,19 +39,25 @@ def ask(settings: Settings, action: str, alert_id: str, rule_id: str, **more: An
         "value": None,
         "comment": None,
         "who": who,
-        "at": at,
+        "at": instant,
         **given,
     }
-    told = msgspec.json.encode({k: v for k, v in given.items() if k != "alert"}).decode()
-    audited = {"at": at, "who": who, "act": f"alert.{action}", "target": alert_id, "outcome": "ok"}
-    _leave(settings, request, audited | {"detail": told})
+    decoded = msgspec.json.encode({k: v for k, v in given.items() if k != "alert"}).decode()
+    audited = {
+        "at": instant,
+        "who": who,
+        "act": f"alert.{action}",
+        "target": alert_id,
+        "outcome": "ok",
+    }
+    _leave(settings, request, audited | {"detail": decoded})
     return request
 
 
-def _leave(settings: Settings, request: Row, audited: Row) -> None:
+def _leave(settings: Settings, request: _Row, audited: _Row) -> None:
     spool = settings.home.absolute() / "spool"
     try:
-        put(spool / "audit", f"{request['action']}-{request['action_id']}", audited)
-        put(spool / "alert_action", request["action_id"], request)
+        put_row(spool / "audit", f"{request['action']}-{request['action_id']}", audited)
+        put_row(spool / "alert_action", request["action_id"], request)
     except OSError as error:
         raise Retryable(f"{spool}: cannot be written ({error.strerror})") from error

@@ -40,13 +40,13 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-PAGE = 500
+_PAGE = 500
 TIMEOUT = 30.0
-LOOK_BACK = 200
+_LOOK_BACK = 200
 """Offsets before the end among which there is a message; the others mark transactions."""
 
 LOOK_SECONDS = 10.0
-FIRST = "0" * 16
+_FIRST = "0" * 16
 """The sequence before all others; also that of a message without the header."""
 
 FORGET_EVERY = 1_000
@@ -62,19 +62,19 @@ CREATE TABLE IF NOT EXISTS alert_topic (topic TEXT PRIMARY KEY, id TEXT);
 """
 
 
-class Feed(Protocol):
+class _Feed(Protocol):
     """Where revisions come from that the topic has no longer."""
 
-    def feed(self, after: str) -> Iterator[Revision]:
+    def feed(self, after: str) -> Iterator[AlertRevision]:
         """All revisions behind a place, in the order of their commits."""
 
 
-class Gap(Exception):
+class FeedGap(Exception):
     """The topic no longer has, or never had, what follows our place, and there is no API to ask."""
 
 
 @dataclass(frozen=True)
-class Revision:
+class AlertRevision:
     """One revision of an alert. `sequence`: tells the batch that made it (`ce_sequence`)."""
 
     alert_id: str
@@ -88,7 +88,7 @@ class Revision:
         return f"{self.alert_id}:{self.revision}"
 
 
-Handle = Callable[[Revision, sqlite3.Connection], None]
+Handle = Callable[[AlertRevision, sqlite3.Connection], None]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Api:
     url: str
     token: str
 
-    def feed(self, after: str) -> Iterator[Revision]:
+    def feed(self, after: str) -> Iterator[AlertRevision]:
         """All revisions behind a place, in commit order (docs/how-to/consume-alerts.md).
 
         Raises `OSError` when the API does not answer, or answers with an error.
@@ -106,13 +106,15 @@ class Api:
         while True:
             page = self._page(after)
             for item in page["items"]:
-                yield Revision(item["alert_id"], item["revision"], item["sequence"], item["body"])
+                yield AlertRevision(
+                    item["alert_id"], item["revision"], item["sequence"], item["body"]
+                )
             after = page["next"]
             if not page["more"]:
                 return
 
     def _page(self, after: str) -> dict[str, Any]:
-        asked = urllib.parse.urlencode({"after": after, "limit": PAGE})
+        asked = urllib.parse.urlencode({"after": after, "limit": _PAGE})
         request = urllib.request.Request(
             f"{self.url.rstrip('/')}/api/v1/alerts?{asked}",
             headers={"Authorization": f"Bearer {self.token}"},
@@ -122,8 +124,8 @@ class Api:
                 page: dict[str, Any] = json.load(answer)
                 return page
         except urllib.error.HTTPError as error:
-            said = error.read(2000).decode("utf-8", "replace")
-            raise OSError(f"{self.url}: answered {error.code}: {said}") from None
+            decoded = error.read(2000).decode("utf-8", "replace")
+            raise OSError(f"{self.url}: answered {error.code}: {decoded}") from None
 
 
 class AlertConsumer:
@@ -135,7 +137,7 @@ class AlertConsumer:
         place: Path,
         *,
         topic: str = "alerts",
-        api: Feed | None = None,
+        api: _Feed | None = None,
         begin: Literal["beginning", "now"] = "beginning",
     ) -> None:
         """`begin`: where to read from when the file is new; later its place counts."""
@@ -144,7 +146,7 @@ class AlertConsumer:
         self._begins = begin
         self._taken = 0
         self._asked: dict[str, str | int | float | bool] = {
-            name: told for name, told in options.items() if name != "group.id"
+            name: option for name, option in options.items() if name != "group.id"
         }
         self._db = sqlite3.connect(place, isolation_level=None, timeout=TIMEOUT)
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -220,7 +222,7 @@ class AlertConsumer:
         """Our place in each partition; one that we have none in gets it now."""
         kept = self._places()
         now = not kept and self._begins == "now"
-        sequence = self._newest(bounds) if now else FIRST
+        sequence = self._newest(bounds) if now else _FIRST
         with self._transaction():
             for number, (_, high) in bounds.items():
                 if number not in kept:
@@ -230,14 +232,14 @@ class AlertConsumer:
     def _id(self) -> str:
         """What tells the topic from one of its name that was there before."""
         client = AdminClient(self._asked)  # kept: what it was asked ends with it
-        found = client.describe_topics(TopicCollection([self._topic]))
-        return str(found[self._topic].result(TIMEOUT).topic_id)
+        describe_topics = client.describe_topics(TopicCollection([self._topic]))
+        return str(describe_topics[self._topic].result(TIMEOUT).topic_id)
 
     def _known_id(self) -> str | None:
         """That of the topic that our places are of; None: not noted yet."""
         asked = "SELECT id FROM alert_topic WHERE topic = ?"
-        found = self._db.execute(asked, (self._topic,)).fetchone()
-        return None if found is None else str(found[0])
+        row = self._db.execute(asked, (self._topic,)).fetchone()
+        return None if row is None else str(row[0])
 
     def _note_id(self, own: str) -> None:
         self._db.execute("INSERT OR REPLACE INTO alert_topic VALUES (?, ?)", (self._topic, own))
@@ -256,16 +258,16 @@ class AlertConsumer:
 
     def _places(self) -> dict[int, tuple[int, str]]:
         """By partition: the offset that follows, and the sequence of what we handled last."""
-        found = self._db.execute(
+        execute = self._db.execute(
             "SELECT number, next, sequence FROM alert_place WHERE topic = ?", (self._topic,)
         )
-        return {number: (following, sequence) for number, following, sequence in found}
+        return {number: (following, sequence) for number, following, sequence in execute}
 
     def _newest(self, bounds: Mapping[int, tuple[int, int]]) -> str:
         """The newest sequence on the topic; where it is empty, the first there can be."""
-        newest = FIRST
+        newest = _FIRST
         ends = [
-            TopicPartition(self._topic, number, max(low, high - LOOK_BACK))
+            TopicPartition(self._topic, number, max(low, high - _LOOK_BACK))
             for number, (low, high) in bounds.items()
             if high > low
         ]
@@ -281,7 +283,7 @@ class AlertConsumer:
 
     def _catch_up(self, after: str, handle: Handle, lost: Iterable[str]) -> None:
         if self._api is None:
-            raise Gap(
+            raise FeedGap(
                 f"topic {self._topic}: {'; '.join(lost)}; give the API to read what is missing"
             )
         for revision in self._api.feed(after):
@@ -291,7 +293,7 @@ class AlertConsumer:
     def _take(self, message: Message, handle: Handle) -> None:
         sequence = _sequence(message)
         body = json.loads(message.value() or b"{}")
-        revision = Revision(body["alert_id"], body["revision"], sequence, body)
+        revision = AlertRevision(body["alert_id"], body["revision"], sequence, body)
         with self._transaction():
             self._once(revision, handle)
             self._note(int(message.partition() or 0), int(message.offset() or 0) + 1, sequence)
@@ -313,7 +315,7 @@ class AlertConsumer:
             (self._topic, partition, following, sequence),
         )
 
-    def _once(self, revision: Revision, handle: Handle) -> None:
+    def _once(self, revision: AlertRevision, handle: Handle) -> None:
         """Revisions of an alert come in order, here and there: one number tells what is done."""
         done = self._db.execute(
             "SELECT revision FROM alert_seen WHERE alert_id = ?", (revision.alert_id,)
@@ -331,8 +333,8 @@ class AlertConsumer:
 
 
 def _sequence(message: Message) -> str:
-    told = dict(message.headers() or ()).get("ce_sequence") or FIRST
-    return told if isinstance(told, str) else told.decode()
+    ce_sequence = dict(message.headers() or ()).get("ce_sequence") or _FIRST
+    return ce_sequence if isinstance(ce_sequence, str) else ce_sequence.decode()
 
 
 class _Transaction:

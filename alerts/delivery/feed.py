@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from infra.errors import Usage
 
-START = "start"
+_START = "start"
 """Cursor before the first revision."""
 
-MOST = 2**62
+_MOST = 2**62
 """No sequence and no revision is greater."""
 
 NOT_OURS = "after: not a cursor of ours; take 'next' of the page before as it is"
@@ -36,7 +36,7 @@ ORDER BY sequence, alert_id, revision LIMIT $most
 
 
 @dataclass(frozen=True)
-class Place:
+class FeedCursor:
     """Where a reader of the feed stands: behind this revision of this batch."""
 
     sequence: int = -1
@@ -51,31 +51,31 @@ class Place:
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def place_of(cursor: str, lake: str) -> Place:
+def place_of(cursor: str, lake: str) -> FeedCursor:
     """The place that a cursor names: `start`, a cursor of a page, or a `ce_sequence`.
 
     A `ce_sequence` (digits) tells the batch of a message on the topic: the feed goes on
     with the whole of that batch, of which the reader may have had a part. Raises
     `Usage` for what is none of these, or of another lake.
     """
-    if cursor in ("", START):
-        return Place()
+    if cursor in ("", _START):
+        return FeedCursor()
     try:
         if cursor.isdecimal():
-            return Place(min(int(cursor), MOST) - 1, "~")
+            return FeedCursor(min(int(cursor), _MOST) - 1, "~")
         padded = cursor + "=" * (-len(cursor) % 4)
-        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        identity, sequence, alert_id, revision = found
+        decoded = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        identity, sequence, alert_id, revision = decoded
     except (binascii.Error, ValueError, TypeError, RecursionError):
         raise Usage(NOT_OURS) from None
     kinds = (str, int, str, int)
-    if not all(type(v) is kind for v, kind in zip(found, kinds, strict=True)):
+    if not all(type(v) is kind for v, kind in zip(decoded, kinds, strict=True)):
         raise Usage(NOT_OURS)
-    if not (abs(sequence) < MOST and abs(revision) < MOST and alert_id.isascii()):
+    if not (abs(sequence) < _MOST and abs(revision) < _MOST and alert_id.isascii()):
         raise Usage(NOT_OURS)
     if identity != lake:
         raise Usage("after: belongs to another lake; begin again with after=start")
-    return Place(sequence, alert_id, revision)
+    return FeedCursor(sequence, alert_id, revision)
 
 
 def sequence_of(sequence: int | None) -> str:

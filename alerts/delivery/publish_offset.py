@@ -26,7 +26,7 @@ SET = (
 
 
 @dataclass(frozen=True)
-class Place:
+class PublishOffset:
     """The newest version that is published, -1 for none."""
 
     version: int
@@ -38,7 +38,7 @@ class Place:
 
     def is_of(self, table: Location) -> bool:
         """Whether the table has that commit, as far as can be told."""
-        there = digest(table, self.version)
+        there = _digest(table, self.version)
         return self.version <= newest_version(table) and (
             None in (self.commit, there) or self.commit == there
         )
@@ -53,17 +53,17 @@ class Place:
         return more | own | ({"compared": True} if self.compared else {})
 
 
-def of(table: Location, version: int, *, compared: bool = False) -> Place:
+def of(table: Location, version: int, *, compared: bool = False) -> PublishOffset:
     """The place behind a version of a table."""
-    return Place(version, digest(table, version), compared)
+    return PublishOffset(version, _digest(table, version), compared)
 
 
-def read(told: dict[str, Any]) -> Place:
+def read_marker(told: dict[str, Any]) -> PublishOffset:
     """What `Place.text` wrote, or an earlier release, which knew the version alone."""
-    return Place(int(told["version"]), told.get("commit"), bool(told.get("compared")))
+    return PublishOffset(int(told["version"]), told.get("commit"), bool(told.get("compared")))
 
 
-def digest(table: Location, version: int) -> str | None:
+def _digest(table: Location, version: int) -> str | None:
     """What tells a version's commit from another one of its number; None: it cannot be read."""
     try:
         return None if version < 0 else commit(table, version).digest
@@ -71,28 +71,30 @@ def digest(table: Location, version: int) -> str | None:
         return None
 
 
-def file_of(settings: Settings) -> Path:
+def publish_offset_file(settings: Settings) -> Path:
     """The file that keeps the place."""
     return settings.checkpoint_root / "alert" / "published.json"
 
 
-def kept(settings: Settings, table: Location) -> Place | None:
+def read_publish_offset(settings: Settings, table: Location) -> PublishOffset | None:
     """The place that the file keeps; None: there is none for this table. Raises `Fatal` for a
     damaged one."""
     written = _file(settings).read()
-    return None if written is None or written.get("table") != table_id(table) else read(written)
+    return (
+        None if written is None or written.get("table") != table_id(table) else read_marker(written)
+    )
 
 
-def keep(settings: Settings, table: Location, place: Place) -> None:
+def write_publish_offset(settings: Settings, table: Location, place: PublishOffset) -> None:
     """Write the place into the file."""
     _file(settings).write(place.facts(table=table_id(table)))
 
 
 def _file(settings: Settings) -> StateFile[dict[str, Any]]:
-    return StateFile(file_of(settings), dict[str, Any], f"remove it; then {SET}")
+    return StateFile(publish_offset_file(settings), dict[str, Any], f"remove it; then {SET}")
 
 
 def has_told(table: Location, version: int) -> bool:
     """Whether rows were added to a table up to a version, as far as its log does not deny it."""
-    there = [one for one in versions(table) if one <= version]
-    return there[:1] not in ([], [0]) or any(commit(table, one).adds for one in there)
+    there = [number for number in versions(table) if number <= version]
+    return there[:1] not in ([], [0]) or any(commit(table, number).adds for number in there)

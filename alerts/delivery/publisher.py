@@ -29,7 +29,7 @@ from confluent_kafka import (
 
 from alerts.delivery import publish_offset
 from alerts.delivery.feed import sequence_of
-from alerts.delivery.publish_offset import SET, Place
+from alerts.delivery.publish_offset import SET, PublishOffset
 from alerts.lifecycle import republish_guard
 from alerts.tables import ALERT
 from infra.config.settings import Settings
@@ -54,7 +54,7 @@ TRANSACTION_SECONDS = 30
 
 
 @dataclass(frozen=True)
-class Revision:
+class _Revision:
     """One revision as it lies in the table."""
 
     alert_id: str
@@ -71,9 +71,9 @@ class Publisher:
         self._settings = settings
         self._table = settings.lake_root / ALERT.path
         self._client: Producer | None = None
-        self._place = Place(-1)
-        self._kept: Place | None = None
-        self._heard: republish_guard.Heard | None = None
+        self._place = PublishOffset(-1)
+        self._kept: PublishOffset | None = None
+        self._heard: republish_guard.PublishedRevision | None = None
         self._began: int | None = None
 
     def begin(self) -> None:
@@ -89,9 +89,9 @@ class Publisher:
         self._began = newest_version(self._table)
         if self._began < 0:
             return
-        known = publish_offset.file_of(self._settings).exists()
+        known = publish_offset.publish_offset_file(self._settings).exists()
         if not known and not publish_offset.has_told(self._table, self._began):
-            self._keep(Place(-1))
+            self._keep(PublishOffset(-1))
         try:
             require_broker(self._settings.kafka)
         except HeadgateError:
@@ -104,7 +104,7 @@ class Publisher:
         known = self._kept or self._by_file()
         if known is None or not known.compared:
             return None
-        file = republish_guard.file_of(self._settings)
+        file = republish_guard.guard_file(self._settings)
         return file.name if file.exists() else None
 
     def publish(self) -> int:
@@ -130,7 +130,7 @@ class Publisher:
             self._keep(self._place)  # versions that told nothing
         return sent
 
-    def places(self) -> tuple[Place | None, Place | None]:
+    def places(self) -> tuple[PublishOffset | None, PublishOffset | None]:
         """Our place by the topic and by the file; None: it is not there, or cannot be read."""
         return self._noted(), self._by_file()
 
@@ -142,9 +142,9 @@ class Publisher:
         """
         try:
             client = self._fence()
-            was = [one for one in self.places() if one is not None]
-            restored = not all(one.is_of(self._table) for one in was)
-            compared = restored or any(one.compared for one in was)
+            was = [place for place in self.places() if place is not None]
+            restored = not all(place.is_of(self._table) for place in was)
+            compared = restored or any(place.compared for place in was)
             there = publish_offset.of(self._table, version, compared=compared)
             if restored:
                 self._note_heard(there)
@@ -176,25 +176,25 @@ class Publisher:
         self._client = client
         return client
 
-    def _noted(self) -> Place | None:
+    def _noted(self) -> PublishOffset | None:
         """What our predecessor published, as the broker has it."""
-        found = None
+        content = None
         for message in read_all(self._settings, self._settings.kafka.progress_topic):
             value = message.value()
             if message.key() == self._key and value is not None:
-                found = publish_offset.read(parsed(value.decode()))
-        return found
+                content = publish_offset.read_marker(parsed(value.decode()))
+        return content
 
-    def _by_file(self) -> Place | None:
+    def _by_file(self) -> PublishOffset | None:
         with suppress(Fatal):
-            return publish_offset.kept(self._settings, self._table)
+            return publish_offset.read_publish_offset(self._settings, self._table)
         return None
 
-    def _known(self, noted: Place | None) -> Place:
+    def _known(self, noted: PublishOffset | None) -> PublishOffset:
         """Where to go on: behind what the broker names; where it does not, behind what the file
         does. Where the lake has not what was published there, behind what both have."""
         table, settings = self._table, self._settings
-        kept = self._by_file() if noted else publish_offset.kept(settings, table)
+        kept = self._by_file() if noted else publish_offset.read_publish_offset(settings, table)
         known = noted or kept
         if known is None:
             return self._first()
@@ -203,7 +203,7 @@ class Publisher:
         if noted is None and publish_offset.has_told(table, known.version):
             say(
                 f"job alert: topic {settings.kafka.progress_topic} does not say up to where "
-                f"gold.alert is published; {publish_offset.file_of(settings)} does: up to version "
+                f"gold.alert is published; {publish_offset.publish_offset_file(settings)} does: up to version "
                 f"{known.version}; alerts go on behind it"
             )
         # What was between had nothing to tell, or went out by a broker that has lost it since.
@@ -211,53 +211,53 @@ class Publisher:
             return kept
         return known
 
-    def _first(self) -> Place:
+    def _first(self) -> PublishOffset:
         if not publish_offset.has_told(self._table, newest_version(self._table)):
-            return Place(-1)
+            return PublishOffset(-1)
         raise Fatal(
             f"gold.alert has alerts, and neither topic {self._settings.kafka.progress_topic} nor "
-            f"{publish_offset.file_of(self._settings)} says up to which version they were "
+            f"{publish_offset.publish_offset_file(self._settings)} says up to which version they were "
             f"published, as with a broker made anew; {SET}"
         )
 
-    def _restored(self, known: Place, kept: Place | None) -> Place:
+    def _restored(self, known: PublishOffset, kept: PublishOffset | None) -> PublishOffset:
         """The place in a lake from a backup, and what consumers had beyond it, written down."""
         if kept is not None and kept.version < known.version and kept.is_of(self._table):
             since = kept.version
         else:  # a backup of an earlier release, which kept no file
             since = min(known.version, self._began or 0)
-        found = publish_offset.of(self._table, since, compared=True)
-        alerts = self._note_heard(found)
+        result = publish_offset.of(self._table, since, compared=True)
+        alerts = self._note_heard(result)
         say(
             f"job alert: gold.alert was published up to version {known.version}, which this lake "
             f"has not: an older lake was restored; behind version {since} only what was not heard "
             f"goes out ({alerts:,} alerts were heard beyond it)"
         )
-        return found
+        return result
 
-    def _note_heard(self, since: Place) -> int:
+    def _note_heard(self, since: PublishOffset) -> int:
         states = read_all(self._settings, self._settings.kafka.state_topic)
         later = versions(self._table, since.version + 1)
-        told = (self._revisions(commit(self._table, version)) for version in later)
-        waiting = (revision.alert_id for revisions in told for revision in revisions)
-        return republish_guard.note(self._settings, states, waiting)
+        _revisions = (self._revisions(commit(self._table, version)) for version in later)
+        waiting = (revision.alert_id for revisions in _revisions for revision in revisions)
+        return republish_guard.note_published(self._settings, states, waiting)
 
-    def _compare(self, since: Place) -> None:
-        if not republish_guard.file_of(self._settings).exists():
+    def _compare(self, since: PublishOffset) -> None:
+        if not republish_guard.guard_file(self._settings).exists():
             self._note_heard(since)
         if self._heard is not None:
             self._heard.close()
-        self._heard = republish_guard.Heard(republish_guard.file_of(self._settings))
+        self._heard = republish_guard.PublishedRevision(republish_guard.guard_file(self._settings))
 
-    def _set(self, client: Producer, where: Place) -> None:
+    def _set(self, client: Producer, where: PublishOffset) -> None:
         """Note a place in a transaction of its own, and in the file."""
         client.begin_transaction()
         self._mark(client, where)
         client.commit_transaction(TRANSACTION_SECONDS)
         self._keep(where)
 
-    def _keep(self, where: Place) -> None:
-        publish_offset.keep(self._settings, self._table, where)
+    def _keep(self, where: PublishOffset) -> None:
+        publish_offset.write_publish_offset(self._settings, self._table, where)
         self._kept = where
 
     @property
@@ -276,9 +276,13 @@ class Publisher:
         return pending
 
     def _send(self, client: Producer, version: int) -> int:
-        found = commit(self._table, version)
-        revisions = [one for one in self._revisions(found) if self._is_news(one)]
-        there = Place(version, found.digest, self._place.compared)
+        table_commit = commit(self._table, version)
+        revisions = [
+            revision_row
+            for revision_row in self._revisions(table_commit)
+            if self._is_news(revision_row)
+        ]
+        there = PublishOffset(version, table_commit.digest, self._place.compared)
         if revisions:
             client.begin_transaction()
             try:
@@ -295,20 +299,20 @@ class Publisher:
             self._keep(there)
         return len(revisions)
 
-    def _is_news(self, revision: Revision) -> bool:
+    def _is_news(self, revision: _Revision) -> bool:
         return self._heard is None or not self._heard.has(revision.alert_id, revision.revision)
 
-    def _revisions(self, found: Commit) -> Iterator[Revision]:
-        names = [*Revision.__dataclass_fields__, "suppressed_by"]
+    def _revisions(self, found: Commit) -> Iterator[_Revision]:
+        names = [*_Revision.__dataclass_fields__, "suppressed_by"]
         rows: list[dict[str, Any]] = []
         # What puts files in others' place, as an erasure does, tells nothing new.
         for name in found.adds if found.appends else ():
             rows += pq.read_table(to_read(self._table / name), columns=names).to_pylist()
-        told = [row for row in rows if row.pop("suppressed_by", None) is None]
-        told.sort(key=lambda row: (row["alert_id"], row["revision"]))
-        return (Revision(**row) for row in told)
+        revisions = [row for row in rows if row.pop("suppressed_by", None) is None]
+        revisions.sort(key=lambda row: (row["alert_id"], row["revision"]))
+        return (_Revision(**row) for row in revisions)
 
-    def _produce(self, client: Producer, revision: Revision) -> None:
+    def _produce(self, client: Producer, revision: _Revision) -> None:
         now = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         body = msgspec.json.decode(revision.body)
         body["published_at"] = now
@@ -329,11 +333,11 @@ class Publisher:
         client.produce(
             self._settings.kafka.state_topic,
             key=revision.alert_id.encode(),
-            value=msgspec.json.encode(state_of(body)),
+            value=msgspec.json.encode(publisher_state(body)),
         )
         client.poll(0)
 
-    def _mark(self, client: Producer, where: Place) -> None:
+    def _mark(self, client: Producer, where: PublishOffset) -> None:
         topic = self._settings.kafka.progress_topic
         client.produce(topic, key=self._key, value=where.text().encode())
 
@@ -355,7 +359,7 @@ STATE_FIELDS = (
 """Fields of an alert that its present state keeps, as in the body; `rule` becomes its id."""
 
 
-def state_of(body: dict[str, Any]) -> dict[str, Any]:
+def publisher_state(body: dict[str, Any]) -> dict[str, Any]:
     """The state of an alert, as the compacted topic keeps it under the alert's id."""
     return {name: body.get(name) for name in STATE_FIELDS} | {"rule_id": body["rule"]["id"]}
 

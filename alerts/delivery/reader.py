@@ -22,18 +22,18 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from alerts.delivery.action_request import ask
-from alerts.delivery.topic_listener import Heard
+from alerts.delivery.action_request import request_action
+from alerts.delivery.topic_listener import TopicMessage
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import connect
 from infra.errors import Retryable, Usage
 from infra.kafka.client import client_options, require_broker
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 Begin = Literal["beginning", "now"]
 
 SHORTEST_PREFIX = 4
-REMEMBERED = timedelta(hours=1)
+_REMEMBERED = timedelta(hours=1)
 """Job `alert` knows an alert for longer than that after its newest revision."""
 POLL_SECONDS = 0.2
 
@@ -74,13 +74,13 @@ class Detail:
 
     alert_id: str
     rule_id: str
-    body: Row
-    revisions: list[Row]
+    body: _Row
+    revisions: list[_Row]
 
 
-def newest(settings: Settings, wanted: Wanted) -> tuple[list[Row], bool]:
+def newest_revisions(settings: Settings, wanted: Wanted) -> tuple[list[_Row], bool]:
     """Alerts in their newest revision, newest event first, and whether there are more."""
-    found = _ask(
+    answer = _ask(
         settings,
         _LISTED,
         levels=list(wanted.levels) or None,
@@ -89,59 +89,61 @@ def newest(settings: Settings, wanted: Wanted) -> tuple[list[Row], bool]:
         muted=wanted.muted,
         most=wanted.limit + 1,
     )
-    return [_short(row) for row in found[: wanted.limit]], len(found) > wanted.limit
+    return [_short(row) for row in answer[: wanted.limit]], len(answer) > wanted.limit
 
 
 def detail(settings: Settings, alert_id: str) -> Detail:
     """One alert by its id or by the first characters of it; raises `Usage` unless it is one."""
     if len(alert_id) < SHORTEST_PREFIX:
         raise Usage(f"alert '{alert_id}': give at least {SHORTEST_PREFIX} characters of its id")
-    found = _ask(
+    answer = _ask(
         settings,
         "SELECT alert_id, rule_id, body FROM gold.alert_current "
         "WHERE starts_with(alert_id, $id) ORDER BY alert_id = $id DESC, alert_id LIMIT 3",
         id=alert_id,
     )
-    if not found:
+    if not answer:
         raise Usage(f"no alert '{alert_id}'; 'headgate alerts list' shows them")
-    one, *others = found
-    if others and one["alert_id"] != alert_id:
-        ids = ", ".join(str(row["alert_id"]) for row in found)
+    newest_row, *others = answer
+    if others and newest_row["alert_id"] != alert_id:
+        ids = ", ".join(str(row["alert_id"]) for row in answer)
         raise Usage(f"alert '{alert_id}' may be several ({ids}); give more of its id")
     return Detail(
-        alert_id=one["alert_id"],
-        rule_id=one["rule_id"],
-        body=msgspec.json.decode(one["body"]),
-        revisions=[_plain(row) for row in _ask(settings, _REVISIONS, id=one["alert_id"])],
+        alert_id=newest_row["alert_id"],
+        rule_id=newest_row["rule_id"],
+        body=msgspec.json.decode(newest_row["body"]),
+        revisions=[_plain(row) for row in _ask(settings, _REVISIONS, id=newest_row["alert_id"])],
     )
 
 
-def close(settings: Settings, alert_id: str, verdict: str | None, comment: str | None) -> Row:
+def close(settings: Settings, alert_id: str, verdict: str | None, comment: str | None) -> _Row:
     """Ask that an alert be closed; returns the request, a row of gold.alert_action.
 
     Raises `Usage` for an alert that is not known, or closed already.
     """
-    found = detail(settings, alert_id)
-    if found.body.get("state") == "closed":
-        raise Usage(f"alert {found.alert_id} is closed already ({_why_closed(found.body)})")
-    return ask_about(settings, "close", found, value=verdict, comment=comment)
+    alert_rows = detail(settings, alert_id)
+    if alert_rows.body.get("state") == "closed":
+        raise Usage(
+            f"alert {alert_rows.alert_id} is closed already ({_why_closed(alert_rows.body)})"
+        )
+    return ask_about(settings, "close", alert_rows, value=verdict, comment=comment)
 
 
 def ask_about(
     settings: Settings, action: str, found: Detail, *, value: str | None, comment: str | None
-) -> Row:
+) -> _Row:
     """Ask something of an alert, also of one that job `alert` may have forgotten."""
-    told = datetime.fromisoformat(found.body["detected_at"])
-    old = datetime.now(UTC) - told > REMEMBERED
+    instant = datetime.fromisoformat(found.body["detected_at"])
+    old = datetime.now(UTC) - instant > _REMEMBERED
     alert = {"alert": msgspec.json.encode(found.body).decode()} if old else {}
-    return ask(
+    return request_action(
         settings, action, found.alert_id, found.rule_id, value=value, comment=comment, **alert
     )
 
 
 def tail(
     settings: Settings,
-    hear: Callable[[Heard], None],
+    hear: Callable[[TopicMessage], None],
     begin: Begin = "now",
     stop: threading.Event | None = None,
 ) -> None:
@@ -172,7 +174,7 @@ def tail(
             if message is None or _passing(message.error(), topic):
                 continue
             body = msgspec.json.decode(message.value() or b"{}")
-            hear(Heard((message.key() or b"").decode(), body, message.timestamp()[1] / 1000))
+            hear(TopicMessage((message.key() or b"").decode(), body, message.timestamp()[1] / 1000))
     finally:
         consumer.close()
 
@@ -189,7 +191,7 @@ def _passing(problem: KafkaError | None, topic: str) -> bool:
     return True
 
 
-def _ask(settings: Settings, sql: str, **values: Any) -> list[Row]:
+def _ask(settings: Settings, sql: str, **values: Any) -> list[_Row]:
     connection = connect(settings.lake_root, needs=("gold.alert", "gold.alert_current"))
     try:
         # Only what the statement names: DuckDB refuses a value that it does not use.
@@ -202,7 +204,7 @@ def _ask(settings: Settings, sql: str, **values: Any) -> list[Row]:
         connection.close()
 
 
-def _short(row: Row) -> Row:
+def _short(row: _Row) -> _Row:
     """A listed alert: its own columns, and its state from the body."""
     body = msgspec.json.decode(row.pop("body"))
     plain = _plain(row)
@@ -210,7 +212,7 @@ def _short(row: Row) -> Row:
     return {**plain, "state": body.get("state"), "alert_id": alert_id}
 
 
-def _plain(row: Row) -> Row:
+def _plain(row: _Row) -> _Row:
     """Times as RFC 3339 in UTC, so that every output format can print them."""
     return {
         name: value.astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -220,7 +222,7 @@ def _plain(row: Row) -> Row:
     }
 
 
-def _why_closed(body: Row) -> str:
+def _why_closed(body: _Row) -> str:
     if body.get("superseded_by"):
         return f"superseded by {body['superseded_by']}"
     if body["reason"] == "attribution":

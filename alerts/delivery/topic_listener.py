@@ -22,7 +22,7 @@ _CLOSED = {
 
 
 @dataclass(frozen=True)
-class Heard:
+class TopicMessage:
     """One alert revision as it came from the topic."""
 
     key: str
@@ -54,7 +54,7 @@ class Heard:
 class Listener:
     """Calls `hear` for each committed message of the alerts topic, from its beginning."""
 
-    def __init__(self, settings: Settings, hear: Callable[[Heard], None]) -> None:
+    def __init__(self, settings: Settings, hear: Callable[[TopicMessage], None]) -> None:
         self._settings = settings
         self._hear = hear
         self._stop = threading.Event()
@@ -90,7 +90,7 @@ class Listener:
             if message is None or message.error() is not None:
                 continue
             self._hear(
-                Heard(
+                TopicMessage(
                     (message.key() or b"").decode(),
                     json.loads(message.value() or b"{}"),
                     message.timestamp()[1] / 1000,

@@ -32,7 +32,7 @@ class Undelivered(Exception):
 
 
 @dataclass(frozen=True)
-class Target:
+class _Target:
     """Where a hook's URL points to."""
 
     scheme: str
@@ -41,7 +41,7 @@ class Target:
     path: str
 
 
-def target_of(hook: WebhookSettings) -> Target:
+def target_of(hook: WebhookSettings) -> _Target:
     """The parts of the hook's URL; raises `Usage` for one that is not to be called."""
     where = f"webhook {hook.name}: url {hook.url!r}"
     try:
@@ -58,7 +58,7 @@ def target_of(hook: WebhookSettings) -> Target:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not path.isascii() or not path.isprintable() or " " in path:
         raise Usage(f"{where}: its path has to be percent-encoded")
-    return Target(
+    return _Target(
         parts.scheme, parts.hostname, port or {"https": 443, "http": 80}[parts.scheme], path
     )
 
@@ -86,24 +86,24 @@ def is_public(address: str) -> bool:
     What `ipaddress` calls global, but neither multicast nor reserved; 6to4 and NAT64 addresses are
     judged by the IPv4 address inside (RFC 3056, RFC 6052).
     """
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        inside = found.ipv4_mapped or found.sixtofour
-        if inside is None and found in ipaddress.ip_network("64:ff9b::/96"):
-            inside = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+    ip_address = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip_address, ipaddress.IPv6Address):
+        inside = ip_address.ipv4_mapped or ip_address.sixtofour
+        if inside is None and ip_address in ipaddress.ip_network("64:ff9b::/96"):
+            inside = ipaddress.IPv4Address(int(ip_address) & 0xFFFFFFFF)
         if inside is not None:
             return is_public(str(inside))
-    return found.is_global and not found.is_multicast and not found.is_reserved
+    return ip_address.is_global and not ip_address.is_multicast and not ip_address.is_reserved
 
 
-def addresses(target: Target, *, allow_private: bool) -> list[str]:
+def addresses(target: _Target, *, allow_private: bool) -> list[str]:
     """Addresses of the target that may be called; raises `Undelivered` when there is none."""
     try:
-        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+        getaddrinfo = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise Undelivered(f"{target.host}: no address ({why})") from None
-    known = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    known = list(dict.fromkeys(str(entry[4][0]) for entry in getaddrinfo))
     allowed = [address for address in known if allow_private or is_public(address)]
     if not allowed:
         raise Undelivered(f"{target.host} is {', '.join(known)}: private, and not allowed")
@@ -141,7 +141,7 @@ def post(hook: WebhookSettings, key: str, body: bytes, seconds: int) -> None:
     raise Undelivered(problem)
 
 
-def _authority(target: Target) -> str:
+def _authority(target: _Target) -> str:
     host = f"[{target.host}]" if ":" in target.host else target.host
     standard = {"https": 443, "http": 80}[target.scheme]
     return host if target.port == standard else f"{host}:{target.port}"
@@ -150,7 +150,7 @@ def _authority(target: Target) -> str:
 class _Connection(http.client.HTTPConnection):
     """A connection to one address, with TLS in the name of the host."""
 
-    def __init__(self, target: Target, address: str, timeout: float) -> None:
+    def __init__(self, target: _Target, address: str, timeout: float) -> None:
         super().__init__(target.host, target.port, timeout=timeout)
         self._address = address
         self._secure = target.scheme == "https"

@@ -29,7 +29,7 @@ CREATE INDEX IF NOT EXISTS due ON delivery (hook, gave_up_at, next_at);
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingWebhook:
     """A revision that a hook has not taken yet. Times are seconds since 1970."""
 
     hook: str
@@ -61,7 +61,7 @@ class Queue:
         """Let go of the file."""
         self._db.close()
 
-    def due(self, hook: str, now: float) -> Waiting | None:
+    def due(self, hook: str, now: float) -> WaitingWebhook | None:
         """The revision that is to be tried next: of an alert always the oldest that waits."""
         row = self._db.execute(
             """SELECT hook, alert_id, revision, title, body, queued_at, attempts FROM delivery d
@@ -72,16 +72,16 @@ class Queue:
             # Later than the longest pause was said by a clock that was ahead.
             (hook, now, now + 2 * LONGEST_PAUSE),
         ).fetchone()
-        return Waiting(*row) if row else None
+        return WaitingWebhook(*row) if row else None
 
-    def done(self, one: Waiting) -> None:
+    def done(self, one: WaitingWebhook) -> None:
         """The hook took it."""
         self._db.execute(
             "DELETE FROM delivery WHERE hook = ? AND alert_id = ? AND revision = ?",
             (one.hook, one.alert_id, one.revision),
         )
 
-    def failed(self, one: Waiting, problem: str, now: float) -> bool:
+    def failed(self, one: WaitingWebhook, problem: str, now: float) -> bool:
         """Try again later, or give up a day after it came; True when given up."""
         over = now - one.queued_at >= DAY
         self._db.execute(

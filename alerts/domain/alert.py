@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from alerts.domain.entity import Holder, fields_of, micros
-from alerts.domain.rate_limit import HELD_BACK, Budget
+from alerts.domain.rate_limit import HELD_BACK, HourlyBudget
 
 MAX_REFS = 1_000
 """Findings remembered by an alert, for corrections; beyond them it only counts."""
 
-EVIDENCE = 10
+_EVIDENCE = 10
 MAX_MUTED = 1_000
 """Alerts kept from the topic that one rule remembers."""
 
@@ -124,7 +124,7 @@ class FoldState(msgspec.Struct):
     """All alerts that one rule still remembers, by id, and what its budget was spent on."""
 
     alerts: dict[str, Alert] = {}
-    budget: Budget = msgspec.field(default_factory=Budget)
+    budget: HourlyBudget = msgspec.field(default_factory=HourlyBudget)
 
 
 @dataclass(frozen=True)
@@ -182,6 +182,6 @@ def sampled(evidence: Sequence[Evidence]) -> list[Evidence]:
     """At most ten, each event once, by time: the first and the last five."""
     once = {e.event_uid: e for e in evidence}
     ordered = sorted(once.values(), key=lambda e: (e.time, e.event_uid))
-    if len(ordered) <= EVIDENCE:
+    if len(ordered) <= _EVIDENCE:
         return ordered
-    return [*ordered[: EVIDENCE // 2], *ordered[-(EVIDENCE // 2) :]]
+    return [*ordered[: _EVIDENCE // 2], *ordered[-(_EVIDENCE // 2) :]]

@@ -85,8 +85,8 @@ def layer(rules: Iterable[tuple[str, Sequence[str]]], name: str = "Headgate") ->
 
 
 def _technique(uid: str, titles: Sequence[str], has_parts: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {"techniqueID": uid, "enabled": True, "showSubtechniques": has_parts}
+    lines: dict[str, Any] = {"techniqueID": uid, "enabled": True, "showSubtechniques": has_parts}
     if titles:
-        told["score"] = len(titles)
-        told["comment"] = "\n".join(sorted(titles))
-    return told
+        lines["score"] = len(titles)
+        lines["comment"] = "\n".join(sorted(titles))
+    return lines

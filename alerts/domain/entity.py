@@ -10,7 +10,7 @@ import msgspec
 
 from enrich.attribution.confidence import Claim, Server
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 
@@ -49,12 +49,12 @@ def micros(time: datetime | int) -> int:
     if isinstance(time, int):
         return time
     aware = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return (aware - EPOCH) // MICROSECOND
+    return (aware - _EPOCH) // MICROSECOND
 
 
-def moment(us: int) -> datetime:
+def event_instant(us: int) -> datetime:
     """The inverse of `micros`."""
-    return EPOCH + timedelta(microseconds=us)
+    return _EPOCH + timedelta(microseconds=us)
 
 
 def holder_of(row: Mapping[str, Any]) -> Holder | None:

@@ -39,7 +39,7 @@ def identity(*parts: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def one_line(text: str, limit: int = SNIPPET_CHARS) -> str:
+def single_line(text: str, limit: int = SNIPPET_CHARS) -> str:
     """`text` on one line of at most `limit` characters, control characters escaped."""
     clean = text
     if not text.isprintable():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SEVERITY = {
+SEVERITY_BY_LEVEL = {
     "informational": (1, "Informational", 10),
     "low": (2, "Low", 25),
     "medium": (3, "Medium", 50),
@@ -15,6 +15,6 @@ DOUBLINGS = 9
 """Most that repeats add to a score."""
 
 
-def score(level: str, count: int) -> int:
+def score_of_level(level: str, count: int) -> int:
     """0 to 100: the level's score, and one more for each doubling of the count, at most nine."""
-    return SEVERITY[level][2] + min(DOUBLINGS, max(0, count.bit_length() - 1))
+    return SEVERITY_BY_LEVEL[level][2] + min(DOUBLINGS, max(0, count.bit_length() - 1))

@@ -16,7 +16,7 @@ HELD_BACK = "budget"
 """`suppressed_by` of an alert that its rule's budget held back."""
 
 
-class Budget(msgspec.Struct):
+class HourlyBudget(msgspec.Struct):
     """What one rule has told: times of its alerts in the last hour, microseconds, and its summary.
 
     `held` counts the alerts that the summary stands for, `held_at` is when the newest was.

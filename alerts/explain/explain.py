@@ -18,17 +18,17 @@ from alerts.backtest.rerun import (
     FINDINGS_NEED,
     FINDINGS_SQL,
     Ask,
-    Row,
+    RerunRow,
     counted_by,
     found_by,
     holder_again,
-    verdict,
+    rerun_verdict,
 )
 from alerts.compiler.compiler import REFUSALS
 from alerts.domain.entity import fields_of
 from alerts.domain.finding import RULE_FAILED
 from alerts.lifecycle.risk_score import INCIDENT
-from alerts.matching.match_reasons import reasons, rule_text, selections, text
+from alerts.matching.match_reasons import reason_text, reasons, rule_text, selections
 from alerts.rulebook.rule_store import rule_folders
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import holds
@@ -49,7 +49,7 @@ MOST_EVENTS = 20
 LEASE_REACH = timedelta(days=7)
 """How long before a lease its lines are sought."""
 
-OURS = {
+_OURS = {
     INCIDENT: "several rules tell of one entity within a day",
     RULE_FAILED: "a rule threw and was set aside",
 }
@@ -62,60 +62,62 @@ _BATCH = re.compile(r"([a-z]+)-(\d+)-[0-9a-f]{16}-[^/]*$")
 class Subject:
     """An alert to explain: its newest revision."""
 
-    row: Row
-    body: Row
+    row: RerunRow
+    body: RerunRow
 
     @property
     def span(self) -> tuple[datetime, datetime]:
         """First and newest event, those of the evidence included."""
-        told = (str(one.get("time") or "") for one in self.body.get("evidence") or ())
-        times = [datetime.fromisoformat(time) for time in told if time]
+        instants = (
+            str(evidence_row.get("time") or "") for evidence_row in self.body.get("evidence") or ()
+        )
+        times = [datetime.fromisoformat(time) for time in instants if time]
         times += [self.row["window_start"], self.row["window_end"]]
         return min(times), max(times)
 
     @property
     def evidence(self) -> list[str]:
         """Event uids that the alert shows."""
-        return [str(one["event_uid"]) for one in self.body.get("evidence") or ()]
+        return [str(evidence_row["event_uid"]) for evidence_row in self.body.get("evidence") or ()]
 
 
-def subject(ask: Ask, alert_id: str) -> Subject | None:
+def _subject(ask: Ask, alert_id: str) -> Subject | None:
     """The alert of that id; None when there is none."""
-    found = ask(
+    rows = ask(
         "SELECT * FROM gold.alert_current WHERE alert_id = $id",
         {"id": alert_id},
         needs=("gold.alert", "gold.alert_current"),
     )
-    return Subject(found[0], msgspec.json.decode(found[0]["body"])) if found else None
+    return Subject(rows[0], msgspec.json.decode(rows[0]["body"])) if rows else None
 
 
-def explain(ask: Ask, settings: Settings, alert_id: str, *, again: bool = False) -> Row | None:
+def explain(ask: Ask, settings: Settings, alert_id: str, *, again: bool = False) -> RerunRow | None:
     """All that is behind an alert, ready for JSON; None when there is no such alert.
 
     `again`: the rule is run on its events as they are now, and the address looked up anew.
     """
-    one = subject(ask, alert_id)
-    if one is None:
+    subject_row = _subject(ask, alert_id)
+    if subject_row is None:
         return None
     store = PackStore(store_folder(settings))
-    pack = _pack(store, one.row["pack"])
-    rule = pack.described(one.row["rule_id"]) if pack else None
-    findings = _findings(ask, one, rule)
-    events = _events(ask, one, findings)
-    told: Row = {
+    pack = _pack(store, subject_row.row["pack"])
+    rule = pack.described(subject_row.row["rule_id"]) if pack else None
+    findings = _findings(ask, subject_row, rule)
+    events = _events(ask, subject_row, findings)
+    lines: RerunRow = {
         "alert": {
-            name: one.row[name]
+            name: subject_row.row[name]
             for name in ("alert_id", "revision", "activity", "title", "level", "count", "status")
         },
-        "rule": _rule(settings, store, one, rule),
-        "matched": _matched(settings, store, one, pack, rule, findings, events),
-        "attribution": _attribution(ask, one),
-        "lineage": _lineage(ask, settings, one, findings, events),
-        "evidence_sql": evidence_sql(one, findings),
+        "rule": _rule(settings, store, subject_row, rule),
+        "matched": _matched(settings, store, subject_row, pack, rule, findings, events),
+        "attribution": _attribution(ask, subject_row),
+        "lineage": _lineage(ask, settings, subject_row, findings, events),
+        "evidence_sql": evidence_sql(subject_row, findings),
     }
     if again:
-        told["again"] = _again(ask, settings, store, one, rule, findings, events)
-    plain: Row = msgspec.to_builtins(told)
+        lines["again"] = _again(ask, settings, store, subject_row, rule, findings, events)
+    plain: RerunRow = msgspec.to_builtins(lines)
     return plain
 
 
@@ -136,7 +138,7 @@ def _current(store: PackStore, rule_id: str) -> Described | None:
 # -- what it rests on --------------------------------------------------------------------------
 
 
-def _findings(ask: Ask, one: Subject, rule: Described | None) -> list[Row]:
+def _findings(ask: Ask, one: Subject, rule: Described | None) -> list[RerunRow]:
     """The alert's findings that it shows, and for a correlation those that it counts."""
     counted = list(rule.rules) if isinstance(rule, Correlation) else []
     since, until = one.span
@@ -150,7 +152,7 @@ def _uids(row: Mapping[str, Any]) -> list[str]:
     return [str(each["event_uid"]) for each in row.get("evidence") or ()]
 
 
-def _events(ask: Ask, one: Subject, findings: Sequence[Row]) -> list[Row]:
+def _events(ask: Ask, one: Subject, findings: Sequence[RerunRow]) -> list[RerunRow]:
     """The events as they are now in silver.event, oldest first, with the file they lie in."""
     uids = sorted({*one.evidence, *(f["event_uid"] for f in findings if f["kind"] == "event")})
     since, until = one.span
@@ -162,7 +164,7 @@ def _events(ask: Ask, one: Subject, findings: Sequence[Row]) -> list[Row]:
     )
 
 
-def evidence_sql(one: Subject, findings: Sequence[Row]) -> str:
+def evidence_sql(one: Subject, findings: Sequence[RerunRow]) -> str:
     """Spark SQL that shows the events behind an alert, for `headgate sql` or POST /statements."""
     uids = sorted({*one.evidence, *(f["event_uid"] for f in findings if f["kind"] == "event")})
     listed = ", ".join("'" + uid.replace("\\", "\\\\").replace("'", "\\'") + "'" for uid in uids)
@@ -181,30 +183,30 @@ def _sql(at: datetime) -> str:
 # -- the rule, and what of it matched ----------------------------------------------------------
 
 
-def _rule(settings: Settings, store: PackStore, one: Subject, rule: Described | None) -> Row:
+def _rule(settings: Settings, store: PackStore, one: Subject, rule: Described | None) -> RerunRow:
     version = (one.body.get("rule") or {}).get("version")
     now = _current(store, one.row["rule_id"])
-    found = rule_text(rule_folders(settings), one.row["rule_id"])
+    text_of_rule = rule_text(rule_folders(settings), one.row["rule_id"])
     return {
         "id": one.row["rule_id"],
         "title": one.row["rule_name"],
         "version": version,
-        "condition": OURS.get(one.row["rule_id"]) or _condition(rule),
-        "unchanged": one.row["rule_id"] in OURS or (now is not None and now.version == version),
-        "file": str(found[0]) if found else None,
-        "text": found[1] if found else None,
+        "condition": _OURS.get(one.row["rule_id"]) or _condition(rule),
+        "unchanged": one.row["rule_id"] in _OURS or (now is not None and now.version == version),
+        "file": str(text_of_rule[0]) if text_of_rule else None,
+        "text": text_of_rule[1] if text_of_rule else None,
     }
 
 
 def _confirmed(rule: Rule | Query) -> str:
     """What the rule asks besides of whom the event is about, in words."""
-    return "" if rule.confirm is msgspec.UNSET else f"; confirmed by {text(rule.confirm)}"
+    return "" if rule.confirm is msgspec.UNSET else f"; confirmed by {reason_text(rule.confirm)}"
 
 
 def _condition(rule: Described | None) -> str | None:
     """The rule that ran, from its pack, in words."""
     if isinstance(rule, Rule):
-        return text(rule.predicate) + _confirmed(rule)
+        return reason_text(rule.predicate) + _confirmed(rule)
     if isinstance(rule, Query):
         return rule.text + _confirmed(rule)
     if isinstance(rule, Correlation):
@@ -228,9 +230,9 @@ def _matched(
     one: Subject,
     pack: RulePack | None,
     rule: Described | None,
-    findings: Sequence[Row],
-    events: Sequence[Row],
-) -> list[Row]:
+    findings: Sequence[RerunRow],
+    events: Sequence[RerunRow],
+) -> list[RerunRow]:
     """Event by event: which rule, which selections, which values."""
     by_uid = {event["event_uid"]: event for event in events}
     named: dict[str, Mapping[str, Any]] = {}
@@ -238,7 +240,7 @@ def _matched(
     for finding in findings:
         event = by_uid.get(finding["event_uid"])
         own = pack.described(finding["rule_id"]) if pack else None
-        row: Row = {
+        row: RerunRow = {
             "event_uid": finding["event_uid"],
             "time": finding["event_time"],
             "rule_id": finding["rule_id"],
@@ -259,11 +261,11 @@ def _matched(
 def _selections(settings: Settings, store: PackStore, rule: Rule) -> Mapping[str, Any]:
     """The rule's named selections, when its file still says what ran; else none."""
     now = _current(store, rule.id)
-    found = rule_text(rule_folders(settings), rule.id)
-    if now is None or now.version != rule.version or found is None:
+    text_of_rule = rule_text(rule_folders(settings), rule.id)
+    if now is None or now.version != rule.version or text_of_rule is None:
         return {}
     try:
-        return selections(rule_folders(settings), found[1])
+        return selections(rule_folders(settings), text_of_rule[1])
     except REFUSALS:
         return {}
 
@@ -271,29 +273,29 @@ def _selections(settings: Settings, store: PackStore, rule: Rule) -> Mapping[str
 # -- who, and on what --------------------------------------------------------------------------
 
 
-def _attribution(ask: Ask, one: Subject) -> Row:
+def _attribution(ask: Ask, one: Subject) -> RerunRow:
     """The attribution as told, with the DHCP lines it rests on."""
-    told: Row = dict(one.body.get("attribution") or {})
-    uids = [str(uid) for uid in told.get("evidence") or ()]
+    merged: RerunRow = dict(one.body.get("attribution") or {})
+    uids = [str(uid) for uid in merged.get("evidence") or ()]
     if uids:
-        start = told.get("lease_start")
+        start = merged.get("lease_start")
         since = datetime.fromisoformat(start) if start else one.span[0]
-        told["lines"] = ask(
+        merged["lines"] = ask(
             "SELECT time, source, message, event_uid FROM silver.event "
             "WHERE list_contains($uids, event_uid) AND time >= $since ORDER BY time",
             {"uids": uids, "since": since - LEASE_REACH},
             needs=("silver.event",),
         )
-    return told
+    return merged
 
 
 def _lineage(
     ask: Ask,
     settings: Settings,
     one: Subject,
-    findings: Sequence[Row],
-    events: Sequence[Row],
-) -> Row:
+    findings: Sequence[RerunRow],
+    events: Sequence[RerunRow],
+) -> RerunRow:
     """The rule packs and batches it came from, with the versions of tables they wrote."""
     wanted = _batches_of(ask, settings, [event["event_uid"] for event in events], one.span)
     if one.row.get("batch") is not None:
@@ -312,7 +314,7 @@ def _lineage(
     }
 
 
-def _known(events: Sequence[Row], findings: Sequence[Row]) -> set[str]:
+def _known(events: Sequence[RerunRow], findings: Sequence[RerunRow]) -> set[str]:
     return {row["event_uid"] for row in (*events, *findings)}
 
 
@@ -328,7 +330,7 @@ def _batches_of(
         needs=("silver.event",),
     )
     named = (_BATCH.search(Path(row["filename"]).name) for row in files)
-    return {(found[1], int(found[2])) for found in named if found}
+    return {(match_parts[1], int(match_parts[2])) for match_parts in named if match_parts}
 
 
 def _again(
@@ -337,20 +339,20 @@ def _again(
     store: PackStore,
     one: Subject,
     rule: Described | None,
-    findings: Sequence[Row],
-    events: Sequence[Row],
-) -> Row:
+    findings: Sequence[RerunRow],
+    events: Sequence[RerunRow],
+) -> RerunRow:
     """The rule that ran, and the one in force, on what is there now; and the address anew."""
     own = [row for row in findings if row["rule_id"] == one.row["rule_id"]]
     then = {str(row["finding_id"]) for row in own}
 
     def says(which: Described | None, without: str) -> str:
-        if one.row["rule_id"] in OURS:
+        if one.row["rule_id"] in _OURS:
             return "not a rule of a pack"
         if isinstance(which, Rule):
-            return verdict(then, found_by(which, events))
+            return rerun_verdict(then, found_by(which, events))
         if isinstance(which, Correlation):
-            return verdict(then, counted_by(ask, which, one.row["pack"], *one.span))
+            return rerun_verdict(then, counted_by(ask, which, one.row["pack"], *one.span))
         if isinstance(which, Query):
             return f"headgate rules backtest {which.id} asks it again"
         if isinstance(which, ModelRule):

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from alerts.backtest.rerun import Ask, Row
+from alerts.backtest.rerun import Ask, RerunRow
 from alerts.compiler.enrichment_predicates import Confirming, inventories, who
 from alerts.domain.finding import DISPROVED
-from alerts.matching.match_reasons import reasons, text
+from alerts.matching.match_reasons import reason_text, reasons
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import holds
 from alerts.rulepack.rule_pack import PackStore
@@ -24,21 +24,21 @@ WHERE f.finding_id = $id LIMIT 1
 _NEEDS = ("gold.finding", "gold.attribution", "gold.attribution_current")
 
 
-def explain_finding(ask: Ask, settings: Settings, finding_id: str) -> Row | None:
+def explain_finding(ask: Ask, settings: Settings, finding_id: str) -> RerunRow | None:
     """Why a finding counts or does not, ready for JSON; None when there is no such finding.
 
     `state`: confirmed, not confirmed, "counts" for a rule that wants nothing confirmed, or, of a
     correlation's finding, disproved. By its newest attribution and the inventories as they are
     now, of the time of its event.
     """
-    found = ask(_FINDING, {"id": finding_id}, needs=_NEEDS)
-    if not found:
+    rows = ask(_FINDING, {"id": finding_id}, needs=_NEEDS)
+    if not rows:
         return None
-    row = found[0] | {"holder": found[0]["told_holder"] or found[0]["holder"]}
+    row = rows[0] | {"holder": rows[0]["told_holder"] or rows[0]["holder"]}
     asked = Confirming(PackStore(store_folder(settings)).get).asked(row)
     about = who(row, inventories(settings))
     shown = ("finding_id", "rule_id", "rule_title", "event_uid", "event_time", "ip", "user_name")
-    told: Row = {
+    lines: RerunRow = {
         "finding": {name: row[name] for name in shown},
         "state": "counts",
         "asked": None,
@@ -46,17 +46,17 @@ def explain_finding(ask: Ask, settings: Settings, finding_id: str) -> Row | None
         "about": about,
     }
     if row["via"] == DISPROVED:
-        told["state"] = "disproved: what it counted was of several devices"
+        lines["state"] = "disproved: what it counted was of several devices"
     elif asked is not None:
         confirmed = holds(asked, about)
-        told["state"] = "confirmed" if confirmed else "not confirmed"
-        told["asked"] = text(asked)
-        told["because"] = reasons(asked, about) if confirmed else []
-    plain: Row = msgspec.to_builtins(told)
+        lines["state"] = "confirmed" if confirmed else "not confirmed"
+        lines["asked"] = reason_text(asked)
+        lines["because"] = reasons(asked, about) if confirmed else []
+    plain: RerunRow = msgspec.to_builtins(lines)
     return plain
 
 
-def as_text(told: Row) -> Iterator[str]:
+def finding_text(told: RerunRow) -> Iterator[str]:
     """The same for a terminal."""
     finding = told["finding"]
     yield f"finding {finding['finding_id']}: {finding['rule_title']} (event {finding['event_uid']})"

@@ -14,16 +14,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from alerts.rulepack.indicator_file_format import Entry
-from alerts.rulepack.indicator_normalisation import KINDS, entry
+from alerts.rulepack.indicator_file_format import IndicatorEntry
+from alerts.rulepack.indicator_normalisation import INDICATOR_KINDS, entry
 from infra.errors import Usage
 
 FORMATS = ("txt", "csv", "json", "stix")
 
 VALUES = ("value", "indicator", "ioc")
 LABELS = ("label", "description", "comment", "name")
-ENDS = ("valid_until", "expires")
-TYPES = ("kind", "type")
+_ENDS = ("valid_until", "expires")
+_TYPES = ("kind", "type")
 """Names of a column or key, the first that is there counts; `type` only where it names a kind."""
 
 _NOTE = re.compile(r"\s+[;#]\s*")
@@ -64,21 +64,23 @@ class Bad:
     reason: str
 
 
-def read(path: Path, form: str | None, kind: str, bad: list[Bad]) -> Iterator[Entry]:
+def read_indicators(
+    path: Path, form: str | None, kind: str, bad: list[Bad]
+) -> Iterator[IndicatorEntry]:
     """The entries of a file; what cannot be used is added to `bad`.
 
     `form` None: by the file's ending. Raises `Usage` where the file as a whole cannot be read.
     """
     try:
-        for one in _READERS[form or form_of(path)](path):
+        for indicator in _READERS[form or form_of(path)](path):
             try:
-                if one.wrong:
-                    raise ValueError(one.wrong)
-                found, value = entry(one.text, one.kind if kind == "auto" else kind)
-                until = None if not one.valid_until else _instant(one.valid_until)
-                yield Entry(found, value, one.label or None, until)
+                if indicator.wrong:
+                    raise ValueError(indicator.wrong)
+                result, value = entry(indicator.text, indicator.kind if kind == "auto" else kind)
+                until = None if not indicator.valid_until else _instant(indicator.valid_until)
+                yield IndicatorEntry(result, value, indicator.label or None, until)
             except ValueError as error:
-                bad.append(Bad(one.number, one.text[:100], str(error)))
+                bad.append(Bad(indicator.number, indicator.text[:100], str(error)))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
         raise Usage(f"{path}: cannot be read ({error}); the list in force stays") from None
 
@@ -136,13 +138,13 @@ def _given(number: int, row: Mapping[str, Any]) -> Given:
     def first(names: tuple[str, ...]) -> str:
         return next((texts[name] for name in names if texts.get(name)), "")
 
-    kind = first(TYPES).lower()
+    kind = first(_TYPES).lower()
     return Given(
         number,
         first(VALUES),
-        kind if kind in KINDS else "auto",
+        kind if kind in INDICATOR_KINDS else "auto",
         first(LABELS) or None,
-        first(ENDS) or None,
+        first(_ENDS) or None,
     )
 
 
@@ -152,22 +154,26 @@ def _stix(path: Path) -> Iterator[Given]:
     objects = loaded.get("objects") if isinstance(loaded, dict) else loaded
     if not isinstance(objects, list):
         raise Usage(f"{path}: no STIX bundle: it has no list `objects`")
-    for number, one in enumerate(objects, 1):
-        if isinstance(one, dict) and one.get("type") == "indicator" and not one.get("revoked"):
-            yield from _of_pattern(number, one)
+    for number, stix_object in enumerate(objects, 1):
+        if (
+            isinstance(stix_object, dict)
+            and stix_object.get("type") == "indicator"
+            and not stix_object.get("revoked")
+        ):
+            yield from _of_pattern(number, stix_object)
 
 
 def _of_pattern(number: int, indicator: Mapping[str, Any]) -> Iterator[Given]:
     """The values of a pattern that asks for any of some; others are refused."""
     pattern = str(indicator.get("pattern", ""))
     label, until = indicator.get("name"), indicator.get("valid_until")
-    found = _COMPARISON.findall(pattern)
+    findall = _COMPARISON.findall(pattern)
     rest = re.sub(r"[\[\]()\s]|\bOR\b", "", _COMPARISON.sub("", pattern))
-    if not found or rest:
+    if not findall or rest:
         wrong = "a pattern that says more than any of some values"
         yield Given(number, pattern, wrong=wrong)
         return
-    for of, _, value in found:
+    for of, _, value in findall:
         wrong = "" if of in STIX_KINDS else f"objects of type {of} are not sought"
         plain = re.sub(r"\\(.)", r"\1", value)
         yield Given(number, plain, STIX_KINDS.get(of, "auto"), label, until, wrong)

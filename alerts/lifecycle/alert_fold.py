@@ -28,7 +28,7 @@ from alerts.domain.alert import (
 from alerts.domain.entity import Entity, Holder, entity_of, holder_of, micros
 from alerts.domain.finding import DISPROVED, counts, identity
 from alerts.domain.rate_limit import HELD_BACK, limit_of
-from alerts.lifecycle.republish_guard import Ask, about, nothing
+from alerts.lifecycle.republish_guard import RepublishQuestion, guard_key, nothing_published
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.lifecycle.suppression import Suppression, covering
 from infra.config.settings import AlertSettings
@@ -58,7 +58,7 @@ class Fold:
         settings: AlertSettings,
         suppressions: Iterable[Suppression] = (),
         incidents: Mapping[str, str] | None = None,
-        heard: Ask = nothing,
+        heard: RepublishQuestion = nothing_published,
     ) -> None:
         """`incidents`: the incident that is open for an entity, by the entity's key. `heard`: what
         consumers had of an alert before the lake was restored."""
@@ -175,7 +175,7 @@ class Fold:
         else:
             summary.pending = True
             batch.note(summary, "count")
-        summarise(summary, alert, budget.held, limit)
+        _summarise(summary, alert, budget.held, limit)
 
     def _begin_summary(self, held: Alert) -> Alert:
         """The alert that tells of a rule's storm; it begins with the first one held back."""
@@ -315,9 +315,9 @@ class Fold:
         alert.evidence = [e for e in alert.evidence if e.finding_id not in moved]
         if any(ref.time == alert.last for ref in gone):
             # What the newest one said may be about the other device: say less rather than that.
-            told = alert.evidence[-1].snippet if alert.evidence else ""
+            snippet = alert.evidence[-1].snippet if alert.evidence else ""
             alert.about = msgspec.structs.replace(
-                alert.about, snippet=told, user_name=None, dst_ip=None, fields={}
+                alert.about, snippet=snippet, user_name=None, dst_ip=None, fields={}
             )
         if alert.count == len(alert.refs):
             alert.first = min(ref.time for ref in alert.refs.values())
@@ -379,7 +379,7 @@ class Fold:
         heard = self._heard(alert.alert_id)
         if heard is None:
             return alert.revision + 1
-        whom = about(alert.alert_id, alert.entity_type, alert.entity_value)
+        whom = guard_key(alert.alert_id, alert.entity_type, alert.entity_value)
         if reason in ("first", "count") and heard.says(alert.count, whom):
             return alert.revision + 1
         return max(alert.revision, heard.revision) + 1
@@ -390,16 +390,16 @@ def _told_first(alert: Alert) -> tuple[bool, int, str]:
     return alert.suppressed_by is not None, alert.first, alert.alert_id
 
 
-def summarise(summary: Alert, held: Alert, count: int, limit: int) -> None:
+def _summarise(summary: Alert, held: Alert, count: int, limit: int) -> None:
     """Let the summary of a storm tell of one more alert that was held back."""
     summary.count = summary.total = count
     summary.last = max(summary.last, held.last)
     summary.received = max(summary.received, held.received)
     summary.evidence = sampled([*summary.evidence, *held.evidence[:1]])
-    told = f"alerts held back: {count}; at most {limit} an hour go out"
+    message = f"alerts held back: {count}; at most {limit} an hour go out"
     summary.about = msgspec.structs.replace(
         held.about,
-        snippet=told,
+        snippet=message,
         role="rule",
         scope=None,
         ip=None,
@@ -415,14 +415,14 @@ def _show(alert: Alert, row: Mapping[str, Any]) -> bool:
 
     A correction may have taken some of what it counted to another device.
     """
-    ref, told = alert.refs[row["finding_id"]], evidence_of(row)
+    ref, message = alert.refs[row["finding_id"]], evidence_of(row)
     shown = {e.event_uid for e in alert.evidence if e.finding_id == ref.finding_id}
-    if row.get("kind") != "correlation" or shown <= {e.event_uid for e in told}:
+    if row.get("kind") != "correlation" or shown <= {e.event_uid for e in message}:
         return False
     total = int(row.get("evidence_total") or 1)
     alert.total, ref.total = alert.total - ref.total + total, total
     others = [e for e in alert.evidence if e.finding_id != ref.finding_id]
-    alert.evidence = sampled([*others, *told])
+    alert.evidence = sampled([*others, *message])
     if ref.time == alert.last:
         alert.about = about_of(row)
     return True

@@ -10,14 +10,14 @@ import msgspec
 
 from alerts.domain.alert import About, Alert, Revised
 from alerts.domain.attack import attack_entries
-from alerts.domain.entity import Holder, moment
+from alerts.domain.entity import Holder, event_instant
 from alerts.domain.finding import identity, named
-from alerts.domain.levels import SEVERITY, score
+from alerts.domain.levels import SEVERITY_BY_LEVEL, score_of_level
 from alerts.domain.rate_limit import HELD_BACK
 from alerts.rulepack.rule_pack import Described, RulePack
 from enrich.attribution.confidence import Claim
 
-SCHEMA = "urn:headgate:alert:1"
+_SCHEMA = "urn:headgate:alert:1"
 """`$id` of the JSON Schema that bodies follow (`alert.schema.json`)."""
 
 LARGEST_BODY = 256 * 1024
@@ -25,7 +25,7 @@ LARGEST_BODY = 256 * 1024
 LONGEST_TEXT = 1024
 """Characters of a text in a body that is larger."""
 
-ACTIVITY = {"create": 1, "update": 2, "close": 3}
+_ACTIVITY = {"create": 1, "update": 2, "close": 3}
 DETECTION_FINDING = 2004
 """OCSF class_uid of an alert."""
 
@@ -47,7 +47,7 @@ def alert_row(
     alert then tells what the finding knows). `detected_at`: microseconds.
     """
     alert, about = revised.alert, revised.alert.about
-    severity_id, _, _ = SEVERITY[about.level]
+    severity_id, _, _ = SEVERITY_BY_LEVEL[about.level]
     body = _body(revised, pack, tenant, detected_at, lineage)
     return {
         "alert_id": alert.alert_id,
@@ -64,10 +64,10 @@ def alert_row(
         "entity_type": alert.entity_type,
         "entity_value": alert.entity_value,
         "src_ip": about.ip,
-        "event_time": moment(alert.last),
-        "window_start": moment(alert.window_start),
-        "window_end": moment(alert.last),
-        "received_at": moment(alert.received),
+        "event_time": event_instant(alert.last),
+        "window_start": event_instant(alert.window_start),
+        "window_end": event_instant(alert.last),
+        "received_at": event_instant(alert.received),
         "status": body["attribution"]["status"],
         "count": alert.count,
         "dedup_key": body["dedup_key"],
@@ -95,8 +95,8 @@ def _cut(value: Any) -> Any:
     if isinstance(value, str):
         return named(value, LONGEST_TEXT)
     if isinstance(value, Mapping):
-        return {key: _cut(one) for key, one in value.items()}
-    return [_cut(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {key: _cut(inner) for key, inner in value.items()}
+    return [_cut(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _body(
@@ -108,11 +108,11 @@ def _body(
 ) -> dict[str, Any]:
     alert, about = revised.alert, revised.alert.about
     rule = pack.described(alert.rule_id) if pack else None
-    severity_id, severity, _ = SEVERITY[about.level]
+    severity_id, severity, _ = SEVERITY_BY_LEVEL[about.level]
     return {
-        "schema": SCHEMA,
+        "schema": _SCHEMA,
         "class_uid": DETECTION_FINDING,
-        "type_uid": DETECTION_FINDING * 100 + ACTIVITY[revised.activity],
+        "type_uid": DETECTION_FINDING * 100 + _ACTIVITY[revised.activity],
         "alert_id": alert.alert_id,
         "tenant": tenant,
         "revision": alert.revision,
@@ -129,7 +129,7 @@ def _body(
         "attack": _attack(about, rule),
         "severity": severity,
         "severity_id": severity_id,
-        "risk_score": score(about.level, alert.count),
+        "risk_score": score_of_level(about.level, alert.count),
         "event_time": stamp(alert.last),
         "window_start": stamp(alert.window_start),
         "window_end": stamp(alert.last),
@@ -203,7 +203,7 @@ def words_in(summary: str, alert: Alert) -> str:
 
 def stamp(us: int | datetime) -> str:
     """RFC 3339 in UTC with microseconds and a Z."""
-    time = moment(us) if isinstance(us, int) else us.astimezone(UTC)
+    time = event_instant(us) if isinstance(us, int) else us.astimezone(UTC)
     return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if time.year >= 1000 else time.isoformat()
 
 
@@ -247,10 +247,10 @@ def _entities(alert: Alert, about: About) -> list[dict[str, str]]:
 
 
 def _attribution(alert: Alert) -> dict[str, Any]:
-    told = _holder(alert.holder, alert.about.ip)
+    holder = _holder(alert.holder, alert.about.ip)
     if alert.previous_entity is not None:
-        told["previous"] = _holder(alert.previous, alert.about.ip)
-    return told
+        holder["previous"] = _holder(alert.previous, alert.about.ip)
+    return holder
 
 
 def _holder(holder: Holder | None, ip: str | None) -> dict[str, Any]:
@@ -272,16 +272,17 @@ def _holder(holder: Holder | None, ip: str | None) -> dict[str, Any]:
         "reason": known.reason,
         "rivals": [_rival(rival) for rival in known.rivals or ()],
         "servers": [
-            {"server": one.server, "last_line_at": stamp(one.last_line_at)}
-            for one in known.servers or ()
+            {"server": server.server, "last_line_at": stamp(server.last_line_at)}
+            for server in known.servers or ()
         ],
     }
 
 
 def _rival(rival: Claim) -> dict[str, Any]:
-    told = msgspec.structs.asdict(rival)
+    asdict = msgspec.structs.asdict(rival)
     return {
-        name: stamp(value) if isinstance(value, datetime) else value for name, value in told.items()
+        name: stamp(value) if isinstance(value, datetime) else value
+        for name, value in asdict.items()
     }
 
 

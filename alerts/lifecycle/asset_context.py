@@ -16,74 +16,74 @@ from alerts.domain.entity import micros
 from enrich.assets.index import AssetIndex
 from enrich.assets.registers import CRITICALITIES
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 
 RAISED = {"high": 5, "critical": 10}
 """How much the risk of an alert rises with the most critical asset or user it names."""
 
 
-def in_context(row: Row, index: AssetIndex | None) -> Row:
+def in_context(row: _Row, index: AssetIndex | None) -> _Row:
     """A row of gold.alert whose body has `asset`, `other_assets` and `user`, and its risk.
 
     All of them empty where nothing is known; `index` None: no inventory was ever loaded.
     """
-    body: Row = msgspec.json.decode(row["body"])
-    found = _known(row, body, index) if index else _nothing()
-    named = [found["asset"], *found["other_assets"], found["user"]]
-    risk = raised(row["risk_score"], [one["criticality"] for one in named if one])
-    body |= found | {"risk_score": risk}
+    body: _Row = msgspec.json.decode(row["body"])
+    known = _known(row, body, index) if index else _nothing()
+    named = [known["asset"], *known["other_assets"], known["user"]]
+    risk = raised(row["risk_score"], [asset["criticality"] for asset in named if asset])
+    body |= known | {"risk_score": risk}
     return row | {"risk_score": risk, "body": msgspec.json.encode(body).decode()}
 
 
 def raised(risk: int, criticalities: list[str | None]) -> int:
     """A risk score, 0 to 100, raised by the highest of some criticalities."""
-    known = [CRITICALITIES.index(one) for one in criticalities if one]
+    known = [CRITICALITIES.index(criticality) for criticality in criticalities if criticality]
     highest = CRITICALITIES[max(known)] if known else ""
     return min(100, risk + RAISED.get(highest, 0))
 
 
-def _nothing() -> Row:
+def _nothing() -> _Row:
     return {"asset": None, "other_assets": [], "user": None}
 
 
-def _known(row: Row, body: Row, index: AssetIndex) -> Row:
-    at = micros(row["event_time"])
-    asset = _about(row, body, at, index)
-    names = [one["value"] for one in body["entities"] if one["type"] == "user"]
-    users = (index.user(at, name) for name in names)
+def _known(row: _Row, body: _Row, index: AssetIndex) -> _Row:
+    event_us = micros(row["event_time"])
+    asset = _about(row, body, event_us, index)
+    names = [entity["value"] for entity in body["entities"] if entity["type"] == "user"]
+    users = (index.user(event_us, name) for name in names)
     return {
         "asset": asset,
-        "other_assets": list(_others(row, body, at, index, asset)),
+        "other_assets": list(_others(row, body, event_us, index, asset)),
         "user": next((user for user in users if user), None),
     }
 
 
-def _about(row: Row, body: Row, at: int, index: AssetIndex) -> Row | None:
+def _about(row: _Row, body: _Row, at: int, index: AssetIndex) -> _Row | None:
     """The asset behind the address, where DHCP proves whose it was by that; else the host."""
-    told, entity = body["attribution"], body["entity"]
-    leased = told["status"] == "leased"
-    found = index.asset(
+    message, entity = body["attribution"], body["entity"]
+    leased = message["status"] == "leased"
+    asset = index.asset(
         at,
-        mac=told["mac"] if leased else None,
-        hostname=told["hostname"] if leased else None,
+        mac=message["mac"] if leased else None,
+        hostname=message["hostname"] if leased else None,
         ip=row["src_ip"] or (entity["value"] if entity["type"] == "ip" else None),
-        scope=told["scope"],
+        scope=message["scope"],
         leased=leased,
     )
-    if found is None and entity["type"] == "host":
+    if asset is None and entity["type"] == "host":
         return index.asset(at, hostname=entity["value"])
-    return found
+    return asset
 
 
-def _others(row: Row, body: Row, at: int, index: AssetIndex, but: Row | None) -> Iterator[Row]:
+def _others(row: _Row, body: _Row, at: int, index: AssetIndex, but: _Row | None) -> Iterator[_Row]:
     """Further hosts and addresses that the alert names, such as the one that was attacked."""
     seen = {(but["inventory"], but["asset_id"])} if but else set()
-    for one in body["entities"]:
-        kind, value = one["type"], one["value"]
+    for entity in body["entities"]:
+        kind, value = entity["type"], entity["value"]
         if kind not in ("host", "ip") or value == row["src_ip"]:
             continue
         key = {"hostname": value} if kind == "host" else {"ip": value}
-        found = index.asset(at, **key, scope=body["attribution"]["scope"])
-        if found is not None and (found["inventory"], found["asset_id"]) not in seen:
-            seen.add((found["inventory"], found["asset_id"]))
-            yield found | {"named": one}
+        asset = index.asset(at, **key, scope=body["attribution"]["scope"])
+        if asset is not None and (asset["inventory"], asset["asset_id"]) not in seen:
+            seen.add((asset["inventory"], asset["asset_id"]))
+            yield asset | {"named": entity}

@@ -22,7 +22,7 @@ from alerts.domain.entity import entity_of, holder_of, micros
 from alerts.domain.finding import counts, identity
 from alerts.lifecycle.alert_fold import Fold
 from alerts.lifecycle.alert_json import alert_row
-from alerts.lifecycle.republish_guard import Ask, nothing
+from alerts.lifecycle.republish_guard import RepublishQuestion, nothing_published
 from alerts.lifecycle.restore_alert import revive, revive_asked
 from alerts.lifecycle.risk_score import (
     INCIDENT,
@@ -57,10 +57,10 @@ RETURNS = 7 * 24 * 3600 * 1_000_000
 SWEEP = 3600 * 1_000_000
 """How often what counts no more is dropped from the risk of all entities, microseconds."""
 
-NOTHING = msgspec.Raw(msgspec.msgpack.encode({}))
+_NOTHING = msgspec.Raw(msgspec.msgpack.encode({}))
 
 Packs = Callable[[str], RulePack]
-Row = Mapping[str, Any]
+_Row = Mapping[str, Any]
 
 
 class Open(msgspec.Struct):
@@ -77,7 +77,7 @@ class _Kept(msgspec.Struct):
     suppressions: dict[str, Suppression] = {}
     incidents: dict[str, Open] = {}
     # Decoded only by a batch that brings findings: there are many entities, and ticks come often.
-    risk: msgspec.Raw = NOTHING
+    risk: msgspec.Raw = _NOTHING
     risk_swept: int = 0
     dhcp_known: int = 0
     # Findings of correlations that were folded when told and have not come back, by id: since when.
@@ -116,12 +116,12 @@ class BucketState:
 
     def step(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[_Row],
         packs: Packs,
         settings: AlertSettings,
         detected_at: int,
-        lineage: Row | None = None,
-        heard: Ask = nothing,
+        lineage: _Row | None = None,
+        heard: RepublishQuestion = nothing_published,
     ) -> list[dict[str, Any]]:
         """Take a micro-batch of rows and return `{"out": kind, "row": ...}`.
 
@@ -151,7 +151,7 @@ class BucketState:
         self._forget(settings.dedup_seconds * 1_000_000)
         return outputs
 
-    def dhcp_known(self, rows: Iterable[Row], wait_us: int) -> int:
+    def dhcp_known(self, rows: Iterable[_Row], wait_us: int) -> int:
         """How far the DHCP log is complete, microseconds of arrival; 0: not known.
 
         A tick leaves the join only once segments are known so far beyond it that none can
@@ -166,7 +166,7 @@ class BucketState:
         self._kept.dhcp_known = max(self._kept.dhcp_known, newest)
         return self._kept.dhcp_known
 
-    def _advance(self, rows: Iterable[Row]) -> None:
+    def _advance(self, rows: Iterable[_Row]) -> None:
         """Move the clock to the newest arrival or tick: progress, never the wall clock."""
         for row in rows:
             if row["row_kind"] == "action":
@@ -179,7 +179,7 @@ class BucketState:
                 self._kept.clock = max(self._kept.clock, micros(time))
 
     def _heed(
-        self, rows: Iterable[Row], findings: Iterable[Row], settings: AlertSettings, before: int
+        self, rows: Iterable[_Row], findings: Iterable[_Row], settings: AlertSettings, before: int
     ) -> None:
         """Learn what concerns every bucket: suppressions, and incidents that are open.
 
@@ -188,8 +188,8 @@ class BucketState:
         kept = self._kept
         asked = [row for row in rows if row.get("action") in (SUPPRESS, UNSUPPRESS)]
         take(kept.suppressions, asked, before)
-        for key, one in list(kept.incidents.items()):
-            if kept.clock > one.until:
+        for key, incident in list(kept.incidents.items()):
+            if kept.clock > incident.until:
                 del kept.incidents[key]
         for row in findings:
             if row["rule_id"] == INCIDENT and row["target"] is None:
@@ -199,7 +199,7 @@ class BucketState:
                 kept.incidents[entity.key] = Open(alert_id, until)
 
     def _weigh(
-        self, findings: Sequence[Row], packs: _Packs, settings: AlertSettings
+        self, findings: Sequence[_Row], packs: _Packs, settings: AlertSettings
     ) -> list[dict[str, Any]]:
         """Take findings into the risk of their entities; incidents are findings to tell."""
         moved = _newest(r for r in findings if r["target"] is None and r["rule_id"] != INCIDENT)
@@ -213,8 +213,8 @@ class BucketState:
             for row in rows
             if not self._silenced(row) and rev_of(row) >= rev_of(moved.get(row["finding_id"], row))
         ]
-        found = self._heat(owners, sights, settings)
-        return [{"out": "finding", "row": row} for row in found]
+        heat = self._heat(owners, sights, settings)
+        return [{"out": "finding", "row": row} for row in heat]
 
     def _heat(
         self,
@@ -234,19 +234,19 @@ class BucketState:
         risk: Risk = {key: msgspec.msgpack.decode(cold[key], type=Heat) for key in sorted(wanted)}
         rest = {key: raw for key, raw in cold.items() if key not in risk}
         take_away(risk, owners)
-        found = sighted(risk, sights, settings)
+        sighted_result = sighted(risk, sights, settings)
         if sweep:
             forget_risk(risk, kept.clock)
             kept.risk_swept = kept.clock
         kept.risk = msgspec.Raw(msgspec.msgpack.encode({**rest, **risk}))
-        return found
+        return sighted_result
 
-    def _silenced(self, row: Row) -> bool:
+    def _silenced(self, row: _Row) -> bool:
         holder = holder_of(row)
         known = self._kept.suppressions.values()
         return covering(known, row, entity_of(row, holder), holder) is not None
 
-    def _sight(self, row: Row, packs: _Packs) -> Sight:
+    def _sight(self, row: _Row, packs: _Packs) -> Sight:
         holder = holder_of(row)
         rule = packs.described(row["pack"], row["rule_id"])
         return Sight(
@@ -258,7 +258,7 @@ class BucketState:
             tactics=tuple(rule.tactics) if rule else (),
         )
 
-    def _correlate(self, findings: Sequence[Row], packs: _Packs) -> list[dict[str, Any]]:
+    def _correlate(self, findings: Sequence[_Row], packs: _Packs) -> list[dict[str, Any]]:
         outputs: list[dict[str, Any]] = []
         for target, rows in _by_target(findings, lambda r: r["target"] != r["rule_id"]):
             state = self._kept.correlations.setdefault(target, CorrelationState())
@@ -285,23 +285,23 @@ class BucketState:
                 outputs += Correlator(state).settle(definition, self._kept.clock)
         return outputs
 
-    def _at_once(self, outputs: Iterable[Row]) -> list[Row]:
+    def _at_once(self, outputs: Iterable[_Row]) -> list[_Row]:
         """Findings that correlations tell now, as rows that this batch folds.
 
         A correlation's alerts lie in its own bucket, so they need not wait for the finding to
         come back through gold.finding; when it does, `_unfolded` leaves it out. One without a
         holder is to be attributed first.
         """
-        told = [out["row"] for out in outputs if out["out"] == "finding"]
-        rows: list[Row] = [
+        row_list = [out["row"] for out in outputs if out["out"] == "finding"]
+        rows: list[_Row] = [
             {**row, "row_kind": "finding", "target": row["rule_id"]}
-            for row in told
+            for row in row_list
             if row["holder"] is not None
         ]
         self._kept.folded.update((row["finding_id"], self._kept.clock) for row in rows)
         return rows
 
-    def _unfolded(self, findings: Iterable[Row]) -> list[Row]:
+    def _unfolded(self, findings: Iterable[_Row]) -> list[_Row]:
         """Findings without those that `_at_once` took; a newer attribution of one stays."""
         folded = self._kept.folded
         return [
@@ -314,21 +314,21 @@ class BucketState:
 
     def _fold(
         self,
-        findings: Sequence[Row],
-        rows: Sequence[Row],
+        findings: Sequence[_Row],
+        rows: Sequence[_Row],
         packs: _Packs,
         settings: AlertSettings,
         detected_at: int,
-        lineage: Row,
-        heard: Ask,
+        lineage: _Row,
+        heard: RepublishQuestion,
     ) -> list[dict[str, Any]]:
         own = dict(_by_target(findings, lambda r: r["target"] == r["rule_id"]))
-        asked: dict[str, list[Row]] = {}
+        asked: dict[str, list[_Row]] = {}
         for row in rows:
             if row["row_kind"] == "action" and row["target"]:
                 asked.setdefault(row["target"], []).append(row)
         silences = tuple(self._kept.suppressions.values())
-        incidents = {key: one.alert_id for key, one in self._kept.incidents.items()}
+        incidents = {key: incident.alert_id for key, incident in self._kept.incidents.items()}
         outputs: list[dict[str, Any]] = []
         for target in sorted({*self._kept.folds, *own, *asked}):
             state = self._kept.folds.setdefault(target, FoldState())
@@ -362,7 +362,7 @@ class BucketState:
             if not state.groups:
                 del kept.correlations[target]
         oldest = kept.clock - RETURNS
-        kept.folded = {one: at for one, at in kept.folded.items() if at >= oldest}
+        kept.folded = {key: key_row for key, key_row in kept.folded.items() if key_row >= oldest}
 
 
 class _Packs:
@@ -390,26 +390,26 @@ class _Packs:
 
 
 def _by_target(
-    findings: Iterable[Row], wanted: Callable[[Row], bool]
-) -> list[tuple[str, list[Row]]]:
+    findings: Iterable[_Row], wanted: Callable[[_Row], bool]
+) -> list[tuple[str, list[_Row]]]:
     """Findings by target, in time order, each once with its newest attribution."""
-    best: dict[tuple[str, str], Row] = {}
+    best: dict[tuple[str, str], _Row] = {}
     for row in findings:
         if not wanted(row):
             continue
         key = (row["target"], row["finding_id"])
         if key not in best or _newness(row) > _newness(best[key]):
             best[key] = row
-    targets: dict[str, list[Row]] = {}
+    targets: dict[str, list[_Row]] = {}
     ordered = sorted(best.values(), key=lambda r: (micros(r["event_time"]), r["finding_id"]))
     for row in ordered:
         targets.setdefault(row["target"], []).append(row)
     return sorted(targets.items())
 
 
-def _newest(findings: Iterable[Row]) -> dict[str, Row]:
+def _newest(findings: Iterable[_Row]) -> dict[str, _Row]:
     """Findings by id, each with its newest attribution."""
-    best: dict[str, Row] = {}
+    best: dict[str, _Row] = {}
     for row in findings:
         known = best.setdefault(row["finding_id"], row)
         if _newness(row) > _newness(known):
@@ -417,18 +417,18 @@ def _newest(findings: Iterable[Row]) -> dict[str, Row]:
     return best
 
 
-def _newness(row: Row) -> tuple[int, str]:
+def _newness(row: _Row) -> tuple[int, str]:
     """Higher wins; the holder only decides between equals, so that a retry decides alike."""
     rev = row.get("attr_rev")
     return (-1 if rev is None else int(rev)), repr(row.get("holder"))
 
 
-def _owner(row: Row) -> str:
+def _owner(row: _Row) -> str:
     """Key of the entity that a finding counts for; of one that does not, nobody's."""
     return entity_of(row, holder_of(row)).key if counts(row) else ""
 
 
-def _refused(action: Row) -> dict[str, Any]:
+def _refused(action: _Row) -> dict[str, Any]:
     reason = (
         f"alert {action['alert_id']} is no longer in the state, or cannot be asked to "
         f"{action['action']}"

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from alerts.domain.batch_files import batch_file
-from alerts.domain.entity import moment
+from alerts.domain.entity import event_instant
 from enrich.attribution.confidence import assessed
 from enrich.attribution.confidence_spark import superseded
-from enrich.attribution.server_liveness import HEARD_SQL, Heard
+from enrich.attribution.server_liveness import HEARD_SQL, ServerLiveness
 from infra.config.settings import ScopeSettings, Settings
 from infra.errors import HeadgateError, Retryable
 
-DECISION = "dhcp_servers"
-EVERY_SECONDS = 60.0
+DHCP_SERVERS_DECISION = "dhcp_servers"
+_EVERY_SECONDS = 60.0
 FIRST_LOOK = timedelta(days=7)
 OVERLAP = timedelta(minutes=15)
 """Lines that came later than that after their time are not news of a server."""
@@ -34,20 +34,20 @@ OVERLAP = timedelta(minutes=15)
 def judge_holders(
     rows: Sequence[dict[str, Any]],
     known_us: int,
-    heard: Heard,
+    heard: ServerLiveness,
     scopes: Sequence[ScopeSettings],
 ) -> None:
     """Fill in the confidence of each holder among a batch's rows that has none yet.
 
     `known_us`: how far the DHCP log is complete, microseconds of arrival; 0: not known.
     """
-    known = moment(known_us) if known_us else None
+    known = event_instant(known_us) if known_us else None
     same: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         if row["row_kind"] == "finding" and row.get("holder") is not None:
             same.setdefault((row["finding_id"], row["role"]), []).append(row)
-    for told in same.values():
-        for row in told:
+    for group in same.values():
+        for row in group:
             holder = row["holder"]
             row["holder"] = assessed(
                 holder,
@@ -55,7 +55,7 @@ def judge_holders(
                 row["received_at"],
                 known=known,
                 servers=heard.before(holder.get("scope"), row["event_time"]),
-                rivals=superseded(told, row),
+                rivals=superseded(group, row),
                 scopes=scopes,
             )
 
@@ -67,7 +67,7 @@ class Listening:
         self._settings = settings
         self._last: dict[tuple[str, str], datetime] = {}
         self._since: datetime | None = None
-        self._asked = -EVERY_SECONDS
+        self._asked = -_EVERY_SECONDS
         self._thread: threading.Thread | None = None
 
     def current(self) -> list[list[str]] | None:
@@ -76,13 +76,16 @@ class Listening:
         None while the first answer is still to come.
         """
         idle = self._thread is None or not self._thread.is_alive()
-        if idle and time.monotonic() - self._asked >= EVERY_SECONDS:
+        if idle and time.monotonic() - self._asked >= _EVERY_SECONDS:
             self._asked = time.monotonic()
             self._thread = threading.Thread(target=self._ask, name="dhcp-servers", daemon=True)
             self._thread.start()
         if self._since is None:
             return None
-        return [[scope, name, at.isoformat()] for (scope, name), at in sorted(self._last.items())]
+        return [
+            [scope, name, instant.isoformat()]
+            for (scope, name), instant in sorted(self._last.items())
+        ]
 
     def _ask(self) -> None:
         now = datetime.now(UTC)
@@ -96,8 +99,8 @@ class Listening:
             rows = ask(self._settings, bounds)
         except HeadgateError:
             return  # evidence beside the point of the batch: the next minute asks again
-        news = {(scope, name or ""): at.astimezone(UTC) for scope, name, at in rows}
-        newest = {key: max(at, self._last.get(key, at)) for key, at in news.items()}
+        news = {(scope, name or ""): new.astimezone(UTC) for scope, name, new in rows}
+        newest = {key: max(new, self._last.get(key, new)) for key, new in news.items()}
         self._last, self._since = self._last | newest, now
 
 
@@ -119,10 +122,10 @@ def ask(
         connection.close()
 
 
-def decided(checkpoints: Path) -> Heard:
+def decided_servers(checkpoints: Path) -> ServerLiveness:
     """What the driver decided for the micro-batch that this task belongs to; else nothing."""
     file = batch_file(checkpoints)
-    return Heard() if file is None else decided_in(file)
+    return ServerLiveness() if file is None else decided_in(file)
 
 
 def decision(checkpoints: Path, name: str) -> Any:
@@ -131,15 +134,15 @@ def decision(checkpoints: Path, name: str) -> Any:
     return None if file is None else _read(file).get(name)
 
 
-def decided_in(file: Path) -> Heard:
+def decided_in(file: Path) -> ServerLiveness:
     """What one batch decided, from its file; nothing where there is none."""
-    at = _written(file)
-    return Heard() if at is None else _servers(file, at)
+    written = _written(file)
+    return ServerLiveness() if written is None else _servers(file, written)
 
 
 def _read(file: Path) -> dict[str, Any]:
-    at = _written(file)
-    return {} if at is None else _parsed(file, at)
+    written = _written(file)
+    return {} if written is None else _parsed(file, written)
 
 
 def _written(file: Path) -> int | None:
@@ -151,12 +154,12 @@ def _written(file: Path) -> int | None:
 
 
 @lru_cache(maxsize=4)
-def _servers(file: Path, written: int) -> Heard:
-    found = _parsed(file, written).get(DECISION)
-    return Heard() if found is None else Heard.from_json(found)
+def _servers(file: Path, written: int) -> ServerLiveness:
+    parsed_result = _parsed(file, written).get(DHCP_SERVERS_DECISION)
+    return ServerLiveness() if parsed_result is None else ServerLiveness.from_json(parsed_result)
 
 
 @lru_cache(maxsize=4)
 def _parsed(file: Path, written: int) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
-    return found
+    decoded: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return decoded

@@ -21,7 +21,7 @@ from alerts.lifecycle.asset_context import in_context
 from alerts.tables import ALERT, FINDING
 from enrich.assets.index import index_of
 from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION
-from infra.delta.parquet_writer import DataFile, Target, told, writing
+from infra.delta.parquet_writer import DataFile, Target, files_written, writing
 
 ATTRIBUTED = "attributed_event"
 OUTPUTS = {
@@ -42,7 +42,7 @@ def to_payload(*columns: str | Column) -> Column:
     return F.to_json(F.struct(*columns), _STAMP)
 
 
-def decode(payload: str, schema: T.StructType) -> dict[str, Any]:
+def decode_payload(payload: str, schema: T.StructType) -> dict[str, Any]:
     """A payload as a plain row: every column of `schema`, times aware in UTC.
 
     Fields that `schema` does not know are kept as they came.
@@ -52,7 +52,7 @@ def decode(payload: str, schema: T.StructType) -> dict[str, Any]:
     return row | raw
 
 
-def encode(row: Mapping[str, Any]) -> str:
+def encode_payload(row: Mapping[str, Any]) -> str:
     """A plain row as JSON that `decode` reads back."""
     return msgspec.json.encode(row).decode()
 
@@ -86,7 +86,7 @@ class Outputs:
                 for kind, table in OUTPUTS.items():
                     if table.name in writers:
                         mine = payloads.filter(pc.equal(kinds, kind)).to_pylist()
-                        rows = [decode(payload, table.schema) for payload in mine]
+                        rows = [decode_payload(payload, table.schema) for payload in mine]
                         if table is ALERT:
                             known = index_of(self._index) if self._index else None
                             rows = [in_context(row, known) for row in rows]
@@ -97,7 +97,7 @@ class Outputs:
                     DataFile(REFUSED, "", 0, 0, 0, payload)
                     for payload in payloads.filter(pc.equal(kinds, REFUSED)).to_pylist()
                 ]
-            yield told([*(writer.close() for writer in writers.values()), *refused])
+            yield files_written([*(writer.close() for writer in writers.values()), *refused])
 
 
 def _value(value: Any, kind: T.DataType) -> Any:

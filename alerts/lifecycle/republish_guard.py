@@ -25,10 +25,10 @@ from infra.errors import Fatal
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-AT_ONCE = 10_000
-DECISION = "heard"
+_AT_ONCE = 10_000
+REPUBLISH_DECISION = "heard"
 """Decision of a batch of job `alert`: the name of the file that it asks; null: no restore."""
-KEPT = 2
+_KEPT = 2
 """Files: a batch that is tried again asks the one that it asked first."""
 
 _MADE = """
@@ -61,21 +61,21 @@ class Newest(NamedTuple):
         return findings <= self.findings and entity == self.entity
 
 
-Ask = Callable[[str], Newest | None]
+RepublishQuestion = Callable[[str], Newest | None]
 """What consumers had of an alert before a restore; None: no more than the lake has told."""
 
 
-def about(alert_id: str, kind: str | None, value: str | None) -> str:
+def guard_key(alert_id: str, kind: str | None, value: str | None) -> str:
     """Whom an alert is about, as `Newest` has it: a digest, since no erasure comes here."""
-    told = f"{alert_id}|{kind}|{value}"
-    return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+    message = f"{alert_id}|{kind}|{value}"
+    return hashlib.blake2b(message.encode(), digest_size=8).hexdigest()
 
 
-def nothing(alert_id: str) -> None:
+def nothing_published(alert_id: str) -> None:
     """There was no restore."""
 
 
-def file_of(settings: Settings) -> Path:
+def guard_file(settings: Settings) -> Path:
     """The newest of them, or where the first one will be: with the checkpoint that goes on from
     the backup."""
     there = _files(settings)
@@ -91,7 +91,7 @@ def _named(settings: Settings, number: int) -> Path:
     return settings.checkpoint_root / "alert" / f"heard-{number:06}-{uuid.uuid4().hex[:8]}.sqlite"
 
 
-def note(settings: Settings, states: Iterable[Message], waiting: Iterable[str]) -> int:
+def note_published(settings: Settings, states: Iterable[Message], waiting: Iterable[str]) -> int:
     """Write down what was heard beyond the lake; of how many alerts.
 
     `states`: what the topic of states holds. `waiting`: alerts of which gold.alert has revisions
@@ -106,14 +106,14 @@ def note(settings: Settings, states: Iterable[Message], waiting: Iterable[str]) 
     with closing(sqlite3.connect(made, isolation_level=None)) as db:
         db.executescript(_MADE)
         db.execute("BEGIN")
-        db.executemany("INSERT OR IGNORE INTO waiting VALUES (?)", ((one,) for one in waiting))
+        db.executemany("INSERT OR IGNORE INTO waiting VALUES (?)", ((name,) for name in waiting))
         db.executemany(_HEARD, _newest(states))
-        for told in _told(settings):
-            db.executemany(_KNOWN, told)
+        for message in _told(settings):
+            db.executemany(_KNOWN, message)
         db.execute("COMMIT")
         count = int(db.execute("SELECT count(*) FROM heard").fetchone()[0])
     made.replace(whole)
-    for former in before[: 1 - KEPT]:
+    for former in before[: 1 - _KEPT]:
         former.unlink(missing_ok=True)
     return count
 
@@ -126,7 +126,7 @@ def _newest(states: Iterable[Message]) -> Iterator[tuple[str, int, int, str]]:
         if message.value() is not None:
             body = msgspec.json.decode(message.value() or b"{}")
             alert, of = body["alert_id"], body.get("entity") or {}
-            whom = about(alert, of.get("type"), of.get("value"))
+            whom = guard_key(alert, of.get("type"), of.get("value"))
             yield alert, int(body["revision"]), int(body.get("count") or 0), whom
 
 
@@ -137,12 +137,12 @@ def _told(settings: Settings) -> Iterator[list[tuple[str, int]]]:
 
     with closing(connect(settings.lake_root, needs=("gold.alert",))) as lake:
         answer = lake.execute("SELECT alert_id, revision FROM gold.alert")
-        for batch in answer.fetch_record_batch(AT_ONCE):
-            alerts, revisions = (batch.column(at).to_pylist() for at in range(2))
+        for batch in answer.fetch_record_batch(_AT_ONCE):
+            alerts, revisions = (batch.column(index).to_pylist() for index in range(2))
             yield list(zip(alerts, revisions, strict=True))
 
 
-class Heard:
+class PublishedRevision:
     """Answers what was heard of an alert; the file must be there."""
 
     def __init__(self, file: Path) -> None:
@@ -157,13 +157,13 @@ class Heard:
     def newest(self, alert_id: str) -> Newest | None:
         """What consumers had of it; None: no more than the lake has told."""
         asked = "SELECT revision, findings, entity FROM heard WHERE alert = ?"
-        found = self._db.execute(asked, (alert_id,)).fetchone()
-        return None if found is None else Newest(*found)
+        row = self._db.execute(asked, (alert_id,)).fetchone()
+        return None if row is None else Newest(*row)
 
     def has(self, alert_id: str, revision: int) -> bool:
         """Whether consumers had this revision, or a later one."""
-        found = self.newest(alert_id)
-        return found is not None and revision <= found.revision
+        newest = self.newest(alert_id)
+        return newest is not None and revision <= newest.revision
 
     @property
     def count(self) -> int:
@@ -175,14 +175,14 @@ class Heard:
         self._db.close()
 
 
-def asked_of(settings: Settings, name: str | None) -> Ask:
+def asked_of(settings: Settings, name: str | None) -> RepublishQuestion:
     """Answers from the file that a batch was told to ask; where that is gone, from the newest."""
     if name is None:
-        return nothing
+        return nothing_published
     file = settings.checkpoint_root / "alert" / name
-    return _opened(file if file.exists() else file_of(settings)).newest
+    return _opened(file if file.exists() else guard_file(settings)).newest
 
 
 @lru_cache(maxsize=2)
-def _opened(file: Path) -> Heard:
-    return Heard(file)
+def _opened(file: Path) -> PublishedRevision:
+    return PublishedRevision(file)

@@ -17,10 +17,10 @@ from alerts.domain.alert import Alert, Evidence, FoldState, Ref, about_of
 from alerts.domain.entity import Holder, micros
 from alerts.lifecycle.alert_json import about_in, is_disproved, words_in
 
-REST = "rest"
+_REST = "rest"
 """Stands among an alert's findings for those that the repair does not concern."""
 
-NEVER = 2**63 - 1
+_NEVER = 2**63 - 1
 
 
 def revive(findings: Sequence[Mapping[str, Any]], state: FoldState) -> None:
@@ -68,7 +68,7 @@ def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
     }
     if body["count"] > len(refs):
         rest = body["evidence_total"] - len(refs)
-        refs[REST] = Ref(REST, NEVER, key, last, rest)
+        refs[_REST] = Ref(_REST, _NEVER, key, last, rest)
     named = {row["event_uid"]: row["finding_id"] for row in rows}
     holder = {k: v for k, v in body["attribution"].items() if k != "previous"}
     alert = Alert(
@@ -89,7 +89,7 @@ def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
         refs=refs,
         evidence=[
             Evidence(
-                named.get(event["event_uid"], REST),
+                named.get(event["event_uid"], _REST),
                 event["event_uid"],
                 _micros(event["time"]),
                 event["snippet"],
@@ -114,8 +114,8 @@ def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
 
 
 def _previous(body: Mapping[str, Any]) -> Holder | None:
-    told = body["attribution"].get("previous")
-    return None if told is None else msgspec.convert(told, Holder)
+    previous = body["attribution"].get("previous")
+    return None if previous is None else msgspec.convert(previous, Holder)
 
 
 def _micros(text: str) -> int:

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from alerts.domain.entity import Entity, Holder, moment
-from alerts.domain.finding import identity, one_line
-from alerts.domain.levels import score
+from alerts.domain.entity import Entity, Holder, event_instant
+from alerts.domain.finding import identity, single_line
+from alerts.domain.levels import score_of_level
 from infra.config.settings import AlertSettings
 
 INCIDENT = "headgate-incident"
@@ -35,15 +35,15 @@ REACH = 24 * 3600
 
 INCIDENT_REST = REACH
 ENTITIES = ("device", "ip", "host", "user")
-EVIDENCE = 10
-REMEMBERED = 16
+_EVIDENCE = 10
+_REMEMBERED = 16
 """Findings of a rule that an entity remembers by id, so that a correction can take them away."""
 
 MAX_ENTITIES = 5_000
 """Entities a bucket remembers; those silent for longest go first."""
 
 
-class Part(msgspec.Struct, omit_defaults=True, gc=False):
+class _Part(msgspec.Struct, omit_defaults=True, gc=False):
     """What one rule adds to an entity's risk; times are microseconds."""
 
     level: str
@@ -59,7 +59,7 @@ class Part(msgspec.Struct, omit_defaults=True, gc=False):
 class Heat(msgspec.Struct, omit_defaults=True, gc=False):
     """An entity's parts by rule id. `told_at`: event time of its incident."""
 
-    parts: dict[str, Part] = {}
+    parts: dict[str, _Part] = {}
     last: int = 0
     told_at: int | None = None
 
@@ -84,15 +84,15 @@ def sighted(risk: Risk, sights: Sequence[Sight], settings: AlertSettings) -> lis
 
     `risk` is changed in place. What a correction takes from another entity is for `take_away`.
     """
-    told = []
+    lines = []
     for sight in sights:
         if sight.entity.type in ENTITIES and not _known(risk, sight):
             heat = risk.setdefault(sight.entity.key, Heat())
             _add(heat, sight)
             if _is_incident(heat, settings):
                 heat.told_at = heat.last
-                told.append(incident(heat, sight))
-    return told
+                lines.append(incident(heat, sight))
+    return lines
 
 
 def take_away(risk: Risk, moved: Mapping[str, tuple[str, int]]) -> None:
@@ -128,9 +128,9 @@ def forget_risk(risk: Risk, clock: int) -> None:
         del risk[key]
 
 
-def total(heat: Heat) -> int:
+def _total(heat: Heat) -> int:
     """The entity's risk: the sum over its rules."""
-    return sum(score(part.level, part.count) for part in heat.parts.values())
+    return sum(score_of_level(part.level, part.count) for part in heat.parts.values())
 
 
 def _known(risk: Risk, sight: Sight) -> bool:
@@ -149,14 +149,14 @@ def _add(heat: Heat, sight: Sight) -> None:
     heat.last = max(heat.last, sight.time)
     oldest = heat.last - REACH * 1_000_000
     heat.parts = {rule: part for rule, part in heat.parts.items() if part.last >= oldest}
-    part = heat.parts.setdefault(row["rule_id"], Part(row["level"], row["rule_title"]))
+    part = heat.parts.setdefault(row["rule_id"], _Part(row["level"], row["rule_title"]))
     part.level, part.tactics = row["level"], list(sight.tactics)
     part.count += 1
-    if len(part.ids) < REMEMBERED:
+    if len(part.ids) < _REMEMBERED:
         part.ids[row["finding_id"]] = sight.rev
     if sight.time >= part.last:
         part.last, part.event_uid = sight.time, row["event_uid"]
-        part.snippet = one_line(f"{row['rule_title']}: {row.get('snippet') or ''}")
+        part.snippet = single_line(f"{row['rule_title']}: {row.get('snippet') or ''}")
 
 
 def _is_incident(heat: Heat, settings: AlertSettings) -> bool:
@@ -165,7 +165,7 @@ def _is_incident(heat: Heat, settings: AlertSettings) -> bool:
     # Informational rules say what is usual: they add to the sum, but are no suspicion.
     grave = [part for part in heat.parts.values() if part.level != "informational"]
     return (
-        total(heat) >= settings.incident_score
+        _total(heat) >= settings.incident_score
         or len({tactic for part in grave for tactic in part.tactics}) >= settings.incident_tactics
         or len(grave) >= settings.incident_rules
     )
@@ -179,10 +179,10 @@ def incident(heat: Heat, sight: Sight) -> dict[str, Any]:
     parts = sorted(heat.parts.items(), key=lambda item: (item[1].last, item[0]))
     tactics = sorted({tactic for _, part in parts for tactic in part.tactics})
     # An entity rests for a day, so the day tells its incidents apart, whatever completed them.
-    uid = identity(INCIDENT, sight.entity.key, moment(heat.last).date().isoformat())
+    uid = identity(INCIDENT, sight.entity.key, event_instant(heat.last).date().isoformat())
     copied = ("class_uid", "source", "mode", "role", "scope", "ip", "host_name", "user_name")
     fields = {
-        "risk": str(total(heat)),
+        "risk": str(_total(heat)),
         "rules": str(len(parts)),
         "tactics": ", ".join(tactics),
     }
@@ -199,15 +199,15 @@ def incident(heat: Heat, sight: Sight) -> dict[str, Any]:
         "feeds": [],
         "alerting": True,
         "event_uid": uid,
-        "event_time": moment(heat.last),
+        "event_time": event_instant(heat.last),
         "received_at": sight.row["received_at"],
-        "window_start": moment(parts[0][1].last),
+        "window_start": event_instant(parts[0][1].last),
         "holder": sight.holder and msgspec.structs.asdict(sight.holder),
         "fields": fields,
-        "snippet": one_line(f"risk {fields['risk']} from {len(parts)} rules: {titles}"),
+        "snippet": single_line(f"risk {fields['risk']} from {len(parts)} rules: {titles}"),
         "evidence": [
-            {"event_uid": part.event_uid, "time": moment(part.last), "snippet": part.snippet}
-            for _, part in parts[-EVIDENCE:]
+            {"event_uid": part.event_uid, "time": event_instant(part.last), "snippet": part.snippet}
+            for _, part in parts[-_EVIDENCE:]
         ],
         "evidence_total": sum(part.count for _, part in parts),
     }

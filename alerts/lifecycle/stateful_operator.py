@@ -21,10 +21,10 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from alerts.compiler.enrichment_predicates import Confirming, decided_index
 from alerts.domain.finding import DISPROVED
 from alerts.lifecycle.bucket_state import BucketState
-from alerts.lifecycle.holder_confidence import decided, decision, judge_holders
+from alerts.lifecycle.holder_confidence import decided_servers, decision, judge_holders
 from alerts.lifecycle.payloads import ATTRIBUTED as EVENT
-from alerts.lifecycle.payloads import decode, encode
-from alerts.lifecycle.republish_guard import DECISION as HEARD
+from alerts.lifecycle.payloads import decode_payload, encode_payload
+from alerts.lifecycle.republish_guard import REPUBLISH_DECISION as HEARD
 from alerts.lifecycle.republish_guard import asked_of
 from alerts.rulepack.rule_pack import PackStore
 from alerts.tables import ALERT_ACTION, FINDING
@@ -35,7 +35,7 @@ from infra.process.gc_pause import no_collection
 
 OUTPUT = struct(out=T.StringType(), payload=T.StringType())
 STATE = struct(blob=T.BinaryType())
-ATTRIBUTED = T.StructType(
+_ATTRIBUTED = T.StructType(
     [
         *[field for field in FINDING.schema if field.name != "holder"],
         T.StructField("holder", HOLDER),
@@ -51,7 +51,7 @@ SAID_ELSEWHERE = ("correction", "late", "repair", DISPROVED)
 """Attributions that reach the state from gold.attribution and must not be written there again."""
 
 
-def fold(rows: DataFrame, settings: Settings, store: str) -> DataFrame:
+def fold_alerts(rows: DataFrame, settings: Settings, store: str) -> DataFrame:
     """Rows `(kind, targets, payload)` -> rows `(out, payload)`, out one of those of `BucketState`.
 
     `targets`: the rule and the correlations a row concerns; null: every bucket (a tick).
@@ -98,7 +98,7 @@ def stepper(
     alerts, packs = settings.alerts, PackStore(Path(store))
     confirming = Confirming(packs.get)
     wait_us = settings.jobs.wait_seconds * 1_000_000
-    schemas = {"finding": ATTRIBUTED, "tick": ATTRIBUTED, "action": ALERT_ACTION.schema}
+    schemas = {"finding": _ATTRIBUTED, "tick": _ATTRIBUTED, "action": ALERT_ACTION.schema}
 
     def advanced(
         frames: Iterator[pd.DataFrame], state: GroupState
@@ -112,13 +112,13 @@ def stepper(
         # A shuffle delivers in any order; the same rows must give the same alerts on a retry.
         arrived.sort()
         rows = [
-            decode(payload, schemas[kind]) | {"row_kind": kind, "target": target or None}
+            decode_payload(payload, schemas[kind]) | {"row_kind": kind, "target": target or None}
             for kind, target, payload in arrived
         ]
         detected = max(stamps).tz_localize(UTC).to_pydatetime()
         bucket = BucketState.decode(state.get[0]) if state.exists else BucketState()
         known = bucket.dhcp_known(rows, wait_us)
-        judge_holders(rows, known, decided(settings.checkpoint_root), settings.scopes)
+        judge_holders(rows, known, decided_servers(settings.checkpoint_root), settings.scopes)
         rows = confirming.counting(rows, partial(decided_index, settings))
         heard = asked_of(settings, decision(settings.checkpoint_root, HEARD))
         now = round(detected.timestamp() * 1_000_000)
@@ -141,7 +141,7 @@ def stepper(
             yield pd.DataFrame(
                 {
                     "out": [output["out"] for output in outputs],
-                    "payload": [encode(output["row"]) for output in outputs],
+                    "payload": [encode_payload(output["row"]) for output in outputs],
                 },
                 dtype=object,
             )

@@ -22,7 +22,7 @@ SUPPRESS, UNSUPPRESS = "suppress", "unsuppress"
 """Actions of gold.alert_action that begin and end a suppression."""
 
 ANY = "*"
-SLACK = 24 * 3600 * 1_000_000
+_SLACK = 24 * 3600 * 1_000_000
 """How long an expired one is kept, microseconds: so far may partitions of a backlog be apart."""
 
 
@@ -78,8 +78,8 @@ def take(known: dict[str, Suppression], actions: Iterable[Mapping[str, Any]], cl
             known[action["alert_id"]] = suppression_of(action)
         elif action["action"] == UNSUPPRESS:
             known.pop(action["alert_id"], None)
-    for name, one in list(known.items()):
-        if clock >= one.expires + SLACK:
+    for name, suppression in list(known.items()):
+        if clock >= suppression.expires + _SLACK:
             del known[name]
 
 
@@ -90,7 +90,11 @@ def covering(
     holder: Holder | None,
 ) -> str | None:
     """Id of the suppression that silences a finding, None for none; of several the first by id."""
-    fitting = [one.suppression_id for one in known if one.covers(row, entity, holder)]
+    fitting = [
+        suppression.suppression_id
+        for suppression in known
+        if suppression.covers(row, entity, holder)
+    ]
     return min(fitting, default=None)
 
 

@@ -88,7 +88,7 @@ def spread(starts: Numbers, counts: Numbers) -> Numbers:
     return shifts + np.arange(total)
 
 
-class Columns:
+class EventColumns:
     """The columns of a batch; each path is taken apart once, and only if asked for."""
 
     def __init__(self, batch: pa.RecordBatch, rows: Numbers | None = None) -> None:
@@ -110,11 +110,11 @@ class Columns:
         made = derived(path)
         if made is not None and made.inputs[0] in JSON_COLUMNS:
             return self._made(made)
-        found = None if made else leaf_array(self.batch, path)
-        if found is not None and not pa.types.is_nested(found.type):
-            return (found if self._all else found.take(pa.array(self.rows))), self.rows
-        if found is not None and _is_flat_list(found.type):
-            taken = found if self._all else found.take(pa.array(self.rows))
+        result = None if made else leaf_array(self.batch, path)
+        if result is not None and not pa.types.is_nested(result.type):
+            return (result if self._all else result.take(pa.array(self.rows))), self.rows
+        if result is not None and _is_flat_list(result.type):
+            taken = result if self._all else result.take(pa.array(self.rows))
             parents = pc.list_parent_indices(taken).to_numpy(zero_copy_only=False)
             return pc.list_flatten(taken), self.rows[parents.astype(np.int64)]
         pairs = [
@@ -222,8 +222,8 @@ class Picked:
 
     def __getitem__(self, path: str | int) -> list[Any]:
         """Values by path, or by the number of the path."""
-        found = self.lists.get(path)
-        if found is None:
+        lists = self.lists.get(path)
+        if lists is None:
             name = path if isinstance(path, str) else self.paths[path]
-            found = self.lists[path] = column(self.batch, name, self.rows)
-        return found
+            lists = self.lists[path] = column(self.batch, name, self.rows)
+        return lists

@@ -18,12 +18,12 @@ from typing import Any
 import pyarrow as pa
 
 from alerts.matching.matcher import Cost, Matcher, matcher_of
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 
 EVERY = 60.0
 """Seconds between two rows of a worker."""
 
-NOTHING = Cost(0, 0, 0, 0.0)
+_NOTHING = Cost(0, 0, 0, 0.0)
 
 
 class Meter:
@@ -46,12 +46,12 @@ class Meter:
     def match(self, events: pa.RecordBatch) -> pa.RecordBatch:
         """As `Matcher.match`."""
         began = time.perf_counter()
-        found = self._matcher.match(events)
+        match_result = self._matcher.match(events)
         self._seconds += time.perf_counter() - began
         self._events += events.num_rows
         if self._clock() - self._since >= EVERY:
             self._tell()
-        return found
+        return match_result
 
     def _tell(self) -> None:
         costs = self._matcher.costs()
@@ -65,14 +65,14 @@ class Meter:
             "rules": {
                 rule_id: spent
                 for rule_id, cost in costs.items()
-                if (spent := _since(cost, self._told.get(rule_id, NOTHING)))["candidates"]
+                if (spent := _since(cost, self._told.get(rule_id, _NOTHING)))["candidates"]
             },
         }
         self._told, self._since = costs, self._clock()
         self._events, self._seconds = 0, 0.0
         # A full disk stops the batch where it writes its rows, with a sentence that says so.
         with suppress(OSError):
-            put(self._spool, f"{os.getpid()}-{time.time_ns()}", row)
+            put_row(self._spool, f"{os.getpid()}-{time.time_ns()}", row)
 
 
 def _since(now: Cost, before: Cost) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from sigma.rule import SigmaDetections, SigmaRule, SigmaYAMLLoader
 
 from alerts.compiler.rule_files import placeholder_files, read_placeholders, with_known_names
 from alerts.compiler.sigma_to_predicate import Meaning, predicate_of
-from alerts.domain.finding import FIELD_CHARS, one_line
+from alerts.domain.finding import FIELD_CHARS, single_line
 from alerts.rulepack.field_mapping import mapping
 from alerts.rulepack.predicate import (
     All,
@@ -61,12 +61,12 @@ def reasons(node: Node, event: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _reasons(node: Node, event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if isinstance(node, Not):
-        yield {"field": "", "test": text(node), "values": [], "absent": True}
+        yield {"field": "", "test": reason_text(node), "values": [], "absent": True}
     elif isinstance(node, Test):
-        values = [one_line(text_of(v), FIELD_CHARS) for v in _passing(node, event)]
+        values = [single_line(text_of(v), FIELD_CHARS) for v in _passing(node, event)]
         yield {
             "field": node.field,
-            "test": text(node),
+            "test": reason_text(node),
             "values": values[:MOST_VALUES],
             "absent": False,
         }
@@ -88,14 +88,16 @@ def _passing(test: Test, event: Mapping[str, Any]) -> list[Any]:
     return [value for value in values if passes(value)]
 
 
-def text(node: Node) -> str:
+def reason_text(node: Node) -> str:
     """A tree as a person reads it: `user.name is 'root' and not (src_ip is in '10.0.0.0/8')`."""
     if isinstance(node, Test):
         return _test(node)
     if isinstance(node, Not):
-        return f"not ({text(node.of)})"
+        return f"not ({reason_text(node.of)})"
     joined = " and " if isinstance(node, All) else " or "
-    return joined.join(f"({text(p)})" if isinstance(p, All | Either) else text(p) for p in node.of)
+    return joined.join(
+        f"({reason_text(p)})" if isinstance(p, All | Either) else reason_text(p) for p in node.of
+    )
 
 
 def _test(test: Test) -> str:

@@ -20,10 +20,10 @@ from alerts.domain.finding import (
     finding_schema,
     identity,
     named,
-    one_line,
+    single_line,
 )
-from alerts.matching.column_access import Columns, Flags, Numbers, Picked
-from alerts.matching.prefilter import SAMPLE_ROWS, Census, Plan, count
+from alerts.matching.column_access import EventColumns, Flags, Numbers, Picked
+from alerts.matching.prefilter import SAMPLE_ROWS, Census, PrefilterPlan, count
 from alerts.rulepack.derived_fields import inputs
 from alerts.rulepack.indicator_match import shown as indicator_shown
 from alerts.rulepack.predicate import (
@@ -116,7 +116,7 @@ class Matcher:
         self._routes: dict[tuple[int | None, str], Flags] = {}
         self._sample_rows = sample_rows
         self._census = Census()
-        self._plan: Plan | None = None
+        self._plan: PrefilterPlan | None = None
         self._since = [0, 0]
         self._counts = np.zeros((3, len(self._rules)), np.int64)
         self._seconds = np.zeros(len(self._rules))
@@ -130,9 +130,9 @@ class Matcher:
         picked_rows, places = np.unique(rows, return_inverse=True)
         picked = Picked(batch, picked_rows, self._paths)
         hits, failures = self._confirm(rules, places, picked)
-        found = [self._finding(picked, place, self._rules[rule]) for place, rule in hits]
-        found += [self._failure(picked, *failure) for failure in failures]
-        return pa.RecordBatch.from_pylist(found, schema=finding_schema())
+        _findings = [self._finding(picked, place, self._rules[rule]) for place, rule in hits]
+        _findings += [self._failure(picked, *failure) for failure in failures]
+        return pa.RecordBatch.from_pylist(_findings, schema=finding_schema())
 
     def costs(self) -> dict[str, Cost]:
         """What each rule has cost since this matcher was made, by rule id."""
@@ -179,7 +179,7 @@ class Matcher:
 
     def _candidates(self, batch: pa.RecordBatch, routed: _Routed) -> tuple[Numbers, Numbers]:
         """(rule, row) pairs worth confirming, by rule and then by row."""
-        columns = Columns(batch, routed.rows)
+        columns = EventColumns(batch, routed.rows)
         wanted = np.asarray(routed.rules.any(axis=0))
         plan = self._planned(columns, routed, wanted)
         rules, rows = plan.pairs(columns, routed.rows, wanted)
@@ -190,7 +190,7 @@ class Matcher:
         order = np.lexsort((rows, rules))
         return rules[order], rows[order]
 
-    def _planned(self, columns: Columns, routed: _Routed, wanted: Flags) -> Plan:
+    def _planned(self, columns: EventColumns, routed: _Routed, wanted: Flags) -> PrefilterPlan:
         """The plan in force; a new one when a batch can tell what is rare, and the old one is
         blind or dear. It waits four times as long each time, so planning stays cheap."""
         rows, candidates = self._since
@@ -202,7 +202,7 @@ class Matcher:
             count(nodes, columns, len(routed.rows), self._census)
             self._plan, self._since = None, [0, 0]
         if self._plan is None:
-            self._plan = Plan.of(self._nodes, self._census)
+            self._plan = PrefilterPlan.of(self._nodes, self._census)
         return self._plan
 
     def _confirm(
@@ -255,7 +255,7 @@ class Matcher:
     def _failure(self, columns: Picked, row: int, ready: _Ready, reason: str) -> dict[str, Any]:
         """The finding that a rule threw; it is about the rule, so it names no address."""
         rule, event_uid = ready.rule, columns["event_uid"][row]
-        title = one_line(f"Rule '{rule.title}' failed: {reason}")
+        title = single_line(f"Rule '{rule.title}' failed: {reason}")
         return self._common(columns, row) | {
             "finding_id": identity(RULE_FAILED, rule.id, event_uid),
             "rule_id": RULE_FAILED,
@@ -265,7 +265,7 @@ class Matcher:
             "feeds": [],
             "alerting": True,
             "role": "rule",
-            "fields": {"rule_id": rule.id, "error": one_line(reason)},
+            "fields": {"rule_id": rule.id, "error": single_line(reason)},
             "snippet": title,
         }
 
@@ -326,7 +326,7 @@ def _shown(columns: Picked, row: int, paths: Iterable[str]) -> dict[str, str]:
     for path in paths:
         values = present(columns[path][row])
         if values:
-            shown[path] = one_line(", ".join(text_of(v) for v in values[:10]), FIELD_CHARS)
+            shown[path] = single_line(", ".join(text_of(v) for v in values[:10]), FIELD_CHARS)
     return shown
 
 
@@ -335,18 +335,21 @@ def _indicator(columns: Picked, row: int, lists: Iterable[Test]) -> dict[str, st
     for test in lists:
         hit = listed_in(test).hit(columns[test.field][row], columns["time"][row])
         if hit is not None:
-            told = indicator_shown(hit, dict(test.parts)["list"])
-            return {name: one_line(text, FIELD_CHARS) for name, text in told.items()}
+            indicator_shown_result = indicator_shown(hit, dict(test.parts)["list"])
+            return {
+                name: single_line(text, FIELD_CHARS)
+                for name, text in indicator_shown_result.items()
+            }
     return {}
 
 
 def _snippet(columns: Picked, row: int) -> str:
     message = columns["message"][row]
     if message:
-        return one_line(message)
+        return single_line(message)
     names = ("source", "src_ip", "dst_ip", "user_name", "host_name")
-    told = [f"{name}={columns[name][row]}" for name in names if columns[name][row]]
-    return one_line(" ".join(told))
+    name_list = [f"{name}={columns[name][row]}" for name in names if columns[name][row]]
+    return single_line(" ".join(name_list))
 
 
 def columns_read(pack: RulePack) -> list[str]:
@@ -371,9 +374,9 @@ def _leaf(path: str) -> str:
     name, *steps = path.split(".")
     index = event_schema().get_field_index(name)
     kind = event_schema().field(index).type if index >= 0 else pa.null()
-    for at, step in enumerate(steps):
+    for position, step in enumerate(steps):
         if not pa.types.is_struct(kind) or kind.get_field_index(step) < 0:
-            return ".".join([name, *steps[:at]])
+            return ".".join([name, *steps[:position]])
         kind = kind.field(step).type
     return path
 

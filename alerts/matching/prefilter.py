@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alerts.matching.column_access import SEPARATOR, Columns, Distinct, Flags, Numbers, spread
+from alerts.matching.column_access import SEPARATOR, Distinct, EventColumns, Flags, Numbers, spread
 from alerts.rulepack.derived_fields import derived
 from alerts.rulepack.predicate import OPS, All, Either, Leaf, Node, Test, leaf, listed_in
 from alerts.rulepack.required_literals import Needle, needles_of
@@ -33,7 +33,7 @@ BY_VALUE = frozenset(op for op in OPS if op != "exists" and not op.startswith("r
 SAMPLE_ROWS = 256
 """Batches smaller than this do not tell what is rare."""
 
-TRIED, ASKED, PAIRED = 4.0, 0.4, 0.2
+TRIED, _ASKED, PAIRED = 4.0, 0.4, 0.2
 """Microseconds to confirm a row, to ask one value, and to note that a row passed a gate."""
 
 MADE = 4.0
@@ -57,10 +57,10 @@ class Census:
         rate = (self.found[atom] + 0.5) / rows
         asked = self.asked[atom] / rows if self.rows else 1.0
         made = MADE if derived(atom.field) else 0.0
-        return PAIRED * rate + ASKED * asked + made, rate
+        return PAIRED * rate + _ASKED * asked + made, rate
 
 
-class Gate(NamedTuple):
+class _Gate(NamedTuple):
     """Atoms of which one holds in every match, what they cost an event, and how many pass."""
 
     cost: float
@@ -68,7 +68,7 @@ class Gate(NamedTuple):
     atoms: tuple[Atom, ...]
 
 
-def gates_of(node: Node, census: Census) -> list[Gate]:
+def gates_of(node: Node, census: Census) -> list[_Gate]:
     """Gates that every match of the tree passes all of, the cheapest first; none: any event may."""
     if isinstance(node, Test):
         gates = [_priced(atoms, census) for atoms in choices_of(node)]
@@ -84,14 +84,14 @@ def gates_of(node: Node, census: Census) -> list[Gate]:
     return sorted(gates, key=lambda gate: gate[:2])
 
 
-def _priced(atoms: Iterable[Atom], census: Census) -> Gate:
+def _priced(atoms: Iterable[Atom], census: Census) -> _Gate:
     """The gate of these atoms, each once."""
     different = tuple(dict.fromkeys(atoms))
     prices = [census.price(atom) for atom in different]
-    return Gate(sum(p[0] for p in prices), sum(p[1] for p in prices), different)
+    return _Gate(sum(p[0] for p in prices), sum(p[1] for p in prices), different)
 
 
-def chosen(gates: Sequence[Gate]) -> list[Gate]:
+def _chosen(gates: Sequence[_Gate]) -> list[_Gate]:
     """The first gates, as long as another one costs less than the rows it keeps out."""
     taken = list(gates[:1])
     passing = taken[0].rate if taken else 0.0
@@ -129,7 +129,7 @@ def all_atoms(node: Node) -> Iterator[Atom]:
 
 
 @dataclass
-class Search:
+class _Search:
     """The needles sought in one column; those of needle `n` serve `owners[bounds[n]:bounds[n+1]]`.
 
     ContiguousNFA: with thousands of needles the faster-looking DFA is half as
@@ -142,7 +142,7 @@ class Search:
     automaton: ahocorasick_rs.BytesAhoCorasick
 
     @classmethod
-    def of(cls, wanted: Mapping[Needle, Sequence[int]]) -> Search:
+    def of(cls, wanted: Mapping[Needle, Sequence[int]]) -> _Search:
         """A search for the needles, each with the numbers of those it serves."""
         needles = list(wanted)
         bounds = np.zeros(len(needles) + 1, np.int64)
@@ -184,26 +184,26 @@ _NONE: Numbers = np.zeros(0, np.int64)
 
 
 @dataclass
-class Plan:
+class PrefilterPlan:
     """How the rules of a pack are looked for: searches by column, questions, and the rest.
 
     `rules` says whose each gate is, `gates` how many each rule has.
     """
 
-    searches: dict[str, Search]
+    searches: dict[str, _Search]
     questions: dict[Test, Numbers]
     rules: Numbers
     gates: Numbers
 
     @classmethod
-    def of(cls, rules: Sequence[Node | None], census: Census) -> Plan:
+    def of(cls, rules: Sequence[Node | None], census: Census) -> PrefilterPlan:
         """The cheapest gates of every rule, as far as the census can tell; None has no gate."""
         needles: dict[str, dict[Needle, list[int]]] = defaultdict(lambda: defaultdict(list))
         questions: dict[Test, list[int]] = defaultdict(list)
         owners: list[int] = []
         gates = np.zeros(len(rules), np.int64)
         for number, node in enumerate(rules):
-            taken = [] if node is None else chosen(gates_of(node, census))
+            taken = [] if node is None else _chosen(gates_of(node, census))
             gates[number] = len(taken)
             for gate in taken:
                 for atom in gate.atoms:
@@ -213,13 +213,13 @@ class Plan:
                         questions[atom].append(len(owners))
                 owners.append(number)
         return cls(
-            {path: Search.of(wanted) for path, wanted in needles.items()},
+            {path: _Search.of(wanted) for path, wanted in needles.items()},
             {test: np.array(numbers, np.int64) for test, numbers in questions.items()},
             np.array(owners, np.int64),
             gates,
         )
 
-    def pairs(self, columns: Columns, rows: Numbers, wanted: Flags) -> tuple[Numbers, Numbers]:
+    def pairs(self, columns: EventColumns, rows: Numbers, wanted: Flags) -> tuple[Numbers, Numbers]:
         """(rule, row) worth confirming, in order; `wanted` are the rules that matter."""
         passed = [(_NONE, _NONE)]
         matter = wanted[self.rules]
@@ -242,12 +242,12 @@ class Plan:
         """Gate and row in one number -> rule and row in one, where all gates were passed."""
         gate, row = np.divmod(keys, count)
         rules = self.rules[gate]
-        found, times = np.unique(rules * count + row, return_counts=True)
-        through: Numbers = found[times == self.gates[found // count]]
+        result, times = np.unique(rules * count + row, return_counts=True)
+        through: Numbers = result[times == self.gates[result // count]]
         return through
 
 
-def rows_where(test: Test, columns: Columns) -> Numbers:
+def rows_where(test: Test, columns: EventColumns) -> Numbers:
     """Rows with a value for which the test holds, or on which it throws."""
     if test.op == "listed":
         return listed_in(test).rows(columns.batch, columns.rows)
@@ -276,7 +276,7 @@ def _or_throws(holds: Leaf, value: Any) -> bool:
         return True
 
 
-def count(rules: Iterable[Node | None], columns: Columns, rows: int, census: Census) -> None:
+def count(rules: Iterable[Node | None], columns: EventColumns, rows: int, census: Census) -> None:
     """Add to the census how often each atom of the rules holds in these rows."""
     atoms = {atom for node in rules if node is not None for atom in all_atoms(node)}
     needles: dict[str, dict[Needle, list[int]]] = defaultdict(dict)
@@ -288,7 +288,7 @@ def count(rules: Iterable[Node | None], columns: Columns, rows: int, census: Cen
         census.asked[atom] += rows if listed else len(columns.distinct(atom.field).values)
         census.found[atom] += len(rows_where(atom, columns))
     for path, wanted in needles.items():
-        search, distinct = Search.of(wanted), columns.distinct(path)
+        search, distinct = _Search.of(wanted), columns.distinct(path)
         numbers, values = search.found(distinct)
         weights = distinct.bounds[values + 1] - distinct.bounds[values]
         totals = np.bincount(numbers, weights=weights, minlength=len(search.needles))

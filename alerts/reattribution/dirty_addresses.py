@@ -26,13 +26,13 @@ from infra.storage.state_file import StateFile
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 
-Address = tuple[str, str]
+ScopedAddress = tuple[str, str]
 """Scope and address."""
 
 LIVE_JOBS = ("ingest", "files")
 AGAIN = timedelta(days=7)
 """How long an address that was repaired is looked at again."""
-FILES_AT_ONCE = 500
+_FILES_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
@@ -60,22 +60,22 @@ class Doubts:
 
     def asked(
         self, since: datetime | None, until: datetime | None, ip: str | None
-    ) -> dict[Address, int]:
+    ) -> dict[ScopedAddress, int]:
         """Every address with a DHCP line, or with the begin of a span, in `[since, until)`."""
         lines = every_line(self._lake.read(EVENT), self._lake.settings.jobs)
         spans = self._segments().where("kind NOT IN ('heartbeat', 'too_late')")
-        found = lines.select("scope", "ip", "time_us").unionByName(
+        unionByName = lines.select("scope", "ip", "time_us").unionByName(
             spans.select("scope", "ip", F.unix_micros("seg_start").alias("time_us"))
         )
         if since is not None:
-            found = found.where(F.col("time_us") >= F.unix_micros(F.lit(since)))
+            unionByName = unionByName.where(F.col("time_us") >= F.unix_micros(F.lit(since)))
         if until is not None:
-            found = found.where(F.col("time_us") < F.unix_micros(F.lit(until)))
+            unionByName = unionByName.where(F.col("time_us") < F.unix_micros(F.lit(until)))
         if ip is not None:
-            found = found.where(F.col("ip") == ip)
-        return _earliest([found])
+            unionByName = unionByName.where(F.col("ip") == ip)
+        return _earliest([unionByName])
 
-    def since_last(self, now: datetime) -> dict[Address, int]:
+    def since_last(self, now: datetime) -> dict[ScopedAddress, int]:
         """What came to be in doubt since the run whose mark is kept, or at all for the first."""
         before = self.earlier()
         late = (F.col("kind") == "too_late") & (F.unix_micros("known_at") >= before.known_us)
@@ -90,7 +90,7 @@ class Doubts:
             parts.append(lines.select("scope", "ip", "time_us"))
         return _earliest(parts)
 
-    def given_away(self) -> dict[Address, int]:
+    def given_away(self) -> dict[ScopedAddress, int]:
         """Addresses that are set by hand, and were leased all the same since the last run.
 
         Findings about them pass by the join: what speaks against them is found from here.
@@ -120,19 +120,22 @@ class Doubts:
         for version in versions(folder, after + 1):
             if version > self.mark.event:
                 break
-            found = commit(folder, version)
-            if found.changes_data and (found.marker or {}).get("job") not in LIVE_JOBS:
-                names += [folder / name for name in found.adds]
+            table_commit = commit(folder, version)
+            if (
+                table_commit.changes_data
+                and (table_commit.marker or {}).get("job") not in LIVE_JOBS
+            ):
+                names += [folder / name for name in table_commit.adds]
         here = [str(name) for name in names if name.exists()]
-        for at in range(0, len(here), FILES_AT_ONCE):
-            files = here[at : at + FILES_AT_ONCE]
+        for index in range(0, len(here), _FILES_AT_ONCE):
+            files = here[index : index + _FILES_AT_ONCE]
             yield self._lake.spark.read.schema(EVENT.schema).parquet(*files)
 
 
-def _earliest(parts: Iterable[DataFrame]) -> dict[Address, int]:
-    found: dict[Address, int] = {}
+def _earliest(parts: Iterable[DataFrame]) -> dict[ScopedAddress, int]:
+    results: dict[ScopedAddress, int] = {}
     for part in parts:
         addresses = part.where("scope IS NOT NULL AND ip IS NOT NULL").groupBy("scope", "ip")
         for scope, ip, time_us in addresses.agg(F.min("time_us")).collect():
-            found[scope, ip] = min(time_us, found.get((scope, ip), time_us))
-    return found
+            results[scope, ip] = min(time_us, results.get((scope, ip), time_us))
+    return results

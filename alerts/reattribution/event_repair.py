@@ -15,8 +15,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from alerts.domain.entity import moment
-from alerts.reattribution.dirty_addresses import Address
+from alerts.domain.entity import event_instant
+from alerts.reattribution.dirty_addresses import ScopedAddress
 from enrich.attribution.asof_join import SEGMENT, newest_cover, statements
 from enrich.attribution.attributed_events import device
 from enrich.tables import ATTRIBUTED_EVENT, DHCP_SEGMENT
@@ -24,7 +24,7 @@ from infra.checkpoint.offset_log import numbers
 from infra.config.settings import Settings
 from infra.streaming.lake import Lake
 
-REPAIRED = "repair"
+_REPAIRED = "repair"
 """`via` of the rows said here."""
 
 SLACK_US = 2_000_000
@@ -48,7 +48,7 @@ def said_until(settings: Settings) -> int:
     return max(0, watermark_us - settings.jobs.wait_seconds * 1_000_000 - SLACK_US)
 
 
-def in_doubt(lake: Lake, known_us: int) -> dict[Address, int]:
+def in_doubt(lake: Lake, known_us: int) -> dict[ScopedAddress, int]:
     """Addresses of which a statement known since an instant is newer than what was said of an
     event, each with the first such event, microseconds since 1970."""
     later = statements(lake.read(DHCP_SEGMENT)).where(F.unix_micros("known_at") >= known_us)
@@ -56,35 +56,43 @@ def in_doubt(lake: Lake, known_us: int) -> dict[Address, int]:
     first_us = later.agg(F.min(F.unix_micros("seg_start"))).collect()[0][0]
     if first_us is None:
         return {}
-    events = lake.read(ATTRIBUTED_EVENT).where(F.col("event_time") >= F.lit(moment(first_us)))
+    events = lake.read(ATTRIBUTED_EVENT).where(
+        F.col("event_time") >= F.lit(event_instant(first_us))
+    )
     newest = events.groupBy(*_EVENT).agg(F.max("rev").alias("rev"))
-    at = F.col("event_time")
-    about = (F.col("seg_start") <= at) & (F.col("seg_end") > at) & (F.col("later") > F.col("rev"))
-    found = newest.join(later, ["scope", "ip"]).where(about).groupBy("scope", "ip")
-    rows = found.agg(F.min(F.unix_micros("event_time"))).collect()
+    column = F.col("event_time")
+    about = (
+        (F.col("seg_start") <= column)
+        & (F.col("seg_end") > column)
+        & (F.col("later") > F.col("rev"))
+    )
+    groupBy = newest.join(later, ["scope", "ip"]).where(about).groupBy("scope", "ip")
+    rows = groupBy.agg(F.min(F.unix_micros("event_time"))).collect()
     return {(scope, ip): first for scope, ip, first in rows}
 
 
-def retold(lake: Lake, asked: Mapping[Address, int], segments: DataFrame) -> list[dict[str, Any]]:
+def retold(
+    lake: Lake, asked: Mapping[ScopedAddress, int], segments: DataFrame
+) -> list[dict[str, Any]]:
     """Rows of gold.attributed_event for the events of these addresses, from these instants on,
     whose device is another one by `segments` than was said last."""
     starts = lake.spark.createDataFrame(
-        [(scope, ip, moment(us)) for (scope, ip), us in asked.items()],
+        [(scope, ip, event_instant(us)) for (scope, ip), us in asked.items()],
         "scope string, ip string, first timestamp",
     )
-    oldest = F.lit(moment(min(asked.values())))
-    said = lake.read(ATTRIBUTED_EVENT).where(F.col("event_time") >= oldest)
-    mine = said.join(F.broadcast(starts), ["scope", "ip"]).where("event_time >= first")
+    oldest = F.lit(event_instant(min(asked.values())))
+    where = lake.read(ATTRIBUTED_EVENT).where(F.col("event_time") >= oldest)
+    mine = where.join(F.broadcast(starts), ["scope", "ip"]).where("event_time >= first")
     others = [name for name in ATTRIBUTED_EVENT.schema.fieldNames() if name not in _EVENT]
     was = F.max_by(F.struct(*others), "rev").alias("was")
     known = statements(segments, whole=True)
-    found = newest_cover(mine.groupBy(*_EVENT).agg(was), known, carried=SEGMENT)
-    now = found.withColumn("holder", device(lake.settings.scopes))
+    newest_rows = newest_cover(mine.groupBy(*_EVENT).agg(was), known, carried=SEGMENT)
+    now = newest_rows.withColumn("holder", device(lake.settings.scopes))
     same = [_same(name) for name in ("status", "mac", "session_id")]
     changed = now.where((F.col("s_rev") > F.col("was.rev")) & ~(same[0] & same[1] & same[2]))
-    told = {"holder": F.col("holder"), "rev": F.col("s_rev"), "via": F.lit(REPAIRED)}
+    lines = {"holder": F.col("holder"), "rev": F.col("s_rev"), "via": F.lit(_REPAIRED)}
     columns = [
-        F.col(name) if name in _EVENT else told.get(name, F.col(f"was.{name}")).alias(name)
+        F.col(name) if name in _EVENT else lines.get(name, F.col(f"was.{name}")).alias(name)
         for name in ATTRIBUTED_EVENT.schema.fieldNames()
     ]
     rows: list[dict[str, Any]] = changed.select(*columns).toArrow().to_pylist()

@@ -21,17 +21,17 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from alerts.domain.entity import micros, moment
+from alerts.domain.entity import event_instant, micros
 from alerts.lifecycle.alert_lookup import with_alerts
-from alerts.reattribution.dirty_addresses import Address, Doubts
+from alerts.reattribution.dirty_addresses import Doubts, ScopedAddress
 from alerts.reattribution.event_repair import in_doubt, retold, said_until
 from alerts.tables import FINDING, HEARTBEAT
 from enrich.attribution.asof_join import newest_cover, statements
 from enrich.attribution.scopes import set_by_hand
-from enrich.attribution.segment_corrections import Stamp, lines_since
-from enrich.attribution.segment_corrections import mend as corrections
+from enrich.attribution.segment_corrections import CorrectionStamp, lines_since
+from enrich.attribution.segment_corrections import correct_segments as corrections
 from enrich.attribution.server_liveness import heard
-from enrich.attribution.stream_join import as_of, split
+from enrich.attribution.stream_join import attribution_as_of, split
 from enrich.dhcp.lease_rules import LeaseEvent
 from enrich.dhcp.segments import Segment
 from enrich.dhcp.stateful_operator import LINE
@@ -40,19 +40,19 @@ from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION, DHCP_SEGMENT
 from infra.config.settings import ScopeSettings, Settings
 from infra.delta.retention import complete_since
 from infra.errors import Fatal
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 from infra.streaming.job import Lock
 from infra.streaming.lake import Lake
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 from ingest.tables import EVENT
 
-JOB = "mend"
+REPAIR_JOB = "mend"
 """Its folder beside the checkpoints; it is no streaming job and its commits carry no marker."""
 
-CHUNK = 500
+_CHUNK = 500
 """Addresses of one commit: what is held in memory, and what a crash does again."""
 
-RECENT = timedelta(hours=1)
+_RECENT = timedelta(hours=1)
 
 _TIMES = ("seg_start", "seg_end", "session_start", "session_end", "known_at", "learned_at")
 
@@ -71,7 +71,7 @@ class Mended:
     events: int = 0
 
 
-def mend(
+def repair_history(
     lake: Lake,
     *,
     since: datetime | None = None,
@@ -85,17 +85,17 @@ def mend(
     Asked for neither, what came to be in doubt since the last run. Raises `Fatal` when job
     `sessions` has never said how far it is, and when another repair of history runs.
     """
-    folder = lake.settings.checkpoint_root / JOB
-    lock = Lock(folder, JOB)
+    folder = lake.settings.checkpoint_root / REPAIR_JOB
+    lock = Lock(folder, REPAIR_JOB)
     try:
         doubts = Doubts(lake, folder, micros(known_at(lake)), said_until(lake.settings))
         usual = since is None and until is None and ip is None
         asked = doubts.since_last(datetime.now(UTC)) if usual else doubts.asked(since, until, ip)
         done = Mended(uuid.uuid4().hex[:12], dry, addresses=len(asked))
         names = sorted(asked)
-        for at in range(0, len(names), CHUNK):
-            _chunk(lake, {name: asked[name] for name in names[at : at + CHUNK]}, done)
-            tell(f"{min(at + CHUNK, len(names)):,} of {len(names):,} addresses")
+        for index in range(0, len(names), _CHUNK):
+            _chunk(lake, {name: asked[name] for name in names[index : index + _CHUNK]}, done)
+            tell(f"{min(index + _CHUNK, len(names)):,} of {len(names):,} addresses")
         if usual:
             later = doubts.given_away()
             for name, first_us in in_doubt(lake, doubts.earlier().said_us).items():
@@ -120,37 +120,37 @@ def known_at(lake: Lake) -> datetime:
 def newest_beat(beats: DataFrame, column: str) -> datetime | None:
     """The newest time among a table's heartbeats; None when it has none."""
     # Of a job that runs, the newest files tell; only of one that stands still all are read.
-    recent = beats.where(F.col(column) >= F.lit(datetime.now(UTC) - RECENT))
+    recent = beats.where(F.col(column) >= F.lit(datetime.now(UTC) - _RECENT))
     for rows in (recent, beats):
         newest_us = rows.agg(F.max(F.unix_micros(column))).collect()[0][0]
         if newest_us is not None:
-            return moment(newest_us)
+            return event_instant(newest_us)
     return None
 
 
-def _chunk(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
+def _chunk(lake: Lake, asked: Mapping[ScopedAddress, int], done: Mended) -> None:
     """Some addresses: their leases in one commit, then their findings in another."""
     since_us = min(asked.values())
     # What was said is read before the lines: so no line is missing that it rests on.
-    said = _said(lake, asked, since_us)
+    message = _said(lake, asked, since_us)
     lines = _lines(lake, asked, since_us)
-    stamp = Stamp(micros(known_at(lake)), micros(datetime.now(UTC)))
+    stamp = CorrectionStamp(micros(known_at(lake)), micros(datetime.now(UTC)))
     kept_us = kept_since(lake.settings, stamp)
     rows: list[Segment] = []
     for address, first_us in asked.items():
-        told = corrections(
-            said.get(address, []),
+        summary = corrections(
+            message.get(address, []),
             lines.get(address, []),
             first_us,
             stamp,
             limits(lake.settings.jobs),
             kept_us,
         )
-        done.changed += bool(told)
-        rows += told
+        done.changed += bool(summary)
+        rows += summary
     done.segments += len(rows)
     done.leases += len({row.session_id for row in rows})
-    note_of_commit = json.dumps({JOB: done.run})
+    note_of_commit = json.dumps({REPAIR_JOB: done.run})
     if rows and not done.dry:
         # Downstream, rows of some seconds ago would be too late: they are known now.
         now_us = max(stamp.known_us, micros(known_at(lake)))
@@ -160,30 +160,34 @@ def _chunk(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
     _retell(lake, asked, segments, stamp, done)
 
 
-def _later(lake: Lake, asked: Mapping[Address, int], done: Mended) -> None:
+def _later(lake: Lake, asked: Mapping[ScopedAddress, int], done: Mended) -> None:
     """Addresses whose leases are as they should be, and what was said of them may not be."""
     names = sorted(asked)
-    for at in range(0, len(names), CHUNK):
-        some = {name: asked[name] for name in names[at : at + CHUNK]}
-        stamp = Stamp(micros(known_at(lake)), micros(datetime.now(UTC)))
+    for index in range(0, len(names), _CHUNK):
+        some = {name: asked[name] for name in names[index : index + _CHUNK]}
+        stamp = CorrectionStamp(micros(known_at(lake)), micros(datetime.now(UTC)))
         _retell(lake, some, _segments(lake, some), stamp, done)
 
 
 def _retell(
-    lake: Lake, asked: Mapping[Address, int], segments: DataFrame, stamp: Stamp, done: Mended
+    lake: Lake,
+    asked: Mapping[ScopedAddress, int],
+    segments: DataFrame,
+    stamp: CorrectionStamp,
+    done: Mended,
 ) -> None:
     """Findings and attributed events of some addresses, as `segments` say now."""
-    found = _attributions(lake, asked, segments, stamp)
+    attributions = _attributions(lake, asked, segments, stamp)
     events = retold(lake, asked, segments)
-    done.findings += len(found)
+    done.findings += len(attributions)
     done.events += len(events)
-    for table, rows in ((ATTRIBUTION, found), (ATTRIBUTED_EVENT, events)):
+    for table, rows in ((ATTRIBUTION, attributions), (ATTRIBUTED_EVENT, events)):
         if rows and not done.dry:
-            lake.add(table, rows, json.dumps({JOB: done.run}))
+            lake.add(table, rows, json.dumps({REPAIR_JOB: done.run}))
 
 
 def _segments(
-    lake: Lake, asked: Iterable[Address], repainted: Sequence[Mapping[str, Any]] = ()
+    lake: Lake, asked: Iterable[ScopedAddress], repainted: Sequence[Mapping[str, Any]] = ()
 ) -> DataFrame:
     """All that is said of some addresses; `repainted`: with what a dry run did not write."""
     there = _of(lake.read(DHCP_SEGMENT), asked)
@@ -192,18 +196,20 @@ def _segments(
     return there.unionByName(lake.spark.createDataFrame(list(repainted), DHCP_SEGMENT.schema))
 
 
-def kept_since(settings: Settings, stamp: Stamp) -> int:
+def kept_since(settings: Settings, stamp: CorrectionStamp) -> int:
     """Since when every DHCP line is there, by its time; retention goes by arrival."""
     now = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=stamp.learned_us)
     since = complete_since(settings, EVENT, now)
     return 0 if since is None else micros(since) + FUTURE_SECONDS * 1_000_000
 
 
-def _of(rows: DataFrame, asked: Iterable[Address]) -> DataFrame:
+def _of(rows: DataFrame, asked: Iterable[ScopedAddress]) -> DataFrame:
     return rows.where(F.col("ip").isin(sorted({ip for _, ip in asked})))
 
 
-def _said(lake: Lake, asked: Mapping[Address, int], since_us: int) -> dict[Address, list[Segment]]:
+def _said(
+    lake: Lake, asked: Mapping[ScopedAddress, int], since_us: int
+) -> dict[ScopedAddress, list[Segment]]:
     """Statements about addresses, with those that tell where an older lease ends."""
     oldest = F.timestamp_micros(F.lit(lines_since(since_us)))
     rows = _of(lake.read(DHCP_SEGMENT), asked).where(
@@ -213,42 +219,42 @@ def _said(lake: Lake, asked: Mapping[Address, int], since_us: int) -> dict[Addre
     wanted = rows.select(
         *plain, *[F.unix_micros(name).alias(name) for name in _TIMES], "evidence.*"
     )
-    found: dict[Address, list[Segment]] = {}
+    results: dict[ScopedAddress, list[Segment]] = {}
     for row in wanted.toArrow().to_pylist():
         address = (row["scope"], row["ip"])
         if address in asked:
             row["event_uids"] = tuple(row["event_uids"] or ())
-            found.setdefault(address, []).append(Segment(**row))
-    return found
+            results.setdefault(address, []).append(Segment(**row))
+    return results
 
 
 def _lines(
-    lake: Lake, asked: Mapping[Address, int], since_us: int
-) -> dict[Address, list[LeaseEvent]]:
+    lake: Lake, asked: Mapping[ScopedAddress, int], since_us: int
+) -> dict[ScopedAddress, list[LeaseEvent]]:
     first_us = lines_since(since_us)
     # The first filter only spares reading old files; clocks that are set right move a line.
     wrong = max(map(abs, lake.settings.jobs.clock_ahead_seconds.values()), default=0)
     old = F.timestamp_micros(F.lit(first_us - round(wrong * 1_000_000)))
     lines = every_line(lake.read(EVENT).where(F.col("time") >= old), lake.settings.jobs)
     wanted = _of(lines, asked).where(F.col("time_us") >= first_us).select(*LINE)
-    found: dict[Address, list[LeaseEvent]] = {}
+    result: dict[ScopedAddress, list[LeaseEvent]] = {}
     for row in wanted.toArrow().to_pylist():
         address = (row["scope"], row["ip"])
         if address in asked:
-            found.setdefault(address, []).append(LeaseEvent(**row))
-    return found
+            result.setdefault(address, []).append(LeaseEvent(**row))
+    return result
 
 
 def _attributions(
     lake: Lake,
-    asked: Mapping[Address, int],
+    asked: Mapping[ScopedAddress, int],
     segments: DataFrame,
-    stamp: Stamp,
+    stamp: CorrectionStamp,
 ) -> list[dict[str, Any]]:
     """Findings about these addresses whose device is another one than was said, attributed anew."""
     settings = lake.settings
     starts = lake.spark.createDataFrame(
-        [(scope, ip, moment(us)) for (scope, ip), us in asked.items()],
+        [(scope, ip, event_instant(us)) for (scope, ip), us in asked.items()],
         "scope string, ip string, first timestamp",
     )
     findings = lake.read(FINDING).where(
@@ -271,17 +277,21 @@ def _attributions(
         return []
     few = lake.spark.createDataFrame([(uid,) for uid in times], "finding_id string")
     mine = mine.join(F.broadcast(few), "finding_id", "left_semi")
-    again = as_of(
+    again = attribution_as_of(
         mine,
         segments,
         via="repair",
-        complete_up_to=moment(stamp.known_us),
+        complete_up_to=event_instant(stamp.known_us),
         scopes=settings.scopes,
-        heard=heard(settings.lake_root, moment(min(times.values())), moment(max(times.values()))),
+        heard=heard(
+            settings.lake_root,
+            event_instant(min(times.values())),
+            event_instant(max(times.values())),
+        ),
     )
-    found = _changed(again, _newest(lake, mine)).select(*ATTRIBUTION.schema.fieldNames(), "was")
-    learned = moment(stamp.learned_us)
-    rows = [row | {"attributed_at": learned} for row in found.toArrow().to_pylist()]
+    select = _changed(again, _newest(lake, mine)).select(*ATTRIBUTION.schema.fieldNames(), "was")
+    learned = event_instant(stamp.learned_us)
+    rows = [row | {"attributed_at": learned} for row in select.toArrow().to_pylist()]
     return with_alerts(lake, rows)
 
 
@@ -289,7 +299,7 @@ def _named(findings: DataFrame, segments: DataFrame, scopes: Sequence[ScopeSetti
     """The device that each finding's address is given to now, without the evidence: most findings
     name the same one as before, and only the others are worth judging."""
     asked = findings.select("finding_id", "scope", "ip", "event_time")
-    found = newest_cover(asked, statements(segments), carried=("mac", "session_id"))
+    newest_rows = newest_cover(asked, statements(segments), carried=("mac", "session_id"))
     leased = F.col("s_mac").isNotNull()
     static = set_by_hand(F.col("scope"), F.col("ip"), scopes)
     holder = F.struct(
@@ -298,13 +308,17 @@ def _named(findings: DataFrame, segments: DataFrame, scopes: Sequence[ScopeSetti
         F.when(leased, F.col("s_session_id")).alias("session_id"),
     )
     rev = F.coalesce("s_rev", F.lit(-1).cast("long")).alias("rev")
-    return found.select("finding_id", "event_time", holder.alias("holder"), rev)
+    return newest_rows.select("finding_id", "event_time", holder.alias("holder"), rev)
 
 
 def _newest(lake: Lake, findings: DataFrame) -> DataFrame:
     """What was said last of each of these findings, as `was`."""
-    told = lake.read(ATTRIBUTION).join(findings.select("finding_id"), "finding_id", "left_semi")
-    return told.groupBy("finding_id").agg(F.max_by(F.struct("rev", "holder"), "rev").alias("was"))
+    joined_text = lake.read(ATTRIBUTION).join(
+        findings.select("finding_id"), "finding_id", "left_semi"
+    )
+    return joined_text.groupBy("finding_id").agg(
+        F.max_by(F.struct("rev", "holder"), "rev").alias("was")
+    )
 
 
 def _changed(said: DataFrame, newest: DataFrame) -> DataFrame:
@@ -319,19 +333,21 @@ def _row(said: Segment) -> dict[str, Any]:
     """A correction as a row of silver.dhcp_segment."""
     row = {name: getattr(said, name) for name in Segment.__struct_fields__}
     evidence = {"event_uids": list(row.pop("event_uids") or ()), "ended": row.pop("ended")}
-    times = {name: None if row[name] is None else moment(row[name]) for name in _TIMES}
+    times = {name: None if row[name] is None else event_instant(row[name]) for name in _TIMES}
     return row | times | {"evidence": evidence}
 
 
-def note(settings: Settings, done: Mended, detail: Mapping[str, Any], outcome: str = "ok") -> None:
+def note_repair(
+    settings: Settings, done: Mended, detail: Mapping[str, Any], outcome: str = "ok"
+) -> None:
     """Leave a row for ops.audit: who, what was asked, and what came of it."""
-    at = datetime.now(UTC)
-    put(
+    instant = datetime.now(UTC)
+    put_row(
         settings.home.absolute() / "spool" / "audit",
-        f"repair-{at:%Y%m%dT%H%M%S%f}",
+        f"repair-{instant:%Y%m%dT%H%M%S%f}",
         {
-            "at": at.isoformat(),
-            "who": person(),
+            "at": instant.isoformat(),
+            "who": acting_user(),
             "act": "repair",
             "target": "silver.dhcp_segment",
             "detail": json.dumps({**detail, **asdict(done)}),

@@ -22,11 +22,11 @@ from infra.streaming.lake import Lake
 
 _FINDING = ["finding_id", "rule_id", "mode", "event_time", "received_at"]
 
-REACH = 600
+_REACH = 600
 """Commits looked back at when a run begins: ten minutes and more of those that may still wait."""
 
 
-class Untold:
+class PendingAttributions:
     """What waits for its attribution, and how far detection has come, as the last commits say.
 
     It may name findings that need none, such as those from addresses outside all networks,
@@ -43,14 +43,14 @@ class Untold:
     def follow(self) -> None:
         """Take in what was committed since the last time."""
         # Attributions first: what they speak of is then among the findings read here or before.
-        told = [
+        uids = [
             uid
             for rows in self._added(ATTRIBUTION, ["finding_id"])
             for uid in rows.column("finding_id").to_pylist()
         ]
         for rows in self._added(FINDING, _FINDING):
             self._take(rows)
-        for uid in told:
+        for uid in uids:
             self._waiting.pop(uid, None)
 
     def _take(self, rows: pa.Table) -> None:
@@ -74,12 +74,12 @@ class Untold:
 
     def judged(self, limit: datetime) -> None:
         """The tables were asked about all before `limit`: none of these waits any more."""
-        self._waiting = {uid: at for uid, at in self._waiting.items() if at >= limit}
+        self._waiting = {uid: since for uid, since in self._waiting.items() if since >= limit}
 
     def _added(self, table: Table, columns: list[str]) -> Iterator[pa.Table]:
         """The rows of the commits since the last time. A commit or file that is gone is old."""
         folder = self._lake.folder(table)
-        first = self._next.get(table.name, max(0, newest_version(folder) - REACH))
+        first = self._next.get(table.name, max(0, newest_version(folder) - _REACH))
         for version in versions(folder, first):
             self._next[table.name] = version + 1
             try:
@@ -95,5 +95,5 @@ def _instants(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _rows(file: Location, columns: list[str]) -> pa.Table:
-    with pq.ParquetFile(to_read(file)) as found:
-        return found.read(columns=columns)
+    with pq.ParquetFile(to_read(file)) as result:
+        return result.read(columns=columns)

@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from alerts.domain.entity import moment
+from alerts.domain.entity import event_instant
 from alerts.lifecycle.holder_confidence import Listening
-from alerts.reattribution.history_repair import mend, newest_beat, note
-from alerts.reattribution.pending_attributions import Untold
+from alerts.reattribution.history_repair import newest_beat, note_repair, repair_history
+from alerts.reattribution.pending_attributions import PendingAttributions
 from alerts.tables import FINDING, HEARTBEAT
-from enrich.attribution.server_liveness import Heard
-from enrich.attribution.stream_join import as_of, correct, split
+from enrich.attribution.server_liveness import ServerLiveness
+from enrich.attribution.stream_join import attribution_as_of, correct, split
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.config.settings import Settings
 from infra.process.clock import clock
@@ -55,20 +55,24 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
     def batch(rows: DataFrame, run: Batch) -> None:
         # One table only: a retry finds all of it there or none, so what it reads may be newer.
         nonlocal mended
-        said, limit = rows, sweeps.limit()
+        unionByName, limit = rows, sweeps.limit()
         if limit is not None:
             heard = servers.current()
-            known = Heard() if heard is None else Heard.from_json(heard)
+            known = ServerLiveness() if heard is None else ServerLiveness.from_json(heard)
             late = overdue(lake, limit, sweeps.reach(limit))
-            said = rows.unionByName(sweep(lake, late, limit, known)) if late.take(1) else rows
-        said = said.persist()
+            unionByName = (
+                rows.unionByName(sweep(lake, late, limit, known)) if late.take(1) else rows
+            )
+        unionByName = unionByName.persist()
         try:
-            counts = {row["via"]: row["count"] for row in said.groupBy("via").count().collect()}
+            counts = {
+                row["via"]: row["count"] for row in unionByName.groupBy("via").count().collect()
+            }
             run.counts["late"] = counts.get("late", 0)
             if counts:
-                lake.append(said, ATTRIBUTION, run)
+                lake.append(unionByName, ATTRIBUTION, run)
         finally:
-            said.unpersist()
+            unionByName.unpersist()
         if limit is not None:
             sweeps.done(limit)
         pause = settings.jobs.repair_minutes * 60
@@ -83,12 +87,12 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
 def mend_now(lake: Lake) -> None:
     """The repair of history as the job does it: what fails is said, and tried again in due time."""
     try:
-        done = mend(lake)
+        done = repair_history(lake)
     except Exception as error:  # corrections and the sweep must go on whatever this comes to
         say(f"job repair: history not repaired, again in due time: {type(error).__name__}: {error}")
         return
     if done.changed or done.findings or done.events:
-        note(lake.settings, done, {"by": "job repair"})
+        note_repair(lake.settings, done, {"by": "job repair"})
 
 
 class _Sweeps:
@@ -97,7 +101,7 @@ class _Sweeps:
     def __init__(self, lake: Lake, *, always: bool) -> None:
         self._lake = lake
         self._always = always
-        self._untold = Untold(lake)
+        self._untold = PendingAttributions(lake)
         self._looked = self._swept = -math.inf
 
     def limit(self) -> datetime | None:
@@ -107,7 +111,7 @@ class _Sweeps:
             return None
         self._looked = now
         self._untold.follow()
-        reached = self._untold.finished or finished(self._lake)
+        reached = self._untold.finished or _finished(self._lake)
         limit = reached - timedelta(seconds=patience(self._lake.settings))
         due = self._always or now - self._swept >= SWEEP_LONGEST
         return limit if due or self._untold.before(limit) else None
@@ -133,15 +137,15 @@ def overdue(lake: Lake, limit: datetime, since: datetime) -> DataFrame:
     waiting, _ = split(old, lake.settings.scopes)
     # Their rows have their time: so not all of the table is read each minute, but its end.
     first_us = waiting.agg(F.min(F.unix_micros("event_time"))).collect()[0][0]
-    first = limit if first_us is None else moment(first_us)
+    first = limit if first_us is None else event_instant(first_us)
     happened = F.col("event_time")
-    told = lake.read(ATTRIBUTION).where(happened.isNull() | (happened >= F.lit(first)))
-    return waiting.join(told.select("finding_id"), "finding_id", "left_anti")
+    where = lake.read(ATTRIBUTION).where(happened.isNull() | (happened >= F.lit(first)))
+    return waiting.join(where.select("finding_id"), "finding_id", "left_anti")
 
 
-def sweep(lake: Lake, left: DataFrame, limit: datetime, heard: Heard) -> DataFrame:
+def sweep(lake: Lake, left: DataFrame, limit: datetime, heard: ServerLiveness) -> DataFrame:
     """What the join left over, attributed from the tables."""
-    return as_of(
+    return attribution_as_of(
         left,
         lake.read(DHCP_SEGMENT),
         via="late",
@@ -151,10 +155,10 @@ def sweep(lake: Lake, left: DataFrame, limit: datetime, heard: Heard) -> DataFra
     )
 
 
-def finished(lake: Lake) -> datetime:
+def _finished(lake: Lake) -> datetime:
     """How far detection has finished its input: its newest heartbeat."""
     beats = lake.read(FINDING).where(F.col("rule_id") == HEARTBEAT)
-    return newest_beat(beats, "event_time") or moment(0)
+    return newest_beat(beats, "event_time") or event_instant(0)
 
 
 def patience(settings: Settings) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from alerts.compiler.compiler import Source, compile_rules
+from alerts.compiler.compiler import RuleSource, compile_rules
 from alerts.compiler.spark_rule_files import FUNCTIONS, imported, sight_file
 from alerts.rulebook.rule_store import recompile, rule_folders
-from alerts.rulebook.rule_tests import check
+from alerts.rulebook.rule_tests import check_rules
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, Query
 from alerts.spark_rules.disabled_rules import Aside
@@ -17,11 +17,11 @@ from alerts.spark_rules.rule_tests import require_fit, running
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.storage.atomic_files import write_whole
-from infra.streaming.outbox import note
+from infra.streaming.outbox import note_audit
 
 
 @dataclass(frozen=True)
-class Imported:
+class _Imported:
     """A function that was let in: its rule, how many tests it passed, and the pack now in force."""
 
     query: Query
@@ -29,7 +29,7 @@ class Imported:
     pack: str
 
 
-def import_function(settings: Settings, file: Path) -> Imported:
+def import_function(settings: Settings, file: Path) -> _Imported:
     """Check a rule's Python file, run its tests, keep its source and put it in force.
 
     A rule of the same id that was imported before is replaced. Raises `Usage`, and changes
@@ -41,8 +41,8 @@ def import_function(settings: Settings, file: Path) -> Imported:
     with running(settings) as spark:
         require_fit(spark, [query])
         sees = QueryRule(query).sees(spark)
-        outcomes = check(compile_rules([file]), spark=lambda: spark)
-    failed = [one for one in outcomes if not one.passed]
+        outcomes = check_rules(compile_rules([file]), spark=lambda: spark)
+    failed = [outcome for outcome in outcomes if not outcome.passed]
     if failed:
         first = failed[0]
         raise Usage(f"{file}: test {first.number} of {len(outcomes)} fails: it {first.detail}")
@@ -53,11 +53,11 @@ def import_function(settings: Settings, file: Path) -> Imported:
     Aside(store.folder).lift(query.id)
     pack = recompile(settings).pack.hash
     detail = {"file": file.name, "version": query.version, "pack": pack}
-    note(settings.home.absolute() / "spool", "rule.import", query.id, detail)
-    return Imported(query, len(outcomes), pack)
+    note_audit(settings.home.absolute() / "spool", "rule.import", query.id, detail)
+    return _Imported(query, len(outcomes), pack)
 
 
-def _read(settings: Settings, file: Path) -> Source:
+def _read(settings: Settings, file: Path) -> RuleSource:
     compiled = compile_rules([file], levels=settings.alerts.levels)
     for refused in compiled.refused:
         raise Usage(f"{file} is refused: {refused.reason}; {refused.remedy}")

@@ -15,19 +15,19 @@ import numpy as np
 
 from alerts.anomaly.baseline import HOUR_SECONDS, LEAST_STRAY, profile_of, stray, strays, tail_of
 from alerts.compiler.model_rule_files import Models, ModelSource, Trial, quantity
-from alerts.rulebook.rule_tests import Outcome
+from alerts.rulebook.rule_tests import RuleTestOutcome
 from alerts.rulepack.rule_pack import ModelRule
 
 PEERS = 30
 """Devices that behave alike, the judged one among them."""
-SEED = 20261122
+_SEED = 20261122
 SCATTER = 0.3
 """Deviation of an hour's quantity, in logarithms: two thirds lie within a third of the usual."""
 UNTIL = int(datetime(2025, 3, 4, tzinfo=UTC).timestamp())
 """A Tuesday; the history ends here."""
 
 
-def check_models(models: Models, only: Collection[str] = ()) -> list[Outcome]:
+def check_models(models: Models, only: Collection[str] = ()) -> list[RuleTestOutcome]:
     """The tests of all rules of the kind, or of those whose ids are in `only`."""
     return [
         outcome
@@ -37,14 +37,18 @@ def check_models(models: Models, only: Collection[str] = ()) -> list[Outcome]:
     ]
 
 
-def _of_rule(source: ModelSource) -> Iterator[Outcome]:
+def _of_rule(source: ModelSource) -> Iterator[RuleTestOutcome]:
     rule = source.rule
     for must_match, trials in ((True, source.match), (False, source.no_match)):
         for number, trial in enumerate(trials, 1):
-            found = score(rule, trial)
-            passed = (found >= rule.threshold) is must_match
-            detail = "" if passed else f"its score is {found:.1f}, the threshold {rule.threshold:g}"
-            yield Outcome(rule.id, rule.title, must_match, number, passed, detail)
+            score_result = score(rule, trial)
+            passed = (score_result >= rule.threshold) is must_match
+            detail = (
+                ""
+                if passed
+                else f"its score is {score_result:.1f}, the threshold {rule.threshold:g}"
+            )
+            yield RuleTestOutcome(rule.id, rule.title, must_match, number, passed, detail)
 
 
 def score(rule: ModelRule, trial: Trial) -> float:
@@ -53,7 +57,7 @@ def score(rule: ModelRule, trial: Trial) -> float:
 
 
 def _score(rule: ModelRule, trial: Trial, feature: str) -> float:
-    chance = np.random.default_rng(SEED)
+    chance = np.random.default_rng(_SEED)
     every = np.arange(UNTIL - rule.history_days * 86_400, UNTIL, HOUR_SECONDS)
     first, last = trial.active
     of_day = every // HOUR_SECONDS % 24

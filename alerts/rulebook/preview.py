@@ -16,8 +16,8 @@ from alerts.matching.matcher import Matcher
 from alerts.rulepack.rule_pack import Query, Rule, RulePack
 from infra.errors import Usage
 
-BATCH_ROWS = 10_000
-MODES = ("live", "replay", "import")
+_BATCH_ROWS = 10_000
+_MODES = ("live", "replay", "import")
 
 
 def draft(path: Path, store: Path | None = None) -> Rule | Query:
@@ -35,7 +35,7 @@ def draft(path: Path, store: Path | None = None) -> Rule | Query:
     raise Usage(f"{path}: holds no rule over events; a correlation needs findings to count")
 
 
-def known(compiled: Compiled, rule_id: str) -> Rule | Query:
+def known_rule(compiled: Compiled, rule_id: str) -> Rule | Query:
     """A rule by its id; raises `Usage` for a correlation."""
     rule = compiled.sources[rule_id].rule
     if not isinstance(rule, Rule | Query):
@@ -50,15 +50,15 @@ def preview(
 
     The matcher is the one that jobs use. Events of every mode count, also imported ones.
     """
-    matcher = Matcher(RulePack(rules=(rule,)), MODES)
-    found: list[dict[str, Any]] = []
+    matcher = Matcher(RulePack(rules=(rule,)), _MODES)
+    results: list[dict[str, Any]] = []
     looked_at = 0
     for batch in _events(connection, rule, since):
         looked_at += batch.num_rows
-        found += matcher.match(batch).to_pylist()
-        if len(found) >= limit:
+        results += matcher.match(batch).to_pylist()
+        if len(results) >= limit:
             break
-    return found[:limit], looked_at
+    return results[:limit], looked_at
 
 
 def _events(
@@ -73,5 +73,5 @@ def _events(
         "AND (len($sources) = 0 OR source IN (SELECT unnest($sources)))",
         {"since": since, "classes": list(rule.classes), "sources": list(rule.sources)},
     )
-    for batch in answer.fetch_record_batch(BATCH_ROWS):
+    for batch in answer.fetch_record_batch(_BATCH_ROWS):
         yield pa.Table.from_batches([batch]).cast(schema).combine_chunks().to_batches()[0]

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from alerts.compiler.compiler import Compiled, Refused, Source, compile_rules
+from alerts.compiler.compiler import Compiled, RefusedRule, RuleSource, compile_rules
 from alerts.rulepack.rule_pack import Rule
 from infra.errors import Usage
 
-EXAMPLES = 5
+_EXAMPLES = 5
 """Rules that a group of refused ones shows."""
 
 NOTICES = ("LICENSE", "LICENCE", "COPYING", "NOTICE")
 
-KINDS = (
+_KINDS = (
     ("no log source", "log source without a mapping"),
     ("no field", "field without a mapping"),
     ("placeholder", "placeholder without values"),
@@ -35,17 +35,17 @@ KINDS = (
 )
 """What a reason contains, and the kind of refusal that is; the first that fits counts."""
 
-OTHER = "not as Sigma demands"
+_OTHER = "not as Sigma demands"
 
 
 @dataclass(frozen=True)
-class Group:
+class _Group:
     """Refused rules of one kind: how many, which names they fail at most often, and a few."""
 
     kind: str
     count: int
     named: Mapping[str, int]
-    examples: tuple[Refused, ...]
+    examples: tuple[RefusedRule, ...]
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Report:
 
     folder: Path
     compiled: Compiled
-    groups: tuple[Group, ...]
-    never: tuple[Source, ...]
+    groups: tuple[_Group, ...]
+    never: tuple[RuleSource, ...]
     copied: int = 0
 
     @property
-    def loaded(self) -> tuple[Source, ...]:
+    def loaded(self) -> tuple[RuleSource, ...]:
         """The rules that run."""
         return tuple(self.compiled.sources.values())
 
@@ -81,28 +81,31 @@ def look_through(folder: Path, configured: Collection[str], into: Path | None = 
     return Report(folder, compiled, _grouped(compiled.refused), never, copied)
 
 
-def _never(source: Source, configured: Collection[str]) -> bool:
+def _never(source: RuleSource, configured: Collection[str]) -> bool:
     rule = source.rule
     if not configured or not isinstance(rule, Rule) or not rule.sources:
         return False
-    return not any(one in configured or one.partition(":")[0] in configured for one in rule.sources)
+    return not any(
+        source_name in configured or source_name.partition(":")[0] in configured
+        for source_name in rule.sources
+    )
 
 
-def kind_of(reason: str) -> str:
+def _kind_of(reason: str) -> str:
     """The kind of a refusal, for counting."""
-    return next((kind for text, kind in KINDS if text in reason), OTHER)
+    return next((kind for text, kind in _KINDS if text in reason), _OTHER)
 
 
-def _grouped(refused: Sequence[Refused]) -> tuple[Group, ...]:
-    kinds: dict[str, list[Refused]] = defaultdict(list)
-    for one in refused:
-        kinds[kind_of(one.reason)].append(one)
+def _grouped(refused: Sequence[RefusedRule]) -> tuple[_Group, ...]:
+    kinds: dict[str, list[RefusedRule]] = defaultdict(list)
+    for refusal in refused:
+        kinds[_kind_of(refusal.reason)].append(refusal)
     groups = [
-        Group(
+        _Group(
             kind,
             len(rules),
             dict(Counter(_named(rule.reason) for rule in rules).most_common(10)),
-            tuple(rules[:EXAMPLES]),
+            tuple(rules[:_EXAMPLES]),
         )
         for kind, rules in kinds.items()
     ]
@@ -126,7 +129,7 @@ def _copy(folder: Path, compiled: Compiled, into: Path) -> int:
     return len(files)
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def summary_json(report: Report) -> dict[str, Any]:
     """The report as data."""
     return {
         "folder": str(report.folder),
@@ -151,7 +154,7 @@ def as_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _told(source: Source) -> dict[str, str]:
+def _told(source: RuleSource) -> dict[str, str]:
     rule = source.rule
     return {
         "id": rule.id,
@@ -163,21 +166,21 @@ def _told(source: Source) -> dict[str, str]:
     }
 
 
-def as_text(report: Report) -> list[str]:
+def summary_text(report: Report) -> list[str]:
     """The report in lines for a person."""
-    told = [
+    lines = [
         f"{len(report.loaded)} rules load, {len(report.compiled.refused)} are refused, "
         f"{len(report.never)} can never fire with the sources configured"
     ]
     for group in report.groups:
-        told.append(f"refused {group.count}: {group.kind}")
+        lines.append(f"refused {group.count}: {group.kind}")
         most = ", ".join(f"{name} ({count})" for name, count in group.named.items())
-        told.append(f"  most often: {most}")
-        for one in group.examples[:2]:
-            told.append(f"  {one.path}: {one.reason}; {one.remedy}")
+        lines.append(f"  most often: {most}")
+        for example in group.examples[:2]:
+            lines.append(f"  {example.path}: {example.reason}; {example.remedy}")
     missing = Counter(", ".join(s.rule.sources) for s in report.never if isinstance(s.rule, Rule))
     for sources, count in missing.most_common():
-        told.append(f"never fires {count}: needs one of the sources {sources}")
+        lines.append(f"never fires {count}: needs one of the sources {sources}")
     licenses = Counter(s.rule.license or "not said" for s in report.loaded)
-    told.append("licences: " + ", ".join(f"{name} ({n})" for name, n in licenses.most_common()))
-    return told
+    lines.append("licences: " + ", ".join(f"{name} ({n})" for name, n in licenses.most_common()))
+    return lines

@@ -16,12 +16,12 @@ from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings
 from infra.errors import Fatal
 
-BUNDLED = Path(__file__).parents[1] / "rules"
+_BUNDLED = Path(__file__).parents[1] / "rules"
 
 
 def rule_folders(settings: Settings) -> tuple[Path, ...]:
     """Folders with rules, the bundled ones first."""
-    return (*((BUNDLED,) if settings.alerts.bundled else ()), *settings.alerts.rules)
+    return (*((_BUNDLED,) if settings.alerts.bundled else ()), *settings.alerts.rules)
 
 
 def recompile(settings: Settings) -> Compiled:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from alerts.compiler.compiler import Compiled, Source
+from alerts.compiler.compiler import Compiled, RuleSource
 from alerts.correlation.correlator import CorrelationState, Correlator
 from alerts.domain.entity import micros
 from alerts.matching.matcher import Matcher, brute_force, event_batch
@@ -31,7 +31,7 @@ BASE_TIME = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RuleTestOutcome:
     """One test: the `number`th event (from 1) of a rule that must match, or must not."""
 
     rule_id: str
@@ -42,9 +42,9 @@ class Outcome:
     detail: str = ""
 
 
-def check(
+def check_rules(
     compiled: Compiled, only: Collection[str] = (), spark: Lend | None = None
-) -> list[Outcome]:
+) -> list[RuleTestOutcome]:
     """Run the tests of all rules, or of those whose ids are in `only`, on or off alike.
 
     `spark` lends a session to rules in SQL or Python; none: their tests fail.
@@ -57,7 +57,9 @@ def check(
     ]
 
 
-def _of_rule(compiled: Compiled, source: Source, spark: Lend | None) -> Iterator[Outcome]:
+def _of_rule(
+    compiled: Compiled, source: RuleSource, spark: Lend | None
+) -> Iterator[RuleTestOutcome]:
     rule = source.rule
     for must_match, tests in ((True, source.match), (False, source.no_match)):
         for number, test in enumerate(tests, 1):
@@ -71,7 +73,9 @@ def _of_rule(compiled: Compiled, source: Source, spark: Lend | None) -> Iterator
                 detail = "" if matched is must_match else "matched" if matched else "did not match"
             except (Fatal, TypeError, ValueError, KeyError, AttributeError) as error:
                 matched, detail = not must_match, f"{type(error).__name__}: {error}"
-            yield Outcome(rule.id, rule.title, must_match, number, matched is must_match, detail)
+            yield RuleTestOutcome(
+                rule.id, rule.title, must_match, number, matched is must_match, detail
+            )
 
 
 def _matches(rule: Rule, test: Mapping[str, Any]) -> bool:
@@ -79,9 +83,9 @@ def _matches(rule: Rule, test: Mapping[str, Any]) -> bool:
     about = {name: event.pop(name, None) for name in ENRICHED}
     pack = RulePack(rules=(rule,))
     matched = brute_force(pack, [event])
-    found = Matcher(pack).match(event_batch([event])).to_pylist()
-    if [row["rule_id"] for row in found] != [rule_id for rule_id, _ in matched]:
-        raise Fatal(f"matcher and plain evaluation differ: {found} and {matched}")
+    rows = Matcher(pack).match(event_batch([event])).to_pylist()
+    if [row["rule_id"] for row in rows] != [rule_id for rule_id, _ in matched]:
+        raise Fatal(f"matcher and plain evaluation differ: {rows} and {matched}")
     return bool(matched) and (rule.confirm is msgspec.UNSET or holds(rule.confirm, about))
 
 
@@ -93,8 +97,8 @@ def _asked(query: Query, test: Any, spark: Lend | None) -> bool:
         raise Fatal("a rule in SQL or Python needs Spark")
     events = list(_timeline(test)) if isinstance(test, list) else [complete(test)]
     about = [{name: event.pop(name, None) for name in ENRICHED} for event in events][-1]
-    found = matches(spark(), query, events)
-    return found and (query.confirm is msgspec.UNSET or holds(query.confirm, about))
+    match_rows = matches(spark(), query, events)
+    return match_rows and (query.confirm is msgspec.UNSET or holds(query.confirm, about))
 
 
 def _fires(
@@ -141,8 +145,8 @@ def _timeline(steps: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             seconds = step.get("start_seconds", 0) + (n - 1) * step.get("every_seconds", 1)
             varied = {path: text.format(n=n) for path, text in step.get("vary", {}).items()}
             event = complete(dict(step["event"]) | varied, (0,), ("test",))
-            at = BASE_TIME + timedelta(seconds=seconds)
-            yield event | {"event_uid": f"test-{number}", "time": at, "received_at": at}
+            instant = BASE_TIME + timedelta(seconds=seconds)
+            yield event | {"event_uid": f"test-{number}", "time": instant, "received_at": instant}
 
 
 def complete(

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 Make: TypeAlias = Callable[[Sequence[Any]], Any]
-Literals: TypeAlias = tuple[tuple[str, str], ...]
+_Literals: TypeAlias = tuple[tuple[str, str], ...]
 
 JSON_COLUMNS = ("unmapped", "more")
 PLACE = re.compile(r"\{([a-z_0-9.]+)(?: or ([^{}]*))?\}")
@@ -42,7 +42,7 @@ class Derived(NamedTuple):
 
     inputs: tuple[str, ...]
     make: Make
-    literals: Callable[[str], Literals | None]
+    literals: Callable[[str], _Literals | None]
 
 
 @lru_cache(maxsize=20_000)
@@ -100,22 +100,22 @@ def _document(text: str) -> Any:
 def _keyed(text: Any, key: str) -> Any:
     if not isinstance(text, str):
         return None
-    found = [scalar for value in _find(_document(text), key) for scalar in _scalars(value)]
-    return None if not found else found[0] if len(found) == 1 else found
+    scalars = [scalar for value in _find(_document(text), key) for scalar in _scalars(value)]
+    return None if not scalars else scalars[0] if len(scalars) == 1 else scalars
 
 
 def _find(value: Any, key: str) -> list[Any]:
     """What stands under a key, whose dots may be part of a name or lead into an object."""
     if isinstance(value, list):
-        return [found for item in value for found in _find(item, key)]
+        return [find for item in value for find in _find(item, key)]
     if not isinstance(value, dict):
         return []
     if key in value:
         return [value[key]]
     dot = key.find(".")
     while dot > 0:
-        if key[:dot] in value and (found := _find(value[key[:dot]], key[dot + 1 :])):
-            return found
+        if key[:dot] in value and (find := _find(value[key[:dot]], key[dot + 1 :])):
+            return find
         dot = key.find(".", dot + 1)
     return []
 
@@ -131,8 +131,8 @@ def _scalars(value: Any) -> list[Any]:
     return [value]
 
 
-def _in_json(column: str) -> Callable[[str], Literals | None]:
-    def literals(text: str) -> Literals | None:
+def _in_json(column: str) -> Callable[[str], _Literals | None]:
+    def literals(text: str) -> _Literals | None:
         runs = [run for run in SAFE.findall(text) if not NUMBERLIKE.fullmatch(run)]
         longest = max(runs, key=len, default="")
         return ((column, longest),) if longest else None
@@ -144,13 +144,13 @@ def _in_json(column: str) -> Callable[[str], Literals | None]:
 
 
 def _template(field: str) -> Derived:
-    found = list(PLACE.finditer(field))
-    if not found or "{" in PLACE.sub("", field):
+    as_list = list(PLACE.finditer(field))
+    if not as_list or "{" in PLACE.sub("", field):
         raise ValueError(f"'{field}' is no text with {{column}} or {{column or default}} in it")
-    places = [(one[1], one[2]) for one in found]
+    places = [(place_match[1], place_match[2]) for place_match in as_list]
     between = PLACE.split(field)[::3]
 
-    def one(values: Sequence[Any]) -> str | None:
+    def place_match(values: Sequence[Any]) -> str | None:
         text = between[0]
         for value, (_, default), after in zip(values, places, between[1:], strict=True):
             shown = default if value is None else text_of(value)
@@ -160,7 +160,9 @@ def _template(field: str) -> Derived:
         return text
 
     return Derived(
-        tuple(path for path, _ in places), _elementwise(one), _across(places, tuple(between))
+        tuple(path for path, _ in places),
+        _elementwise(place_match),
+        _across(places, tuple(between)),
     )
 
 
@@ -182,10 +184,10 @@ def _elementwise(one: Callable[[Sequence[Any]], str | None]) -> Make:
 
 def _across(
     places: Sequence[tuple[str, str | None]], between: tuple[str, ...]
-) -> Callable[[str], Literals | None]:
+) -> Callable[[str], _Literals | None]:
     """A text inside `{a}SEP{b}` lies in a, in b, or ends a, is SEP, and begins b."""
 
-    def literals(text: str) -> Literals | None:
+    def literals(text: str) -> _Literals | None:
         if len(places) != 2 or between[0] or between[2] or len(between[1]) != 1:
             return None
         (left, left_default), (right, right_default) = places
@@ -193,18 +195,18 @@ def _across(
         in_right = fold(right_default or "")
         if text in in_left or text in in_right:
             return None
-        found = {(left, text), (right, text)}
+        result = {(left, text), (right, text)}
         separator = fold(between[1])
-        at = text.find(separator)
-        while at >= 0:
-            before, after = text[:at], text[at + len(separator) :]
+        position = text.find(separator)
+        while position >= 0:
+            before, after = text[:position], text[position + len(separator) :]
             pieces = [(left, before)] if before and before not in in_left else []
             pieces += [(right, after)] if after and after not in in_right else []
             if not pieces:
                 return None
-            found.add(max(pieces, key=lambda piece: len(piece[1])))
-            at = text.find(separator, at + 1)
-        return tuple(sorted(found))
+            result.add(max(pieces, key=lambda piece: len(piece[1])))
+            position = text.find(separator, position + 1)
+        return tuple(sorted(result))
 
     return literals
 
@@ -217,7 +219,7 @@ def _hashes(path: str, wanted: str) -> Derived:
     if wanted:
         return Derived(columns, _hash_of(wanted), lambda text: ((columns[1], text),))
 
-    def literals(text: str) -> Literals | None:
+    def literals(text: str) -> _Literals | None:
         _, equals, value = text.rpartition("=")
         return ((columns[1], value),) if equals and value else None
 
@@ -240,7 +242,7 @@ def _named_hashes(values: Sequence[Any]) -> Any:
 
 def _hash_of(wanted: str) -> Make:
     name = wanted.replace("-", "").upper()
-    return lambda values: [value for found, value in _pairs(values) if found == name] or None
+    return lambda values: [value for result, value in _pairs(values) if result == name] or None
 
 
 # -- other words -------------------------------------------------------------------------------
@@ -257,8 +259,8 @@ def _words(path: str, told: str) -> Derived:
     def one(values: Sequence[Any]) -> str | None:
         return None if values[0] is None else words.get(fold(text_of(values[0])))
 
-    def literals(text: str) -> Literals | None:
-        found = sorted(word for word, meaning in words.items() if text in fold(meaning))
-        return tuple((path, word) for word in found if word) or None
+    def literals(text: str) -> _Literals | None:
+        ordered = sorted(word for word, meaning in words.items() if text in fold(meaning))
+        return tuple((path, word) for word in ordered if word) or None
 
     return Derived((path,), _elementwise(one), literals)

@@ -95,12 +95,12 @@ class FieldMapping:
 
         A category of a product is the same whichever service is named beside it.
         """
-        of, by, part = (one.lower() if one else None for one in (category, product, service))
-        found = self.logsources.get((of, by, part))
-        if found is None and of and by:
-            found = self.logsources.get((of, by, None))
-        if found is not None:
-            return found
+        of, by, part = (word.lower() if word else None for word in (category, product, service))
+        logsources = self.logsources.get((of, by, part))
+        if logsources is None and of and by:
+            logsources = self.logsources.get((of, by, None))
+        if logsources is not None:
+            return logsources
         wanted = _spell(category, product, service)
         known = [_spell(*key) for key in self.logsources]
         close = get_close_matches(wanted, known, n=3, cutoff=0.4) or known[:3]
@@ -156,11 +156,11 @@ def _entry(
     """One log source, with its field lists joined; of two that name a field the later holds."""
     conditions = entry.get("where", [])
     where = tuple(
-        {path: _listed(texts) for path, texts in one.items()}
-        for one in (conditions if isinstance(conditions, list) else [conditions])
+        {path: _listed(texts) for path, texts in condition.items()}
+        for condition in (conditions if isinstance(conditions, list) else [conditions])
     )
-    for one in where:
-        _known(one, f"where of {spelt}")
+    for condition in where:
+        _known(condition, f"where of {spelt}")
     missing = [name for name in entry.get("fields", ()) if name not in lists]
     if missing:
         raise Fatal(f"mapping: {spelt}: no field list '{missing[0]}'; known are {sorted(lists)}")
@@ -174,7 +174,7 @@ def _entry(
 
 
 def _listed(value: Any) -> tuple[str, ...]:
-    return tuple(str(one) for one in value) if isinstance(value, list) else (str(value),)
+    return tuple(str(word) for word in value) if isinstance(value, list) else (str(value),)
 
 
 def _known(paths: Iterable[str], where: str) -> None:

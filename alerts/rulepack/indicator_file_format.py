@@ -31,10 +31,10 @@ from alerts.rulepack.indicator_keys import (
 from alerts.rulepack.indicator_normalisation import network_around, packed, prefix_of, sought
 from infra.errors import Fatal
 
-FORMAT = b"1"
+_FORMAT = b"1"
 """Version of the file and of how keys are reckoned; a reader refuses any other."""
 
-SCHEMA = pa.schema(
+_SCHEMA = pa.schema(
     [
         pa.field("hash", pa.uint64(), nullable=False),
         pa.field("kind", pa.string(), nullable=False),
@@ -48,7 +48,7 @@ FILTER_BITS = 32
 """Bits of the filter for each entry: of what is not listed, one in 32 is sought further."""
 
 
-class Entry(NamedTuple):
+class IndicatorEntry(NamedTuple):
     """One indicator; it no longer counts at and after `valid_until` (UTC)."""
 
     kind: str
@@ -61,48 +61,48 @@ class Entry(NamedTuple):
         return self.valid_until is None or at is None or at < self.valid_until
 
 
-def write(folder: Path, entries: Iterable[Entry]) -> str:
+def write_indicators(folder: Path, entries: Iterable[IndicatorEntry]) -> str:
     """Write a list and return its hash. Of entries that say the same the one that counts longest
     is kept."""
-    best: dict[tuple[str, str], Entry] = {}
-    for one in entries:
-        other = best.setdefault((one.kind, one.value), one)
-        if other is not one and _longer(one, other):
-            best[one.kind, one.value] = one
-    kept = sorted(best.values(), key=lambda one: (one.kind, one.value))
+    best: dict[tuple[str, str], IndicatorEntry] = {}
+    for entry in entries:
+        other = best.setdefault((entry.kind, entry.value), entry)
+        if other is not entry and _longer(entry, other):
+            best[entry.kind, entry.value] = entry
+    kept = sorted(best.values(), key=lambda entry: (entry.kind, entry.value))
     keys = _entry_keys(kept)
     order = np.argsort(keys, kind="stable")
     rows = [kept[n] for n in order]
     columns = [pa.array(keys[order], pa.uint64())]
     columns += [
-        pa.array(values, SCHEMA.field(at).type)
-        for at, values in enumerate(zip(*rows, strict=True) if rows else ([], [], [], []), 1)
+        pa.array(values, _SCHEMA.field(index).type)
+        for index, values in enumerate(zip(*rows, strict=True) if rows else ([], [], [], []), 1)
     ]
-    prefixes = {prefix_of(one.value)[1] for one in kept if one.kind in ("ip", "network")}
-    said = {b"format": FORMAT, b"prefixes": ",".join(map(str, sorted(prefixes))).encode()}
-    return _keep(folder, pa.RecordBatch.from_arrays(columns, schema=SCHEMA.with_metadata(said)))
+    prefixes = {prefix_of(entry.value)[1] for entry in kept if entry.kind in ("ip", "network")}
+    lines = {b"format": _FORMAT, b"prefixes": ",".join(map(str, sorted(prefixes))).encode()}
+    return _keep(folder, pa.RecordBatch.from_arrays(columns, schema=_SCHEMA.with_metadata(lines)))
 
 
-def _longer(one: Entry, other: Entry) -> bool:
+def _longer(one: IndicatorEntry, other: IndicatorEntry) -> bool:
     if other.valid_until is None:
         return False
     return one.valid_until is None or one.valid_until > other.valid_until
 
 
-def _entry_keys(entries: list[Entry]) -> Keys:
+def _entry_keys(entries: list[IndicatorEntry]) -> Keys:
     keys = np.zeros(len(entries), np.uint64)
-    kinds = np.array([SALTS.get(one.kind, 0) for one in entries])
+    kinds = np.array([SALTS.get(entry.kind, 0) for entry in entries])
     for kind, salt in SALTS.items():
-        at = np.flatnonzero(kinds == salt)
-        texts = pa.array([entries[n].value for n in at], pa.string())
-        keys[at] = text_keys(texts, kind)
-    at = np.flatnonzero(kinds == 0)
-    networks = [prefix_of(entries[n].value) for n in at]
+        flatnonzero = np.flatnonzero(kinds == salt)
+        texts = pa.array([entries[n].value for n in flatnonzero], pa.string())
+        keys[flatnonzero] = text_keys(texts, kind)
+    flatnonzero = np.flatnonzero(kinds == 0)
+    networks = [prefix_of(entries[n].value) for n in flatnonzero]
     words = address_words(b"".join(data for data, _ in networks))
     prefixes = np.array([prefix for _, prefix in networks], np.int64)
     for prefix in np.unique(prefixes).tolist():
         mine = prefixes == prefix
-        keys[at[mine]] = network_keys(words[mine], prefix)
+        keys[flatnonzero[mine]] = network_keys(words[mine], prefix)
     return keys
 
 
@@ -141,19 +141,21 @@ class IndicatorList:
             raise Fatal(f"{path}: no such indicator list; load it again") from None
         except (pa.ArrowInvalid, OSError) as error:
             raise Fatal(f"{path}: not an indicator list ({error}); load it again") from error
-        said = table.schema.metadata or {}
-        if said.get(b"format") != FORMAT or not table.schema.equals(SCHEMA):
+        metadata = table.schema.metadata or {}
+        if metadata.get(b"format") != _FORMAT or not table.schema.equals(_SCHEMA):
             raise Fatal(f"{path}: an indicator list of another format; load it again")
-        prefixes = said[b"prefixes"].decode().split(",")
-        return cls(table, tuple(sorted((int(one) for one in prefixes if one), reverse=True)))
+        prefixes = metadata[b"prefixes"].decode().split(",")
+        return cls(
+            table, tuple(sorted((int(prefix) for prefix in prefixes if prefix), reverse=True))
+        )
 
     @cached_property
     def keys(self) -> Keys:
         """The sorted keys, as they lie in the file."""
         if not self.table.num_rows:
             return np.zeros(0, np.uint64)
-        found: Keys = self.table.column("hash").chunk(0).to_numpy(zero_copy_only=True)
-        return found
+        numpy: Keys = self.table.column("hash").chunk(0).to_numpy(zero_copy_only=True)
+        return numpy
 
     @cached_property
     def _filter(self) -> tuple[Any, Any]:
@@ -172,11 +174,11 @@ class IndicatorList:
         asked = keys[maybe]
         if not len(asked):
             return maybe
-        at = np.minimum(np.searchsorted(self.keys, asked), len(self.keys) - 1)
-        found: Places = maybe[self.keys[at] == asked]
-        return found
+        minimum = np.minimum(np.searchsorted(self.keys, asked), len(self.keys) - 1)
+        hits: Places = maybe[self.keys[minimum] == asked]
+        return hits
 
-    def entries(self, kind: str, text: str) -> tuple[Entry, ...]:
+    def entries(self, kind: str, text: str) -> tuple[IndicatorEntry, ...]:
         """The entries that a text in the one spelling meets, the most specific first."""
         if kind == "ip":
             data = packed(text)
@@ -191,7 +193,7 @@ class IndicatorList:
             return tuple(self._same(parents, list(_suffixes(text)), kind))
         return tuple(self._same(text_keys(pa.array([text], pa.string()), kind), [text], kind))
 
-    def _same(self, keys: Keys, wanted: list[str], kind: str) -> Iterator[Entry]:
+    def _same(self, keys: Keys, wanted: list[str], kind: str) -> Iterator[IndicatorEntry]:
         kinds = ("ip", "network") if kind == "ip" else (kind,)
         for place in self.having(keys).tolist():
             first = int(np.searchsorted(self.keys, keys[place], "left"))
@@ -199,7 +201,7 @@ class IndicatorList:
             for row in self.table.slice(first, last - first).to_pylist():
                 row.pop("hash")
                 if row["kind"] in kinds and row["value"] == wanted[place]:
-                    yield Entry(**row)
+                    yield IndicatorEntry(**row)
 
 
 def _suffixes(name: str) -> Iterator[str]:
@@ -211,9 +213,9 @@ def _suffixes(name: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=20_000)
-def met(path: Path, kinds: tuple[str, ...], type_id: int, value: str) -> tuple[Entry, ...]:
+def met(path: Path, kinds: tuple[str, ...], type_id: int, value: str) -> tuple[IndicatorEntry, ...]:
     """The entries of a list that an observable meets, whether they still count or not."""
-    listed = opened(path)
+    listed = open_indicators(path)
     return tuple(
         entry
         for kind, text in sought(type_id, value)
@@ -223,6 +225,6 @@ def met(path: Path, kinds: tuple[str, ...], type_id: int, value: str) -> tuple[E
 
 
 @lru_cache(maxsize=8)
-def opened(path: Path) -> IndicatorList:
+def open_indicators(path: Path) -> IndicatorList:
     """A list, opened once in a process."""
     return IndicatorList.open(path)

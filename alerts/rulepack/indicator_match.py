@@ -18,7 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alerts.rulepack.indicator_file_format import Entry, IndicatorList, met, opened
+from alerts.rulepack.indicator_file_format import (
+    IndicatorEntry,
+    IndicatorList,
+    met,
+    open_indicators,
+)
 from alerts.rulepack.indicator_keys import (
     Places,
     address_words,
@@ -30,7 +35,7 @@ from alerts.rulepack.indicator_keys import (
 from alerts.rulepack.indicator_normalisation import OBSERVABLES, packed, sought
 from infra.errors import Fatal
 
-FIELD = "observables"
+_FIELD = "observables"
 """The column that the test reads, besides `time`."""
 
 FOLDER = "indicators"
@@ -45,7 +50,7 @@ def look_in(store: Path) -> None:
     _folders.setdefault(store / FOLDER)
 
 
-def file_of(list_hash: str) -> Path:
+def _file_of(list_hash: str) -> Path:
     """The file of a list; raises `ValueError` where no known store has it."""
     for folder in _folders:
         path = folder / f"{list_hash}.arrow"
@@ -58,7 +63,7 @@ class Hit(NamedTuple):
     """An observable and the entry that it met."""
 
     value: str
-    entry: Entry
+    entry: IndicatorEntry
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,8 @@ class Listed:
         self, observables: Iterable[Mapping[str, Any]] | None, at: datetime | None
     ) -> Hit | None:
         """The first observable that meets an entry, and the most specific such entry."""
-        for one in observables or ():
-            value, type_id = one.get("value"), one.get("type_id")
+        for observable in observables or ():
+            value, type_id = observable.get("value"), observable.get("type_id")
             if value and type_id in OBSERVABLES:
                 for entry in met(self.path, self.kinds, type_id, value):
                     if entry.counts(at):
@@ -88,21 +93,23 @@ class Listed:
 
     def rows(self, batch: pa.RecordBatch, rows: Places) -> Places:
         """Rows of the batch, of these, that may meet the list: none that does is missing."""
-        every = batch.column(FIELD)
+        every = batch.column(_FIELD)
         taken = every if len(rows) == batch.num_rows else every.take(pa.array(rows))
         parents = pc.list_parent_indices(taken).to_numpy(zero_copy_only=False).astype(np.int64)
         inner = pc.list_flatten(taken)
         types = pc.fill_null(pc.struct_field(inner, "type_id"), 0).to_numpy(zero_copy_only=False)
         values = pc.fill_null(pc.struct_field(inner, "value"), "")
-        found = [parents[:0]]
+        row_list = [parents[:0]]
         for type_id, kinds in OBSERVABLES.items():
-            at = np.flatnonzero(types == type_id)
-            if len(at) and set(kinds) & set(self.kinds):
-                coded = values.take(pa.array(at)).dictionary_encode()
+            flatnonzero = np.flatnonzero(types == type_id)
+            if len(flatnonzero) and set(kinds) & set(self.kinds):
+                coded = values.take(pa.array(flatnonzero)).dictionary_encode()
                 hits = np.zeros(len(coded.dictionary), bool)
                 hits[self._values(type_id, coded.dictionary)] = True
-                found.append(parents[at[hits[coded.indices.to_numpy(zero_copy_only=False)]]])
-        meeting: Places = rows[np.unique(np.concatenate(found))]
+                row_list.append(
+                    parents[flatnonzero[hits[coded.indices.to_numpy(zero_copy_only=False)]]]
+                )
+        meeting: Places = rows[np.unique(np.concatenate(row_list))]
         return meeting
 
     def _values(self, type_id: int, values: pa.Array) -> Places:
@@ -118,26 +125,28 @@ class Listed:
             for place, value in enumerate(values.to_pylist())
             for kind, text in sought(type_id, value)
         ]
-        found = []
+        result = []
         for kind in dict.fromkeys(kind for kind, _, _ in parts if kind in self.kinds):
             texts = [text for of, text, _ in parts if of == kind]
             places = np.array([place for of, _, place in parts if of == kind], np.int64)
             if kind == "ip":
-                found.append(self._addresses(texts, places))
+                result.append(self._addresses(texts, places))
             else:
-                found.append(places[self._texts(kind, pa.array(texts, pa.string()))])
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+                result.append(places[self._texts(kind, pa.array(texts, pa.string()))])
+        return np.concatenate(result) if result else np.zeros(0, np.int64)
 
     def _hosts(self, values: pa.Array) -> Places:
         """Names in one spelling as `domain_of` writes them, and those that are addresses."""
-        found = [np.zeros(0, np.int64)]
+        hosts = [np.zeros(0, np.int64)]
         if "domain" in self.kinds:
-            found.append(self._texts("domain", pc.ascii_lower(pc.ascii_rtrim(values, "."))))
+            hosts.append(self._texts("domain", pc.ascii_lower(pc.ascii_rtrim(values, "."))))
         if "ip" in self.kinds:
             maybe = pc.match_substring_regex(values, "[0-9]$|:").to_numpy(zero_copy_only=False)
-            at = np.flatnonzero(maybe)
-            found.append(self._addresses(values.take(pa.array(at)).to_pylist(), at))
-        return np.concatenate(found)
+            flatnonzero = np.flatnonzero(maybe)
+            hosts.append(
+                self._addresses(values.take(pa.array(flatnonzero)).to_pylist(), flatnonzero)
+            )
+        return np.concatenate(hosts)
 
     def _texts(self, kind: str, texts: pa.Array) -> Places:
         if kind not in self.kinds:
@@ -150,24 +159,26 @@ class Listed:
     def _addresses(self, texts: Sequence[str], places: Places) -> Places:
         """Those of the places whose text is an address that is listed, or in a listed network."""
         data = [packed(text) for text in texts]
-        valid = [place for place, one in zip(places.tolist(), data, strict=True) if one is not None]
-        words = address_words(b"".join(one for one in data if one is not None))
-        at = np.array(valid, np.int64)
-        hits = [self._list.having(network_keys(words, one)) for one in self._list.prefixes]
-        listed_at: Places = at[np.concatenate([np.zeros(0, np.int64), *hits])]
+        valid = [
+            place for place, number in zip(places.tolist(), data, strict=True) if number is not None
+        ]
+        words = address_words(b"".join(number for number in data if number is not None))
+        array = np.array(valid, np.int64)
+        hits = [self._list.having(network_keys(words, number)) for number in self._list.prefixes]
+        listed_at: Places = array[np.concatenate([np.zeros(0, np.int64), *hits])]
         return listed_at
 
     @property
     def _list(self) -> IndicatorList:
-        return opened(self.path)
+        return open_indicators(self.path)
 
 
 @lru_cache(maxsize=64)
-def listed(list_hash: str, kinds: tuple[str, ...]) -> Listed:
+def indicator_columns(list_hash: str, kinds: tuple[str, ...]) -> Listed:
     """The test over a list, opened; raises `ValueError` where that cannot be."""
-    path = file_of(list_hash)
+    path = _file_of(list_hash)
     try:
-        opened(path)
+        open_indicators(path)
     except Fatal as error:
         raise ValueError(str(error)) from error
     return Listed(path, kinds)
@@ -175,10 +186,10 @@ def listed(list_hash: str, kinds: tuple[str, ...]) -> Listed:
 
 def shown(hit: Hit, list_name: str) -> dict[str, str]:
     """What a finding tells of a hit, for its `fields`."""
-    told = {
+    lines = {
         "indicator.observable": hit.value,
         "indicator.kind": hit.entry.kind,
         "indicator.value": hit.entry.value,
         "indicator.list": list_name,
     }
-    return told | ({"indicator.label": hit.entry.label} if hit.entry.label else {})
+    return lines | ({"indicator.label": hit.entry.label} if hit.entry.label else {})

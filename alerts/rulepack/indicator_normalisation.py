@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from ingest.parsing.ocsf import A_FINGERPRINT, A_HASH, A_HOST, A_MAIL, A_URL, AN_IP
 
-KINDS = ("ip", "network", "domain", "hash", "url", "email")
+INDICATOR_KINDS = ("ip", "network", "domain", "hash", "url", "email")
 """What an entry of a list may be."""
 
 SOUGHT = ("ip", "domain", "hash", "url", "email")
@@ -32,7 +32,7 @@ OBSERVABLES = MappingProxyType(
 )
 """What an observable may be sought as, by OCSF's `type_id`; others are never sought."""
 
-MAX_CHARS = 2_048
+_MAX_CHARS = 2_048
 """Longest entry; names are far shorter, and what a longer URL says is not said twice."""
 
 _HEX = re.compile(r"[0-9a-f]+")
@@ -66,16 +66,16 @@ def domain_of(text: str) -> str:
     return name.lower()
 
 
-def url_of(text: str) -> tuple[str, str] | None:
+def _url_of(text: str) -> tuple[str, str] | None:
     """(URL in one spelling, its host); None for what names no host, such as a mere path.
 
     Compared are host, unusual port, path and query: scheme, user and fragment are left out,
     for logs often lack them.
     """
-    scheme, found, rest = text.strip().partition("://")
-    rest = (rest if found else scheme).partition("#")[0]
-    at = next((place for place, sign in enumerate(rest) if sign in "/?"), len(rest))
-    authority, tail = rest[:at].rpartition("@")[2], rest[at:]
+    scheme, result, rest = text.strip().partition("://")
+    rest = (rest if result else scheme).partition("#")[0]
+    position = next((place for place, sign in enumerate(rest) if sign in "/?"), len(rest))
+    authority, tail = rest[:position].rpartition("@")[2], rest[position:]
     if authority.startswith("["):
         host, _, port = authority[1:].partition("]")
         port = port.removeprefix(":")
@@ -115,11 +115,11 @@ def network_around(data: bytes, prefix: int) -> str:
 
 def prefix_of(value: str) -> tuple[bytes, int]:
     """An entry of kind ip or network as (16 bytes, bits of 128)."""
-    address, found, bits = value.partition("/")
+    address, result, bits = value.partition("/")
     data = packed(address)
     if data is None:
         raise ValueError(f"'{value}' is no address")
-    return data, (int(bits) + (0 if ":" in address else 96)) if found else 128
+    return data, (int(bits) + (0 if ":" in address else 96)) if result else 128
 
 
 def sought(type_id: int, value: str) -> tuple[tuple[str, str], ...]:
@@ -129,7 +129,7 @@ def sought(type_id: int, value: str) -> tuple[tuple[str, str], ...]:
     if type_id == A_HOST:
         return _host(value)
     if type_id == A_URL:
-        parts = url_of(value)
+        parts = _url_of(value)
         return (("url", parts[0]), *_host(parts[1])) if parts else ()
     if type_id == A_MAIL:
         address = mail_of(value)
@@ -165,8 +165,8 @@ def entry(text: str, kind: str = "auto") -> tuple[str, str]:
     for broken, whole in _DEFANGED:
         plain = plain.replace(broken, whole)
     plain = re.sub(r"^hxxp(s?)(?=://)", r"http\1", plain, flags=re.IGNORECASE)
-    if not plain or len(plain) > MAX_CHARS:
-        raise ValueError("empty" if not plain else f"longer than {MAX_CHARS} characters")
+    if not plain or len(plain) > _MAX_CHARS:
+        raise ValueError("empty" if not plain else f"longer than {_MAX_CHARS} characters")
     return _READERS[guess(plain) if kind == "auto" else kind](plain)
 
 
@@ -215,7 +215,7 @@ def _hash(text: str) -> tuple[str, str]:
 
 
 def _url(text: str) -> tuple[str, str]:
-    parts = url_of(text)
+    parts = _url_of(text)
     if parts is None or (address_of(parts[1]) is None and not _NAME.fullmatch(parts[1])):
         raise ValueError(f"'{text}' is no URL with a host")
     return "url", parts[0]

@@ -20,12 +20,12 @@ import re2
 from alerts.rulepack.derived_fields import derived, inputs
 from alerts.rulepack.derived_fields import fold as fold
 from alerts.rulepack.derived_fields import text_of as text_of
-from alerts.rulepack.indicator_match import Listed, listed
+from alerts.rulepack.indicator_match import Listed, indicator_columns
 
-Value: TypeAlias = str | int | float | bool | None
+_Value: TypeAlias = str | int | float | bool | None
 Leaf: TypeAlias = Callable[[Any], bool]
 RowTest: TypeAlias = "Callable[[Slots, int], bool]"
-Reader: TypeAlias = "Callable[[Slots, int], Any]"
+_Reader: TypeAlias = "Callable[[Slots, int], Any]"
 Literals: TypeAlias = tuple[tuple[str, str], ...]
 
 ANY_RUN, ANY_ONE = "*", "?"
@@ -81,7 +81,7 @@ class Test(msgspec.Struct, frozen=True, tag="test", omit_defaults=True):
 
     field: str
     op: str
-    value: Value = None
+    value: _Value = None
     cased: bool = False
     parts: tuple[tuple[str, str], ...] = ()
 
@@ -162,7 +162,9 @@ def leaf(test: Test) -> Leaf:
 
 def listed_in(test: Test) -> Listed:
     """The list that a test `listed` asks; raises ValueError where it is not there."""
-    return listed(str(test.value), tuple(text for part, text in test.parts if part == "kind"))
+    return indicator_columns(
+        str(test.value), tuple(text for part, text in test.parts if part == "kind")
+    )
 
 
 _TEXT: dict[str, Callable[[str, str], bool]] = {
@@ -205,7 +207,7 @@ def time_of(value: Any) -> datetime | None:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def _time_leaf(op: str, value: Value) -> Leaf:
+def _time_leaf(op: str, value: _Value) -> Leaf:
     part, wanted = _TIME[op], number_of(value)
     if wanted is None:
         raise ValueError(f"'{value}' is not a number")
@@ -225,7 +227,7 @@ def _text_leaf(op: str, wanted: str, cased: bool) -> Leaf:
     return lambda v: compare(fold(text_of(v)), folded)
 
 
-def _number_leaf(op: str, value: Value) -> Leaf:
+def _number_leaf(op: str, value: _Value) -> Leaf:
     compare, wanted = _COMPARE[op], number_of(value)
     if wanted is None:
         raise ValueError(f"'{value}' is not a number")
@@ -335,7 +337,7 @@ def row_test(node: Node, slots: Mapping[str, int]) -> RowTest:
     return _value_test(leaf(node), read)
 
 
-def _reader(field: str, slots: Mapping[str, int]) -> Reader:
+def _reader(field: str, slots: Mapping[str, int]) -> _Reader:
     """The value of a field, column or derived, in one row."""
     made = derived(field)
     if made is None:
@@ -345,7 +347,7 @@ def _reader(field: str, slots: Mapping[str, int]) -> Reader:
     return lambda columns, i: make([columns[place][i] for place in places])
 
 
-def _value_test(test: Leaf, read: Reader) -> RowTest:
+def _value_test(test: Leaf, read: _Reader) -> RowTest:
     def run(columns: Slots, i: int) -> bool:
         value = read(columns, i)
         if value is None:
@@ -394,12 +396,12 @@ def literals_of(node: Node) -> Literals | None:
             return None
         made = derived(node.field)
         return made.literals(text) if made else ((node.field, text),)
-    found = [literals_of(part) for part in node.of]
+    result = [literals_of(part) for part in node.of]
     if isinstance(node, Either):
-        if any(literals is None for literals in found):
+        if any(literals is None for literals in result):
             return None
-        return tuple(sorted({pair for literals in found for pair in literals or ()}))
-    known = [literals for literals in found if literals]
+        return tuple(sorted({pair for literals in result for pair in literals or ()}))
+    known = [literals for literals in result if literals]
     return max(known, key=_selectivity) if known else None
 
 

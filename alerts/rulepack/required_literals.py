@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from alerts.rulepack.predicate import Test, fold
 
-Place: TypeAlias = Literal["anywhere", "start", "end", "whole"]
+_Place: TypeAlias = Literal["anywhere", "start", "end", "whole"]
 
-PLACES: dict[str, Place] = {
+PLACES: dict[str, _Place] = {
     "eq": "whole",
     "contains": "anywhere",
     "startswith": "start",
@@ -26,7 +26,7 @@ class Needle(NamedTuple):
 
     path: str
     text: str
-    place: Place = "anywhere"
+    place: _Place = "anywhere"
 
     def pattern(self, separator: bytes) -> bytes:
         """The bytes to search for among values that have a separator on either side."""
@@ -42,7 +42,7 @@ def needles_of(test: Test) -> tuple[Needle, ...]:
     if test.op in PLACES and test.value:
         return (Needle(test.field, fold(str(test.value)), PLACES[test.op]),)
     if test.op == "like":
-        return tuple(Needle(test.field, *found) for found in _of_like(test))
+        return tuple(Needle(test.field, *literal) for literal in _of_like(test))
     if test.op == "cidr":
         return tuple(_of_network(test.field, str(test.value)))
     if test.op == "re":
@@ -51,7 +51,7 @@ def needles_of(test: Test) -> tuple[Needle, ...]:
     return ()
 
 
-def _of_like(test: Test) -> Iterator[tuple[str, Place]]:
+def _of_like(test: Test) -> Iterator[tuple[str, _Place]]:
     last = len(test.parts) - 1
     for number, (kind, text) in enumerate(test.parts):
         if kind != "text" or not text:

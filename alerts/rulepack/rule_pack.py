@@ -17,7 +17,7 @@ from alerts.rulepack.predicate import Literals, Node
 from infra.errors import Fatal
 from infra.storage.state_file import JsonLayout, StateFile
 
-FORMAT = 1
+_FORMAT = 1
 """Version of the pack's JSON; a reader refuses a higher one."""
 
 _FIRST_KINDS = ("format", "rules", "correlations")
@@ -129,7 +129,7 @@ class Query(Described, frozen=True, kw_only=True):
 class RulePack(msgspec.Struct, frozen=True, kw_only=True):
     """The rules that run, data only, sorted by id."""
 
-    format: int = FORMAT
+    format: int = _FORMAT
     rules: tuple[Rule, ...] = ()
     correlations: tuple[Correlation, ...] = ()
     queries: tuple[Query, ...] = ()
@@ -146,8 +146,8 @@ class RulePack(msgspec.Struct, frozen=True, kw_only=True):
         A kind that came later and has no rule is left out, so packs from before keep their hash.
         """
         kinds = {name: getattr(self, name) for name in self.__struct_fields__}
-        told = {name: kind for name, kind in kinds.items() if kind or name in _FIRST_KINDS}
-        return msgspec.json.encode(told, order="sorted")
+        lines = {name: kind for name, kind in kinds.items() if kind or name in _FIRST_KINDS}
+        return msgspec.json.encode(lines, order="sorted")
 
     @classmethod
     def from_json(cls, data: bytes) -> RulePack:
@@ -156,9 +156,9 @@ class RulePack(msgspec.Struct, frozen=True, kw_only=True):
             pack = msgspec.json.decode(data, type=cls)
         except msgspec.MsgspecError as error:
             raise Fatal(f"not a rule pack: {error}; compile the rules again") from error
-        if pack.format > FORMAT:
+        if pack.format > _FORMAT:
             raise Fatal(
-                f"rule pack has format {pack.format}, this version reads {FORMAT}; upgrade headgate"
+                f"rule pack has format {pack.format}, this version reads {_FORMAT}; upgrade headgate"
             )
         return pack
 

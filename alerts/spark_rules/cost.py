@@ -9,9 +9,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 
-EVERY = 60.0
+_EVERY = 60.0
 """Seconds between two rows."""
 
 
@@ -32,7 +32,7 @@ class Spend:
         sums = self._rules.setdefault(rule_id, {"events": 0, "candidates": 0, "hits": 0, "us": 0})
         sums["hits"] += hits
         sums["us"] += round(seconds * 1e6)
-        if self._clock() - self._since >= EVERY:
+        if self._clock() - self._since >= _EVERY:
             self._tell()
 
     def _tell(self) -> None:
@@ -48,4 +48,4 @@ class Spend:
         self._rules, self._since = {}, self._clock()
         # A full disk stops the batch where it writes its rows, with a sentence that says so.
         with suppress(OSError):
-            put(self._spool, f"queries-{os.getpid()}-{time.time_ns()}", row)
+            put_row(self._spool, f"queries-{os.getpid()}-{time.time_ns()}", row)

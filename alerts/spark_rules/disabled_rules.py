@@ -41,7 +41,7 @@ class Aside:
 
     def why(self, rule: Described) -> str | None:
         """Why this version of a rule is set aside; None when it runs."""
-        return told_of(self.all(), rule)
+        return _told_of(self.all(), rule)
 
     def put(self, rules: Iterable[Described], reasons: Mapping[str, str]) -> None:
         """Set rules aside, each with its reason by id. One that is aside keeps its time."""
@@ -50,7 +50,7 @@ class Aside:
         new = {
             rule.id: SetAside(rule.version, reasons[rule.id], now)
             for rule in rules
-            if rule.id in reasons and told_of(known, rule) is None
+            if rule.id in reasons and _told_of(known, rule) is None
         }
         if new:
             self._keep(known | new)
@@ -69,11 +69,15 @@ class Aside:
 
 def state_of(rule: Described, known: Mapping[str, SetAside]) -> str:
     """The state of a rule that is switched on, for lists: on, or set aside and why."""
-    why = told_of(known, rule)
+    why = _told_of(known, rule)
     return "on" if why is None else f"set aside: {why}"
 
 
-def told_of(known: Mapping[str, SetAside], rule: Described) -> str | None:
+def _told_of(known: Mapping[str, SetAside], rule: Described) -> str | None:
     """Why a rule is among those set aside, in this version."""
-    found = known.get(rule.id)
-    return found.reason if found is not None and found.version == rule.version else None
+    known_result = known.get(rule.id)
+    return (
+        known_result.reason
+        if known_result is not None and known_result.version == rule.version
+        else None
+    )

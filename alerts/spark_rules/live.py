@@ -23,15 +23,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from alerts.domain.entity import micros, moment
-from alerts.domain.finding import RULE_FAILED, finding_schema, identity, one_line
+from alerts.domain.entity import event_instant, micros
+from alerts.domain.finding import RULE_FAILED, finding_schema, identity, single_line
 from alerts.matching.matcher import LIVE_MODES
 from alerts.rulepack.rule_pack import PackStore, Query
 from alerts.spark_rules.cost import Spend
 from alerts.spark_rules.disabled_rules import Aside
 from alerts.spark_rules.plan import reason_of
 from alerts.spark_rules.rule import QueryRule
-from alerts.spark_rules.windows import Touched, touched, whole, within
+from alerts.spark_rules.windows import Touched, touched, whole_windows, within
 from alerts.tables import FINDING
 from infra.checkpoint.batch_decisions import decided
 from infra.delta.parquet_writer import DataFile, writing
@@ -39,10 +39,10 @@ from infra.streaming.job import Batch
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT, HEARTBEAT
 
-WINDOWS = "windows"
+_WINDOWS = "windows"
 """Decision of a batch: the versions of silver.event whose windows it looks at."""
 
-FAILED = "failed_queries"
+_FAILED = "failed_queries"
 """Decision of a batch: the rules that failed in it, by id, with the reason."""
 
 WINDOW_JOB = "ingest"
@@ -75,22 +75,22 @@ class Queries:
         queries = self._store.get(pack).queries
         if not queries:
             return []
-        failed: dict[str, str] = dict(run.decisions.get(FAILED, {}))
+        failed: dict[str, str] = dict(run.decisions.get(_FAILED, {}))
         aside = {q.id for q in queries if self._aside.why(q) is not None}
         healthy = [QueryRule(q, pack) for q in queries if q.id not in {*failed, *aside}]
-        found: list[pa.Table] = []
+        tables: list[pa.Table] = []
         for rule, events, what in self._work(run, healthy):
             try:
-                found.append(self._one(rule, events, what, run))
+                tables.append(self._one(rule, events, what, run))
             except Exception as error:  # whatever one rule throws must not stop the others
                 self._require_alive(events, error)
                 failed[rule.query.id] = reason_of(error)
         if failed:
             # Decided first: a retry does not run them again, and tells of them all the same.
-            failed = run.decide(FAILED, lambda: failed)
+            failed = run.decide(_FAILED, lambda: failed)
             self._aside.put(queries, failed)
-            found.append(self._failures(run, [q for q in queries if q.id in failed], failed, pack))
-        return self._written(run, found)
+            tables.append(self._failures(run, [q for q in queries if q.id in failed], failed, pack))
+        return self._written(run, tables)
 
     # -- what there is to do -----------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class Queries:
     def _windows(
         self, run: Batch, rules: Sequence[QueryRule]
     ) -> list[tuple[QueryRule, DataFrame, Touched | None]]:
-        due = run.decide(WINDOWS, lambda: self._due(run))
+        due = run.decide(_WINDOWS, lambda: self._due(run))
         self._looked = due
         if due["after"] is None:
             return []
@@ -139,10 +139,10 @@ class Queries:
     def _decided_before(self, run: Batch) -> dict[str, Any] | None:
         """What the batch before decided, in this run of the job or an earlier one."""
         try:
-            found: dict[str, Any] | None = decided(run.folder, run.batch_id - 1).get(WINDOWS)
+            decision: dict[str, Any] | None = decided(run.folder, run.batch_id - 1).get(_WINDOWS)
         except FileNotFoundError:
             return None
-        return found
+        return decision
 
     def _added(self, versions: range) -> DataFrame | None:
         """Events that these versions of silver.event added and that rules may see."""
@@ -171,12 +171,12 @@ class Queries:
         if rule.query.id + rule.query.version not in self._checked:
             rule.check(self._lake.spark)
             self._checked.add(rule.query.id + rule.query.version)
-        found = rule.findings(events, LIVE_MODES)
+        findings = rule.findings(events, LIVE_MODES)
         if news is not None:
-            found = found.where(whole(news.spans(rule.query), rule.query)).withColumn(
+            findings = findings.where(whole_windows(news.spans(rule.query), rule.query)).withColumn(
                 "received_at", F.lit(self._arrived(run, news))
             )
-        rows = self._bounded(found, run.counts.get("read", 0))
+        rows = self._bounded(findings, run.counts.get("read", 0))
         if news is not None and rows.num_rows:
             rows = self._new(rule.query, rows)
         self._spend.note(rule.pack, rule.query.id, rows.num_rows, time.perf_counter() - began)
@@ -220,16 +220,19 @@ class Queries:
 
     def _new(self, query: Query, rows: pa.Table) -> pa.Table:
         """The rows whose windows have told nothing of their group yet."""
-        times = [micros(at) for at in rows.column("event_time").to_pylist()]
-        since, until = moment(min(times)), moment(max(times)) + timedelta(microseconds=1)
-        span = timedelta(seconds=query.window_seconds)
-        at = F.col("event_time")
-        told = self._lake.read(FINDING).where(
-            (F.col("rule_id") == query.id)
-            & (at >= F.lit(since - span))
-            & (at < F.lit(until + span))
+        times = [micros(column) for column in rows.column("event_time").to_pylist()]
+        since, until = (
+            event_instant(min(times)),
+            event_instant(max(times)) + timedelta(microseconds=1),
         )
-        known = {row["finding_id"] for row in told.select("finding_id").distinct().collect()}
+        span = timedelta(seconds=query.window_seconds)
+        column = F.col("event_time")
+        where = self._lake.read(FINDING).where(
+            (F.col("rule_id") == query.id)
+            & (column >= F.lit(since - span))
+            & (column < F.lit(until + span))
+        )
+        known = {row["finding_id"] for row in where.select("finding_id").distinct().collect()}
         new = [uid not in known for uid in rows.column("finding_id").to_pylist()]
         return rows.filter(pa.array(new, pa.bool_()))
 
@@ -248,8 +251,8 @@ class Queries:
         self, run: Batch, failed: Sequence[Query], reasons: Mapping[str, str], pack: str
     ) -> pa.Table:
         """A finding for each rule that is set aside; it is about the rule and names no address."""
-        at = run.started_at
-        rows = [_failure(query, one_line(reasons[query.id]), pack, at) for query in failed]
+        started = run.started_at
+        rows = [_failure(query, single_line(reasons[query.id]), pack, started) for query in failed]
         return pa.Table.from_pylist(rows, schema=finding_schema())
 
     def _written(self, run: Batch, found: Sequence[pa.Table]) -> list[DataFile]:
@@ -264,7 +267,7 @@ class Queries:
 
 
 def _failure(query: Query, reason: str, pack: str, at: datetime) -> dict[str, Any]:
-    title = one_line(f"Rule '{query.title}' is set aside: {reason}")
+    title = single_line(f"Rule '{query.title}' is set aside: {reason}")
     uid = identity(RULE_FAILED, query.id, query.version, at.isoformat())
     return {
         "finding_id": uid,

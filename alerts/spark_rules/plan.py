@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from sqlglot.errors import SqlglotError
 
 from alerts.compiler.sigma_to_predicate import Untranslatable
-from alerts.compiler.spark_rule_files import VIEW, parsed
+from alerts.compiler.spark_rule_files import VIEW, parsed_sql
 from alerts.rulepack.rule_pack import Query
 
 # What Spark cannot understand is told in a sentence; its own record of it would go to stderr.
@@ -91,11 +91,11 @@ def _asked(node: Any, above: list[Any]) -> Iterator[list[str]]:
     children = node.children()
     if not children.size():
         output = node.output()
-        own = {output.apply(at).exprId().id() for at in range(output.size())}
-        told = [str(one.sql()) for one in above if _columns(one) <= own]
-        yield [text for text in told if _is_read(text)]
-    for at in range(children.size()):
-        yield from _asked(children.apply(at), above)
+        own = {output.apply(index).exprId().id() for index in range(output.size())}
+        strs = [str(condition.sql()) for condition in above if _columns(condition) <= own]
+        yield [text for text in strs if _is_read(text)]
+    for index in range(children.size()):
+        yield from _asked(children.apply(index), above)
 
 
 def _conjuncts(condition: Any) -> Iterator[Any]:
@@ -107,17 +107,17 @@ def _conjuncts(condition: Any) -> Iterator[Any]:
 
 
 def _columns(condition: Any) -> set[int]:
-    found = condition.references().iterator()
+    iterator = condition.references().iterator()
     columns = set()
-    while found.hasNext():
-        columns.add(found.next().exprId().id())
+    while iterator.hasNext():
+        columns.add(iterator.next().exprId().id())
     return columns
 
 
 def _is_read(condition: str) -> bool:
     """Whether a condition, as Spark writes it, is one that `query_text.parsed` reads."""
     try:
-        return bool(parsed(f"SELECT * FROM {VIEW} WHERE {condition}"))
+        return bool(parsed_sql(f"SELECT * FROM {VIEW} WHERE {condition}"))
     except (SqlglotError, RecursionError):
         return False
 
@@ -125,11 +125,13 @@ def _is_read(condition: str) -> bool:
 def _unfit(name: str, query: Query) -> Untranslatable:
     if any(table in name for table in _TABLES):
         return Untranslatable("it reads another table or file", "a rule reads events alone")
-    told = _CALLED.get(name, name)
+    CALLED_result = _CALLED.get(name, name)
     if query.window_seconds:
-        return Untranslatable(f"it has {told}", "a window is grouped, filtered and shown, no more")
+        return Untranslatable(
+            f"it has {CALLED_result}", "a window is grouped, filtered and shown, no more"
+        )
     return Untranslatable(
-        f"it has {told}, so what it says of an event hangs on which others come with it",
+        f"it has {CALLED_result}, so what it says of an event hangs on which others come with it",
         "ask of each event by itself, or add `window: 10m` and group by window(time, '10 minutes')",
     )
 
@@ -137,23 +139,23 @@ def _unfit(name: str, query: Query) -> Untranslatable:
 def _walk(node: Any) -> Iterator[Any]:
     yield node
     children = node.children()
-    for at in range(children.size()):
-        yield from _walk(children.apply(at))
+    for index in range(children.size()):
+        yield from _walk(children.apply(index))
 
 
 def _expressions(node: Any) -> Iterator[Any]:
-    found = node.expressions()
-    for at in range(found.size()):
-        if found.apply(at).nodeName() != "AttributeReference":
-            yield from _walk(found.apply(at))
+    expressions = node.expressions()
+    for index in range(expressions.size()):
+        if expressions.apply(index).nodeName() != "AttributeReference":
+            yield from _walk(expressions.apply(index))
 
 
 def _by_window(aggregate: Any) -> bool:
-    found = aggregate.groupingExpressions()
+    groupingExpressions = aggregate.groupingExpressions()
     return any(
         each.nodeName() == "AttributeReference" and each.name() == "window"
-        for at in range(found.size())
-        for each in _walk(found.apply(at))
+        for index in range(groupingExpressions.size())
+        for each in _walk(groupingExpressions.apply(index))
     )
 
 
@@ -171,7 +173,7 @@ def _refuse_expression(expression: Any) -> None:
     if expression.deterministic() or short in _IN_ANY_ORDER:
         return
     children = expression.children()
-    if all(children.apply(at).deterministic() for at in range(children.size())):
+    if all(children.apply(index).deterministic() for index in range(children.size())):
         raise Untranslatable(
             f"it calls {expression.prettyName()}, whose answer is another one each time",
             "use functions of the event alone",
@@ -206,7 +208,9 @@ def reason_of(error: Exception) -> str:
         return " ".join(f"{type(error).__name__}: {error}".split())[:300]
     lines = [line.strip() for line in str(error).splitlines()]
     raised = [line for line in lines if re.match(r"[A-Za-z_.]*(Error|Exception): ", line)]
-    said = raised[-1] if "Traceback" in str(error) and raised else next(filter(None, lines), "")
-    while (shorter := _NOISE.sub("", said)) != said:
-        said = shorter
-    return said[:300]
+    raised_result = (
+        raised[-1] if "Traceback" in str(error) and raised else next(filter(None, lines), "")
+    )
+    while (shorter := _NOISE.sub("", raised_result)) != raised_result:
+        raised_result = shorter
+    return raised_result[:300]

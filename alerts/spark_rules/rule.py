@@ -25,14 +25,14 @@ from alerts.spark_rules.plan import reason_of, refuse_unfit, seen_by
 from alerts.tables import FINDING
 from ingest.tables import EVENT, HEARTBEAT
 
-MODES = ("live", "replay", "import")
+_MODES = ("live", "replay", "import")
 SHOWN_ELSEWHERE = ("window", "time", "received_at", "evidence", "event_uid")
 """Columns of a query that have a place of their own in a finding; the others are its fields."""
 
 ADDRESSES = {"src_endpoint": "src_ip", "dst_endpoint": "dst_ip", "device": "device_ip"}
 """Where a window's row has the address of a role, unless it has a column `ip`."""
 
-Rule = Callable[[DataFrame], DataFrame]
+_Rule = Callable[[DataFrame], DataFrame]
 
 
 class QueryRule:
@@ -79,7 +79,7 @@ class QueryRule:
             raise Untranslatable(reason_of(error), "correct the query") from None
         return rows
 
-    def findings(self, events: DataFrame, modes: Collection[str] = MODES) -> DataFrame:
+    def findings(self, events: DataFrame, modes: Collection[str] = _MODES) -> DataFrame:
         """Rows of gold.finding among rows of silver.event whose mode is one of `modes`.
 
         Of a rule with windows the events must hold each window whole that matters.
@@ -90,13 +90,13 @@ class QueryRule:
             & (F.col("source") != HEARTBEAT)
             & F.col("mode").isin(*modes)
         )
-        found = self.rows(seen)
-        columns = self._windows(found) if self.query.window_seconds else None
+        rows = self.rows(seen)
+        columns = self._windows(rows) if self.query.window_seconds else None
         if columns is None:
-            found, columns = self._events(found, seen)
+            rows, columns = self._events(rows, seen)
         columns = self._same() | columns
         columns |= {name: _named(columns[name]) for name in ("host_name", "user_name")}
-        return found.select(
+        return rows.select(
             *[
                 columns.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
                 for field in FINDING.schema
@@ -113,7 +113,7 @@ class QueryRule:
             "level": F.lit(query.level),
             "kind": F.lit("event"),
             "pack": F.lit(self.pack),
-            "feeds": F.array(*[F.lit(one) for one in query.feeds]),
+            "feeds": F.array(*[F.lit(feed) for feed in query.feeds]),
             "alerting": F.lit(query.alerting),
         }
 
@@ -123,8 +123,8 @@ class QueryRule:
         if set(EVENT.schema.fieldNames()) <= set(found.columns):  # SELECT *: what it adds is shown
             names = [name for name in names if name not in EVENT.schema.fieldNames()]
         texts = [_text(name).alias(name) for name in names]
-        said = found.select("event_uid", F.struct(F.lit("").alias("_"), *texts).alias("_said"))
-        once = said.groupBy("event_uid").agg(F.min("_said").alias("_said"))
+        select = found.select("event_uid", F.struct(F.lit("").alias("_"), *texts).alias("_said"))
+        once = select.groupBy("event_uid").agg(F.min("_said").alias("_said"))
         carried = {path: _at(path, seen.schema) for path in self.query.carry if path not in names}
         facts = seen.select(
             "event_uid", "time", "received_at", "class_uid", "source", "mode", "scope",
@@ -136,14 +136,16 @@ class QueryRule:
         joined = once.join(facts, "event_uid")
         shown = {name: F.col("_said")[name] for name in names}
         shown |= {path: F.col("_of")[path] for path in carried}
-        told = [_told(name) for name in ("source", "src_ip", "dst_ip", "user_name", "host_name")]
+        data_frames = [
+            _told(name) for name in ("source", "src_ip", "dst_ip", "user_name", "host_name")
+        ]
         return joined, {
             **{name: F.col(name) for name in _TAKEN},
             "finding_id": identity_of(F.lit(self.query.id), F.col("event_uid")),
             "event_time": F.col("time"),
             **self._role([F.col(f"_{role}") for role in self.query.roles]),
             "fields": _fields(shown),
-            "snippet": _line(_or(F.col("message"), F.concat_ws(" ", *told))),
+            "snippet": _line(_or(F.col("message"), F.concat_ws(" ", *data_frames))),
         }
 
     def _role(self, addresses: list[Column]) -> dict[str, Column]:
@@ -166,7 +168,7 @@ class QueryRule:
         other = f"its windows are not of {query.window_seconds} s, every {query.slide_seconds} s"
         begins = F.when(fits, start).otherwise(F.raise_error(F.lit(other)).cast("timestamp"))
         time = F.coalesce(_col("time", names), start)
-        at = F.greatest(start, F.least(time, end - F.expr("INTERVAL 1 MICROSECOND")))
+        greatest = F.greatest(start, F.least(time, end - F.expr("INTERVAL 1 MICROSECOND")))
         group = F.to_json(
             F.array(*[_text(name) for name in query.group_by]),
             {"ignoreNullFields": "false"},
@@ -179,7 +181,7 @@ class QueryRule:
             **{name: _col(name, names) for name in ("scope", "user_name", "host_name", "dst_ip")},
             "finding_id": identity,
             "event_uid": identity,
-            "event_time": at,
+            "event_time": greatest,
             "received_at": F.coalesce(_col("received_at", names), end),
             "window_start": begins,
             "class_uid": _col("class_uid", names),
@@ -209,7 +211,7 @@ def identity_of(*parts: Column) -> Column:
 
 
 @lru_cache(maxsize=64)
-def function_of(source: str) -> Rule:
+def function_of(source: str) -> _Rule:
     """The function of a rule's Python source, which is run once a process.
 
     The module is in no `sys.modules`: so what of it goes to Spark's workers goes with its code.
@@ -217,7 +219,7 @@ def function_of(source: str) -> Rule:
     name = f"headgate_rule_{hashlib.sha256(source.encode()).hexdigest()[:12]}"
     module = ModuleType(name)
     exec(compile(source, f"<{name}>", "exec", dont_inherit=True), module.__dict__)
-    return cast(Rule, getattr(module, RULE))
+    return cast(_Rule, getattr(module, RULE))
 
 
 def _col(name: str, names: Collection[str]) -> Column:

@@ -23,7 +23,7 @@ from infra.spark.session import session
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 
 
 @contextmanager
@@ -67,15 +67,19 @@ def _require_fit(spark: SparkSession, query: Query) -> None:
     QueryRule(query).check(spark)
 
 
-def preview(settings: Settings, query: Query, since: datetime, limit: int) -> tuple[list[Row], int]:
+def preview_query(
+    settings: Settings, query: Query, since: datetime, limit: int
+) -> tuple[list[_Row], int]:
     """At most `limit` findings, oldest first, and how many events were looked at."""
     with running(settings) as spark:
         require_fit(spark, [query])
         lake = Lake(spark, settings).ensure(EVENT, FINDING)
         events = lake.read(EVENT).where(F.col("time") >= F.lit(since))
-        found = QueryRule(query).findings(events).orderBy("event_time", "finding_id").limit(limit)
+        findings = (
+            QueryRule(query).findings(events).orderBy("event_time", "finding_id").limit(limit)
+        )
         try:
-            rows = [row.asDict(recursive=True) for row in found.collect()]
+            rows = [row.asDict(recursive=True) for row in findings.collect()]
         except Exception as error:  # a person's query may raise anything
             raise Usage(f"rule '{query.title}': {reason_of(error)}") from None
         for row in rows:

@@ -12,10 +12,10 @@ from math import gcd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from alerts.domain.entity import moment
+from alerts.domain.entity import event_instant
 from alerts.rulepack.rule_pack import Query
 
-Span = tuple[int, int]
+_Span = tuple[int, int]
 """[since, until), microseconds."""
 
 MOST_SPANS = 50
@@ -37,7 +37,7 @@ class Touched:
         newest = {slot * self.slot // slide * slide for slot in self.slots}
         return frozenset(first - back for first in newest for back in range(0, window, slide))
 
-    def spans(self, query: Query) -> list[Span]:
+    def spans(self, query: Query) -> list[_Span]:
         """The time that these windows cover."""
         return spans(self.starts(query), query.window_seconds * 1_000_000)
 
@@ -50,12 +50,12 @@ def touched(events: DataFrame, queries: Iterable[Query]) -> Touched | None:
     row = events.agg(F.collect_set(place).alias("slots"), newest.alias("newest")).first()
     if row is None or not row["slots"]:
         return None
-    return Touched(frozenset(row["slots"]), slot, moment(row["newest"]))
+    return Touched(frozenset(row["slots"]), slot, event_instant(row["newest"]))
 
 
-def spans(starts: Iterable[int], length: int, most: int = MOST_SPANS) -> list[Span]:
+def spans(starts: Iterable[int], length: int, most: int = MOST_SPANS) -> list[_Span]:
     """The time that windows of `length` from these starts cover, in at most `most` spans."""
-    merged: list[Span] = []
+    merged: list[_Span] = []
     for start in sorted(starts):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], start + length)
@@ -63,19 +63,22 @@ def spans(starts: Iterable[int], length: int, most: int = MOST_SPANS) -> list[Sp
             merged.append((start, start + length))
     while len(merged) > most:
         gaps = [later[0] - earlier[1] for earlier, later in pairwise(merged)]
-        at = gaps.index(min(gaps))
-        merged[at : at + 2] = [(merged[at][0], merged[at + 1][1])]
+        position = gaps.index(min(gaps))
+        merged[position : position + 2] = [(merged[position][0], merged[position + 1][1])]
     return merged
 
 
-def within(found: Iterable[Span]) -> Column:
+def within(found: Iterable[_Span]) -> Column:
     """Whether an event's `time` lies in one of some spans."""
-    at = F.col("time")
-    inside = [(at >= F.lit(moment(since))) & (at < F.lit(moment(until))) for since, until in found]
+    column = F.col("time")
+    inside = [
+        (column >= F.lit(event_instant(since))) & (column < F.lit(event_instant(until)))
+        for since, until in found
+    ]
     return reduce(Column.__or__, inside, F.lit(False))
 
 
-def whole(found: Iterable[Span], query: Query) -> Column:
+def whole_windows(found: Iterable[_Span], query: Query) -> Column:
     """Whether a finding's window lies in one of some spans with all its rows."""
     start, length = F.unix_micros("window_start"), query.window_seconds * 1_000_000
     inside = [(start >= since) & (start <= until - length) for since, until in found]

@@ -90,16 +90,16 @@ class Batches:
 
     def pack_of(self, file: str) -> str | None:
         """The pack of the batch that wrote a file; None when the name does not tell."""
-        found = _BATCH.match(file)
-        return self.packs.get((found[1], int(found[2]))) if found else None
+        match = _BATCH.match(file)
+        return self.packs.get((match[1], int(match[2]))) if match else None
 
 
 def judge_finding(stray: Stray, event: EventFacts | None, batches: Batches) -> Difference | None:
     """Why a finding is told by one side only; None when its batch's own pack does not find it."""
     extra = stray.recorded is not None
     if stray.times > 1:
-        told = f"{stray.times} rows in gold.finding"
-        return _of(stray, "other", "unexplained", told)
+        message = f"{stray.times} rows in gold.finding"
+        return _of(stray, "other", "unexplained", message)
     if stray.rule_id == RULE_FAILED:
         return _of(stray, "extra" if extra else "missing", "rule failed")
     if event is None:
@@ -135,12 +135,12 @@ def _of_window(stray: Stray, batches: Batches) -> Difference:
 
 
 def _of(stray: Stray, how: str, cause: str, detail: str = "") -> Difference:
-    told = f"event {stray.event_uid}" + (f"; {detail}" if detail else "")
-    return Difference("finding", how, stray.finding_id, stray.rule_id, stray.at, cause, told)
+    message = f"event {stray.event_uid}" + (f"; {detail}" if detail else "")
+    return Difference("finding", how, stray.finding_id, stray.rule_id, stray.at, cause, message)
 
 
 @dataclass(frozen=True)
-class Told:
+class ToldAlert:
     """A finding of a correlation, or an alert, as one side has it. Times: microseconds.
 
     `key`: entity or group. `evidence`: event uids it rests on.
@@ -161,7 +161,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Facts:
+class AlertFacts:
     """What the tables say beside. `finished`: the arrival time up to which job `alert` is
     certainly through; `repaired`: event uids whose finding was attributed anew; `strays`:
     event uids whose finding differs."""
@@ -170,11 +170,11 @@ class Facts:
     repaired: Collection[str] = ()
     strays: Collection[str] = ()
 
-    def follows(self, *sides: Told | None) -> bool:
+    def follows(self, *sides: ToldAlert | None) -> bool:
         """Whether a finding that differs is behind it."""
         return any(side and any(uid in self.strays for uid in side.evidence) for side in sides)
 
-    def repairs(self, *sides: Told | None) -> bool:
+    def repairs(self, *sides: ToldAlert | None) -> bool:
         """Whether a repaired attribution is behind it."""
         return any(
             side is not None and (side.moved or any(uid in self.repaired for uid in side.evidence))
@@ -183,32 +183,36 @@ class Facts:
 
 
 def judge_told(
-    what: str, stream: Iterable[Told], history: Iterable[Told], span: tuple[int, int], facts: Facts
+    what: str,
+    stream: Iterable[ToldAlert],
+    history: Iterable[ToldAlert],
+    span: tuple[int, int],
+    facts: AlertFacts,
 ) -> tuple[int, list[Difference]]:
     """How many alerts (or findings of correlations) raised in a span are the same, and the rest."""
-    ours, theirs = {one.id: one for one in history}, {one.id: one for one in stream}
+    ours, theirs = {alert.id: alert for alert in history}, {alert.id: alert for alert in stream}
     # Only what the other side has alone can stand for it, and only once: doubles stay visible.
     partner = _partners(
-        [one for one in theirs.values() if one.id not in ours],
-        [one for one in ours.values() if one.id not in theirs],
+        [alert for alert in theirs.values() if alert.id not in ours],
+        [alert for alert in ours.values() if alert.id not in theirs],
     )
     same, different = 0, []
     for alert_id in sorted({*ours, *theirs}):
-        told, found = theirs.get(alert_id), ours.get(alert_id)
-        either = told or found
+        message, result = theirs.get(alert_id), ours.get(alert_id)
+        either = message or result
         if either is None or not span[0] <= either.raised < span[1]:
             continue
-        if told is not None and found is not None:
-            one = _both(what, told, found, facts)
+        if message is not None and result is not None:
+            alert = _both(what, message, result, facts)
         else:
-            how = "extra" if told is not None else "missing"
-            one = _alone(what, how, either, partner.get(alert_id), facts)
-        same += one is None
-        different += [one] if one else []
+            how = "extra" if message is not None else "missing"
+            alert = _alone(what, how, either, partner.get(alert_id), facts)
+        same += alert is None
+        different += [alert] if alert else []
     return same, different
 
 
-def _both(what: str, told: Told, found: Told, facts: Facts) -> Difference | None:
+def _both(what: str, told: ToldAlert, found: ToldAlert, facts: AlertFacts) -> Difference | None:
     wrong = []
     if told.key != found.key:
         wrong.append(f"about {told.entity}, by history {found.entity}")
@@ -226,7 +230,9 @@ def _both(what: str, told: Told, found: Told, facts: Facts) -> Difference | None
     return Difference(what, "other", told.id, told.rule_id, told.raised, cause, "; ".join(wrong))
 
 
-def _alone(what: str, how: str, one: Told, other: Told | None, facts: Facts) -> Difference:
+def _alone(
+    what: str, how: str, one: ToldAlert, other: ToldAlert | None, facts: AlertFacts
+) -> Difference:
     cause, detail = "unexplained", one.entity
     if how == "missing" and one.received >= facts.finished:
         cause = "unfinished"
@@ -241,30 +247,30 @@ def _alone(what: str, how: str, one: Told, other: Told | None, facts: Facts) -> 
     return Difference(what, how, one.id, one.rule_id, one.raised, cause, detail)
 
 
-def _partners(stream: Sequence[Told], history: Sequence[Told]) -> dict[str, Told]:
+def _partners(stream: Sequence[ToldAlert], history: Sequence[ToldAlert]) -> dict[str, ToldAlert]:
     """Pairs of the same rule that share an event, or are about one entity at the same time."""
-    by_rule: dict[str, list[Told]] = defaultdict(list)
-    for one in history:
-        by_rule[one.rule_id].append(one)
-    pairs: dict[str, Told] = {}
-    for one in sorted(stream, key=lambda one: (one.first, one.id)):
-        waiting = by_rule[one.rule_id]
-        other = next((each for each in waiting if _alike(one, each)), None)
+    by_rule: dict[str, list[ToldAlert]] = defaultdict(list)
+    for alert in history:
+        by_rule[alert.rule_id].append(alert)
+    pairs: dict[str, ToldAlert] = {}
+    for alert in sorted(stream, key=lambda alert: (alert.first, alert.id)):
+        waiting = by_rule[alert.rule_id]
+        other = next((each for each in waiting if _alike(alert, each)), None)
         if other is not None:
             waiting.remove(other)
-            pairs |= {one.id: other, other.id: one}
+            pairs |= {alert.id: other, other.id: alert}
     return pairs
 
 
-def _alike(one: Told, other: Told) -> bool:
+def _alike(one: ToldAlert, other: ToldAlert) -> bool:
     if set(one.evidence) & set(other.evidence):
         return True
     return one.key == other.key and one.first <= other.last and other.first <= one.last
 
 
-def told_of(brief: Brief) -> Told:
+def told_alert(brief: Brief) -> ToldAlert:
     """An alert of history."""
-    return Told(
+    return ToldAlert(
         id=brief.alert_id,
         rule_id=brief.rule_id,
         key=brief.key,
@@ -292,13 +298,13 @@ class Verified:
     @property
     def unexplained(self) -> int:
         """Differences without a cause."""
-        return sum(one.cause == "unexplained" for one in self.differences)
+        return sum(difference.cause == "unexplained" for difference in self.differences)
 
     def by_cause(self) -> list[dict[str, Any]]:
         """Differences counted by what and why, those without a cause first."""
         counted: dict[tuple[str, str, str], int] = defaultdict(int)
-        for one in self.differences:
-            counted[one.cause, one.what, one.how] += 1
+        for difference in self.differences:
+            counted[difference.cause, difference.what, difference.how] += 1
         ordered: Sequence[tuple[tuple[str, str, str], int]] = sorted(
             counted.items(), key=lambda item: (item[0][0] != "unexplained", item[0])
         )

@@ -52,7 +52,7 @@ class Judge(Protocol):
 
 
 @dataclass(frozen=True)
-class Hour:
+class ModelHour:
     """A device's hour as job `models` recorded it. `told`: batches that made its finding."""
 
     rule_id: str
@@ -70,7 +70,7 @@ class Hour:
 
 
 @dataclass(frozen=True)
-class Found:
+class ModelFinding:
     """A model's finding; `times`: its rows in gold.finding."""
 
     finding_id: str
@@ -81,7 +81,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownModel:
     """What else there is to know: the packs of the span, the models, and how far both go.
 
     `through`: arrivals that job `models` is through with, microseconds. `kept`: the oldest
@@ -95,10 +95,10 @@ class Known:
 
 
 def judge_hours(
-    hours: Iterable[Hour], found: Iterable[Found], known: Known
+    hours: Iterable[ModelHour], found: Iterable[ModelFinding], known: KnownModel
 ) -> tuple[int, list[Difference]]:
     """How many hours say the same again, and the differences."""
-    findings = {one.finding_id: one for one in found}
+    findings = {hour_row.finding_id: hour_row for hour_row in found}
     same, different = 0, []
     for hour in hours:
         wrong = _judged(hour, findings.pop(hour.finding_id, None), known)
@@ -107,14 +107,14 @@ def judge_hours(
     return same, different + list(_without_hours(findings.values(), known))
 
 
-def _judged(hour: Hour, found: Found | None, known: Known) -> Difference | None:
-    told = Difference(
+def _judged(hour: ModelHour, found: ModelFinding | None, known: KnownModel) -> Difference | None:
+    difference = Difference(
         "hour", "other", hour.finding_id, hour.rule_id, hour.hour * 1_000_000, "unexplained"
     )
     if (found.times if found else 0) != hour.told or hour.told > 1:
         rows = f"{found.times if found else 0} rows in gold.finding, {hour.told} in device_hour"
         late = found is None and hour.received >= known.through
-        return replace(told, cause="unfinished" if late else "unexplained", detail=rows)
+        return replace(difference, cause="unfinished" if late else "unexplained", detail=rows)
     packs = [pack for pack in known.packs if found is None or pack.hash == found.pack]
     limits = [
         rule.threshold
@@ -123,42 +123,44 @@ def _judged(hour: Hour, found: Found | None, known: Known) -> Difference | None:
         if rule.id == hour.rule_id and rule.model == hour.model
     ]
     if not limits:
-        return replace(told, cause="pack lost", detail=hour.entity) if found else None
+        return replace(difference, cause="pack lost", detail=hour.entity) if found else None
     try:
         score = known.model(hour.model).judge(hour.entity, hour.hour, hour.values).score
     except Fatal as error:
-        return replace(told, cause="pack lost", detail=str(error))
+        return replace(difference, cause="pack lost", detail=str(error))
     beyond = [score >= limit for limit in limits]
     if (found is not None) in beyond:
         # Of an hour without a finding it is not recorded which pack's threshold it was held to.
         return None
     how = "extra" if found else "missing"
-    return replace(told, how=how, detail=f"{hour.entity}: model {hour.model} scores {score:g}")
+    return replace(
+        difference, how=how, detail=f"{hour.entity}: model {hour.model} scores {score:g}"
+    )
 
 
-def _without_hours(findings: Iterable[Found], known: Known) -> Iterator[Difference]:
-    for one in findings:
-        cause = "gone" if one.hour < known.kept else "unexplained"
-        at = one.hour * 1_000_000
+def _without_hours(findings: Iterable[ModelFinding], known: KnownModel) -> Iterator[Difference]:
+    for finding in findings:
+        cause = "gone" if finding.hour < known.kept else "unexplained"
+        hour = finding.hour * 1_000_000
         yield Difference(
-            "hour", "extra", one.finding_id, one.rule_id, at, cause, "no hour recorded"
+            "hour", "extra", finding.finding_id, finding.rule_id, hour, cause, "no hour recorded"
         )
 
 
 def read_hours(
     lake: duckdb.DuckDBPyConnection, since: datetime, until: datetime
-) -> tuple[list[Hour], list[Found]]:
+) -> tuple[list[ModelHour], list[ModelFinding]]:
     """The hours that begin in [since, until), and the findings of hours that do."""
     if not lake.execute(_EXISTS).fetchall():
         return [], []  # no model was ever trained
     span = {"since": since, "until": until}
-    hours = [Hour(*row) for row in lake.execute(_HOURS, span).fetchall()]
-    return hours, [Found(*row) for row in lake.execute(_TOLD, span).fetchall()]
+    hours = [ModelHour(*row) for row in lake.execute(_HOURS, span).fetchall()]
+    return hours, [ModelFinding(*row) for row in lake.execute(_TOLD, span).fetchall()]
 
 
 def known_of(
     lake: duckdb.DuckDBPyConnection, packs: Sequence[RulePack], model: Callable[[str], Judge]
-) -> Known:
+) -> KnownModel:
     """What the lake says beside the hours."""
     (kept,), (through,) = (lake.execute(sql).fetchall()[0] for sql in (_KEPT, _THROUGH))
-    return Known(packs, model, int(through), int(kept))
+    return KnownModel(packs, model, int(through), int(kept))

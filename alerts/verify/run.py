@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from alerts.anomaly.store import ModelStore
 from alerts.backtest.fold import Refold
-from alerts.backtest.history_match import History, attributed
+from alerts.backtest.history_match import EventHistory, attributed_history
 from alerts.backtest.rule_selection import warm_up_seconds
 from alerts.backtest.run import attributed_schema, chunk, in_order, write_parts, write_rows
 from alerts.compiler.enrichment_predicates import inventories
@@ -28,16 +28,16 @@ from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from alerts.tables import ALERT, FINDING, HEARTBEAT
 from alerts.verify.differences import (
+    AlertFacts,
     Batches,
     Difference,
     EventFacts,
-    Facts,
     Stray,
-    Told,
+    ToldAlert,
     Verified,
     judge_finding,
     judge_told,
-    told_of,
+    told_alert,
 )
 from alerts.verify.models import judge_hours, known_of, read_hours
 from infra.delta.duckdb_views import connect
@@ -48,11 +48,11 @@ from infra.streaming.lake import Lake
 from infra.streaming.parquet_scan import files_between
 from ingest.tables import EVENT
 
-NEEDS = ("gold.finding", "gold.alert", "gold.alert_action", "gold.attribution", "ops.ledger")
-SLACK = timedelta(seconds=60)
+_NEEDS = ("gold.finding", "gold.alert", "gold.alert_action", "gold.attribution", "ops.ledger")
+_SLACK = timedelta(seconds=60)
 """How long after a finding must be out its alert may still be on its way, beside all waiting."""
 
-Tell = Callable[[str], None]
+_Tell = Callable[[str], None]
 
 _LIVE = f"rule_id <> '{HEARTBEAT}' AND mode <> 'import'"
 _COMPARED = f"""
@@ -102,7 +102,7 @@ ORDER BY "at", action_id
 class Verification:
     """One comparison over events whose `time` is in [since, until)."""
 
-    def __init__(self, lake: Lake, since: datetime, until: datetime, tell: Tell) -> None:
+    def __init__(self, lake: Lake, since: datetime, until: datetime, tell: _Tell) -> None:
         self._lake = lake
         self._settings = lake.settings
         self._store = PackStore(store_folder(lake.settings))
@@ -110,7 +110,7 @@ class Verification:
         self._tell = tell
         self._strayed: set[str] = set()
         self._duck = connect(
-            lake.settings.lake_root, needs=NEEDS, memory=lake.settings.api.statement_memory
+            lake.settings.lake_root, needs=_NEEDS, memory=lake.settings.api.statement_memory
         )
 
     def run(self) -> Verified:
@@ -122,7 +122,7 @@ class Verification:
             self._require_kept()
             complete = self._complete()
             packs, lost = self._packs()
-            told = Verified(
+            verified = Verified(
                 self._span[0].isoformat(),
                 self._span[1].isoformat(),
                 complete.isoformat(),
@@ -130,16 +130,20 @@ class Verification:
             )
             own = scratch(self._settings.scratch_root)
             with tempfile.TemporaryDirectory(dir=own, prefix="verify-") as folder:
-                self._findings(told, Path(folder), packs, lost, complete)
-                self._hours(told, packs)
-                self._alerts(told, Path(folder), packs, complete)
-            return told
+                self._findings(verified, Path(folder), packs, lost, complete)
+                self._hours(verified, packs)
+                self._alerts(verified, Path(folder), packs, complete)
+            return verified
         finally:
             self._duck.close()
 
     def _require_kept(self) -> None:
         kept = max(
-            (at for one in (FINDING, ALERT) if (at := furthest(self._settings, one.name).latest)),
+            (
+                latest
+                for part in (FINDING, ALERT)
+                if (latest := furthest(self._settings, part.name).latest)
+            ),
             default=self._span[0],
         )
         if self._span[0] < kept:
@@ -158,8 +162,8 @@ class Verification:
         newest = self._ask(beat)[0][0]
         if newest is None:
             raise Fatal("detection has not said yet how far it is (no heartbeat in gold.finding)")
-        found: datetime = newest
-        return found.astimezone(UTC)
+        newest_result: datetime = newest
+        return newest_result.astimezone(UTC)
 
     def _packs(self) -> tuple[list[RulePack], set[str]]:
         """The packs that batches of the span used, and the hashes of those that are lost."""
@@ -203,7 +207,7 @@ class Verification:
         complete: datetime,
     ) -> None:
         since, until = self._span
-        history, step = History(self._lake), chunk(until - since)
+        history, step = EventHistory(self._lake), chunk(until - since)
         files: list[str] = []
         begin, number = since, 0
         while begin < until and packs:
@@ -217,11 +221,11 @@ class Verification:
         told.same["finding"] = same
         events = self._events(strays)
         batches = self._batches(lost)
-        for one in strays:
-            judged = judge_finding(one, events.get(one.event_uid), batches)
+        for stray in strays:
+            judged = judge_finding(stray, events.get(stray.event_uid), batches)
             if judged is not None:
                 told.differences.append(judged)
-                self._strayed.add(one.event_uid)
+                self._strayed.add(stray.event_uid)
 
     def _strays(self, files: list[str], complete: datetime) -> tuple[list[Stray], int]:
         if not files:  # DuckDB reads no empty list of files
@@ -238,8 +242,8 @@ class Verification:
             "FROM compared WHERE NOT same ORDER BY event_time, finding_id"
         )
         strays = [
-            Stray(fid, rule, uid, micros(at), pack, tuple(packs), int(times))
-            for fid, rule, uid, at, pack, packs, times in rows
+            Stray(fid, rule, uid, micros(instant), pack, tuple(packs), int(times))
+            for fid, rule, uid, instant, pack, packs, times in rows
         ]
         return strays, int(self._ask("SELECT count(*) FROM compared WHERE same")[0][0])
 
@@ -247,10 +251,10 @@ class Verification:
         """What is to be said today of the events of stray findings, with the file they lie in."""
         if not strays:
             return {}
-        uids = sorted({one.event_uid for one in strays})
+        uids = sorted({stray.event_uid for stray in strays})
         asked = self._lake.spark.createDataFrame([(uid,) for uid in uids], "event_uid string")
         rows = (
-            History(self._lake)
+            EventHistory(self._lake)
             .events(*self._span)
             .select(
                 "event_uid",
@@ -259,8 +263,8 @@ class Verification:
                 F.col("_metadata.file_name").alias("file"),
             )
         )
-        found = rows.join(F.broadcast(asked), "event_uid", "left_semi").collect()
-        return {row.event_uid: EventFacts(row.duplicate, row.dead, row.file) for row in found}
+        collect = rows.join(F.broadcast(asked), "event_uid", "left_semi").collect()
+        return {row.event_uid: EventFacts(row.duplicate, row.dead, row.file) for row in collect}
 
     def _batches(self, lost: set[str]) -> Batches:
         failed = self._ask(
@@ -278,13 +282,13 @@ class Verification:
 
     def _hours(self, told: Verified, packs: Sequence[RulePack]) -> None:
         """What models told of the hours that they judged."""
-        hours, found = read_hours(self._duck, *self._span)
-        if not hours and not found:
+        hours, result = read_hours(self._duck, *self._span)
+        if not hours and not result:
             return
-        named = {one.pack for one in found} - {pack.hash for pack in packs}
+        named = {matched.pack for matched in result} - {pack.hash for pack in packs}
         every = [*packs, *(pack for name in sorted(named) if (pack := self._pack(name)))]
         known = known_of(self._duck, every, ModelStore(self._store.folder).get)
-        told.same["hour"], different = judge_hours(hours, found, known)
+        told.same["hour"], different = judge_hours(hours, result, known)
         told.differences += different
 
     # -- correlations and alerts -----------------------------------------------------------
@@ -298,16 +302,16 @@ class Verification:
         warm = max([REACH + INCIDENT_REST, *(warm_up_seconds(pack, dedup) for pack in packs)])
         begin = self._span[0] - timedelta(seconds=warm)
         end = self._span[1] + timedelta(seconds=dedup)
-        at = F.col("event_time")
+        column = F.col("event_time")
         recorded = self._lake.read(FINDING).where(
             # A model's are those that its hours were found to say again.
             F.col("kind").isin("event", MODEL)
             & F.expr(_LIVE)
-            & (at >= F.lit(begin))
-            & (at < F.lit(end))
+            & (column >= F.lit(begin))
+            & (column < F.lit(end))
             & (F.col("received_at") < F.lit(complete))
         )
-        rows = attributed(recorded, History(self._lake), self._settings)
+        rows = attributed_history(recorded, EventHistory(self._lake), self._settings)
         made = write_rows(rows, folder / "attributed", "0-", attributed_schema())
         self._tell(f"{sum(file.rows for file in made):,} findings, folding them again")
         files = [folder / "attributed" / file.name for file in made]
@@ -324,13 +328,13 @@ class Verification:
             incidents=True,
             index=inventories(self._settings),
         )
-        found = in_order(files, folder / "sorting", memory)
-        refold.run(heapq.merge(found, self._actions(begin, end), key=_available))
+        in_order_result = in_order(files, folder / "sorting", memory)
+        refold.run(heapq.merge(in_order_result, self._actions(begin, end), key=_available))
         self._compare(told, refold, begin, end)
 
     def _compare(self, told: Verified, refold: Refold, begin: datetime, end: datetime) -> None:
         span = (micros(self._span[0]), micros(self._span[1]))
-        facts = Facts(
+        facts = AlertFacts(
             finished=self._through(),
             repaired={uid for (uid,) in self._ask(REPAIRED, begin=begin, end=end)},
             strays=self._strayed,
@@ -342,7 +346,7 @@ class Verification:
             ),
             "alert": (
                 self._recorded(begin, end),
-                [told_of(brief) for brief in refold.alerts.values()],
+                [told_alert(brief) for brief in refold.alerts.values()],
             ),
         }
         for what, (stream, history) in sides.items():
@@ -357,7 +361,7 @@ class Verification:
             return 0
         jobs = self._settings.jobs
         waits = timedelta(seconds=jobs.wait_seconds + 2 * jobs.watermark_seconds)
-        return micros(min(newest, self._complete()) - waits - SLACK)
+        return micros(min(newest, self._complete()) - waits - _SLACK)
 
     def _correlations(self, begin: datetime, end: datetime) -> list[dict[str, Any]]:
         answer = self._duck.execute(
@@ -376,15 +380,15 @@ class Verification:
             fields = dict(row.get("fields") or {})
             yield row | {"row_kind": "action", "available_at": row["at"], "fields": fields}
 
-    def _recorded(self, begin: datetime, end: datetime) -> list[Told]:
+    def _recorded(self, begin: datetime, end: datetime) -> list[ToldAlert]:
         rows = self._ask(_ALERTS, begin=begin, end=end)
         return [_alert(row) for row in rows]
 
 
-def _alert(row: Sequence[Any]) -> Told:
+def _alert(row: Sequence[Any]) -> ToldAlert:
     alert_id, rule_id, dedup, entity, first, last, raised, received, count, moved, body = row
-    told: dict[str, Any] = msgspec.json.decode(body)
-    return Told(
+    decoded: dict[str, Any] = msgspec.json.decode(body)
+    return ToldAlert(
         id=alert_id,
         rule_id=rule_id,
         key=dedup.partition("|")[2],
@@ -395,17 +399,17 @@ def _alert(row: Sequence[Any]) -> Told:
         received=micros(received),
         count=int(count),
         moved=bool(moved),
-        evidence=tuple(one["event_uid"] for one in told["evidence"]),
+        evidence=tuple(evidence_row["event_uid"] for evidence_row in decoded["evidence"]),
     )
 
 
-def _correlated(row: Mapping[str, Any]) -> Told:
+def _correlated(row: Mapping[str, Any]) -> ToldAlert:
     """A correlation's finding; its group is among the values it shows."""
     fields = dict(row.get("fields") or {})
     holder = row.get("holder") or {}
     entity = holder.get("mac") or row.get("ip") or row.get("host_name") or row.get("user_name")
     first = row.get("window_start") or row["event_time"]
-    return Told(
+    return ToldAlert(
         id=row["finding_id"],
         rule_id=row["rule_id"],
         key=str(entity),
@@ -417,7 +421,7 @@ def _correlated(row: Mapping[str, Any]) -> Told:
         count=int(row.get("evidence_total") or 0) if row["rule_id"] != INCIDENT else 0,
         late=fields.get("late") == "true",
         moved=bool(row.get("moved")),
-        evidence=tuple(one["event_uid"] for one in row.get("evidence") or ()),
+        evidence=tuple(evidence_row["event_uid"] for evidence_row in row.get("evidence") or ()),
     )
 
 

@@ -16,18 +16,18 @@ import psutil
 
 from infra.config.settings import Settings
 from infra.errors import Retryable
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 
-KEY = "api"
+_KEY = "api"
 """Who has the token of the settings; further keys have names of their own."""
 
 
-def note(
+def audit_request(
     settings: Settings,
     act: str,
     outcome: str,
     *,
-    who: str = KEY,
+    who: str = _KEY,
     target: str | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
@@ -36,10 +36,10 @@ def note(
     `outcome`: ok, refused or failed. Raises `Retryable` when it cannot be
     written: an act that leaves no trace is not done.
     """
-    at = datetime.now(UTC)
+    instant = datetime.now(UTC)
     folder = _folder(settings)
     try:
-        put(folder, _name(at), _row(at, act, outcome, who, target, detail))
+        put_row(folder, _name(instant), _row(instant, act, outcome, who, target, detail))
     except OSError as error:
         raise Retryable(f"{folder}: cannot be written ({error.strerror})") from error
 
@@ -54,7 +54,7 @@ class Act:
 
 @contextmanager
 def under_way(
-    settings: Settings, act: str, detail: Mapping[str, Any], *, who: str = KEY
+    settings: Settings, act: str, detail: Mapping[str, Any], *, who: str = _KEY
 ) -> Iterator[Act]:
     """Note an act when it ends, and also one whose end this process does not live to see: that
     one is noted when the next process begins (`note_unended`).
@@ -74,7 +74,7 @@ def under_way(
     try:
         yield found
     finally:
-        note(settings, act, found.outcome, who=who, detail=found.detail)
+        audit_request(settings, act, found.outcome, who=who, detail=found.detail)
         file.unlink(missing_ok=True)
 
 

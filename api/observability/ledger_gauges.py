@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from infra.config.settings import Settings
 from infra.errors import Fatal
-from ingest.completeness.ledger_state import State, folder_of
+from ingest.completeness.ledger_state import LedgerCheckState, ledger_check_folder
 
 GAUGES = {
     "passed": "1 when the newest check of the ledger found nothing missing, doubled or expiring.",
@@ -32,7 +32,7 @@ class LedgerCheck(Collector):
     """
 
     def __init__(self, registry: CollectorRegistry, settings: Settings) -> None:
-        self._folder = folder_of(settings)
+        self._folder = ledger_check_folder(settings)
         registry.register(self)
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
@@ -50,15 +50,15 @@ class LedgerCheck(Collector):
 
     def _values(self) -> dict[str, float]:
         try:
-            return _told(State.load(self._folder))
+            return _told(LedgerCheckState.load(self._folder))
         except (Fatal, OSError, ValueError, TypeError):  # no file must cost all other metrics
             return {}
 
 
-def _told(state: State) -> dict[str, float]:
+def _told(state: LedgerCheckState) -> dict[str, float]:
     if state.at is None:
         return {}
     age = datetime.now(UTC) - datetime.fromisoformat(state.at)
     counts = ("missing", "repeated", "unaccounted", "expiring", "lost")
-    found = {name: float(getattr(state, name)) for name in counts}
-    return found | {"passed": float(state.passed), "age_seconds": age.total_seconds()}
+    results = {name: float(getattr(state, name)) for name in counts}
+    return results | {"passed": float(state.passed), "age_seconds": age.total_seconds()}

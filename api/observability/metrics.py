@@ -13,17 +13,17 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from api.observability.ledger_gauges import LedgerCheck
-from api.services.reader import Reader, Row
+from api.services.reader import Reader, ReaderRow
 from infra.config.settings import Settings
 from infra.errors import HeadgateError
 from infra.maintenance import retention_holds
 from infra.runtime import job_status as status
-from infra.runtime.job_registry import wanted
+from infra.runtime.job_registry import wanted_jobs
 
-JOB = "headgate_job"
+_JOB = "headgate_job"
 """The label that names a job of ours. One called `job` Prometheus renames, as it has its own."""
 
-KEPT_SECONDS = 10.0
+_KEPT_SECONDS = 10.0
 """The ledger is folded every ten seconds; asking the lake more often tells nothing new."""
 
 SHARE = 1 / 20
@@ -83,13 +83,13 @@ class Jobs:
     def __init__(self, registry: CollectorRegistry, settings: Settings) -> None:
         self._settings = settings
         self._gauges = {
-            name: Gauge(f"headgate_job_{name}", doc, (JOB,), registry=registry)
+            name: Gauge(f"headgate_job_{name}", doc, (_JOB,), registry=registry)
             for name, doc in STATUS_GAUGES.items()
         }
         self._phases = Gauge(
             "headgate_job_phase_seconds",
             "A phase of the job's newest batch.",
-            (JOB, "phase"),
+            (_JOB, "phase"),
             registry=registry,
         )
         self._memory = Gauge(
@@ -105,10 +105,12 @@ class Jobs:
             gauge.clear()
         now = time.time()
         settings = self._settings
-        for one in status.judge(settings, wanted(settings), status.read(settings), now):
-            self._gauges["up"].labels(one.job).set(one.missed is None)
-            if one.status is not None:
-                self._show(one.status, now)
+        for job_status in status.judge_jobs(
+            settings, wanted_jobs(settings), status.read_status(settings), now
+        ):
+            self._gauges["up"].labels(job_status.job).set(job_status.missed is None)
+            if job_status.status is not None:
+                self._show(job_status.status, now)
 
     def _show(self, job: status.JobStatus, now: float) -> None:
         moved = job.progressed_at
@@ -146,19 +148,19 @@ class Jobs:
                 self._gauges[name].labels(job).set(value)
 
 
-class Work(Collector):
+class _Work(Collector):
     """How long batches worked: all of them, for the ledger has a row of each. What is read from
     the newest batch alone would miss those between two looks."""
 
     def __init__(self) -> None:
-        self.rows: Sequence[Row] = ()
+        self.rows: Sequence[ReaderRow] = ()
 
     def describe(self) -> Iterable[HistogramMetricFamily]:
         """The histogram, without batches."""
         yield HistogramMetricFamily(
             "headgate_job_batch_work_seconds",
             "From the beginning of a batch to its last commit; planning comes on top.",
-            labels=(JOB,),
+            labels=(_JOB,),
         )
 
     def collect(self) -> Iterable[Metric]:
@@ -184,18 +186,18 @@ class Upkeep:
         self._held = Gauge(
             "headgate_upkeep_held_seconds",
             "For how long a job that does not read on has held up a table's upkeep.",
-            ("table", JOB),
+            ("table", _JOB),
             registry=registry,
         )
 
     def refresh(self) -> None:
         """Read the file anew."""
         self._held.clear()
-        now, found = time.time(), retention_holds.last(self._settings)
-        done = found.succeeded_at if found else None
+        now, result = time.time(), retention_holds.last(self._settings)
+        done = result.succeeded_at if result else None
         self._age.set(nan if done is None else now - done)
-        for one in found.held if found else ():
-            self._held.labels(one.table, one.job).set(now - one.since)
+        for hold in result.held if result else ():
+            self._held.labels(hold.table, hold.job).set(now - hold.since)
 
 
 class Meters:
@@ -218,13 +220,13 @@ class Meters:
         )
         self._lake_up = self._gauge("lake_up", "Whether the lake could be read.")
         self._alerts = self._gauge("alerts", "Alerts in gold.alert, by newest revision.", "level")
-        self._age = self._gauge("job_batch_age_seconds", "Age of the newest batch.", JOB)
+        self._age = self._gauge("job_batch_age_seconds", "Age of the newest batch.", _JOB)
         self._finished: dict[str, float] = {}
         """When each job's newest batch was finished, seconds since 1970."""
         self._ledger = {
-            name: self._gauge(f"job_{name}", doc, JOB) for name, doc in LEDGER_GAUGES.items()
+            name: self._gauge(f"job_{name}", doc, _JOB) for name, doc in LEDGER_GAUGES.items()
         }
-        self._work = Work()
+        self._work = _Work()
         self.registry.register(self._work)
         self._dead = self._gauge("dead_letters", "Records that no parser could read.")
         self._status = Jobs(self.registry, settings)
@@ -248,7 +250,7 @@ class Meters:
             if began >= self._due:
                 self._refresh(reader)
                 asked = time.monotonic()
-                rest = max(KEPT_SECONDS, (asked - began) / SHARE)
+                rest = max(_KEPT_SECONDS, (asked - began) / SHARE)
                 self._due = asked + min(rest, MOST_SECONDS)
             self._show_ages()
             self._status.refresh()
@@ -268,7 +270,7 @@ class Meters:
             self._alerts.labels(row["level"]).set(row["n"])
         self._show_jobs(jobs)
 
-    def _show_jobs(self, jobs: Sequence[Row]) -> None:
+    def _show_jobs(self, jobs: Sequence[ReaderRow]) -> None:
         self._work.rows = jobs
         self._finished = {row["job"]: row["finished_at"].timestamp() for row in jobs}
         dead = 0

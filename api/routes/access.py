@@ -42,8 +42,8 @@ class Services:
 
 def services_of(request: Request) -> Services:
     """The services of the app that answers."""
-    found: Services = request.app.state.services
-    return found
+    services: Services = request.app.state.services
+    return services
 
 
 def caller_of(

@@ -22,7 +22,7 @@ Level = Literal["informational", "low", "medium", "high", "critical"]
 
 
 @router.get("", summary="List alerts", responses=responses(422, 503))
-def list_alerts(
+def _list_alerts(
     services: Here,
     level: Annotated[list[Level] | None, Query(description="one level, or several")] = None,
     rule_id: Annotated[str | None, Query(description="rule that found it")] = None,
@@ -89,10 +89,10 @@ def one_alert(
     alert_id: Annotated[str, Path(description="alert_id, as listed and as on the topic")],
 ) -> models.AlertDetail:
     """The newest revision whole, and all revisions in short."""
-    found = alerts.alert(services.reader, alert_id)
-    if found is None:
+    alert = alerts.alert(services.reader, alert_id)
+    if alert is None:
         raise HTTPException(404, f"no alert '{alert_id}'; list them with GET /api/v1/alerts")
-    return found
+    return alert
 
 
 def _lake(services: Services) -> str:

@@ -16,12 +16,12 @@ from api.services.user_evidence import DeviceKind, known, witnesses
 
 router = APIRouter(prefix="/api/v1/entities", tags=["entities"])
 
-FIRST = datetime(1970, 1, 1, tzinfo=UTC)
-LAST = datetime(9999, 12, 31, tzinfo=UTC)
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 @router.get("/{type}/{value}", summary="What is known about it?", responses=responses(422, 503))
-def entity(
+def _entity(
     services: Here,
     type: Annotated[Kind, Path(description="what the value is")],
     value: Annotated[
@@ -32,12 +32,12 @@ def entity(
     until: Annotated[AwareDatetime | None, Query(description="before")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="items a page")] = 100,
     cursor: Annotated[str | None, Query(description="'next' of the page before")] = None,
-) -> models.Timeline:
+) -> models.EntityTimeline:
     """Events, findings, alerts and leases, newest first.
 
     For a MAC address also what was done from its addresses while it held them.
     """
-    return timeline(services.reader, type, value, since or FIRST, until or LAST, limit, cursor)
+    return timeline(services.reader, type, value, since or _FIRST, until or _LAST, limit, cursor)
 
 
 @router.get("/{type}/{value}/witnesses", summary="Who used it then?", responses=responses(422, 503))
@@ -64,7 +64,7 @@ def used_by(
     "/{type}/{value}/inventory", summary="What is it, by the inventories?",
     responses=responses(422, 503),
 )  # fmt: skip
-def inventory(
+def _inventory(
     services: Here,
     type: Annotated[Kind, Path(description="what the value is")],
     value: Annotated[
@@ -74,6 +74,6 @@ def inventory(
         AwareDatetime | None, Query(description="instant, with a zone; none: now")
     ] = None,
     scope: Annotated[str | None, Query(description="site the address belongs to")] = None,
-) -> models.Known:
+) -> models.KnownAccount:
     """The asset or the user as it was then; both null where no inventory knows it."""
     return known(services.settings, type, value, at or datetime.now(UTC), scope)

@@ -19,7 +19,7 @@ router = APIRouter(prefix="/api/v1/events", tags=["events"])
 @router.get(
     "/attributed", summary="Events, and whose they were then", responses=responses(422, 503)
 )
-def attributed(
+def _attributed(
     services: Here,
     since: Annotated[
         AwareDatetime, Query(description="at or after", examples=["2026-11-20T00:00:00Z"])

@@ -16,7 +16,7 @@ router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
 
 
 @router.get("/{alert_id}/explain", summary="Explain an alert", responses=responses(404, 503))
-def explain_alert(
+def _explain_alert(
     services: Here,
     alert_id: Annotated[str, Path(description="alert_id, as listed and as on the topic")],
     again: Annotated[
@@ -24,7 +24,7 @@ def explain_alert(
     ] = False,
 ) -> models.Explanation:
     """Its rule, the values that matched, the evidence, and the versions it ran on."""
-    told = explain(services.reader.rows, services.settings, alert_id, again=again)
-    if told is None:
+    explanation = explain(services.reader.rows, services.settings, alert_id, again=again)
+    if explanation is None:
         raise HTTPException(404, f"no alert '{alert_id}'; list them with GET /api/v1/alerts")
-    return models.Explanation(**told)
+    return models.Explanation(**explanation)

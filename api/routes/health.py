@@ -13,7 +13,7 @@ from api.problems import responses
 from api.routes.access import Here
 from infra.errors import Retryable
 from infra.runtime import job_status
-from infra.runtime.job_registry import wanted
+from infra.runtime.job_registry import wanted_jobs
 
 router = APIRouter(tags=["health"])
 
@@ -46,12 +46,14 @@ def readyz(services: Here) -> models.Ready:
     services.reader.require_ready()
     now = time.time()
     settings = services.settings
-    verdicts = job_status.judge(settings, wanted(settings), job_status.read(settings), now)
-    if late := [one for one in verdicts if one.missed]:
-        raise Retryable("; ".join(f"job {one.job}: {one.missed}" for one in late))
-    found = [one.status for one in verdicts if one.status is not None]
-    batches = [one.batch_at for one in found if one.batch_at is not None]
+    verdicts = job_status.judge_jobs(
+        settings, wanted_jobs(settings), job_status.read_status(settings), now
+    )
+    if late := [verdict for verdict in verdicts if verdict.missed]:
+        raise Retryable("; ".join(f"job {verdict.job}: {verdict.missed}" for verdict in late))
+    status = [verdict.status for verdict in verdicts if verdict.status is not None]
+    batches = [verdict.batch_at for verdict in status if verdict.batch_at is not None]
     return models.Ready(
         newest_batch_age_seconds=round(now - max(batches), 3) if batches else None,
-        jobs={one.job: round(now - (one.progressed_at or now), 3) for one in found},
+        jobs={verdict.job: round(now - (verdict.progressed_at or now), 3) for verdict in status},
     )

@@ -17,7 +17,7 @@ router = APIRouter(prefix="/api/v1/leases", tags=["leases"])
 
 
 @router.get("", summary="Who held this address then?", responses=responses(422, 503))
-def lease(
+def _lease(
     services: Here,
     ip: Annotated[IPvAnyAddress, Query(description="address", examples=["10.0.0.7"])],
     at: Annotated[
@@ -31,7 +31,7 @@ def lease(
         AwareDatetime | None,
         Query(description="as it was known then, for a case file; left out: as it is known now"),
     ] = None,
-) -> models.Holder:
+) -> models.AddressHolder:
     """The holder with the lease that proves it, or why there is none; and how sure that is."""
     scopes = services.settings.scopes
     return leases.holder(services.reader, scopes, str(ip_address(str(ip))), at, scope, known_by)

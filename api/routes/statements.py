@@ -26,7 +26,7 @@ router = APIRouter(prefix="/api/v1", tags=["statements"])
     responses=responses(413, 422, 503),
     dependencies=[Depends(wants("query"))],
 )
-async def statement(
+async def _statement(
     services: Here, who: Who, asked: models.Statement, request: Request
 ) -> models.StatementAnswer:
     """One SELECT over the tables, bounded in rows, bytes, time and memory.
@@ -44,15 +44,15 @@ async def statement(
     finally:
         cancelled.set()  # also where this task itself is cancelled, as the API ends
         gone.cancel()
-    found = await asking
+    run = await asking
     return models.StatementAnswer(
-        columns=[models.ResultColumn(**column) for column in found.columns],
-        rows=found.rows,
-        truncated=found.truncated,
-        truncated_by=found.truncated_by,
-        elapsed_ms=found.elapsed_ms,
-        engine=found.engine,
-        versions=found.versions,
+        columns=[models.ResultColumn(**column) for column in run.columns],
+        rows=run.rows,
+        truncated=run.truncated,
+        truncated_by=run.truncated_by,
+        elapsed_ms=run.elapsed_ms,
+        engine=run.engine,
+        versions=run.versions,
     )
 
 
@@ -82,9 +82,9 @@ async def _hung_up(request: Request) -> None:
 
 
 @router.get("/tables", summary="List tables and views")
-def tables() -> models.Catalog:
+def _tables() -> models.Catalog:
     """Every table and view a statement may read, with its columns and their meaning."""
-    found = [
+    listing = [
         models.CatalogTable(
             name=table.name,
             kind="table",
@@ -103,7 +103,7 @@ def tables() -> models.Catalog:
         )
         for table in catalog().values()
     ]
-    found += [
+    listing += [
         models.CatalogTable(name=view.name, kind="view", doc=view.doc) for view in views().values()
     ]
-    return models.Catalog(tables=sorted(found, key=lambda table: table.name))
+    return models.Catalog(tables=sorted(listing, key=lambda table: table.name))

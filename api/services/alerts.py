@@ -7,10 +7,10 @@ import re
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from alerts.delivery.feed import FEED_SQL, Place, sequence_of
+from alerts.delivery.feed import FEED_SQL, FeedCursor, sequence_of
 from alerts.delivery.feed import place_of as place_in_feed
 from api import models
-from api.services.reader import Reader, Row, cursor_of, instant, place_of
+from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class AlertFilter:
     incident_id: str | None = None
     muted: bool = False
 
-    def sql(self) -> tuple[str, Row]:
+    def sql(self) -> tuple[str, ReaderRow]:
         """Conditions on the newest revision, and their parameters."""
         wanted = {
             "rule_id = $rule_id": self.rule_id,
@@ -41,8 +41,8 @@ class AlertFilter:
         }
         used = {text: value for text, value in wanted.items() if value is not None}
         names = {text: re.findall(r"\$(\w+)", text)[0] for text in used}
-        told = "TRUE" if self.muted else "suppressed_by IS NULL"
-        return " AND ".join([told, *used]), {names[text]: used[text] for text in used}
+        message = "TRUE" if self.muted else "suppressed_by IS NULL"
+        return " AND ".join([message, *used]), {names[text]: used[text] for text in used}
 
 
 _ALERTS = """
@@ -63,19 +63,19 @@ def alerts(reader: Reader, wanted: AlertFilter, limit: int, cursor: str | None) 
     condition, params = wanted.sql()
     question = {name: str(value) for name, value in params.items()} | {"muted": str(wanted.muted)}
     if cursor:
-        time, alert_id = place_of(cursor, question, 2)
-        params |= {"after": instant(time), "after_id": alert_id}
+        time, alert_id = reader_cursor(cursor, question, 2)
+        params |= {"after": parse_instant(time), "after_id": alert_id}
         condition += (
             " AND (first_event_time < $after"
             " OR (first_event_time = $after AND a.alert_id > $after_id))"
         )
-    found = reader.rows(
+    rows = reader.rows(
         f"{_ALERTS} WHERE {condition} ORDER BY first_event_time DESC, a.alert_id LIMIT {limit + 1}",
         params,
         needs=("gold.alert", "gold.alert_current"),
     )
-    page = found[:limit]
-    more = len(found) > limit
+    page = rows[:limit]
+    more = len(rows) > limit
     last = page[-1] if more else None
     return models.AlertPage(
         items=[_alert(row) for row in page],
@@ -111,11 +111,11 @@ def feed(reader: Reader, lake: str, after: str, limit: int) -> models.FeedPage:
     """
     place = place_in_feed(after, lake)
     params = {**asdict(place), "most": limit + 1}
-    found = reader.rows(FEED_SQL, params, needs=("gold.alert",))
-    page = found[:limit]
+    rows = reader.rows(FEED_SQL, params, needs=("gold.alert",))
+    page = rows[:limit]
     if page:
         last = page[-1]
-        place = Place(last["sequence"], last["alert_id"], last["revision"])
+        place = FeedCursor(last["sequence"], last["alert_id"], last["revision"])
     return models.FeedPage(
         items=[
             models.FeedItem(
@@ -127,16 +127,16 @@ def feed(reader: Reader, lake: str, after: str, limit: int) -> models.FeedPage:
             for row in page
         ],
         next=place.cursor(lake),
-        more=len(found) > limit,
+        more=len(rows) > limit,
     )
 
 
-def _alert(row: Row) -> models.Alert:
+def _alert(row: ReaderRow) -> models.AlertSummary:
     short = _with_entity(row)
     short.pop("body", None)
-    return models.Alert(**short)
+    return models.AlertSummary(**short)
 
 
-def _with_entity(row: Row) -> Row:
+def _with_entity(row: ReaderRow) -> ReaderRow:
     rest = {k: v for k, v in row.items() if k not in ("entity_type", "entity_value")}
     return rest | {"entity": models.Entity(type=row["entity_type"], value=row["entity_value"])}

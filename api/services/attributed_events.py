@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from api import models
-from api.services.reader import Reader, Row, cursor_of, instant, place_of
+from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 from api.services.timeline import NORMAL
 from enrich.attribution.asof_join import true_spans
 from enrich.attribution.confidence import LEASED, NONE, STATIC, standing
@@ -66,12 +66,12 @@ _AFTER = "AND (e.time < $time OR (e.time = $time AND e.event_uid < $uid))"
 
 
 @dataclass(frozen=True)
-class Held:
+class _Held:
     """A span that is true: nothing later was said about it. Microseconds since 1970."""
 
     start_us: int
     end_us: int
-    segment: Row
+    segment: ReaderRow
 
 
 def slice_of(
@@ -92,7 +92,7 @@ def slice_of(
     `Usage` for a value that is not of its kind, or a wrong cursor.
     """
     named = NORMAL[by](value)
-    params: Row = {"since": since, "until": until or datetime.now(UTC)}
+    params: ReaderRow = {"since": since, "until": until or datetime.now(UTC)}
     question = {by: named, "since": str(since), "until": str(until)}
     ips = [named] if by == "ip" else _addresses(reader, by, named, params)
     true = _true(_segments(reader, ips, params))
@@ -101,36 +101,36 @@ def slice_of(
         ips = sorted({ip for _, ip in true})
     after = ""
     if cursor:
-        time, uid = place_of(cursor, question, 2)
-        params |= {"time": instant(time), "uid": uid}
+        time, uid = reader_cursor(cursor, question, 2)
+        params |= {"time": parse_instant(time), "uid": uid}
         after = _AFTER
-    found = _events(reader, ips, true if by != "ip" else None, params, after, limit + 1)
-    page = found[:limit]
-    last = page[-1] if len(found) > limit else None
+    events = _events(reader, ips, true if by != "ip" else None, params, after, limit + 1)
+    page = events[:limit]
+    last = page[-1] if len(events) > limit else None
     return models.AttributedPage(
         items=[_item(row, true, scopes) for row in page],
         next=cursor_of(question, last["time"].isoformat(), last["event_uid"]) if last else None,
     )
 
 
-Spans = dict[tuple[str | None, str], list[Held]]
+_Spans = dict[tuple[str | None, str], list[_Held]]
 """True spans by scope and address, in order."""
 
 
-def _addresses(reader: Reader, by: By, named: str, params: Row) -> list[str]:
+def _addresses(reader: Reader, by: By, named: str, params: ReaderRow) -> list[str]:
     sql = _ADDRESSES.format(column="mac" if by == "mac" else "hostname")
-    found = reader.rows(sql, params | {"value": named}, needs=("silver.dhcp_segment",))
-    return sorted(str(row["ip"]) for row in found)
+    rows = reader.rows(sql, params | {"value": named}, needs=("silver.dhcp_segment",))
+    return sorted(str(row["ip"]) for row in rows)
 
 
-def _segments(reader: Reader, ips: Sequence[str], params: Row) -> list[Row]:
+def _segments(reader: Reader, ips: Sequence[str], params: ReaderRow) -> list[ReaderRow]:
     if not ips:
         return []
     names, values = _listed(ips)
     return reader.rows(_SEGMENTS.format(ips=names), params | values, needs=("silver.dhcp_segment",))
 
 
-def _true(segments: Sequence[Row]) -> Spans:
+def _true(segments: Sequence[ReaderRow]) -> _Spans:
     """What is true of each address: the highest rev that covers an instant counts."""
     keys = sorted({(row["scope"] or "", row["ip"]) for row in segments})
     numbers = {key: number for number, key in enumerate(keys)}
@@ -143,15 +143,15 @@ def _true(segments: Sequence[Row]) -> Spans:
             [row["rev"] for row in segments],
         )
     ]
-    found: Spans = defaultdict(list)
+    results: _Spans = defaultdict(list)
     _, starts, ends, owners = (column.tolist() for column in true_spans(*columns))
     for start, end, owner in zip(starts, ends, owners, strict=True):
         row = segments[owner]
-        found[row["scope"], row["ip"]].append(Held(start, end, row))
-    return found
+        results[row["scope"], row["ip"]].append(_Held(start, end, row))
+    return results
 
 
-def _of_device(true: Spans, column: str, named: str) -> Spans:
+def _of_device(true: _Spans, column: str, named: str) -> _Spans:
     mine = {
         key: [held for held in spans if held.segment[column] == named]
         for key, spans in true.items()
@@ -160,15 +160,20 @@ def _of_device(true: Spans, column: str, named: str) -> Spans:
 
 
 def _events(
-    reader: Reader, ips: Sequence[str], held: Spans | None, params: Row, after: str, limit: int
-) -> list[Row]:
+    reader: Reader,
+    ips: Sequence[str],
+    held: _Spans | None,
+    params: ReaderRow,
+    after: str,
+    limit: int,
+) -> list[ReaderRow]:
     """Events of the addresses; with `held` only those inside its spans."""
     if not ips:
         return []
     names, values = _listed(ips)
     asked = params | values
     if held is not None:
-        spans = [(*key, *times) for key, found in held.items() for times in _merged(found)]
+        spans = [(*key, *times) for key, leases in held.items() for times in _merged(leases)]
         for place, name in enumerate(("scopes", "held", "starts", "ends")):
             asked[name] = [span[place] for span in spans]
         first, last = min(span[2] for span in spans), max(span[3] for span in spans)
@@ -178,7 +183,7 @@ def _events(
     return reader.rows(sql, asked, needs=("silver.event", "silver.events"))
 
 
-def _merged(spans: Iterable[Held]) -> list[tuple[int, int]]:
+def _merged(spans: Iterable[_Held]) -> list[tuple[int, int]]:
     """Spans that follow each other without a gap, as a lease and its renewals do, as one."""
     whole: list[tuple[int, int]] = []
     for held in spans:
@@ -189,11 +194,13 @@ def _merged(spans: Iterable[Held]) -> list[tuple[int, int]]:
     return whole
 
 
-def _item(event: Row, true: Spans, scopes: Sequence[ScopeSettings]) -> models.AttributedEvent:
+def _item(
+    event: ReaderRow, true: _Spans, scopes: Sequence[ScopeSettings]
+) -> models.AttributedEvent:
     spans = true.get((event["scope"], event["ip"]), [])
-    at = _micros(event["time"])
-    place = bisect_right(spans, at, key=lambda held: held.start_us) - 1
-    covering = spans[place].segment if place >= 0 and at < spans[place].end_us else {}
+    micros = _micros(event["time"])
+    place = bisect_right(spans, micros, key=lambda held: held.start_us) - 1
+    covering = spans[place].segment if place >= 0 and micros < spans[place].end_us else {}
     by_hand = standing(event["ip"], event["scope"], scopes) if scopes else None
     leased = covering.get("mac") is not None
     status = STATIC if by_hand == STATIC else LEASED if leased else by_hand or NONE
@@ -201,11 +208,11 @@ def _item(event: Row, true: Spans, scopes: Sequence[ScopeSettings]) -> models.At
     held = ("mac", "hostname") if status == LEASED else ()
     lease = ("session_id", "lease_start", "lease_end") if leased else ()
     names = ("mac", "hostname", "session_id", "lease_start", "lease_end")
-    said = {name: covering[name] if name in (*held, *lease) else None for name in names}
-    return models.AttributedEvent(**event, **said, status=status, rev=covering.get("rev"))
+    lines = {name: covering[name] if name in (*held, *lease) else None for name in names}
+    return models.AttributedEvent(**event, **lines, status=status, rev=covering.get("rev"))
 
 
-def _listed(values: Sequence[str]) -> tuple[str, Row]:
+def _listed(values: Sequence[str]) -> tuple[str, ReaderRow]:
     """Values as named parameters, and the first and last of them.
 
     DuckDB's Delta extension passes files over by `=` and by ranges of texts and numbers; by a list,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
 from api import models
-from api.services.reader import Reader, Row
+from api.services.reader import Reader, ReaderRow
 from enrich.attribution.competing_leases import Said, rivals_of, true_at
 from enrich.attribution.confidence import LEASED, NONE, OUTSIDE, STATIC, Server, assessed, standing
 from enrich.attribution.lease_lookup import CLAIMS_DUCKDB
@@ -15,8 +15,8 @@ from enrich.attribution.server_liveness import HEARD_SQL
 from infra.config.settings import ScopeSettings
 from infra.errors import Usage
 
-NEEDS = ("silver.dhcp_segment", "silver.event")
-LOOKS = (timedelta(days=1), timedelta(days=30))
+_NEEDS = ("silver.dhcp_segment", "silver.event")
+_LOOKS = (timedelta(days=1), timedelta(days=30))
 """How far back a DHCP server's last line is looked for; further only if the first finds none."""
 
 _COMPLETE = """
@@ -32,7 +32,7 @@ def holder(
     at: datetime,
     scope: str | None = None,
     known_by: datetime | None = None,
-) -> models.Holder:
+) -> models.AddressHolder:
     """Who held `ip` at `at`: the statement with the highest rev that covers the instant.
 
     `known_by`: as it was known then; none: as it is known now. Raises `Usage` when no scope is
@@ -40,17 +40,19 @@ def holder(
     """
     asked = {"ip": ip, "at": at, "known_by": known_by}
     rows = {
-        (row["scope"], row["rev"]): row for row in reader.rows(CLAIMS_DUCKDB, asked, needs=NEEDS)
+        (row["scope"], row["rev"]): row for row in reader.rows(CLAIMS_DUCKDB, asked, needs=_NEEDS)
     }
-    said = [_said(row) for row in rows.values()]
+    _saids = [_said(row) for row in rows.values()]
     covering = [
-        one
-        for site in sorted({one.scope for one in said if scope in (None, one.scope)}, key=str)
-        if (one := true_at(said, site, at)) is not None
+        claim
+        for site in sorted(
+            {claim.scope for claim in _saids if scope in (None, claim.scope)}, key=str
+        )
+        if (claim := true_at(_saids, site, at)) is not None
     ]
-    leased = [one for one in covering if one.mac is not None]
+    leased = [claim for claim in covering if claim.mac is not None]
     if len(leased) > 1:
-        sites = ", ".join(str(one.scope) for one in leased)
+        sites = ", ".join(str(claim.scope) for claim in leased)
         raise Usage(f"{ip} was leased in several scopes then ({sites}); say which with scope=")
     by_hand = standing(ip, scope, scopes)
     chosen = None if by_hand == STATIC else next(iter(leased or covering), None)
@@ -59,7 +61,7 @@ def holder(
         status = by_hand
     site = scope or (chosen.scope if chosen else _site(ip, scopes))
     row = rows[chosen.scope, chosen.rev] if chosen and chosen.mac else None
-    return _told(reader, scopes, ip, at, known_by, site, status, row, said)
+    return _told(reader, scopes, ip, at, known_by, site, status, row, _saids)
 
 
 def _told(
@@ -70,24 +72,24 @@ def _told(
     known_by: datetime | None,
     scope: str | None,
     status: str,
-    row: Row | None,
+    row: ReaderRow | None,
     said: Sequence[Said],
-) -> models.Holder:
+) -> models.AddressHolder:
     """The answer, judged as job `alert` would judge it with all that is in the tables."""
     mac = row["mac"] if row else None
-    complete = reader.rows(_COMPLETE, {"known_by": known_by}, needs=NEEDS)[0]["known_at"]
-    told = {"ip": ip, "scope": scope, "mac": mac, "status": status, "complete_up_to": complete}
+    complete = reader.rows(_COMPLETE, {"known_by": known_by}, needs=_NEEDS)[0]["known_at"]
+    lines = {"ip": ip, "scope": scope, "mac": mac, "status": status, "complete_up_to": complete}
     if row:
         ended = (row["evidence"] or {}).get("ended")
-        told |= {"lease_start": row["lease_start"], "lease_end": row["lease_end"], "ended": ended}
+        lines |= {"lease_start": row["lease_start"], "lease_end": row["lease_end"], "ended": ended}
     judged = assessed(
-        told,
+        lines,
         at,
         servers=_servers(reader, scope, at, known_by) if status in (LEASED, NONE) else None,
         rivals=rivals_of(said, scope, mac, at),
         scopes=scopes,
     )
-    return models.Holder(
+    return models.AddressHolder(
         ip=ip,
         at=at,
         known_by=known_by,
@@ -107,12 +109,12 @@ def _servers(
     reader: Reader, scope: str | None, at: datetime, known_by: datetime | None
 ) -> list[Server]:
     """The DHCP servers of a scope, each with its last line up to the instant."""
-    for look in LOOKS:
+    for look in _LOOKS:
         bounds = {"since": at - look, "until": at, "known_by": known_by}
-        rows = reader.rows(HEARD_SQL, bounds, needs=NEEDS)
-        found = [Server(r["server"], r["last_line_at"]) for r in rows if r["scope"] == scope]
-        if found:
-            return found
+        rows = reader.rows(HEARD_SQL, bounds, needs=_NEEDS)
+        servers = [Server(r["server"], r["last_line_at"]) for r in rows if r["scope"] == scope]
+        if servers:
+            return servers
     return []
 
 
@@ -121,11 +123,11 @@ def _site(ip: str, scopes: Sequence[ScopeSettings]) -> str | None:
     return next((s.name for s in scopes if standing(ip, s.name, scopes) != OUTSIDE), None)
 
 
-def _said(row: Row) -> Said:
+def _said(row: ReaderRow) -> Said:
     return Said(**{name: row[name] for name in Said.__struct_fields__})
 
 
-def _lease(row: Row) -> models.Lease:
+def _lease(row: ReaderRow) -> models.Lease:
     evidence: dict[str, Any] = row["evidence"] or {}
     return models.Lease(
         mac=row["mac"],

@@ -21,13 +21,13 @@ from infra.delta.view_refresh import Views
 from infra.errors import Retryable, Usage
 from infra.storage.paths import bucketed, there
 
-SECONDS = 15.0
+_SECONDS = 15.0
 """Longest question of an endpoint; longer ones belong into a report or a statement."""
 
 FAR_SECONDS = 60.0
 """How often all tables of a bucket are looked at for probes: each is a request that costs money."""
 
-Row = dict[str, Any]
+ReaderRow = dict[str, Any]
 
 
 class Reader:
@@ -37,7 +37,7 @@ class Reader:
         self._root = settings.lake_root
         self._memory = settings.api.statement_memory
         self._wanted = definitions(settings.lake_root)
-        self._names = [found.name for found in self._wanted]
+        self._names = [definition.name for definition in self._wanted]
         self._ids: dict[str, str] = {}
         self._ready_until = -math.inf
         self._views: Views | None = None
@@ -49,8 +49,8 @@ class Reader:
         params: Mapping[str, Any] | None = None,
         *,
         needs: Sequence[str],
-        seconds: float = SECONDS,
-    ) -> list[Row]:
+        seconds: float = _SECONDS,
+    ) -> list[ReaderRow]:
         """The rows of a query as dictionaries, times aware in UTC.
 
         `needs`: tables and views it reads. Raises `Retryable` when one is not
@@ -95,10 +95,16 @@ class Reader:
 
     def _require_same(self, views: Views) -> None:
         try:
-            found = {name: one for name in views.tables if (one := views.identity(name))}
+            results = {
+                name: identity for name in views.tables if (identity := views.identity(name))
+            }
         except (OSError, ValueError) as error:
             raise Retryable(f"the lake cannot be read: {error}") from None
-        other = [name for name, one in found.items() if self._ids.setdefault(name, one) != one]
+        other = [
+            name
+            for name, identity in results.items()
+            if self._ids.setdefault(name, identity) != identity
+        ]
         if other:
             raise Retryable(
                 f"{self._root}: another lake was put in the place of the one this API began with "
@@ -148,22 +154,22 @@ def cursor_of(question: Mapping[str, Any], *place: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def place_of(cursor: str, question: Mapping[str, Any], parts: int) -> list[str]:
+def reader_cursor(cursor: str, question: Mapping[str, Any], parts: int) -> list[str]:
     """The place in a cursor; raises `Usage` when it is not one of this question."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        decoded = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (binascii.Error, ValueError):
-        found = None
+        decoded = None
     if (
-        not isinstance(found, list)
-        or len(found) != parts + 1
-        or not all(isinstance(part, str) for part in found)
+        not isinstance(decoded, list)
+        or len(decoded) != parts + 1
+        or not all(isinstance(part, str) for part in decoded)
     ):
         raise Usage("cursor: not one of ours; take 'next' of the page before as it is")
-    if found[0] != _digest(question):
+    if decoded[0] != _digest(question):
         raise Usage("cursor: belongs to another question; start again without it")
-    return [str(part) for part in found[1:]]
+    return [str(part) for part in decoded[1:]]
 
 
 def _digest(question: Mapping[str, Any]) -> str:
@@ -171,7 +177,7 @@ def _digest(question: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def instant(text: str) -> datetime:
+def parse_instant(text: str) -> datetime:
     """A time in a cursor; raises `Usage` when it is none."""
     try:
         return datetime.fromisoformat(text).astimezone(UTC)

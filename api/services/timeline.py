@@ -9,12 +9,12 @@ from ipaddress import ip_address
 from typing import Literal
 
 from api import models
-from api.services.reader import Reader, Row, cursor_of, instant, place_of
+from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 from infra.errors import Usage
 
 Kind = Literal["ip", "mac", "user", "host", "domain"]
 
-NEEDS = (
+_NEEDS = (
     "silver.event", "silver.events", "silver.dhcp_segment", "silver.dhcp_session",
     "gold.finding", "gold.findings", "gold.attribution", "gold.attribution_current",
     "gold.alert", "gold.alert_current",
@@ -72,30 +72,30 @@ def timeline(
     until: datetime,
     limit: int,
     cursor: str | None,
-) -> models.Timeline:
+) -> models.EntityTimeline:
     """One page, newest first: events, findings, alerts and leases in [since, until).
 
     A device's timeline also has what its addresses did while they were its own.
     Raises `Usage` for a value that is not of its kind, or a wrong cursor.
     """
     named = NORMAL[kind](value)
-    params: Row = {"value": named, "since": since, "until": until}
-    question = {"kind": kind, **{name: str(found) for name, found in params.items()}}
+    params: ReaderRow = {"value": named, "since": since, "until": until}
+    question = {"kind": kind, **{name: str(param) for name, param in params.items()}}
     after = ""
     if cursor:
-        time, last_kind, last_id = place_of(cursor, question, 3)
-        params |= {"time": instant(time), "kind": last_kind, "id": last_id}
+        time, last_kind, last_id = reader_cursor(cursor, question, 3)
+        params |= {"time": parse_instant(time), "kind": last_kind, "id": last_id}
         after = "WHERE (time, kind, id) < ($time, $kind, $id)"
-    parts = " UNION ALL ".join(PARTS[kind])
-    found = reader.rows(
+    parts = " UNION ALL ".join(_PARTS[kind])
+    param = reader.rows(
         f"SELECT DISTINCT * FROM ({parts}) {after} "
         f"ORDER BY time DESC, kind DESC, id DESC LIMIT {limit + 1}",
         params,
-        needs=NEEDS,
+        needs=_NEEDS,
     )
-    page = found[:limit]
-    last = page[-1] if len(found) > limit else None
-    return models.Timeline(
+    page = param[:limit]
+    last = page[-1] if len(param) > limit else None
+    return models.EntityTimeline(
         entity=models.Entity(type=kind, value=named),
         items=[models.TimelineItem(**row) for row in page],
         next=cursor_of(question, last["time"].isoformat(), last["kind"], last["id"])
@@ -115,7 +115,7 @@ def _mac(value: str) -> str:
     digits = re.sub(r"[.:-]", "", value).lower()
     if not re.fullmatch(r"[0-9a-f]{12}", digits):
         raise Usage(f"'{value}' is not a MAC address; write 02:00:00:00:00:07")
-    return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+    return ":".join(digits[index : index + 2] for index in range(0, 12, 2))
 
 
 NORMAL: dict[str, Callable[[str], str]] = {
@@ -142,7 +142,7 @@ def _entity_alerts(kind: str) -> str:
     )
 
 
-PARTS: dict[str, tuple[str, ...]] = {
+_PARTS: dict[str, tuple[str, ...]] = {
     "ip": (
         _event("e.src_ip = $value OR e.dst_ip = $value"),
         _finding("f.ip = $value OR f.dst_ip = $value"),

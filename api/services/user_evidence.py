@@ -8,16 +8,16 @@ from datetime import datetime
 from typing import Any, Literal
 
 from api import models
-from api.services.reader import Reader, Row
+from api.services.reader import Reader, ReaderRow
 from api.services.timeline import NORMAL
 from enrich.assets.index import AssetIndex, index_of
 from enrich.assets.index_store import newest_index
-from enrich.assets.user_evidence import WITNESSES_SQL, Seen, Witness, devices, users, window
+from enrich.assets.user_evidence import WITNESSES_SQL, UserSeen, Witness, devices, users, window
 from infra.config.settings import Settings
 from infra.errors import Usage
 
 DeviceKind = Literal["ip", "mac", "host"]
-NEEDS = ("silver.event", "silver.witness", "silver.dhcp_segment")
+_NEEDS = ("silver.event", "silver.witness", "silver.dhcp_segment")
 
 _HELD = """
 SELECT scope, mac FROM silver.dhcp_segment
@@ -47,21 +47,21 @@ def witnesses(
         "scope": scope,
         **window(at),
     }
-    found = [Witness.of(row) for row in reader.rows(WITNESSES_SQL, asked, needs=NEEDS)]
+    witness_rows = [Witness.of(row) for row in reader.rows(WITNESSES_SQL, asked, needs=_NEEDS)]
     index = _index(settings)
     return models.Witnesses(
         entity=models.Entity(type=kind, value=named),
         at=at,
         scope=scope,
         mac=mac,
-        users=[_seen(one, at, index) for one in users(found, at)],
-        devices=[_seen(one, at, None) for one in devices(found, at)],
+        users=[_seen(user, at, index) for user in users(witness_rows, at)],
+        devices=[_seen(user, at, None) for user in devices(witness_rows, at)],
     )
 
 
 def known(
     settings: Settings, kind: str, value: str, at: datetime, scope: str | None
-) -> models.Known:
+) -> models.KnownAccount:
     """What the inventories knew of an entity at an instant."""
     named = NORMAL[kind](value)
     index = _index(settings)
@@ -76,7 +76,7 @@ def known(
         )
     elif index is not None and kind == "user":
         user = index.user(_micros(at), named)
-    return models.Known(
+    return models.KnownAccount(
         entity=models.Entity(type=kind, value=named),
         at=at,
         asset=models.KnownAsset(**asset) if asset else None,
@@ -84,25 +84,25 @@ def known(
     )
 
 
-def _held(reader: Reader, ip: str, at: datetime, scope: str | None) -> Row:
+def _held(reader: Reader, ip: str, at: datetime, scope: str | None) -> ReaderRow:
     asked = {"ip": ip, "at": at, "scope": scope}
-    found = reader.rows(_HELD, asked, needs=("silver.dhcp_segment",))
-    leased = [row for row in found if row["mac"] is not None]
+    rows = reader.rows(_HELD, asked, needs=("silver.dhcp_segment",))
+    leased = [row for row in rows if row["mac"] is not None]
     if len(leased) > 1:
         scopes = ", ".join(str(row["scope"]) for row in leased)
         raise Usage(f"{ip} was leased in several scopes then ({scopes}); say which with scope=")
-    return next(iter(leased or found), {})
+    return next(iter(leased or rows), {})
 
 
-def _seen(one: Seen, at: datetime, index: AssetIndex | None) -> models.Seen:
-    told: dict[str, Any] = {
+def _seen(one: UserSeen, at: datetime, index: AssetIndex | None) -> models.SeenDevice:
+    lines: dict[str, Any] = {
         name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
         for name, value in asdict(one).items()
     }
     user = None
     if index is not None:
         user = index.user(_micros(at), one.name, domain=one.domain, uid=one.uid)
-    return models.Seen(**told, user=models.KnownUser(**user) if user else None)
+    return models.SeenDevice(**lines, user=models.KnownUser(**user) if user else None)
 
 
 def _index(settings: Settings) -> AssetIndex | None:

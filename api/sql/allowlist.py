@@ -41,7 +41,7 @@ STRUCTURE: frozenset[type[exp.Expr]] = frozenset(
 )  # fmt: skip
 """Clauses, operators and names."""
 
-FUNCTIONS: Mapping[str, type[exp.Expr]] = {
+_FUNCTIONS: Mapping[str, type[exp.Expr]] = {
     "count": exp.Count, "count_if": exp.CountIf, "sum": exp.Sum, "avg": exp.Avg, "min": exp.Min,
     "max": exp.Max, "max_by": exp.ArgMax, "min_by": exp.ArgMin, "bool_and": exp.LogicalAnd,
     "bool_or": exp.LogicalOr, "collect_set": exp.ArrayUniqueAgg, "percentile": exp.Quantile,
@@ -64,7 +64,7 @@ FUNCTIONS: Mapping[str, type[exp.Expr]] = {
 ANONYMOUS = frozenset({"now", "isnull", "isnotnull"})
 """Functions that the parser has no class for."""
 
-_ALLOWED = STRUCTURE | frozenset(FUNCTIONS.values()) | {exp.Anonymous}
+_ALLOWED = STRUCTURE | frozenset(_FUNCTIONS.values()) | {exp.Anonymous}
 _NO_COLUMNS = frozenset(
     {
         "current_catalog", "current_date", "current_role", "current_schema", "current_time",
@@ -95,19 +95,19 @@ def parse(sql: str, tables: Collection[str], params: Mapping[str, Scalar]) -> ex
 def _one_question(sql: str) -> exp.Query:
     require_bounded(sql)
     try:
-        found = sqlglot.parse(sql, dialect="spark")
+        parse = sqlglot.parse(sql, dialect="spark")
     except SqlglotError as error:
         raise Usage(f"not Spark SQL: {_first_line(error)}") from None
     except RecursionError:
         raise Usage("the statement is nested too deeply") from None
     # A semicolon before a comment alone is a node of its own, and no statement.
-    parsed = [tree for tree in found if tree is not None and not isinstance(tree, exp.Semicolon)]
+    parsed = [tree for tree in parse if tree is not None and not isinstance(tree, exp.Semicolon)]
     if len(parsed) != 1:
         raise Usage(f"one statement at a time; this holds {len(parsed)}")
     tree = parsed[0]
     if not isinstance(tree, (exp.Select, exp.SetOperation, exp.Subquery)):
-        said = tree.name if isinstance(tree, exp.Command) else tree.key
-        raise Usage(f"{said.upper()} is not allowed; a statement is a SELECT, or WITH ... SELECT")
+        name = tree.name if isinstance(tree, exp.Command) else tree.key
+        raise Usage(f"{name.upper()} is not allowed; a statement is a SELECT, or WITH ... SELECT")
     return tree
 
 
@@ -166,29 +166,31 @@ def _check_tables(tree: exp.Query, tables: Collection[str]) -> None:
     given = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for cte in list(tree.find_all(exp.CTE)):
         cte.args["alias"].set("this", exp.to_identifier(f"with_{cte.alias}", quoted=True))
-    for found in list(tree.find_all(exp.Table)):
-        if not isinstance(found.this, exp.Identifier) or found.args.get("catalog"):
-            raise Usage(f"{found.sql('spark')} is not a table; {_known(tables)}")
-        if not found.db:
-            if found.name.lower() not in given:
-                raise Usage(f"no table '{found.name}'; {_known(tables)}")
-            if not found.alias:
-                found.set("alias", exp.TableAlias(this=exp.to_identifier(found.name, quoted=True)))
-            found.set("this", exp.to_identifier(f"with_{found.name}", quoted=True))
-        elif f"{found.db}.{found.name}".lower() not in tables:
-            raise Usage(f"no table '{found.db}.{found.name}'; {_known(tables)}")
+    for table_node in list(tree.find_all(exp.Table)):
+        if not isinstance(table_node.this, exp.Identifier) or table_node.args.get("catalog"):
+            raise Usage(f"{table_node.sql('spark')} is not a table; {_known(tables)}")
+        if not table_node.db:
+            if table_node.name.lower() not in given:
+                raise Usage(f"no table '{table_node.name}'; {_known(tables)}")
+            if not table_node.alias:
+                table_node.set(
+                    "alias", exp.TableAlias(this=exp.to_identifier(table_node.name, quoted=True))
+                )
+            table_node.set("this", exp.to_identifier(f"with_{table_node.name}", quoted=True))
+        elif f"{table_node.db}.{table_node.name}".lower() not in tables:
+            raise Usage(f"no table '{table_node.db}.{table_node.name}'; {_known(tables)}")
 
 
 def _with_params(tree: exp.Query, params: Mapping[str, Scalar]) -> exp.Query:
     used: set[str] = set()
-    for found in list(tree.find_all(exp.Placeholder)):
-        name = found.name
+    for placeholder in list(tree.find_all(exp.Placeholder)):
+        name = placeholder.name
         if not _PARAMETER.fullmatch(name or ""):
             raise Usage("parameters have names: write :name and give it in params")
         if name not in params:
             raise Usage(f"no value for parameter :{name}; params has {sorted(params)}")
         used.add(name)
-        found.replace(exp.convert(params[name]))
+        placeholder.replace(exp.convert(params[name]))
     unused = set(params) - used
     if unused:
         raise Usage(f"the statement has no parameter :{min(unused)}; remove it from params")
@@ -202,7 +204,7 @@ def _known(tables: Collection[str]) -> str:
 def _no_function(name: str) -> Usage:
     return Usage(
         f"function {name.lower()} is not allowed here; there are "
-        f"{', '.join(sorted({*FUNCTIONS, 'cast', 'if', 'now', 'rlike', 'try_cast'}))}"
+        f"{', '.join(sorted({*_FUNCTIONS, 'cast', 'if', 'now', 'rlike', 'try_cast'}))}"
     )
 
 

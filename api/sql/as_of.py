@@ -13,8 +13,8 @@ from pathlib import Path
 import duckdb
 
 from infra.delta.duckdb_views import Definition, needed, open_engine, reach
-from infra.delta.table_lock import at_home, locked
-from infra.delta.time_travel import Alone, readable, require_files, version_at
+from infra.delta.table_lock import at_home, table_locked
+from infra.delta.time_travel import SingleVersion, readable, require_files, version_at
 from infra.errors import Usage
 from infra.storage.paths import is_table, location
 
@@ -33,19 +33,23 @@ def as_of(
     then: list[Definition] = []
     versions: dict[str, int] = {}
     with open_engine(memory="256MB", threads=1) as looking:
-        reach(looking, *(one.folder or "" for one in known))
-        for one in needed(tables, known):
-            if one.folder is not None and is_table(location(one.folder)):
-                versions[one.name], folder = _was(
-                    looking, one, at, beside, partial(alone, one.name)
+        reach(looking, *(definition.folder or "" for definition in known))
+        for definition in needed(tables, known):
+            if definition.folder is not None and is_table(location(definition.folder)):
+                versions[definition.name], folder = _was(
+                    looking, definition, at, beside, partial(alone, definition.name)
                 )
-                one = replace(one, version=versions[one.name], folder=folder)
-            then.append(one)
+                definition = replace(definition, version=versions[definition.name], folder=folder)
+            then.append(definition)
     return tuple(then), versions
 
 
 def _was(
-    engine: duckdb.DuckDBPyConnection, one: Definition, at: datetime, beside: Path, alone: Alone
+    engine: duckdb.DuckDBPyConnection,
+    one: Definition,
+    at: datetime,
+    beside: Path,
+    alone: SingleVersion,
 ) -> tuple[int, str]:
     table = location(one.folder or "")
     try:
@@ -59,7 +63,7 @@ def _was(
 
 
 @contextmanager
-def alone(home: str, lake: str, name: str) -> Iterator[None]:
+def snapshot_of(home: str, lake: str, name: str) -> Iterator[None]:
     """The only writer of a table of a lake in a bucket, for one that only reads otherwise.
 
     Raises `Usage` where that cannot be had, and makes no lock: jobs of another account could not
@@ -76,7 +80,7 @@ def alone(home: str, lake: str, name: str) -> Iterator[None]:
     if not at_home(settings, name):
         raise refused
     try:
-        with locked(settings.lake_side, name):
+        with table_locked(settings.lake_side, name):
             yield
     except OSError as error:
         if isinstance(error, PermissionError) or error.errno == errno.EROFS:

@@ -21,7 +21,7 @@ MOST_WRITTEN = 10_000
 MOST_COPIED = 100_000
 """Copies of nodes while it is written; a chain of `1/1/1` has them squared."""
 
-PARTS: dict[type[exp.Expr], str] = {
+_PARTS: dict[type[exp.Expr], str] = {
     exp.Year: "year", exp.Month: "month", exp.Day: "day", exp.Hour: "hour",
     exp.Minute: "minute", exp.Second: "second",
 }  # fmt: skip
@@ -253,7 +253,7 @@ def _write_interval(node: exp.Expr) -> exp.Expr:
 
 
 def _write_part(node: exp.Expr) -> exp.Expr:
-    return _cast(_call(PARTS[type(node)], _call("hg_timestamp", node.this)), "INTEGER")
+    return _cast(_call(_PARTS[type(node)], _call("hg_timestamp", node.this)), "INTEGER")
 
 
 def _write_weekday(node: exp.Expr) -> exp.Expr:
@@ -280,9 +280,12 @@ def _write_date_add(node: exp.Expr) -> exp.Expr:
 
 
 def _write_unix(node: exp.Expr) -> exp.Expr:
-    told = node.args.get("format")
+    spelled_format = node.args.get("format")
     # The parser notes Spark's default format when none is given.
-    if told is not None and told.name.replace("strict", "") != "%Y-%m-%d %H:%M:%S":
+    if (
+        spelled_format is not None
+        and spelled_format.name.replace("strict", "") != "%Y-%m-%d %H:%M:%S"
+    ):
         raise Usage("unix_timestamp is answered for a timestamp without a format")
     return _call("hg_unix", node.this)
 

@@ -22,9 +22,9 @@ _QUANTIFIERS = "*+?"
 def to_re2(pattern: str) -> str:
     """The same pattern for RE2; raises `Usage` naming what has no equal there."""
     written: list[str] = []
-    at = 0
-    while at < len(pattern):
-        piece, at = _next(pattern, at)
+    position = 0
+    while position < len(pattern):
+        piece, position = _next(pattern, position)
         written.append(piece)
     return "".join(written)
 
@@ -62,24 +62,28 @@ def _escape(pattern: str, at: int, *, inside: bool = False) -> tuple[str, int]:
     )
 
 
-def _char_class(pattern: str, at: int) -> tuple[str, int]:
+def _char_class(pattern: str, position: int) -> tuple[str, int]:
     written = ["["]
-    at += 1
-    if pattern[at : at + 1] == "^":
+    position += 1
+    if pattern[position : position + 1] == "^":
         written.append("^")
-        at += 1
+        position += 1
     first = True
-    while at < len(pattern) and pattern[at] != "]":
-        if pattern[at] == "[" or pattern[at : at + 2] == "&&":
-            raise _refused(pattern, pattern[at : at + 2], "classes inside classes have no equal")
-        piece, at = (
-            _escape(pattern, at, inside=True) if pattern[at] == "\\" else (pattern[at], at + 1)
+    while position < len(pattern) and pattern[position] != "]":
+        if pattern[position] == "[" or pattern[position : position + 2] == "&&":
+            raise _refused(
+                pattern, pattern[position : position + 2], "classes inside classes have no equal"
+            )
+        piece, position = (
+            _escape(pattern, position, inside=True)
+            if pattern[position] == "\\"
+            else (pattern[position], position + 1)
         )
         written.append(piece)
         first = False
-    if at >= len(pattern) or first:
+    if position >= len(pattern) or first:
         raise _refused(pattern, "[", "close the class, and write \\] for a bracket in it")
-    return "".join([*written, "]"]), at + 1
+    return "".join([*written, "]"]), position + 1
 
 
 def _refused(pattern: str, part: str, remedy: str) -> Usage:

@@ -80,6 +80,6 @@ MACROS = (
 )
 
 
-def statements() -> tuple[str, ...]:
+def macro_statements() -> tuple[str, ...]:
     """What makes the macros in a fresh DuckDB."""
     return tuple(f"CREATE MACRO {macro}" for macro in MACROS)

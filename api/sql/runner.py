@@ -28,7 +28,7 @@ from infra.errors import Fatal, Retryable, Usage
 from infra.storage.paths import bucketed, store
 from infra.storage.temp_dirs import scratch
 
-log = logging.getLogger("headgate.api")
+_log = logging.getLogger("headgate.api")
 
 WORKERS = 2
 """Statements that run at the same time; more would take the cores from the stream."""
@@ -103,7 +103,7 @@ class Statements:
                 {
                     "lake_root": str(settings.lake_root),
                     "home": str(settings.home.absolute()),
-                    "definitions": [asdict(found) for found in known],
+                    "definitions": [asdict(definition) for definition in known],
                     "memory": settings.api.statement_memory,
                 },
                 room,
@@ -192,7 +192,7 @@ def _answer(found: dict[str, Any] | None, limits: ApiSettings) -> Answer:
         raise Retryable(found["later"])
     if "fault" in found:
         name = uuid.uuid4().hex[:8]
-        log.error("fault %s in a statement: %s", name, found["fault"])
+        _log.error("fault %s in a statement: %s", name, found["fault"])
         raise Fault(f"this is no fault of the statement; the log says more of it (fault {name})")
     return Answer(
         found["columns"],

@@ -27,7 +27,7 @@ from typing import Any, TextIO
 
 import duckdb
 
-from api.sql.macros import statements as macros
+from api.sql.macros import macro_statements as macros
 from api.sql.translation import translated
 from infra.delta.duckdb_views import Definition, missing_sentence, open_engine
 from infra.delta.view_refresh import Views
@@ -39,7 +39,7 @@ _OVERHEAD = 1 << 30
 """Bytes the process may hold beside DuckDB's own limit: libraries, stacks, the answer."""
 
 
-class Refused(Exception):
+class StatementRefused(Exception):
     """What this engine cannot answer; its text is the sentence for the user."""
 
 
@@ -55,7 +55,7 @@ def engine(
     for macro in macros():
         connection.execute(macro)
     views = Views(connection, known)
-    views.lacking([one.name for one in known])
+    views.lacking([definition.name for definition in known])
     folders = [str(folder).replace("'", "''") for folder in (lake_root, *also)]
     quoted = ", ".join(f"'{folder}/'" for folder in folders)
     connection.execute(f"SET allowed_directories = [{quoted}]")
@@ -70,7 +70,7 @@ def answer(
     """Run one SELECT; its rows as JSON values, cut at either limit and marked so."""
     parsed = connection.extract_statements(sql)
     if len(parsed) != 1 or parsed[0].type != duckdb.StatementType.SELECT:
-        raise Refused("only one SELECT is run here")
+        raise StatementRefused("only one SELECT is run here")
     result = connection.execute(parsed[0])
     columns = [
         {"name": str(column[0]), "type": spark_type(str(column[1]))}
@@ -100,7 +100,7 @@ def spark_type(name: str) -> str:
     if text.startswith("DECIMAL"):
         return text.lower()
     if text not in _TYPES:
-        raise Refused(f"a column of type {text.lower()} cannot be answered here; cast it")
+        raise StatementRefused(f"a column of type {text.lower()} cannot be answered here; cast it")
     return _TYPES[text]
 
 
@@ -119,7 +119,7 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, int):
         if not -_LONG <= value < _LONG:
-            raise Refused("a sum is outside bigint")
+            raise StatementRefused("a sum is outside bigint")
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {"nan": "NaN"}.get(str(value), _infinity(value))
@@ -132,7 +132,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
     if isinstance(value, timedelta):
-        raise Refused("an interval cannot be answered here; compare unix_timestamp values")
+        raise StatementRefused("an interval cannot be answered here; compare unix_timestamp values")
     return value.isoformat() if isinstance(value, date) else _other(value)
 
 
@@ -177,10 +177,10 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     leave_with_parent(os.getppid())
     setup = json.loads(requests.readline())
     bound_memory(setup["memory"])
-    definitions = [Definition(**found) for found in setup["definitions"]]
+    definitions = [Definition(**definition) for definition in setup["definitions"]]
     connection, views = engine(setup["lake_root"], definitions, setup["memory"])
     _say(answers, {"ready": True})
-    names = frozenset(found.name for found in definitions)
+    names = frozenset(definition.name for definition in definitions)
     for line in requests:
         asked = json.loads(line)
         read = _answered(partial(_read, asked, names))
@@ -205,7 +205,7 @@ def _answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What a piece of work gives, or what its error is to the user. It ends no process."""
     try:
         return work()
-    except (Refused, Usage) as error:
+    except (StatementRefused, Usage) as error:
         return {"refused": str(error)}
     except Retryable as error:
         return {"later": str(error)}
@@ -215,28 +215,28 @@ def _answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return _failure(str(error))
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__}: {error}".replace("\n", " ")
-        return {"fault": f"{said} ({place.filename}, line {place.lineno})"}
+        changed = f"{type(error).__name__}: {error}".replace("\n", " ")
+        return {"fault": f"{changed} ({place.filename}, line {place.lineno})"}
 
 
 def _now(connection: duckdb.DuckDBPyConnection, views: Views, asked: dict[str, Any]) -> Any:
     began = time.monotonic()
     lacking = views.lacking(asked["tables"])
     if lacking:
-        raise Refused(missing_sentence(lacking))
-    found = answer(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
-    return {**found, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
+        raise StatementRefused(missing_sentence(lacking))
+    reply = answer(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
+    return {**reply, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
 
 
 def _back_then(setup: dict[str, Any], known: Sequence[Definition], asked: dict[str, Any]) -> Any:
     """Answer over the tables as they were: in an engine of its own, with these views alone."""
-    from api.sql.as_of import alone, as_of  # late: most workers do without what reads logs
+    from api.sql.as_of import as_of, snapshot_of  # late: most workers do without what reads logs
 
-    at = datetime.fromisoformat(asked["as_of"])
-    lock = partial(alone, setup["home"], setup["lake_root"])
+    instant = datetime.fromisoformat(asked["as_of"])
+    lock = partial(snapshot_of, setup["home"], setup["lake_root"])
     # In this process's own folder, which goes with it, also when it is killed.
     with TemporaryDirectory(prefix="as-of-", dir=Path.home()) as beside:
-        then, versions = as_of(known, asked["tables"], at, Path(beside), lock)
+        then, versions = as_of(known, asked["tables"], instant, Path(beside), lock)
         connection, views = engine(setup["lake_root"], then, setup["memory"], Path(beside))
         try:
             return {**_now(connection, views, asked), "versions": versions}

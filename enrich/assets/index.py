@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from enrich.assets.registers import Values
 from enrich.tables_assets import ASSET, PERSON
 
-REMEMBERED = 65_536
+_REMEMBERED = 65_536
 """Keys whose versions a worker keeps in memory, some 200 bytes each."""
 
 FOREVER = 2**63 - 1
@@ -36,7 +36,7 @@ CREATE TABLE entry (
 );
 """
 
-Key = tuple[str, str]
+_Key = tuple[str, str]
 """What kind of key, and its value: ("mac", "02:00:00:00:00:0a")."""
 
 
@@ -74,7 +74,7 @@ def build(file: Path, assets: pa.Table, users: pa.Table) -> None:
 def _fill(
     made: sqlite3.Connection,
     spans: Iterable[tuple[int, int, Values]],
-    keys: Callable[[Values], Iterable[Key]],
+    keys: Callable[[Values], Iterable[_Key]],
     told: Sequence[str],
     number: int,
 ) -> int:
@@ -98,21 +98,21 @@ def _spans(table: pa.Table, identity: str) -> Iterator[tuple[int, int, Values]]:
     order = [(name, "ascending") for name in ("inventory", identity, "valid_from", "loaded_at")]
     ordered = table.sort_by([*order, ("line", "ascending")])
     since = pc.cast(pc.cast(ordered["valid_from"], pa.timestamp("us", "UTC")), pa.int64())
-    told = ordered.drop_columns(["valid_from", "loaded_at", "file", "line", "more"])
+    drop_columns = ordered.drop_columns(["valid_from", "loaded_at", "file", "line", "more"])
     rows = zip(
         since.to_pylist(),
-        (row for batch in told.to_batches(max_chunksize=1000) for row in batch.to_pylist()),
+        (row for batch in drop_columns.to_batches(max_chunksize=1000) for row in batch.to_pylist()),
         strict=True,
     )
     for _, versions in groupby(rows, lambda one: (one[1]["inventory"], one[1][identity])):
-        last = list({at: (at, row) for at, row in versions}.values())
-        ends = [at for at, _ in last[1:]]
-        for (at, row), until in zip(last, [*ends, FOREVER], strict=True):
+        last = list({position: (position, row) for position, row in versions}.values())
+        ends = [position for position, _ in last[1:]]
+        for (position, row), until in zip(last, [*ends, FOREVER], strict=True):
             if not row["gone"]:
-                yield at, until, row
+                yield position, until, row
 
 
-def asset_keys(row: Values) -> Iterator[Key]:
+def asset_keys(row: Values) -> Iterator[_Key]:
     """What an asset can be known by. Of a host name also its first part, as `short`."""
     yield from (("mac", mac) for mac in row["macs"] or ())
     if row["serial"]:
@@ -120,14 +120,14 @@ def asset_keys(row: Values) -> Iterator[Key]:
     for name in row["hostnames"] or ():
         yield "host", name
         yield "short", name.partition(".")[0]
-    for one in row["ips"] or ():
-        yield ("net" if "/" in one else "ip"), one
+    for address in row["ips"] or ():
+        yield ("net" if "/" in address else "ip"), address
 
 
-def user_keys(row: Values) -> Iterator[Key]:
+def user_keys(row: Values) -> Iterator[_Key]:
     """What a user can be known by: each account whole, and as `bare` without its domain."""
     given = [row["name"], row["mail"], *(row["aliases"] or ())]
-    for account in {one.lower() for one in given if one}:
+    for account in {name.lower() for name in given if name}:
         yield "account", account
         yield "bare", bare(account)
 
@@ -144,8 +144,8 @@ class AssetIndex:
         # It never changes once it is there, so nothing has to be locked.
         uri = f"{Path(file).absolute().as_uri()}?mode=ro&immutable=1"
         self._file = sqlite3.connect(uri, uri=True, check_same_thread=False)
-        self._spans = lru_cache(REMEMBERED)(self._read)
-        self._body = lru_cache(REMEMBERED)(self._said)
+        self._spans = lru_cache(_REMEMBERED)(self._read)
+        self._body = lru_cache(_REMEMBERED)(self._said)
         lengths = self._file.execute("SELECT DISTINCT key FROM entry WHERE kind = 'net'")
         networks = [ip_network(key) for (key,) in lengths]
         self._lengths = {
@@ -169,7 +169,7 @@ class AssetIndex:
         Hardware address, serial number, host name, address, then the smallest network. `leased`:
         DHCP says that the address was `mac`'s, so an asset that claims it as its own is another.
         """
-        tries: list[tuple[str, Iterator[Key]]] = [
+        tries: list[tuple[str, Iterator[_Key]]] = [
             ("mac", _key("mac", mac)),
             ("serial", _key("serial", serial)),
             ("hostname", _names(hostname)),
@@ -195,11 +195,11 @@ class AssetIndex:
         plain = (name or "").lower()
         written = (f"{domain}\\{plain}", f"{plain}@{domain}") if domain and plain else (plain,)
         accounts = (uid, mail, *written)
-        whole = (("account", one.lower()) for one in accounts if one)
+        whole = (("account", account.lower()) for account in accounts if account)
         return self._first([("account", whole), ("name", _key("bare", bare(plain)))], at, None)
 
     def _first(
-        self, tries: Iterable[tuple[str, Iterator[Key]]], at: int, scope: str | None
+        self, tries: Iterable[tuple[str, Iterator[_Key]]], at: int, scope: str | None
     ) -> Values | None:
         for how, keys in tries:
             for key in keys:
@@ -208,18 +208,18 @@ class AssetIndex:
                     return {**self._body(span.said), "matched_by": how}
         return None
 
-    def _at(self, key: Key, at: int, scope: str | None) -> _Span | None:
+    def _at(self, key: _Key, at: int, scope: str | None) -> _Span | None:
         """The version with this key at an instant: one of that scope, else the newest claim."""
-        found = [
+        spans = [
             span
             for span in self._spans(*key)
             if span.since <= at < span.until and (span.scope is None or span.scope == scope)
         ]
-        if key[0] in ("short", "bare") and len({span.id for span in found}) > 1:
+        if key[0] in ("short", "bare") and len({span.id for span in spans}) > 1:
             return None
-        return max(found, key=lambda s: (s.scope is not None, s.since, s.id), default=None)
+        return max(spans, key=lambda s: (s.scope is not None, s.since, s.id), default=None)
 
-    def _networks(self, ip: str | None) -> Iterator[Key]:
+    def _networks(self, ip: str | None) -> Iterator[_Key]:
         """The networks an address may lie in, the smallest first."""
         try:
             address = ip_address(ip or "")
@@ -231,24 +231,24 @@ class AssetIndex:
             yield "net", f"{type(address)(low)}/{length}"
 
     def _read(self, kind: str, key: str) -> tuple[_Span, ...]:
-        found = self._file.execute(
+        execute = self._file.execute(
             "SELECT since, until, id, scope, said FROM entry WHERE kind = ? AND key = ?",
             (kind, key),
         )
-        return tuple(_Span(*row) for row in found)
+        return tuple(_Span(*row) for row in execute)
 
     def _said(self, number: int) -> Values:
-        found = self._file.execute("SELECT body FROM said WHERE number = ?", (number,))
-        body: Values = msgspec.json.decode(found.fetchone()[0])
+        execute = self._file.execute("SELECT body FROM said WHERE number = ?", (number,))
+        body: Values = msgspec.json.decode(execute.fetchone()[0])
         return body
 
 
-def _key(kind: str, value: str | None) -> Iterator[Key]:
+def _key(kind: str, value: str | None) -> Iterator[_Key]:
     if value:
         yield kind, value.lower()
 
 
-def _names(hostname: str | None) -> Iterator[Key]:
+def _names(hostname: str | None) -> Iterator[_Key]:
     """A host name whole; a bare one also as the first part of whole ones, and the other way."""
     name = (hostname or "").lower().rstrip(".")
     if name:

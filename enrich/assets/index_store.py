@@ -28,7 +28,7 @@ from infra.storage.atomic_files import write_whole
 from infra.storage.paths import Location
 from infra.streaming.lake import Lake
 
-KEPT = 20
+_KEPT = 20
 """Newest index files that stay; an older one is made again from its versions if it is asked for."""
 ERASED = "erased"
 """File with the versions, as `newest` names them, before which somebody was in the tables."""
@@ -36,7 +36,7 @@ DEAD_SECONDS = 3600.0
 """A file in the making that was not written to for so long is of a process that was killed."""
 
 
-def newest(lake: Lake) -> str | None:
+def latest_index(lake: Lake) -> str | None:
     """The newest versions of both tables as one name; None while nothing was ever loaded."""
     return _newest(lake.settings.lake_root)
 
@@ -93,11 +93,15 @@ def _read(settings: Settings, table: Table) -> pa.Table:
     """All rows of a table; none where it was not made yet."""
     engine = open_engine(memory="1GB", threads=2)
     try:
-        wanted = [one for one in definitions(settings.lake_root) if one.name == table.name]
+        wanted = [
+            definition
+            for definition in definitions(settings.lake_root)
+            if definition.name == table.name
+        ]
         if refresh(engine, wanted):
             return arrow_schema(table).empty_table()
-        found = engine.execute(f"SELECT * FROM {table.name}").to_arrow_table()
-        return found.cast(arrow_schema(table))
+        arrow_table = engine.execute(f"SELECT * FROM {table.name}").to_arrow_table()
+        return arrow_table.cast(arrow_schema(table))
     finally:
         engine.close()
 
@@ -122,7 +126,7 @@ def end_former(settings: Settings) -> None:
         write_whole(_folder(settings) / ERASED, name)
 
 
-def renew(settings: Settings, files: Iterable[Path]) -> None:
+def renew_index(settings: Settings, files: Iterable[Path]) -> None:
     """Take the contents of some of `index_files` away.
 
     A batch may have asked for one and its workers open it only later, so the newest index is put in
@@ -189,7 +193,7 @@ def _make(file: Path, assets: pa.Table, users: pa.Table) -> None:
     except OSError as error:
         raise Retryable(f"{file}: cannot be written ({error.strerror})") from error
     files = sorted(file.parent.glob("[0-9]*.sqlite"), key=_age)
-    for old in files[:-KEPT]:
+    for old in files[:-_KEPT]:
         old.unlink(missing_ok=True)
 
 

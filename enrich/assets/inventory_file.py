@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from enrich.assets.registers import Entry, Register
+from enrich.assets.registers import Register, RegisterEntry
 from infra.errors import Usage
 from ingest.parsing.source import Unreadable
 from ingest.parsing.strict_json import decode_object, not_utf8
 
-LINE_BYTES = 1024 * 1024
-FILE_BYTES = 256 * 1024 * 1024
+_LINE_BYTES = 1024 * 1024
+_FILE_BYTES = 256 * 1024 * 1024
 SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedLine:
     """A line that is not taken, and why."""
 
     file: str
@@ -33,34 +33,34 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Listing:
+class _Listing:
     """What the files of an inventory say; `entries` with the file each came from."""
 
-    entries: list[tuple[str, Entry]]
-    refused: list[Refused]
+    entries: list[tuple[str, RegisterEntry]]
+    refused: list[RefusedLine]
 
 
-def listed(where: str, register: Register) -> Listing:
+def read_inventory(where: str, register: Register) -> _Listing:
     """Read a file, or all files of a folder as one list. Raises `Usage` for what is no inventory.
 
     Of two lines about one entry at one instant the first counts and the second is refused.
     """
-    entries: list[tuple[str, Entry]] = []
-    refused: list[Refused] = []
+    entries: list[tuple[str, RegisterEntry]] = []
+    refused: list[RefusedLine] = []
     seen: dict[tuple[str, Any], str] = {}
     for file in files_of(where):
-        for number, found in _records(file, register):
+        for number, result in _records(file, register):
             try:
-                if isinstance(found, str):
-                    raise ValueError(found)
-                entry = register.entry(found, number)
+                if isinstance(result, str):
+                    raise ValueError(result)
+                entry = register.entry(result, number)
                 first = seen.setdefault((entry.id, entry.valid_from), f"{file.name}:{number}")
                 if first != f"{file.name}:{number}":
                     raise ValueError(f"{register.one} '{entry.id}' is on {first} already")
                 entries.append((file.name, entry))
             except ValueError as error:
-                refused.append(Refused(file.name, number, str(error)))
-    return Listing(entries, refused)
+                refused.append(RefusedLine(file.name, number, str(error)))
+    return _Listing(entries, refused)
 
 
 def files_of(where: str) -> list[Path]:
@@ -75,19 +75,21 @@ def files_of(where: str) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
-        found = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES)
+        ordered = sorted(
+            path_row for path_row in path.iterdir() if path_row.suffix.lower() in SUFFIXES
+        )
     except OSError as error:
         raise Usage(f"{path}: cannot be read ({error.strerror})") from None
-    if not found:
+    if not ordered:
         raise Usage(f"{path}: no file in it ends in {', '.join(SUFFIXES)}")
-    return found
+    return ordered
 
 
 def _records(file: Path, register: Register) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Numbered lines as fields, or as the reason why they are none; empty lines are passed over."""
     try:
-        if (size := file.stat().st_size) > FILE_BYTES:
-            raise Usage(f"{file}: {size} bytes; an inventory file has at most {FILE_BYTES}")
+        if (size := file.stat().st_size) > _FILE_BYTES:
+            raise Usage(f"{file}: {size} bytes; an inventory file has at most {_FILE_BYTES}")
         data = file.read_bytes()
     except OSError as error:
         raise Usage(f"{file}: cannot be read ({error.strerror})") from None
@@ -108,7 +110,7 @@ def _records(file: Path, register: Register) -> Iterator[tuple[int, dict[str, An
 
 def _object(line: bytes) -> dict[str, Any] | str:
     try:
-        return decode_object(line, LINE_BYTES)
+        return decode_object(line, _LINE_BYTES)
     except Unreadable as error:
         return str(error)
 
@@ -123,7 +125,7 @@ def _table(
     header = _cells(first, chr(delimiter))
     if isinstance(header, str):
         raise Usage(f"{file}:{number}: the header cannot be read: {header}")
-    names = [one.strip() for one in header]
+    names = [heading.strip() for heading in header]
     doubled = [name for name in names if names.count(name) > 1]
     if doubled:
         raise Usage(f"{file}:{number}: column '{doubled[0]}' stands twice in the header")
@@ -132,7 +134,7 @@ def _table(
             f"{file}:{number}: the header names none of {', '.join(register.keys)}; "
             f"it has {', '.join(names)[:200]}"
         )
-    return ((at, _row(line, chr(delimiter), names)) for at, line in lines[1:])
+    return ((position, _row(line, chr(delimiter), names)) for position, line in lines[1:])
 
 
 def _row(line: bytes, delimiter: str, names: Sequence[str]) -> dict[str, Any] | str:
@@ -146,8 +148,8 @@ def _row(line: bytes, delimiter: str, names: Sequence[str]) -> dict[str, Any] | 
 
 def _cells(line: bytes, delimiter: str) -> list[str] | str:
     """The cells of a line, or the reason why it has none."""
-    if len(line) > LINE_BYTES:
-        return f"{len(line)} bytes; at most {LINE_BYTES} are read"
+    if len(line) > _LINE_BYTES:
+        return f"{len(line)} bytes; at most {_LINE_BYTES} are read"
     try:
         return next(csv.reader([line.decode()], delimiter=delimiter, strict=True))
     except UnicodeDecodeError:

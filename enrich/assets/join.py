@@ -12,11 +12,11 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from enrich.assets.index import AssetIndex, given, index_of
-from enrich.assets.index_store import index_file, newest
+from enrich.assets.index_store import index_file, latest_index
 from enrich.tables_assets import ASSET, PERSON
 from infra.streaming.lake import Lake
 
-ADDED = T.StructType(
+_ADDED = T.StructType(
     [
         T.StructField("src_asset", ASSET),
         T.StructField("dst_asset", ASSET),
@@ -27,8 +27,8 @@ ADDED = T.StructType(
 """What `with_assets` adds: where it came from, where it went, the machine that logged it, and
 who acted."""
 
-Batches = Iterator[pa.RecordBatch]
-Cells = dict[str, list[Any]]
+_Batches = Iterator[pa.RecordBatch]
+_Cells = dict[str, list[Any]]
 
 _READ = {
     "time": ("time",),
@@ -60,22 +60,22 @@ def with_assets(lake: Lake, events: DataFrame, versions: str | None = None) -> D
     `holder` (`enrich.tables.HOLDER`), the device that held the source address decides before
     what the event itself says of it. What no inventory knows is null.
     """
-    file = index_file(lake, versions or newest(lake))
-    schema = T.StructType([*events.schema.fields, *ADDED.fields])
+    file = index_file(lake, versions or latest_index(lake))
+    schema = T.StructType([*events.schema.fields, *_ADDED.fields])
     return events.mapInArrow(_joiner(file), schema)
 
 
-def _joiner(file: str | None) -> Callable[[Batches], Batches]:
-    added = to_arrow_schema(ADDED, timezone="UTC")
+def _joiner(file: str | None) -> Callable[[_Batches], _Batches]:
+    added = to_arrow_schema(_ADDED, timezone="UTC")
 
-    def join(batches: Batches) -> Batches:
+    def join(batches: _Batches) -> _Batches:
         for batch in batches:
             index = index_of(file) if file else None
-            found = matches(batch, index)
+            match_rows = _matches(batch, index)
             yield pa.RecordBatch.from_arrays(
                 [
                     *batch.columns,
-                    *(pa.array(found[field.name], field.type) for field in added),
+                    *(pa.array(match_rows[field.name], field.type) for field in added),
                 ],
                 names=[*batch.schema.names, *added.names],
             )
@@ -83,25 +83,28 @@ def _joiner(file: str | None) -> Callable[[Batches], Batches]:
     return join
 
 
-def matches(batch: pa.RecordBatch, index: AssetIndex | None) -> Cells:
+def _matches(batch: pa.RecordBatch, index: AssetIndex | None) -> _Cells:
     """The columns of `ADDED` for a batch of events."""
     if index is None:
-        return {field.name: [None] * batch.num_rows for field in ADDED}
+        return {field.name: [None] * batch.num_rows for field in _ADDED}
     cells = {name: _cells(batch, path) for name, path in _READ.items()}
     rows = zip(*cells.values(), strict=True)
-    found = [_match(index, dict(zip(cells, row, strict=True))) for row in rows]
-    names = ADDED.fieldNames()
-    return {name: [one[at] for one in found] for at, name in enumerate(names)}
+    match_rows = [_match(index, dict(zip(cells, row, strict=True))) for row in rows]
+    names = _ADDED.fieldNames()
+    return {
+        name: [match_row[position] for match_row in match_rows]
+        for position, name in enumerate(names)
+    }
 
 
 def _match(index: AssetIndex, row: dict[str, Any]) -> Sequence[dict[str, Any] | None]:
-    at = row["time"]
-    if at is None:
-        return (None,) * len(ADDED)
+    time = row["time"]
+    if time is None:
+        return (None,) * len(_ADDED)
     scope, holder = row["scope"], row["holder_mac"]
     return (
         index.asset(
-            at,
+            time,
             mac=holder or row["src_mac"],
             hostname=row["holder_name"] if holder else row["src_name"],
             ip=row["src_ip"],
@@ -109,12 +112,12 @@ def _match(index: AssetIndex, row: dict[str, Any]) -> Sequence[dict[str, Any] | 
             leased=holder is not None,
         ),
         index.asset(
-            at, mac=row["dst_mac"], hostname=row["dst_name"], ip=row["dst_ip"], scope=scope
+            time, mac=row["dst_mac"], hostname=row["dst_name"], ip=row["dst_ip"], scope=scope
         ),
         index.asset(
-            at, mac=row["host_mac"], hostname=row["host_name"], ip=row["host_ip"], scope=scope
+            time, mac=row["host_mac"], hostname=row["host_name"], ip=row["host_ip"], scope=scope
         ),
-        index.user(at, row["user"], domain=row["domain"], uid=row["uid"], mail=row["mail"]),
+        index.user(time, row["user"], domain=row["domain"], uid=row["uid"], mail=row["mail"]),
     )
 
 

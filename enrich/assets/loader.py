@@ -14,22 +14,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from enrich.assets.index_store import newest_index
-from enrich.assets.inventory_file import Refused, listed
+from enrich.assets.inventory_file import RefusedLine, read_inventory
 from enrich.assets.registers import Register
-from enrich.assets.scd_diff import Changes, History, Version, changes, in_force
+from enrich.assets.scd_diff import Changes, Version, VersionHistory, changes, in_force
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import definitions, open_engine, refresh
 from infra.delta.schema import Table
 from infra.errors import Fatal
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 from infra.storage.paths import is_table
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 
 FEW = 10
 """So many entries may go at once without being asked for, and beyond them half of all."""
 
-Row = dict[str, Any]
-Write = Callable[[Table, Sequence[Row], str], None]
+InventoryRow = dict[str, Any]
+Write = Callable[[Table, Sequence[InventoryRow], str], None]
 """Appends rows to a table in one commit that carries a note (`Lake.add`)."""
 
 
@@ -45,10 +45,10 @@ class Loaded:
     gone: int
     unchanged: int
     held: int
-    refused: list[Refused]
+    refused: list[RefusedLine]
 
 
-def load(
+def load_inventory(
     settings: Settings,
     register: Register,
     where: str,
@@ -66,21 +66,21 @@ def load(
     `accept_removals` is not set.
     """
     loaded_at = datetime.now(UTC)
-    listing = listed(where, register)
+    listing = read_inventory(where, register)
     if listing.refused and not listing.entries:
         first = listing.refused[0]
         raise Fatal(
             f"{where}: none of {len(listing.refused)} lines can be read; "
             f"{first.file}:{first.line}: {first.reason}"
         )
-    at = valid_from or loaded_at
+    valid = valid_from or loaded_at
     with _alone(settings, register):
         known = _known(settings, register, inventory)
-        found = changes(known, listing.entries, at, whole=not listing.refused)
+        result = changes(known, listing.entries, valid, whole=not listing.refused)
         if not accept_removals:
-            _refuse_removals(where, register, inventory, found, _present(known, at))
-        if found.rows:
-            rows = [_row(register, inventory, change, loaded_at) for change in found.rows]
+            _refuse_removals(where, register, inventory, result, _present(known, valid))
+        if result.rows:
+            rows = [_row(register, inventory, change, loaded_at) for change in result.rows]
             write(register.table, rows, f"load {register.name} {inventory} {loaded_at.isoformat()}")
             newest_index(settings)  # made here, a large one holds up no batch of job `alert`
     named = {entry.id for _, entry in listing.entries}
@@ -88,19 +88,19 @@ def load(
         register.name,
         inventory,
         len(listing.entries) + len(listing.refused),
-        found.new,
-        found.changed,
-        found.gone,
-        found.unchanged,
-        len(_present(known, at) - named) if listing.refused else 0,
+        result.new,
+        result.changed,
+        result.gone,
+        result.unchanged,
+        len(_present(known, valid) - named) if listing.refused else 0,
         listing.refused,
     )
-    if found.rows or listing.refused:
+    if result.rows or listing.refused:
         _note(settings, done, where, loaded_at)
     return done
 
 
-def _present(known: History, at: datetime) -> set[str]:
+def _present(known: VersionHistory, at: datetime) -> set[str]:
     return {name for name, versions in known.items() if in_force(versions, at) is not None}
 
 
@@ -116,7 +116,7 @@ def _refuse_removals(
         )
 
 
-def _known(settings: Settings, register: Register, inventory: str) -> History:
+def _known(settings: Settings, register: Register, inventory: str) -> VersionHistory:
     """The versions of an inventory's entries, read without Spark; none without a table."""
     table = register.table
     if not is_table(settings.lake_root / table.path):
@@ -124,8 +124,15 @@ def _known(settings: Settings, register: Register, inventory: str) -> History:
     columns = (*register.columns, "more")
     engine = open_engine(memory="1GB", threads=2)
     try:
-        refresh(engine, [one for one in definitions(settings.lake_root) if one.name == table.name])
-        found = engine.execute(
+        refresh(
+            engine,
+            [
+                definition
+                for definition in definitions(settings.lake_root)
+                if definition.name == table.name
+            ],
+        )
+        rows = engine.execute(
             f"SELECT {register.identity}, valid_from, gone, {', '.join(columns)} "
             f"FROM {table.name} WHERE inventory = $inventory "
             f"QUALIFY row_number() OVER (PARTITION BY {register.identity}, valid_from "
@@ -134,14 +141,14 @@ def _known(settings: Settings, register: Register, inventory: str) -> History:
         ).fetchall()
     finally:
         engine.close()
-    history: History = {}
-    for name, since, gone, *values in found:
-        said = None if gone else dict(zip(columns, values, strict=True))
-        history.setdefault(name, []).append(Version(since.astimezone(UTC), said))
+    history: VersionHistory = {}
+    for name, since, gone, *values in rows:
+        message = None if gone else dict(zip(columns, values, strict=True))
+        history.setdefault(name, []).append(Version(since.astimezone(UTC), message))
     return history
 
 
-def _row(register: Register, inventory: str, change: Any, loaded_at: datetime) -> Row:
+def _row(register: Register, inventory: str, change: Any, loaded_at: datetime) -> InventoryRow:
     return {
         "inventory": inventory,
         register.identity: change.id,
@@ -167,12 +174,12 @@ def _alone(settings: Settings, register: Register) -> Iterator[None]:
 def _note(settings: Settings, done: Loaded, where: str, at: datetime) -> None:
     """Leave a row for ops.audit."""
     counts = {"new": done.new, "changed": done.changed, "gone": done.gone, "held": done.held}
-    put(
+    put_row(
         settings.home.absolute() / "spool" / "audit",
         f"load-{at:%Y%m%dT%H%M%S%f}",
         {
             "at": at.isoformat(),
-            "who": person(),
+            "who": acting_user(),
             "act": f"load.{done.register}",
             "target": done.inventory,
             "detail": json.dumps({"from": where, **counts, "refused": len(done.refused)}),

@@ -24,13 +24,13 @@ LIST_VALUES = 200
 CRITICALITIES = ("low", "medium", "high", "critical")
 
 Values = dict[str, Any]
-Read = Callable[[Any], Any]
+_Read = Callable[[Any], Any]
 
 _SEPARATED = re.compile(r"[;,|]")
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegisterEntry:
     """One line of an inventory. `valid_from` is None where the line names no instant."""
 
     id: str
@@ -48,27 +48,27 @@ class Register:
     one: str
     table: Table
     identity: str
-    columns: Mapping[str, Read]
+    columns: Mapping[str, _Read]
     keys: tuple[str, ...]
     headings: Mapping[str, str]
 
-    def entry(self, fields: Mapping[str, Any], line: int = 0) -> Entry:
+    def entry(self, fields: Mapping[str, Any], line: int = 0) -> RegisterEntry:
         """A line's fields as an entry; raises `ValueError` with a sentence that says why not."""
         named, more = self._named(fields)
         values = {column: _read(column, read, named) for column, read in self.columns.items()}
         values["more"] = msgspec.json.encode(more, order="sorted").decode() if more else None
-        given = _read(self.identity, text, named)
+        given = _read(self.identity, _text, named)
         known = (values[key] for key in self.keys)
-        found = given or next((_first(value) for value in known if value), None)
-        if found is None or not any(values[key] for key in self.keys):
+        given_result = given or next((_first(value) for value in known if value), None)
+        if given_result is None or not any(values[key] for key in self.keys):
             raise ValueError(f"no {', '.join(self.keys[:-1])} or {self.keys[-1]} to know it by")
-        return Entry(found, _read("valid_from", instant, named), values, line)
+        return RegisterEntry(given_result, _read("valid_from", _instant, named), values, line)
 
     def column(self, heading: str) -> str | None:
         """The column that a heading means; None for one of no register."""
         plain = re.sub(r"[\s.-]+", "_", heading.strip().lower())
-        found = self.headings.get(plain, plain)
-        return found if found in (*self.columns, self.identity, "valid_from") else None
+        headings = self.headings.get(plain, plain)
+        return headings if headings in (*self.columns, self.identity, "valid_from") else None
 
     def _named(self, fields: Mapping[str, Any]) -> tuple[Values, Values]:
         """The fields by column, and those that are none of ours."""
@@ -87,7 +87,7 @@ class Register:
         return named, more
 
 
-def _read(column: str, read: Read, named: Mapping[str, Any]) -> Any:
+def _read(column: str, read: _Read, named: Mapping[str, Any]) -> Any:
     try:
         return read(named.get(column))
     except ValueError as error:
@@ -98,7 +98,7 @@ def _first(value: Any) -> str:
     return str(value[0] if isinstance(value, list) else value)
 
 
-def text(value: Any) -> str | None:
+def _text(value: Any) -> str | None:
     """A short text without control characters; None for nothing."""
     if value is None:
         return None
@@ -112,19 +112,19 @@ def text(value: Any) -> str | None:
     return clean or None
 
 
-def texts(value: Any) -> list[str] | None:
+def _texts(value: Any) -> list[str] | None:
     """Several texts: a list, or one text in which `;`, `,` or `|` parts them; each once."""
-    parts = value if isinstance(value, list) else _SEPARATED.split(text(value) or "")
-    found = [clean for part in parts if (clean := text(part))]
-    if len(found) > LIST_VALUES:
-        raise ValueError(f"{len(found)} values; at most {LIST_VALUES} are taken")
-    return list(dict.fromkeys(found)) or None
+    parts = value if isinstance(value, list) else _SEPARATED.split(_text(value) or "")
+    result = [clean for part in parts if (clean := _text(part))]
+    if len(result) > LIST_VALUES:
+        raise ValueError(f"{len(result)} values; at most {LIST_VALUES} are taken")
+    return list(dict.fromkeys(result)) or None
 
 
 def lowered(value: Any) -> list[str] | None:
     """Several texts in lower case, a dot at the end taken off: host names and accounts."""
-    found = [one.lower().rstrip(".") for one in texts(value) or ()]
-    return list(dict.fromkeys(one for one in found if one)) or None
+    rstrips = [text_value.lower().rstrip(".") for text_value in _texts(value) or ()]
+    return list(dict.fromkeys(text_value for text_value in rstrips if text_value)) or None
 
 
 def macs(value: Any) -> list[str] | None:
@@ -141,49 +141,51 @@ def _network(given: str) -> str | None:
     if "/" not in given:
         return address(given)
     try:
-        found = ip_network(given)
+        ip_network_result = ip_network(given)
     except ValueError:
         return None
-    whole = found.prefixlen == found.max_prefixlen
-    return str(found.network_address if whole else found)
+    whole = ip_network_result.prefixlen == ip_network_result.max_prefixlen
+    return str(ip_network_result.network_address if whole else ip_network_result)
 
 
 def _each(value: Any, read: Callable[[str], str | None], otherwise: str) -> list[str] | None:
-    found = []
-    for given in texts(value) or ():
-        one = read(given)
-        if one is None:
+    results = []
+    for given in _texts(value) or ():
+        read_event = read(given)
+        if read_event is None:
             raise ValueError(f"'{given:.80}' {otherwise}")
-        found.append(one)
-    return list(dict.fromkeys(found)) or None
+        results.append(read_event)
+    return list(dict.fromkeys(results)) or None
 
 
 def criticality(value: Any) -> str | None:
     """One of four words, in any case."""
-    word = (text(value) or "").lower()
+    word = (_text(value) or "").lower()
     if word and word not in CRITICALITIES:
         raise ValueError(f"'{word:.80}' is none of {', '.join(CRITICALITIES)}")
     return word or None
 
 
-def instant(value: Any) -> datetime | None:
+def _instant(value: Any) -> datetime | None:
     """An instant with its zone."""
-    given = text(value)
+    given = _text(value)
     if given is None:
         return None
     try:
-        at = datetime.fromisoformat(given)
+        instant_read = datetime.fromisoformat(given)
     except ValueError:
         raise ValueError(
             f"'{given:.80}' is no instant; write one such as 2026-11-20T00:00:00Z"
         ) from None
-    if at.tzinfo is None:
+    if instant_read.tzinfo is None:
         raise ValueError(f"'{given}' names no zone; write {given}Z for UTC")
-    return at.astimezone(UTC)
+    return instant_read.astimezone(UTC)
 
 
 def _headings(**columns: Sequence[str]) -> dict[str, str]:
-    return {heading: column for column, found in columns.items() for heading in found}
+    return {
+        heading: column for column, column_result in columns.items() for heading in column_result
+    }
 
 
 ASSETS = Register(
@@ -192,15 +194,15 @@ ASSETS = Register(
     table=ASSET_VERSION,
     identity="asset_id",
     columns={
-        "name": text,
-        "kind": text,
-        "owner": text,
+        "name": _text,
+        "kind": _text,
+        "owner": _text,
         "criticality": criticality,
-        "site": text,
-        "scope": text,
-        "tags": texts,
+        "site": _text,
+        "scope": _text,
+        "tags": _texts,
         "macs": macs,
-        "serial": text,
+        "serial": _text,
         "hostnames": lowered,
         "ips": networks,
     },
@@ -235,15 +237,15 @@ USERS = Register(
     table=USER_VERSION,
     identity="user_id",
     columns={
-        "name": text,
-        "full_name": text,
-        "department": text,
-        "title": text,
-        "manager": text,
-        "mail": text,
-        "site": text,
+        "name": _text,
+        "full_name": _text,
+        "department": _text,
+        "title": _text,
+        "manager": _text,
+        "mail": _text,
+        "site": _text,
         "criticality": criticality,
-        "tags": texts,
+        "tags": _texts,
         "aliases": lowered,
     },
     keys=("name", "mail", "aliases"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from enrich.assets.registers import Entry, Values
+from enrich.assets.registers import RegisterEntry, Values
 
 
 @dataclass(order=True)
@@ -18,12 +18,12 @@ class Version:
     values: Values | None = field(compare=False)
 
 
-History = dict[str, list[Version]]
+VersionHistory = dict[str, list[Version]]
 """Versions of each entry by its id, ascending, one an instant."""
 
 
 @dataclass(frozen=True)
-class Change:
+class _Change:
     """A row to write: `values` None says that the entry is gone."""
 
     id: str
@@ -36,7 +36,7 @@ class Change:
 class Changes:
     """What a list changes, and how many of its entries are what."""
 
-    rows: list[Change] = field(default_factory=list)
+    rows: list[_Change] = field(default_factory=list)
     new: int = 0
     changed: int = 0
     gone: int = 0
@@ -45,7 +45,7 @@ class Changes:
 
 def changes(
     known: Mapping[str, list[Version]],
-    entries: Iterable[tuple[str, Entry]],
+    entries: Iterable[tuple[str, RegisterEntry]],
     at: datetime,
     *,
     whole: bool,
@@ -55,8 +55,8 @@ def changes(
     An entry with an instant of its own is compared with what was true then, so a list of the
     past fills the past in. `whole`: what the list does not name is gone from `at` on.
     """
-    history: History = {name: list(versions) for name, versions in known.items()}
-    found = Changes()
+    history: VersionHistory = {name: list(versions) for name, versions in known.items()}
+    result = Changes()
     named = set()
     for file, entry in sorted(entries, key=lambda one: (one[1].valid_from or at, one[1].id)):
         named.add(entry.id)
@@ -64,18 +64,18 @@ def changes(
         versions = history.setdefault(entry.id, [])
         before = in_force(versions, since)
         if before == entry.values:
-            found.unchanged += 1
+            result.unchanged += 1
             continue
-        found.new += before is None
-        found.changed += before is not None
+        result.new += before is None
+        result.changed += before is not None
         version = Version(since, entry.values)
         _put(versions, version)
-        found.rows.append(Change(entry.id, version, file, entry.line))
+        result.rows.append(_Change(entry.id, version, file, entry.line))
     for name in sorted(set(history) - named) if whole else ():
         if in_force(history[name], at) is not None:
-            found.gone += 1
-            found.rows.append(Change(name, Version(at, None), None, None))
-    return found
+            result.gone += 1
+            result.rows.append(_Change(name, Version(at, None), None, None))
+    return result
 
 
 def in_force(versions: list[Version], at: datetime) -> Values | None:
@@ -85,5 +85,7 @@ def in_force(versions: list[Version], at: datetime) -> Values | None:
 
 
 def _put(versions: list[Version], version: Version) -> None:
-    versions[:] = [one for one in versions if one.valid_from != version.valid_from]
+    versions[:] = [
+        version_row for version_row in versions if version_row.valid_from != version.valid_from
+    ]
     insort(versions, version)

@@ -14,18 +14,18 @@ from types import MappingProxyType
 from typing import Any
 
 LEASE = 100
-MOST = 90
+MOST_WITNESSES = 90
 """However many witnesses agree: what they say stays below a lease."""
 
 AGREES = 10
 """What each further kind of witness adds that names the same user, or the same device."""
 
-EVIDENCE = 10
+_EVIDENCE = 10
 """Event uids that an answer names, the strongest witnesses' first."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class _Kind:
     """A kind of witness. `strength`: 0 to 100 at the instant itself; `reach`: how long after it
     a witness without an end counts, its strength falling to half by then; `early`: how long
     before it, at half its strength. What was given away at that instant was nobody's before."""
@@ -36,27 +36,27 @@ class Kind:
     early: timedelta = timedelta(minutes=15)
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, _Kind] = MappingProxyType(
     {
-        "vpn": Kind(
+        "vpn": _Kind(
             80, timedelta(hours=24), "the VPN server gave the address to this user", timedelta(0)
         ),
-        "logon": Kind(70, timedelta(hours=12), "logged on at the machine itself"),
+        "logon": _Kind(70, timedelta(hours=12), "logged on at the machine itself"),
         # A ticket is good for ten hours unless a domain says otherwise (Microsoft, "Maximum
         # lifetime for user ticket"; MIT krb5.conf, ticket_lifetime: a day).
-        "kerberos": Kind(60, timedelta(hours=10), "asked for a Kerberos ticket from the address"),
-        "vpn_client": Kind(50, timedelta(hours=24), "opened a VPN session from the address"),
-        "network_logon": Kind(50, timedelta(hours=4), "logged on elsewhere from the address"),
+        "kerberos": _Kind(60, timedelta(hours=10), "asked for a Kerberos ticket from the address"),
+        "vpn_client": _Kind(50, timedelta(hours=24), "opened a VPN session from the address"),
+        "network_logon": _Kind(50, timedelta(hours=4), "logged on elsewhere from the address"),
         # The account is one of the machine that was logged in to.
-        "ssh": Kind(30, timedelta(hours=1), "logged in elsewhere by SSH from the address"),
+        "ssh": _Kind(30, timedelta(hours=1), "logged in elsewhere by SSH from the address"),
         # Names a device and no user: stands in where the DHCP server's own log is missing.
-        "dhcp": Kind(80, timedelta(0), "Zeek saw the lease being granted", timedelta(0)),
+        "dhcp": _Kind(80, timedelta(0), "Zeek saw the lease being granted", timedelta(0)),
     }
 )
 
-EARLY = max(kind.early for kind in KINDS.values())
-REACH = max(kind.reach for kind in KINDS.values())
-LONGEST = timedelta(days=31)
+_EARLY = max(kind.early for kind in KINDS.values())
+_REACH = max(kind.reach for kind in KINDS.values())
+_LONGEST = timedelta(days=31)
 """How long ago a witness may have begun that names its end: VPN sessions and leases."""
 
 
@@ -82,7 +82,7 @@ class Witness:
 
 
 @dataclass(frozen=True)
-class Seen:
+class UserSeen:
     """A user, or a device, and how much speaks for it at an instant."""
 
     name: str
@@ -115,17 +115,17 @@ def strength(witness: Witness, at: datetime) -> int:
     return round(kind.strength * (1 - 0.5 * (age / kind.reach if kind.reach else 0.0)))
 
 
-def users(witnesses: Iterable[Witness], at: datetime) -> list[Seen]:
+def users(witnesses: Iterable[Witness], at: datetime) -> list[UserSeen]:
     """The users that witnesses name, the likeliest first; those of a device, not of an address
     that changed hands (see `WITNESSES_SQL`)."""
-    named = [one for one in witnesses if one.user_name]
+    named = [witness for witness in witnesses if witness.user_name]
     return _ranked(named, at, _account)
 
 
-def devices(witnesses: Iterable[Witness], at: datetime) -> list[Seen]:
+def devices(witnesses: Iterable[Witness], at: datetime) -> list[UserSeen]:
     """The devices that Zeek saw an address leased to, the likeliest first."""
-    named = [one for one in witnesses if one.kind == "dhcp" and one.mac]
-    return _ranked(named, at, lambda one: one.mac or "")
+    named = [witness for witness in witnesses if witness.kind == "dhcp" and witness.mac]
+    return _ranked(named, at, lambda witness: witness.mac or "")
 
 
 def _account(witness: Witness) -> str:
@@ -136,29 +136,33 @@ def _account(witness: Witness) -> str:
 
 def _ranked(
     witnesses: Sequence[Witness], at: datetime, key: Callable[[Witness], str]
-) -> list[Seen]:
-    found: dict[str, list[tuple[int, Witness]]] = {}
-    for one in witnesses:
-        if (told := strength(one, at)) > 0:
-            found.setdefault(key(one), []).append((told, one))
-    seen = [_together(name, told) for name, told in found.items()]
-    return sorted(seen, key=lambda one: (-one.strength, -one.last.timestamp(), one.name))
+) -> list[UserSeen]:
+    seens: dict[str, list[tuple[int, Witness]]] = {}
+    for witness in witnesses:
+        if (witness_row := strength(witness, at)) > 0:
+            seens.setdefault(key(witness), []).append((witness_row, witness))
+    seen = [_together(name, witness_row) for name, witness_row in seens.items()]
+    return sorted(
+        seen, key=lambda witness: (-witness.strength, -witness.last.timestamp(), witness.name)
+    )
 
 
-def _together(name: str, told: list[tuple[int, Witness]]) -> Seen:
+def _together(name: str, told: list[tuple[int, Witness]]) -> UserSeen:
     """What several witnesses of one user say together."""
-    ordered = sorted(told, key=lambda one: (-one[0], -one[1].time.timestamp(), one[1].event_uid))
+    ordered = sorted(
+        told, key=lambda witness: (-witness[0], -witness[1].time.timestamp(), witness[1].event_uid)
+    )
     best, first = ordered[0]
-    kinds = tuple(dict.fromkeys(one.kind for _, one in ordered))
-    evidence = tuple(dict.fromkeys(one.event_uid for _, one in ordered))[:EVIDENCE]
-    return Seen(
+    kinds = tuple(dict.fromkeys(witness.kind for _, witness in ordered))
+    evidence = tuple(dict.fromkeys(witness.event_uid for _, witness in ordered))[:_EVIDENCE]
+    return UserSeen(
         name=first.mac if first.kind == "dhcp" and first.mac else name,
-        domain=next((one.user_domain for _, one in ordered if one.user_domain), None),
-        uid=next((one.user_uid for _, one in ordered if one.user_uid), None),
-        strength=min(MOST, best + AGREES * (len(kinds) - 1)),
+        domain=next((witness.user_domain for _, witness in ordered if witness.user_domain), None),
+        uid=next((witness.user_uid for _, witness in ordered if witness.user_uid), None),
+        strength=min(MOST_WITNESSES, best + AGREES * (len(kinds) - 1)),
         kinds=kinds,
-        first=min(one.time for _, one in told),
-        last=max(one.time for _, one in told),
+        first=min(witness.time for _, witness in told),
+        last=max(witness.time for _, witness in told),
         evidence=evidence,
         reason="; ".join(KINDS[kind].says for kind in kinds),
     )
@@ -204,9 +208,9 @@ def window(at: datetime) -> dict[str, datetime]:
     """The instants that `WITNESSES_SQL` asks for, within those that can be written."""
     return {
         "at": at,
-        "since": _moved(at, -REACH),
-        "oldest": _moved(at, -LONGEST),
-        "until": _moved(at, EARLY),
+        "since": _moved(at, -_REACH),
+        "oldest": _moved(at, -_LONGEST),
+        "until": _moved(at, _EARLY),
     }
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-Numbers = npt.NDArray[np.int64]
+_Numbers = npt.NDArray[np.int64]
 
 SEGMENT = (
     "mac",
@@ -70,8 +70,8 @@ def newest_cover_of_few(findings: DataFrame, segments: pa.Table) -> DataFrame:
 
     `segments`: what `collected` gave; all its columns come along.
     """
-    said = from_arrow_schema(segments.drop_columns(list(_KEYS)).schema)
-    schema = _joined(findings.schema, said)
+    from_arrow_schema_result = from_arrow_schema(segments.drop_columns(list(_KEYS)).schema)
+    schema = _joined(findings.schema, from_arrow_schema_result)
     # A broadcast is read once by each worker, not once by each task.
     shared = findings.sparkSession.sparkContext.broadcast(Spans.of(segments))
 
@@ -87,14 +87,14 @@ def _blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= BLOCK_ROWS:
+        if sum(record_batch.num_rows for record_batch in waiting) >= BLOCK_ROWS:
             yield pa.Table.from_batches(waiting)
             waiting = []
     if waiting:
         yield pa.Table.from_batches(waiting)
 
 
-def collected(segments: DataFrame, carried: Sequence[str] = SEGMENT) -> pa.Table:
+def as_arrow(segments: DataFrame, carried: Sequence[str] = SEGMENT) -> pa.Table:
     """Segments in the driver's memory, as `newest_cover_of_few` wants them: without their evidence
     some 150 bytes each, so a million is fine."""
     return _narrow(segments, carried).toArrow()
@@ -152,12 +152,12 @@ class Spans:
 
     scopes: pa.Array
     ips: pa.Array
-    pairs: Numbers
-    codes: Numbers
-    ends: Numbers
-    instants: Numbers
-    keys: Numbers
-    owners: Numbers
+    pairs: _Numbers
+    codes: _Numbers
+    ends: _Numbers
+    instants: _Numbers
+    keys: _Numbers
+    owners: _Numbers
     said: pa.Table
 
     @classmethod
@@ -165,18 +165,18 @@ class Spans:
         """Of segments with scope, ip, start_us, end_us, s_rev, and what is to be carried."""
         columns = {name: segments.column(name).combine_chunks() for name in ("scope", "ip")}
         scopes, ips = (columns[name].unique() for name in ("scope", "ip"))
-        found = _numbers(columns["scope"], columns["ip"], scopes, ips)
-        pairs, codes = np.unique(found, return_inverse=True)
+        numbers = _numbers(columns["scope"], columns["ip"], scopes, ips)
+        pairs, codes = np.unique(numbers, return_inverse=True)
         starts, ends, revs = (
             segments.column(name).to_numpy() for name in ("start_us", "end_us", "s_rev")
         )
         codes, starts, ends, owners = true_spans(codes, starts, ends, revs)
         instants = np.unique(starts)
-        said = segments.drop_columns(list(_KEYS)).combine_chunks()
+        combine_chunks = segments.drop_columns(list(_KEYS)).combine_chunks()
         keys = codes * (len(instants) + 1) + np.searchsorted(instants, starts, side="right")
-        return cls(scopes, ips, pairs, codes, ends, instants, keys, owners, said)
+        return cls(scopes, ips, pairs, codes, ends, instants, keys, owners, combine_chunks)
 
-    def rows(self, scope: pa.Array, ip: pa.Array, times: Numbers) -> Numbers:
+    def rows(self, scope: pa.Array, ip: pa.Array, times: _Numbers) -> _Numbers:
         """Of each address and instant (microseconds since 1970) the row in `said`, or -1."""
         if not len(self.keys):
             return np.full(len(times), -1, np.int64)
@@ -188,12 +188,16 @@ class Spans:
         # An address and an instant as one number, in the order of the spans.
         key = code * (len(self.instants) + 1)
         key += np.searchsorted(self.instants, times, side="right")
-        at = np.maximum(np.searchsorted(self.keys, key, side="right") - 1, 0)
+        maximum = np.maximum(np.searchsorted(self.keys, key, side="right") - 1, 0)
         covered = self.pairs[code] == pair
-        covered &= (self.codes[at] == code) & (self.keys[at] <= key) & (times < self.ends[at])
-        found = np.empty(len(order), np.int64)
-        found[order] = np.where(covered, self.owners[at], -1)
-        return found
+        covered &= (
+            (self.codes[maximum] == code)
+            & (self.keys[maximum] <= key)
+            & (times < self.ends[maximum])
+        )
+        empty = np.empty(len(order), np.int64)
+        empty[order] = np.where(covered, self.owners[maximum], -1)
+        return empty
 
 
 def join(findings: pa.Table, spans: Spans) -> pa.Table:
@@ -213,7 +217,7 @@ def join(findings: pa.Table, spans: Spans) -> pa.Table:
     )
 
 
-def _numbers(scope: pa.Array, ip: pa.Array, scopes: pa.Array, ips: pa.Array) -> Numbers:
+def _numbers(scope: pa.Array, ip: pa.Array, scopes: pa.Array, ips: pa.Array) -> _Numbers:
     """An address as one number; -1 where the scope or the address is not among those given."""
     places = [
         pc.fill_null(pc.index_in(values, value_set=known), -1)
@@ -221,12 +225,14 @@ def _numbers(scope: pa.Array, ip: pa.Array, scopes: pa.Array, ips: pa.Array) -> 
         .astype(np.int64)
         for values, known in ((scope, scopes), (ip, ips))
     ]
-    number: Numbers = places[0] * len(ips) + places[1]
+    number: _Numbers = places[0] * len(ips) + places[1]
     number[(places[0] < 0) | (places[1] < 0)] = -1
     return number
 
 
-def flatten(starts: Numbers, ends: Numbers, revs: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+def flatten(
+    starts: _Numbers, ends: _Numbers, revs: _Numbers
+) -> tuple[_Numbers, _Numbers, _Numbers]:
     """What is true of one address: spans that do not overlap, in order, and whose they are.
 
     Takes spans `[start, end)` and their revs; the third result holds positions in the input.
@@ -235,8 +241,8 @@ def flatten(starts: Numbers, ends: Numbers, revs: Numbers) -> tuple[Numbers, Num
 
 
 def true_spans(
-    codes: Numbers, starts: Numbers, ends: Numbers, revs: Numbers
-) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    codes: _Numbers, starts: _Numbers, ends: _Numbers, revs: _Numbers
+) -> tuple[_Numbers, _Numbers, _Numbers, _Numbers]:
     """What is true of many addresses: of spans that overlap, the highest rev counts.
 
     Takes the address's number, `[start, end)` and the rev of each span; returns address, start,
@@ -260,7 +266,7 @@ def true_spans(
     return code[held], instant[held], instant[held + 1], owner[held]
 
 
-def _painted(low: Numbers, high: Numbers, revs: Numbers, cells: int) -> Numbers:
+def _painted(low: _Numbers, high: _Numbers, revs: _Numbers, cells: int) -> _Numbers:
     """Of each cell, which of the spans `[low, high)` over it has the highest rev; -1: none.
 
     A span is two overlapping blocks, as wide as the largest power of two that fits. From the

@@ -26,13 +26,13 @@ from ingest.tables import HEARTBEAT
 EVENT_ROW = "_event"
 """`rule_id` of an event that goes through the findings' join."""
 
-LIVE_MODES = ("live", "replay")
+_LIVE_MODES = ("live", "replay")
 
 CARRIED = ("mac", "hostname", "session_id", "session_start", "session_end", "known_at", "rev")
 """What `attributed` needs of a segment. Its evidence is found under the session."""
 
 
-def address() -> Column:
+def _address() -> Column:
     """The address an event is about: where it came from, else the machine that logged it."""
     return F.coalesce("src_ip", "device.ip")
 
@@ -42,7 +42,7 @@ def role() -> Column:
     return F.when(F.col("src_ip").isNotNull(), "src_endpoint").otherwise("device")
 
 
-def waiting(events: DataFrame, classes: Sequence[int], like: T.StructType) -> DataFrame:
+def waiting_events(events: DataFrame, classes: Sequence[int], like: T.StructType) -> DataFrame:
     """Events of these classes that name an address, in the shape of findings, for the join.
 
     And ingest's heartbeats, which move their watermark. `like`: columns of gold.finding. No
@@ -50,18 +50,18 @@ def waiting(events: DataFrame, classes: Sequence[int], like: T.StructType) -> Da
     """
     beat = F.col("source") == HEARTBEAT
     usable = F.col("dead_letter_reason").isNull() & F.col("duplicate_of").isNull()
-    wanted = F.col("class_uid").isin(*classes) & usable & address().isNotNull()
+    wanted = F.col("class_uid").isin(*classes) & usable & _address().isNotNull()
     named = {
         "finding_id": F.col("event_uid"),
         "rule_id": F.when(beat, HEARTBEAT).otherwise(EVENT_ROW),
         "kind": F.lit(EVENT_ROW),
         "event_time": F.col("time"),
         "role": role(),
-        "ip": F.when(~beat, address()),
+        "ip": F.when(~beat, _address()),
     }
     same = ("event_uid", "received_at", "class_uid", "source", "mode", "scope")
     named |= {name: F.col(name) for name in (*same, "host_name", "user_name")}
-    kept = events.where(F.col("mode").isin(*LIVE_MODES) & (beat | wanted))
+    kept = events.where(F.col("mode").isin(*_LIVE_MODES) & (beat | wanted))
     return kept.select(
         *[named.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in like.fields]
     )
@@ -110,7 +110,7 @@ def attributed(
     `at`: as it was known then, only with segments as a DataFrame; none: as it is known now.
     """
     shaped = events.select(
-        "*", F.col("time").alias("event_time"), address().alias("ip"), role().alias("role")
+        "*", F.col("time").alias("event_time"), _address().alias("ip"), role().alias("role")
     )
     if isinstance(segments, pa.Table):
         joined = newest_cover_of_few(shaped, segments)

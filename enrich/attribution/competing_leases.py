@@ -32,8 +32,8 @@ class Said(msgspec.Struct, frozen=True):
 
 def true_at(said: Iterable[Said], scope: str | None, at: datetime) -> Said | None:
     """What is true of an instant in a scope: of the statements about it, the newest."""
-    about = [one for one in said if one.scope == scope and one.covers(at)]
-    return max(about, key=lambda one: one.rev, default=None)
+    about = [claim for claim in said if claim.scope == scope and claim.covers(at)]
+    return max(about, key=lambda claim: claim.rev, default=None)
 
 
 def rivals_of(
@@ -44,23 +44,23 @@ def rivals_of(
     `said`: statements within `EDGE` of the instant, of all scopes, about one address; `mac`:
     whom the address is given to. Sorted, so that their order is no matter.
     """
-    found: dict[tuple[str | None, str], Claim] = {}
-    for one in sorted(said, key=lambda one: one.rev):
-        if one.mac is None or (one.scope == scope and one.mac == mac):
+    claims: dict[tuple[str | None, str], Claim] = {}
+    for claim in sorted(said, key=lambda claim: claim.rev):
+        if claim.mac is None or (claim.scope == scope and claim.mac == mac):
             continue
-        kind = _kind(one, said, scope, at)
+        kind = _kind(claim, said, scope, at)
         if kind is not None:
-            found[one.scope, one.mac] = Claim(
+            claims[claim.scope, claim.mac] = Claim(
                 kind,
-                one.scope,
-                one.mac,
-                one.session_id,
-                one.lease_start,
-                one.lease_end,
-                one.known_at,
-                one.rev,
+                claim.scope,
+                claim.mac,
+                claim.session_id,
+                claim.lease_start,
+                claim.lease_end,
+                claim.known_at,
+                claim.rev,
             )
-    return tuple(sorted(found.values(), key=lambda c: (c.kind, c.scope or "", c.mac or "")))
+    return tuple(sorted(claims.values(), key=lambda c: (c.kind, c.scope or "", c.mac or "")))
 
 
 def _kind(one: Said, said: Sequence[Said], scope: str | None, at: datetime) -> str | None:

@@ -26,13 +26,13 @@ EDGE = timedelta(seconds=5)
 LEASED, NONE, OUTSIDE, STATIC, UNKNOWN = "leased", "none", "outside", "static", "unknown"
 SUPERSEDED, BEFORE, AFTER, ELSEWHERE = "superseded", "before", "after", "elsewhere"
 
-BASE = {LEASED: 98, NONE: 95, OUTSIDE: 100, STATIC: 80, UNKNOWN: 0}
+_BASE = {LEASED: 98, NONE: 95, OUTSIDE: 100, STATIC: 80, UNKNOWN: 0}
 """Confidence without any doubt, 0 to 100, by status."""
 
 WORDS = ((90, "certain"), (65, "likely"), (1, "doubtful"), (0, "unknown"))
 """The word for a confidence of at least so much."""
 
-OPPOSED, ALONE = 45, 15
+OPPOSED, _ALONE = 45, 15
 """An end of the lease within `EDGE`: another client beside it, or nobody."""
 CLAIMED, CORRECTED, SAME_ELSEWHERE, SHARED, LEASE_ON_STATIC = 40, 5, 25, 3, 45
 UNKNOWN_LOG = {LEASED: 45, NONE: 60}
@@ -75,7 +75,7 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     last_line_at: datetime
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class LeaseFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known when an attribution is said.
 
     `arrived`: when the event reached us. `servers`: the scope's DHCP servers that were heard;
@@ -96,7 +96,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     shared_with: tuple[str, ...] = ()
 
 
-class Verdict(NamedTuple):
+class _Verdict(NamedTuple):
     """Confidence from 0 to 100, its word, and the reason as one sentence."""
 
     confidence: int
@@ -111,29 +111,29 @@ class Doubt(NamedTuple):
     why: str
 
 
-def judge(facts: Facts) -> Verdict:
+def judge(facts: LeaseFacts) -> _Verdict:
     """How sure it is that the address belonged to whom `facts` say.
 
     Never surer for one more rival, or for a log that is less complete; 0 for unknown alone.
     """
     doubts = sorted(_doubts(facts), key=lambda doubt: (-doubt.points, doubt.why))
-    left = BASE[facts.status] - sum(doubt.points for doubt in doubts)
-    confidence = max(left, min(1, BASE[facts.status]))
+    left = _BASE[facts.status] - sum(doubt.points for doubt in doubts)
+    confidence = max(left, min(1, _BASE[facts.status]))
     word = next(word for least, word in WORDS if confidence >= least)
-    said = [_statement(facts), *(doubt.why for doubt in doubts[:_TOLD])]
-    return Verdict(confidence, word, "; ".join(said) + ".")
+    lines = [_statement(facts), *(doubt.why for doubt in doubts[:_TOLD])]
+    return _Verdict(confidence, word, "; ".join(lines) + ".")
 
 
-def _statement(facts: Facts) -> str:
+def _statement(facts: LeaseFacts) -> str:
     """What is said, without its doubts."""
     ip = facts.ip or "the address"
     if facts.status == LEASED:
-        since = f" from {moment(facts.lease_start)}" if facts.lease_start else ""
-        until = f" to {moment(facts.lease_end)}" if facts.lease_end else ""
+        since = f" from {_moment(facts.lease_start)}" if facts.lease_start else ""
+        until = f" to {_moment(facts.lease_end)}" if facts.lease_end else ""
         return f"the DHCP log gives {ip} to {facts.mac}{since}{until}"
     if facts.status == NONE:
         upto = facts.complete_up_to
-        known = f"log complete up to {moment(upto)}" if upto else "how far the log goes is unknown"
+        known = f"log complete up to {_moment(upto)}" if upto else "how far the log goes is unknown"
         return f"no lease covered {ip}, {known}"
     if facts.status == OUTSIDE:
         return f"{ip} lies outside every DHCP scope"
@@ -142,7 +142,7 @@ def _statement(facts: Facts) -> str:
     return "the event names no address"
 
 
-def _doubts(facts: Facts) -> list[Doubt]:
+def _doubts(facts: LeaseFacts) -> list[Doubt]:
     if facts.status == STATIC:
         held = [rival for rival in facts.rivals if rival.kind != ELSEWHERE]
         why = f"yet the DHCP log gave it to {_named(held)}"
@@ -153,14 +153,14 @@ def _doubts(facts: Facts) -> list[Doubt]:
     return [doubt for ask in asked if (doubt := ask(facts)) is not None]
 
 
-def _claimed(facts: Facts) -> Doubt | None:
+def _claimed(facts: LeaseFacts) -> Doubt | None:
     """The server's grant is missing in the log (`enrich.dhcp.lease_rules`: a claim)."""
     if facts.status != LEASED or facts.ended != UNANSWERED:
         return None
     return Doubt(CLAIMED, "only the client's own request speaks for it, no grant was logged")
 
 
-def _edge(facts: Facts) -> Doubt | None:
+def _edge(facts: LeaseFacts) -> Doubt | None:
     """The instant lies so near to an end of a lease that a clock decides whose it is."""
     if facts.status == NONE:
         near = [rival for rival in facts.rivals if rival.kind in (BEFORE, AFTER)]
@@ -169,13 +169,13 @@ def _edge(facts: Facts) -> Doubt | None:
     return max(edges, default=None)
 
 
-def _began(facts: Facts) -> Doubt | None:
-    start, at = facts.lease_start, facts.event_time
-    if start is None or not timedelta(0) <= at - start < EDGE:
+def _began(facts: LeaseFacts) -> Doubt | None:
+    start, instant = facts.lease_start, facts.event_time
+    if start is None or not timedelta(0) <= instant - start < EDGE:
         return None
     others = [rival for rival in facts.rivals if _held_until(rival, start)]
-    since = f"the lease began only {_seconds(at - start)} before"
-    return Doubt(OPPOSED, f"{since}, after {_named(others)}") if others else Doubt(ALONE, since)
+    since = f"the lease began only {_seconds(instant - start)} before"
+    return Doubt(OPPOSED, f"{since}, after {_named(others)}") if others else Doubt(_ALONE, since)
 
 
 def _held_until(rival: Claim, start: datetime) -> bool:
@@ -186,23 +186,23 @@ def _held_until(rival: Claim, start: datetime) -> bool:
     return rival.kind == BEFORE
 
 
-def _ends(facts: Facts) -> Doubt | None:
-    end, at = facts.lease_end, facts.event_time
-    if end is None or not timedelta(0) < end - at < EDGE:
+def _ends(facts: LeaseFacts) -> Doubt | None:
+    end, instant = facts.lease_end, facts.event_time
+    if end is None or not timedelta(0) < end - instant < EDGE:
         return None
     others = [rival for rival in facts.rivals if rival.kind == AFTER]
-    until = f"the lease ended only {_seconds(end - at)} later"
+    until = f"the lease ended only {_seconds(end - instant)} later"
     if others or facts.ended == TAKEN_OVER:
         return Doubt(OPPOSED, f"{until}, then {_named(others) or 'another client'} had it")
-    return Doubt(ALONE, until)
+    return Doubt(_ALONE, until)
 
 
-def _corrected(facts: Facts) -> Doubt | None:
+def _corrected(facts: LeaseFacts) -> Doubt | None:
     earlier = [rival for rival in facts.rivals if rival.kind == SUPERSEDED]
     return Doubt(CORRECTED, f"the log had given it to {_named(earlier)}") if earlier else None
 
 
-def _elsewhere(facts: Facts) -> Doubt | None:
+def _elsewhere(facts: LeaseFacts) -> Doubt | None:
     others = [rival for rival in facts.rivals if rival.kind == ELSEWHERE]
     if others:
         sites = ", ".join(sorted({str(rival.scope) for rival in others}))
@@ -212,7 +212,7 @@ def _elsewhere(facts: Facts) -> Doubt | None:
     return None
 
 
-def _behind(facts: Facts) -> Doubt | None:
+def _behind(facts: LeaseFacts) -> Doubt | None:
     """The log's end, in arrival time, against the event's arrival."""
     if facts.complete_up_to is None:
         return Doubt(UNKNOWN_LOG[facts.status], "how complete the DHCP log is was not known")
@@ -220,10 +220,10 @@ def _behind(facts: Facts) -> Doubt | None:
     points = _points(BEHIND, behind)
     if not points:
         return None
-    return Doubt(points, f"the DHCP log was known only up to {moment(facts.complete_up_to)}")
+    return Doubt(points, f"the DHCP log was known only up to {_moment(facts.complete_up_to)}")
 
 
-def _silent(facts: Facts) -> Doubt | None:
+def _silent(facts: LeaseFacts) -> Doubt | None:
     """All of the site's servers were silent: the newest line of any of them counts."""
     if facts.servers is None:
         return None
@@ -233,7 +233,7 @@ def _silent(facts: Facts) -> Doubt | None:
     last, server = max(heard, key=lambda one: (one[0], one[1] or ""))
     points = _points(SILENT[facts.status], facts.event_time - last)
     name = f"DHCP server {server}" if server else "the DHCP server"
-    return Doubt(points, f"{name} had said nothing since {moment(last)}") if points else None
+    return Doubt(points, f"{name} had said nothing since {_moment(last)}") if points else None
 
 
 def _points(steps: Sequence[tuple[timedelta, int]], span: timedelta) -> int:
@@ -248,7 +248,7 @@ def _seconds(span: timedelta) -> str:
     return f"{span.total_seconds():.3g} s"
 
 
-def moment(time: datetime) -> str:
+def _moment(time: datetime) -> str:
     """A time as a sentence has it: UTC, whole seconds."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") + " UTC"
 
@@ -314,7 +314,7 @@ def assessed(
     named, others = None if servers is None else tuple(servers), tuple(rivals)
     in_doubt = holder.get("status") in (LEASED, NONE)
     shared = set(sites_of(holder.get("ip"), scopes)) - {holder.get("scope")} if in_doubt else ()
-    facts = Facts(
+    facts = LeaseFacts(
         status=holder.get("status") or UNKNOWN,
         event_time=event_time,
         arrived=arrived,

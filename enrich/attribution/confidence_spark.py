@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from enrich.attribution.competing_leases import Said, rivals_of
 from enrich.attribution.confidence import EDGE, SUPERSEDED, Claim, assessed
-from enrich.attribution.server_liveness import Heard
+from enrich.attribution.server_liveness import ServerLiveness
 from infra.config.settings import ScopeSettings
 
 _SAID = (
@@ -36,8 +36,8 @@ def with_claims(found: DataFrame, segments: DataFrame) -> DataFrame:
     with a span. Batch only.
     """
     near = segments.select("ip", "seg_start", "seg_end", F.struct(*map(F.expr, _SAID)).alias("s"))
-    at, edge = F.col("event_time"), F.expr(f"INTERVAL {int(EDGE.total_seconds())} SECONDS")
-    about = (F.col("seg_start") < at + edge) & (F.col("seg_end") > at - edge)
+    instant, edge = F.col("event_time"), F.expr(f"INTERVAL {int(EDGE.total_seconds())} SECONDS")
+    about = (F.col("seg_start") < instant + edge) & (F.col("seg_end") > instant - edge)
     asked = found.select("finding_id", "role", "ip", "event_time")
     claims = (
         asked.join(near, "ip")
@@ -51,7 +51,7 @@ def with_claims(found: DataFrame, segments: DataFrame) -> DataFrame:
 def judged(
     rows: DataFrame,
     scopes: Sequence[ScopeSettings] = (),
-    heard: Heard | None = None,
+    heard: ServerLiveness | None = None,
     known: datetime | None = None,
 ) -> DataFrame:
     """Rows whose `holder` has its confidence, by their `event_time`; stream or batch.
@@ -61,18 +61,18 @@ def judged(
     """
     extra = [name for name in ("claims", "received_at") if name in rows.columns]
     kept = [name for name in rows.columns if name not in extra]
-    servers = heard or Heard()
+    servers = heard or ServerLiveness()
 
     def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             columns = {name: batch.column(name) for name in kept}
             asked = {name: batch.column(name).to_pylist() for name in ("holder", "event_time")}
             asked |= {name: batch.column(name).to_pylist() for name in extra}
-            said = [
+            record_batches = [
                 _judged(dict(zip(asked, values, strict=True)), scopes, servers, known)
                 for values in zip(*asked.values(), strict=True)
             ]
-            columns["holder"] = pa.array(said, type=batch.schema.field("holder").type)
+            columns["holder"] = pa.array(record_batches, type=batch.schema.field("holder").type)
             yield pa.RecordBatch.from_arrays(
                 list(columns.values()), schema=pa.schema([batch.schema.field(n) for n in kept])
             )
@@ -81,32 +81,35 @@ def judged(
 
 
 def _judged(
-    row: Mapping[str, Any], scopes: Sequence[ScopeSettings], heard: Heard, known: datetime | None
+    row: Mapping[str, Any],
+    scopes: Sequence[ScopeSettings],
+    heard: ServerLiveness,
+    known: datetime | None,
 ) -> dict[str, Any] | None:
-    holder, at = row["holder"], row["event_time"]
-    if holder is None or at is None:
+    holder, instant = row["holder"], row["event_time"]
+    if holder is None or instant is None:
         return None if holder is None else dict(holder)
-    said = [Said(**one) for one in row.get("claims") or ()]
+    Saids = [Said(**claim) for claim in row.get("claims") or ()]
     return assessed(
         holder,
-        at,
+        instant,
         row.get("received_at"),
         known=known,
-        servers=heard.before(holder.get("scope"), at),
-        rivals=rivals_of(said, holder.get("scope"), holder.get("mac"), at),
+        servers=heard.before(holder.get("scope"), instant),
+        rivals=rivals_of(Saids, holder.get("scope"), holder.get("mac"), instant),
         scopes=scopes,
     )
 
 
 def superseded(rows: Iterable[Mapping[str, Any]], newest: Mapping[str, Any]) -> list[Claim]:
     """Of rows of one finding, those that gave its address to others before the newest did."""
-    told = newest.get("holder") or {}
-    found = {}
+    holder_result = newest.get("holder") or {}
+    claims = {}
     for row in sorted(rows, key=lambda row: row.get("attr_rev") or -1):
         holder = row.get("holder") or {}
         mac = holder.get("mac")
-        if mac and mac != told.get("mac") and row["attr_rev"] < newest["attr_rev"]:
-            found[mac] = Claim(
+        if mac and mac != holder_result.get("mac") and row["attr_rev"] < newest["attr_rev"]:
+            claims[mac] = Claim(
                 SUPERSEDED,
                 scope=holder.get("scope"),
                 mac=mac,
@@ -116,4 +119,4 @@ def superseded(rows: Iterable[Mapping[str, Any]], newest: Mapping[str, Any]) -> 
                 known_at=holder.get("known_at"),
                 rev=row["attr_rev"],
             )
-    return [found[mac] for mac in sorted(found)]
+    return [claims[mac] for mac in sorted(claims)]

@@ -39,8 +39,8 @@ def in_networks(scope: Column, ip: Column, scopes: Sequence[ScopeSettings]) -> C
         v6 = [network for network in networks if isinstance(network, IPv6Network)]
         inside = [ip.rlike(_any(map(_quad, v4)))] if v4 else []
         inside += [ipv6_digits(ip).rlike(_any(map(_hex, v6)))] if v6 else []
-        for one in inside:
-            answer = answer | ((scope == site.name) & one)
+        for network_scope in inside:
+            answer = answer | ((scope == site.name) & network_scope)
     return answer
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from enrich.attribution.asof_join import flatten
 from enrich.dhcp.lease_rules import EXCHANGE_US, SECOND_US, LeaseEvent, Session, replay
 from enrich.dhcp.segments import Segment
-from enrich.dhcp.tracker_state import Limits
+from enrich.dhcp.tracker_state import TrackerLimits
 
 REPAIR = "repair"
 """`kind` of the rows said here."""
@@ -27,14 +27,14 @@ REACH_US = 14 * 86400 * SECOND_US
 """A lease that was renewed for longer is taken as it was said, not from its first line."""
 
 
-class Stamp(msgspec.Struct, frozen=True):
+class CorrectionStamp(msgspec.Struct, frozen=True):
     """When a repair is said: stream time, and the clock's. Both are on each of its rows."""
 
     known_us: int
     learned_us: int
 
 
-class Piece(msgspec.Struct, frozen=True):
+class _Piece(msgspec.Struct, frozen=True):
     """A span and what is true of it; no session: the address was free."""
 
     start_us: int
@@ -47,12 +47,12 @@ def lines_since(since_us: int) -> int:
     return since_us - REACH_US - 2 * EXCHANGE_US
 
 
-def mend(
+def correct_segments(
     said: Sequence[Segment],
     lines: Iterable[LeaseEvent],
     since_us: int,
-    stamp: Stamp,
-    limits: Limits,
+    stamp: CorrectionStamp,
+    limits: TrackerLimits,
     kept_us: int = 0,
 ) -> list[Segment]:
     """Rows that, painted over `said`, make an address's history what its lines say from
@@ -74,12 +74,14 @@ def mend(
     sessions = [s for s in replay(used, base).sessions if s.end_us > begin]
     limit = stamp.known_us + limits.ahead_us
     was = _clipped(true, begin, limit)
-    now = _clipped([Piece(s.start_us, s.end_us, s) for s in sessions], begin, limit)
-    told = [*_painted(was, now, leases, limits.max_lease_us)]
-    told += _notes(leases, sessions, {about.session_id for _, about in told}, begin)
+    now = _clipped([_Piece(s.start_us, s.end_us, s) for s in sessions], begin, limit)
+    segments = [*_painted(was, now, leases, limits.max_lease_us)]
+    segments += _notes(leases, sessions, {about.session_id for _, about in segments}, begin)
     address = _address(said, used)
     first = max([stamp.known_us - SECOND_US, *(row.rev + 1 for row in said)])
-    return [_row(address, piece, about, stamp, first + n) for n, (piece, about) in enumerate(told)]
+    return [
+        _row(address, piece, about, stamp, first + n) for n, (piece, about) in enumerate(segments)
+    ]
 
 
 def _address(said: Sequence[Segment], lines: Sequence[LeaseEvent]) -> tuple[str | None, str | None]:
@@ -88,20 +90,20 @@ def _address(said: Sequence[Segment], lines: Sequence[LeaseEvent]) -> tuple[str 
     return (lines[0].scope, lines[0].ip) if lines else (None, None)
 
 
-Told = tuple[Piece, Session]
+_Told = tuple[_Piece, Session]
 """A span with its new holder, and the session the row is about."""
 
 
 def _newest(said: Iterable[Segment]) -> dict[str, Session]:
     """Each session as the newest statement about it has it."""
-    found: dict[str, Session] = {}
+    sessions: dict[str, Session] = {}
     for row in sorted(said, key=lambda row: row.rev):
         if row.session_id is None or row.session_start is None or row.session_end is None:
             continue
-        before = found.get(row.session_id)
+        before = sessions.get(row.session_id)
         mac = row.mac or (before.mac if before else "")
         name = row.hostname or (before.hostname if before else None)
-        found[row.session_id] = Session(
+        sessions[row.session_id] = Session(
             row.session_id,
             mac,
             name,
@@ -110,10 +112,10 @@ def _newest(said: Iterable[Segment]) -> dict[str, Session]:
             tuple(row.event_uids or ()),
             row.ended or "expired",
         )
-    return found
+    return sessions
 
 
-def _true(said: Sequence[Segment], leases: dict[str, Session]) -> list[Piece]:
+def _true(said: Sequence[Segment], leases: dict[str, Session]) -> list[_Piece]:
     """What is true of the address: the highest rev of each instant, neighbours joined."""
     spans = [s for s in said if s.seg_start is not None and s.seg_end is not None]
     spans = [s for s in spans if (s.seg_end or 0) > (s.seg_start or 0)]
@@ -121,15 +123,15 @@ def _true(said: Sequence[Segment], leases: dict[str, Session]) -> list[Piece]:
         return []
     columns = ([s.seg_start for s in spans], [s.seg_end for s in spans], [s.rev for s in spans])
     starts, ends, owners = flatten(*(np.array(column, dtype=np.int64) for column in columns))
-    pieces: list[Piece] = []
+    pieces: list[_Piece] = []
     for start, end, owner in zip(starts.tolist(), ends.tolist(), owners.tolist(), strict=True):
         row = spans[owner]
         session = leases.get(row.session_id or "") if row.mac is not None else None
         last = pieces[-1] if pieces else None
         if last and last.end_us == start and last.session == session:
-            pieces[-1] = Piece(last.start_us, end, session)
+            pieces[-1] = _Piece(last.start_us, end, session)
         else:
-            pieces.append(Piece(start, end, session))
+            pieces.append(_Piece(start, end, session))
     return pieces
 
 
@@ -143,7 +145,7 @@ def _unproven(
 
 
 def _begin(
-    true: Sequence[Piece], since_us: int, unproven: frozenset[str]
+    true: Sequence[_Piece], since_us: int, unproven: frozenset[str]
 ) -> tuple[int, Session | None]:
     """Where the replay begins, and the session that stands for the lines before."""
     running = [
@@ -159,14 +161,14 @@ def _begin(
     return since_us, oldest
 
 
-def _clipped(pieces: Sequence[Piece], begin: int, limit: int) -> list[Piece]:
-    clipped = (Piece(max(p.start_us, begin), min(p.end_us, limit), p.session) for p in pieces)
+def _clipped(pieces: Sequence[_Piece], begin: int, limit: int) -> list[_Piece]:
+    clipped = (_Piece(max(p.start_us, begin), min(p.end_us, limit), p.session) for p in pieces)
     return [piece for piece in clipped if piece.end_us > piece.start_us]
 
 
 def _painted(
-    was: Sequence[Piece], now: Sequence[Piece], leases: dict[str, Session], longest_us: int
-) -> Iterator[Told]:
+    was: Sequence[_Piece], now: Sequence[_Piece], leases: dict[str, Session], longest_us: int
+) -> Iterator[_Told]:
     """Spans that another session holds now, none longer than `longest_us`."""
     after = {p.session.session_id: p.session for p in now if p.session is not None}
     for start, end, old, new in _changes(was, now):
@@ -177,17 +179,17 @@ def _painted(
             about = after.get(old.session_id) or _gone(lease)
         else:
             continue
-        for at in range(start, end, longest_us):
-            yield Piece(at, min(at + longest_us, end), new), about
+        for index in range(start, end, longest_us):
+            yield _Piece(index, min(index + longest_us, end), new), about
 
 
-Change = tuple[int, int, Session | None, Session | None]
+_Change = tuple[int, int, Session | None, Session | None]
 
 
-def _changes(was: Sequence[Piece], now: Sequence[Piece]) -> Iterator[Change]:
+def _changes(was: Sequence[_Piece], now: Sequence[_Piece]) -> Iterator[_Change]:
     """Spans where two histories differ; where only a lease goes on, the tracker paints it."""
     cuts = sorted({edge for piece in (*was, *now) for edge in (piece.start_us, piece.end_us)})
-    held: Change | None = None
+    held: _Change | None = None
     for start, end in pairwise(cuts):
         old, new = _at(was, start), _at(now, start)
         if _uid(old) == _uid(new) or (old is None and _goes_on(was, start, new)):
@@ -203,7 +205,7 @@ def _changes(was: Sequence[Piece], now: Sequence[Piece]) -> Iterator[Change]:
         yield held
 
 
-def _goes_on(was: Sequence[Piece], at: int, new: Session | None) -> bool:
+def _goes_on(was: Sequence[_Piece], at: int, new: Session | None) -> bool:
     """Whether a lease was said to go on beyond what is painted of it so far."""
     last = next((piece.session for piece in was if piece.end_us == at), None)
     unsaid = not any(piece.start_us <= at < piece.end_us for piece in was)
@@ -212,7 +214,7 @@ def _goes_on(was: Sequence[Piece], at: int, new: Session | None) -> bool:
 
 def _notes(
     leases: dict[str, Session], sessions: Sequence[Session], told: set[str], begin: int
-) -> Iterator[Told]:
+) -> Iterator[_Told]:
     """Rows of no length for leases whose start or end is another one than was said."""
     after = {session.session_id: session for session in sessions}
     for uid, lease in leases.items():
@@ -221,7 +223,7 @@ def _notes(
             continue
         about = new or _gone(lease)
         if (about.start_us, about.end_us) != (lease.start_us, lease.end_us):
-            yield Piece(about.end_us, about.end_us, new), about
+            yield _Piece(about.end_us, about.end_us, new), about
 
 
 def _void(session: Session) -> bool:
@@ -232,7 +234,7 @@ def _gone(session: Session) -> Session:
     return msgspec.structs.replace(session, end_us=session.start_us, ended="withdrawn")
 
 
-def _at(pieces: Sequence[Piece], time_us: int) -> Session | None:
+def _at(pieces: Sequence[_Piece], time_us: int) -> Session | None:
     return next((p.session for p in pieces if p.start_us <= time_us < p.end_us), None)
 
 
@@ -241,7 +243,11 @@ def _uid(session: Session | None) -> str | None:
 
 
 def _row(
-    address: tuple[str | None, str | None], piece: Piece, about: Session, stamp: Stamp, rev: int
+    address: tuple[str | None, str | None],
+    piece: _Piece,
+    about: Session,
+    stamp: CorrectionStamp,
+    rev: int,
 ) -> Segment:
     free = piece.session is None
     return Segment(

@@ -34,7 +34,7 @@ from pyspark.sql import types as T
 from enrich.attribution.asof_join import SEGMENT, newest_cover, statements
 from enrich.attribution.confidence_spark import judged, with_claims
 from enrich.attribution.scopes import in_networks, set_by_hand
-from enrich.attribution.server_liveness import Heard
+from enrich.attribution.server_liveness import ServerLiveness
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT, HOLDER
 from infra.config.settings import JobSettings, ScopeSettings
 from ingest.tables import HEARTBEAT
@@ -154,13 +154,13 @@ def correct(
     )
     joined = left.join(right, _covers() & after, "inner").withColumnRenamed("_finding", "finding")
     named = T.StructType([findings.schema[name] for name in _NAMED])
-    said = _unpacked(joined, named, "finding").select(
+    select = _unpacked(joined, named, "finding").select(
         *_attribution(segment_holder(), "correction", F.col("s_known_at")), "received_at"
     )
-    return judged(said, scopes)
+    return judged(select, scopes)
 
 
-def as_of(
+def attribution_as_of(
     findings: DataFrame,
     segments: DataFrame,
     at: datetime | None = None,
@@ -169,7 +169,7 @@ def as_of(
     complete_up_to: datetime | None = None,
     buckets: int = 16,
     scopes: Sequence[ScopeSettings] = (),
-    heard: Heard | None = None,
+    heard: ServerLiveness | None = None,
 ) -> DataFrame:
     """Findings with an address, attributed from history: rows of gold.attribution. Batch only.
 
@@ -188,12 +188,12 @@ def as_of(
         "ip",
         "event_time",
         "received_at",
-        as_json(findings.columns).alias("finding"),
+        _as_json(findings.columns).alias("finding"),
     )
     joined = newest_cover(with_claims(wanted, known), known, buckets)
     holder = covering_holder(scopes, F.lit(complete_up_to or at).cast("timestamp"))
-    said = F.coalesce(F.lit(at).cast("timestamp"), F.col("s_known_at"), F.col("received_at"))
-    rows = joined.select(*_attribution(holder, via, said), "claims", "received_at")
+    coalesce = F.coalesce(F.lit(at).cast("timestamp"), F.col("s_known_at"), F.col("received_at"))
+    rows = joined.select(*_attribution(holder, via, coalesce), "claims", "received_at")
     return judged(rows, scopes, heard, complete_up_to or at)
 
 
@@ -202,7 +202,7 @@ def attribution_rows(attributed: DataFrame) -> DataFrame:
 
     For a job that says so itself: their `finding` stays empty.
     """
-    said = F.coalesce("holder.known_at", "holder.complete_up_to", "received_at")
+    coalesce = F.coalesce("holder.known_at", "holder.complete_up_to", "received_at")
     return attributed.select(
         "finding_id",
         "role",
@@ -210,12 +210,12 @@ def attribution_rows(attributed: DataFrame) -> DataFrame:
         "event_time",
         "holder",
         "via",
-        said.alias("attributed_at"),
+        coalesce.alias("attributed_at"),
         F.lit(None).cast("string").alias("finding"),
     )
 
 
-def as_json(columns: Sequence[str]) -> Column:
+def _as_json(columns: Sequence[str]) -> Column:
     """A row as JSON that `from_json` reads back; times keep their microseconds."""
     return F.to_json(F.struct(*columns), _MICROSECONDS)
 
@@ -242,20 +242,20 @@ def _findings(findings: DataFrame, jobs: JobSettings) -> DataFrame:
         F.coalesce("ip", F.lit(_NO_KEY)).alias("_ip"),
         F.coalesce("event_time", "received_at").alias("_happened"),
         arrived.alias("_arrived"),
-        as_json(findings.columns).alias("_finding"),
+        _as_json(findings.columns).alias("_finding"),
     ).withWatermark("_arrived", f"{jobs.watermark_seconds} seconds")
 
 
 def _segments(segments: DataFrame, jobs: JobSettings) -> DataFrame:
     """The join's right side, prefixed; rows that cover nothing only move its watermark."""
-    at = F.col("known_at")
+    column_read = F.col("known_at")
     named = segments.select(
         F.coalesce("scope", F.lit(_NO_KEY)).alias("s_scope"),
         F.coalesce("ip", F.lit(_NO_KEY)).alias("s_ip"),
-        F.coalesce(F.col("seg_start"), at).alias("s_start"),
-        F.coalesce(F.col("seg_end"), at).alias("s_end"),
-        at.alias("s_known_at"),
-        as_json([column.name for column in _STATED]).alias("_segment"),
+        F.coalesce(F.col("seg_start"), column_read).alias("s_start"),
+        F.coalesce(F.col("seg_end"), column_read).alias("s_end"),
+        column_read.alias("s_known_at"),
+        _as_json([column.name for column in _STATED]).alias("_segment"),
     ).withWatermark("s_known_at", f"{jobs.watermark_seconds + SLACK_SECONDS} seconds")
     return named.where((F.col("s_end") > F.col("s_start")) | F.col("s_known_at").isNull())
 
@@ -270,7 +270,7 @@ def _unpacked(joined: DataFrame, finding: T.StructType, packed: str = "_finding"
     return both.select(
         *joined.columns,
         *[F.col(f"_f.{name}").alias(name) for name in finding.fieldNames()],
-        *[F.col(f"_s.{one.name}").alias(f"s_{one.name}") for one in _STATED],
+        *[F.col(f"_s.{stated.name}").alias(f"s_{stated.name}") for stated in _STATED],
     )
 
 

@@ -30,19 +30,19 @@ from pyspark.sql import SparkSession
 
 from enrich.dhcp.input_offset import Position, events_until, newest
 from enrich.dhcp.state_bootstrap import SEED, Sown, write
-from enrich.dhcp.state_layout import INPUT, JOB, Shape, folder, note
+from enrich.dhcp.state_layout import INPUT, SESSIONS_JOB, Shape, layout_folder, note_layout
 from enrich.dhcp.stateful_operator import VERSIONS, sown, with_store
 from enrich.dhcp.tracker import limits
-from enrich.dhcp.tracker_state import Limits
+from enrich.dhcp.tracker_state import TrackerLimits
 from enrich.tables import DHCP_SEGMENT
 from infra.checkpoint.offset_log import numbers
 from infra.errors import Fatal, Usage
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 from infra.streaming.job import Batch, Lock
 from infra.streaming.lake import Lake
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 
-PARTS = ("spark", "batches", "state.json")
+_PARTS = ("spark", "batches", "state.json")
 """What of a job's folder belongs to one checkpoint."""
 
 
@@ -78,8 +78,8 @@ def rebuild(
     if version not in VERSIONS.values():
         wanted = ", ".join(map(str, VERSIONS.values()))
         raise Usage(f"state version {version}: this release writes {wanted}")
-    target = folder(lake.settings)
-    lock = Lock(target, JOB)
+    target = layout_folder(lake.settings)
+    lock = Lock(target, SESSIONS_JOB)
     try:
         position = newest(lake)
         say(f"{DHCP_SEGMENT.name} ends with batch {position.batch} of {position.query}")
@@ -100,7 +100,7 @@ def _exchange(
 ) -> Rebuilt:
     """Put the old checkpoint aside and a new one in its place; back when that fails."""
     now = datetime.now(UTC)
-    there = any((target / name).exists() for name in PARTS)
+    there = any((target / name).exists() for name in _PARTS)
     aside = target / f"before-{now:%Y%m%dT%H%M%S%f}" if there else None
     if aside is not None:
         _move(target, aside)
@@ -128,7 +128,9 @@ def _exchange(
     )
 
 
-def _sow(spark: SparkSession, seeds: Path, checkpoint: Path, bounds: Limits, version: int) -> None:
+def _sow(
+    spark: SparkSession, seeds: Path, checkpoint: Path, bounds: TrackerLimits, version: int
+) -> None:
     """Run the one batch that writes the state into the new checkpoint."""
     own = with_store(spark, version)
     rows = own.readStream.schema(SEED).parquet(str(seeds)).select("bucket", "state")
@@ -149,9 +151,9 @@ def _sow(spark: SparkSession, seeds: Path, checkpoint: Path, bounds: Limits, ver
 def _named(lake: Lake, target: Path, position: Position, version: int, now: datetime) -> Batch:
     """Give the new checkpoint its place in the input, and name it in the table."""
     text = _placed(target / "spark" / "offsets" / "0", position.offset)
-    note(target, Shape(version, lake.settings.jobs.session_buckets))
+    note_layout(target, Shape(version, lake.settings.jobs.session_buckets))
     run = Batch(
-        job=JOB,
+        job=SESSIONS_JOB,
         query_id=json.loads((target / "spark" / "metadata").read_text("utf-8"))["id"],
         batch_id=0,
         digest=hashlib.sha256(text).hexdigest()[:16],
@@ -176,7 +178,7 @@ def _placed(offsets: Path, offset: str) -> bytes:
 def _move(source: Path, target: Path) -> None:
     """Move what belongs to a checkpoint."""
     target.mkdir(exist_ok=True)
-    for name in PARTS:
+    for name in _PARTS:
         if (source / name).exists():
             (source / name).replace(target / name)
 
@@ -184,10 +186,10 @@ def _move(source: Path, target: Path) -> None:
 def _audit(lake: Lake, done: Rebuilt) -> None:
     row = {
         "at": datetime.now(UTC).isoformat(),
-        "who": person(),
+        "who": acting_user(),
         "act": "sessions.rebuild",
-        "target": JOB,
+        "target": SESSIONS_JOB,
         "detail": json.dumps(asdict(done)),
         "outcome": "ok",
     }
-    put(lake.spool / "audit", f"rebuild-{done.query}", row)
+    put_row(lake.spool / "audit", f"rebuild-{done.query}", row)

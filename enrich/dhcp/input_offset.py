@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from enrich.dhcp.state_layout import INPUT, JOB, folder
+from enrich.dhcp.state_layout import INPUT, SESSIONS_JOB, layout_folder
 from enrich.tables import DHCP_SEGMENT
 from infra.delta.log_reader import newest_first, oldest_version
 from infra.delta.ops_tables import LEDGER
@@ -34,8 +34,8 @@ class Position:
     @property
     def parts(self) -> dict[str, Any]:
         """The offset's fields."""
-        found: dict[str, Any] = json.loads(self.offset)
-        return found
+        decoded: dict[str, Any] = json.loads(self.offset)
+        return decoded
 
 
 def newest(lake: Lake) -> Position:
@@ -46,17 +46,17 @@ def newest(lake: Lake) -> Position:
     table = lake.folder(DHCP_SEGMENT)
     for commit in newest_first(table):
         marker = commit.marker
-        if marker is not None and marker["job"] == JOB:
+        if marker is not None and marker["job"] == SESSIONS_JOB:
             return Position(marker["query"], marker["batch"], _offset(lake, marker))
     if oldest_version(table) == 0:
         raise Fatal(
-            f"{DHCP_SEGMENT.name} holds nothing of job {JOB}: there is nothing to rebuild; start "
-            f"the job (a leftover {folder(lake.settings)} can be removed)"
+            f"{DHCP_SEGMENT.name} holds nothing of job {SESSIONS_JOB}: there is nothing to rebuild; start "
+            f"the job (a leftover {layout_folder(lake.settings)} can be removed)"
         )
     oldest = oldest_version(table)
     raise Fatal(
         f"{DHCP_SEGMENT.name}: its log reaches back to version {oldest} only and shows "
-        f"no batch of job {JOB}; how far it has read {EVENT.name} cannot be told"
+        f"no batch of job {SESSIONS_JOB}; how far it has read {EVENT.name} cannot be told"
     )
 
 
@@ -65,24 +65,24 @@ def _offset(lake: Lake, marker: dict[str, Any]) -> str:
     if INPUT in marker:
         return str(marker[INPUT])
     place = f"spark/offsets/{marker['batch']}"
-    own = folder(lake.settings)
+    own = layout_folder(lake.settings)
     for file in (own / place, *own.glob(f"before-*/{place}")):
         text = file.read_bytes() if file.exists() else b""
         if hashlib.sha256(text).hexdigest()[:16] == marker["digest"]:
             return _last_line(text.decode("utf-8"))
-    waiting = lake.spool / "ledger" / f"{JOB}-{marker['query']}-{marker['batch']}.json"
+    waiting = lake.spool / "ledger" / f"{SESSIONS_JOB}-{marker['query']}-{marker['batch']}.json"
     if waiting.exists():
         return _last_line(json.loads(waiting.read_text("utf-8"))["offsets"])
     row = (
         lake.read(LEDGER)
-        .where((F.col("job") == JOB) & (F.col("query_id") == marker["query"]))
+        .where((F.col("job") == SESSIONS_JOB) & (F.col("query_id") == marker["query"]))
         .where((F.col("batch_id") == marker["batch"]) & F.col("offsets").isNotNull())
         .select("offsets")
         .first()
     )
     if row is None:
         raise Fatal(
-            f"job {JOB}: neither its commit, nor {own / place}, nor {LEDGER.name} says what batch "
+            f"job {SESSIONS_JOB}: neither its commit, nor {own / place}, nor {LEDGER.name} says what batch "
             f"{marker['batch']} had read; restore the checkpoint from a backup"
         )
     return _last_line(row["offsets"])
@@ -101,8 +101,8 @@ def events_until(lake: Lake, position: Position) -> DataFrame:
     version, index = int(offset["reservoirVersion"]), int(offset["index"])
     if offset.get("isStartingVersion"):
         raise Fatal(
-            f"job {JOB} had read only a part of what {EVENT.name} held when it first started; "
-            f"its checkpoint cannot be made anew: remove {folder(lake.settings)} and the folder "
+            f"job {SESSIONS_JOB} had read only a part of what {EVENT.name} held when it first started; "
+            f"its checkpoint cannot be made anew: remove {layout_folder(lake.settings)} and the folder "
             f"{lake.folder(DHCP_SEGMENT)}, and start the job from the beginning"
         )
     before = lake.read(EVENT, version - 1) if version else lake.read(EVENT).limit(0)

@@ -49,13 +49,13 @@ def run_rebuild(args: argparse.Namespace, settings: Settings) -> int:
     spark = session(settings)
     try:
         lake = Lake(spark, settings).ensure()
-        show(rebuild(lake, args.state_version, say), args.output)
+        _show(rebuild(lake, args.state_version, say), args.output)
     finally:
         spark.stop()
     return 0
 
 
-def show(done: Rebuilt, form: str) -> None:
+def _show(done: Rebuilt, form: str) -> None:
     """Print what was made."""
     row = asdict(done)
     if form == "json":

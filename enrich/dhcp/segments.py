@@ -35,13 +35,13 @@ class Segment(msgspec.Struct, frozen=True):
     ended: str | None = None
 
 
-LEASE, EXTEND, FREE, TOO_LATE, HEARTBEAT = "lease", "extend", "free", "too_late", "heartbeat"
+_LEASE, EXTEND, FREE, TOO_LATE, _HEARTBEAT = "lease", "extend", "free", "too_late", "heartbeat"
 
 
 def heartbeat(time_us: int) -> Segment:
     """The row that says how far the sessions are known."""
     nothing = (None,) * 9
-    return Segment(*nothing, known_at=time_us, learned_at=time_us, rev=time_us, kind=HEARTBEAT)
+    return Segment(*nothing, known_at=time_us, learned_at=time_us, rev=time_us, kind=_HEARTBEAT)
 
 
 def too_late(event: LeaseEvent, known_at_us: int, rev: int) -> Segment:
@@ -94,7 +94,7 @@ def diff(
     rows: list[tuple[str, int, int, Session]] = []
     for change in _changes(old, new):
         if change.now is not None:
-            kind = EXTEND if change.now.session_id in painted else LEASE
+            kind = EXTEND if change.now.session_id in painted else _LEASE
             about = change.now
         elif change.was is not None:
             kind = FREE
@@ -103,8 +103,8 @@ def diff(
             continue
         for start_us in range(change.start_us, change.end_us, max_span_us):
             rows.append((kind, start_us, min(start_us + max_span_us, change.end_us), about))
-    told = {about.session_id for *_, about in rows}
-    rows.extend(_notes(before, after, painted, told))
+    segments = {about.session_id for *_, about in rows}
+    rows.extend(_notes(before, after, painted, segments))
     learned = known_at_us if learned_at_us is None else learned_at_us
     return [
         _segment(new, kind, start, end, about, (known_at_us, learned, next_rev + n))
@@ -138,12 +138,12 @@ def _changes(old: Timeline, new: Timeline) -> list[_Change]:
     """Spans that another session holds now, neighbours with the same answer joined."""
     was, now = _spans(old), _spans(new)
     cuts = sorted({edge for start, end, _ in (*was, *now) for edge in (start, end)})
-    found: list[_Change] = []
+    result: list[_Change] = []
     for start_us, end_us in pairwise(cuts):
         change = _Change(start_us, end_us, _holder(was, start_us), _holder(now, start_us))
         if _uid(change.was) == _uid(change.now):
             continue
-        last = found[-1] if found else None
+        last = result[-1] if result else None
         if (
             last is not None
             and last.end_us == start_us
@@ -152,8 +152,8 @@ def _changes(old: Timeline, new: Timeline) -> list[_Change]:
         ):
             last.end_us = end_us
         else:
-            found.append(change)
-    return found
+            result.append(change)
+    return result
 
 
 def _holder(spans: Sequence[tuple[int, int, Session]], time_us: int) -> Session | None:

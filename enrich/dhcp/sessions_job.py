@@ -13,7 +13,7 @@ from infra.streaming.job import Batch, Job
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT, HEARTBEAT
 
-DHCP_ACTIVITY = 4004
+_DHCP_ACTIVITY = 4004
 
 
 def sessions(lake: Lake, *, once: bool = False) -> Job:
@@ -27,7 +27,7 @@ def sessions(lake: Lake, *, once: bool = False) -> Job:
     events = lake.stream(EVENT, job="sessions").where(
         (F.col("source") == HEARTBEAT)
         | (
-            (F.col("class_uid") == DHCP_ACTIVITY)
+            (F.col("class_uid") == _DHCP_ACTIVITY)
             & F.col("dead_letter_reason").isNull()
             & F.col("mode").isin("live", "replay")
         )

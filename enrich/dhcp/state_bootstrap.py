@@ -16,7 +16,7 @@ from enrich.dhcp.segments import FREE, TOO_LATE, Segment
 from enrich.dhcp.state_reconstruction import Cut, recall
 from enrich.dhcp.stateful_operator import LINE, MICROS
 from enrich.dhcp.tracker import FUTURE_SECONDS, bucket_of, limits, line_rows
-from enrich.dhcp.tracker_state import BucketState, Key, Limits, encode
+from enrich.dhcp.tracker_state import Key, TrackerBucket, TrackerLimits, encode_bucket
 from enrich.tables import DHCP_SEGMENT
 from infra.streaming.lake import Lake
 
@@ -24,7 +24,7 @@ SEED = "bucket int, state binary, addresses long, unplayed long"
 
 
 @dataclass(frozen=True)
-class Known:
+class _Known:
     """Stream time and heartbeat at the end of the table, microseconds; None before the first."""
 
     at_us: int | None
@@ -35,20 +35,20 @@ class Known:
 class Sown:
     """How many addresses are remembered, and of how many the lines do not give what was said."""
 
-    known: Known
+    known: _Known
     addresses: int
     unplayed: int
 
 
-def known(lake: Lake) -> Known:
+def _known(lake: Lake) -> _Known:
     """How far time has come: every bucket knows of the newest heartbeat, once there was one."""
     beat = F.max(F.when(F.col("kind") == "heartbeat", F.unix_micros("known_at")))
     row = lake.read(DHCP_SEGMENT).agg(beat, F.max(F.unix_micros("known_at"))).first()
     finished, newest = (row[0], row[1]) if row is not None else (None, None)
-    return Known(newest if finished is None else finished, finished)
+    return _Known(newest if finished is None else finished, finished)
 
 
-def cut_of(known_us: int, bounds: Limits) -> Cut:
+def cut_of(known_us: int, bounds: TrackerLimits) -> Cut:
     """What a state that has come to `known_us` still must know line by line."""
     horizon = known_us // SECOND_US * SECOND_US - bounds.late_us - EXCHANGE_US
     early = bounds.late_us + FUTURE_SECONDS * SECOND_US + EXCHANGE_US
@@ -61,14 +61,14 @@ def write(lake: Lake, events: DataFrame, seeds: Path) -> Sown:
     Every bucket has one, also where it remembers nothing: how far time has come.
     """
     jobs = lake.settings.jobs
-    bounds, now = limits(jobs), known(lake)
+    bounds, now = limits(jobs), _known(lake)
     cut = cut_of(now.at_us or 0, bounds)
     # What bears the newest revisions, and what `Cut.wants`: no more need leave the table.
     newest = F.col("rev") >= (now.at_us or 0)
     runs = F.col("seg_end") >= F.timestamp_micros(F.lit(cut.since_us))
     over = (F.col("kind") == FREE) & (F.col("known_at") >= F.timestamp_micros(F.lit(cut.said_us)))
-    said = lake.read(DHCP_SEGMENT).where((newest | runs | over) & F.col("ip").isNotNull())
-    rows = said.select(bucket_of(jobs.session_buckets, "ip").alias("bucket"), *_row_columns())
+    where = lake.read(DHCP_SEGMENT).where((newest | runs | over) & F.col("ip").isNotNull())
+    rows = where.select(bucket_of(jobs.session_buckets, "ip").alias("bucket"), *_row_columns())
     lines = line_rows(events, jobs, cut.since_us)
     (
         rows.groupBy("bucket")
@@ -79,7 +79,7 @@ def write(lake: Lake, events: DataFrame, seeds: Path) -> Sown:
     made = lake.spark.read.schema(SEED).parquet(str(seeds)).drop("state").collect()
     missing = sorted(set(range(jobs.session_buckets)) - {row["bucket"] for row in made})
     if missing:
-        nothing = bytearray(encode(_empty(bounds, now)))
+        nothing = bytearray(encode_bucket(_empty(bounds, now)))
         rest = lake.spark.createDataFrame([(n, nothing, 0, 0) for n in missing], SEED)
         rest.write.mode("append").parquet(str(seeds))
     return Sown(now, sum(row["addresses"] for row in made), sum(row["unplayed"] for row in made))
@@ -94,15 +94,15 @@ def _row_columns() -> list[Column]:
     ]
 
 
-def _empty(bounds: Limits, now: Known) -> BucketState:
-    state = BucketState(bounds)
+def _empty(bounds: TrackerLimits, now: _Known) -> TrackerBucket:
+    state = TrackerBucket(bounds)
     state.known_at_us, state.finished_us = now.at_us, now.finished_us
     state.swept_us = now.at_us or 0
     return state
 
 
 def _maker(
-    bounds: Limits, now: Known, cut: Cut
+    bounds: TrackerLimits, now: _Known, cut: Cut
 ) -> Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]:
     """One bucket: what was said of its addresses and their lines, to a row of `SEED`."""
 
@@ -113,7 +113,7 @@ def _maker(
         late = {uid for row in segments if row.kind == TOO_LATE for uid in row.event_uids or ()}
         events = [LeaseEvent(*row) for row in _rows(lines, LINE)]
         unplayed = _recall(state, segments, [e for e in events if e.event_uid not in late], cut)
-        values = (key[0].as_py(), encode(state), len(state.addresses), unplayed)
+        values = (key[0].as_py(), encode_bucket(state), len(state.addresses), unplayed)
         types = (pa.int32(), pa.binary(), pa.int64(), pa.int64())
         arrays = [pa.array([value], kind) for value, kind in zip(values, types, strict=True)]
         return pa.table(arrays, names=["bucket", "state", "addresses", "unplayed"])
@@ -122,24 +122,24 @@ def _maker(
 
 
 def _recall(
-    state: BucketState, said: Sequence[Segment], lines: Sequence[LeaseEvent], cut: Cut
+    state: TrackerBucket, said: Sequence[Segment], lines: Sequence[LeaseEvent], cut: Cut
 ) -> int:
     """Fill a bucket's addresses; how many of them are taken as they were said."""
     rows, events = _by_address(said), _by_address(lines)
     unplayed = 0
     for key in sorted(rows.keys() | events.keys()):
-        found = recall(*key, rows.get(key, []), events.get(key, []), cut)
-        unplayed += not found.played
-        if not found.address.empty:
-            state.addresses[key] = found.address
+        recall_result = recall(*key, rows.get(key, []), events.get(key, []), cut)
+        unplayed += not recall_result.played
+        if not recall_result.address.empty:
+            state.addresses[key] = recall_result.address
     return unplayed
 
 
 def _by_address(rows: Iterable[Any]) -> dict[Key, list[Any]]:
-    found: dict[Key, list[Any]] = {}
+    by_address: dict[Key, list[Any]] = {}
     for row in rows:
-        found.setdefault((row.scope, row.ip), []).append(row)
-    return found
+        by_address.setdefault((row.scope, row.ip), []).append(row)
+    return by_address
 
 
 def _rows(table: pa.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:

@@ -16,12 +16,20 @@ from typing import Protocol
 import msgspec
 
 from enrich.dhcp.lease_rules import LeaseEvent
-from enrich.dhcp.tracker_state import MAGIC, AddressState, BucketState, Key, Limits, intact, opened
+from enrich.dhcp.tracker_state import (
+    MAGIC,
+    AddressState,
+    Key,
+    TrackerBucket,
+    TrackerLimits,
+    intact,
+    opened,
+)
 
 VERSION = 2
 
 
-class Cells(Protocol):
+class _Cells(Protocol):
     """Named blobs of one bucket."""
 
     def get(self, name: str) -> bytes | None:
@@ -34,7 +42,7 @@ class Cells(Protocol):
         """Remove it."""
 
 
-class Header(msgspec.Struct, array_like=True):
+class _Header(msgspec.Struct, array_like=True):
     """What a bucket knows as a whole. `chunks`: how many the wheel has of each slot."""
 
     known_at_us: int | None = None
@@ -45,11 +53,11 @@ class Header(msgspec.Struct, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_header = msgspec.msgpack.Decoder(Header)
+_header = msgspec.msgpack.Decoder(_Header)
 _address = msgspec.msgpack.Decoder(AddressState)
 _keys = msgspec.msgpack.Decoder(list[Key])
 
-HEADER = "header"
+_HEADER = "header"
 
 
 def address_cell(scope: str, ip: str) -> str:
@@ -62,12 +70,12 @@ def read_address(blob: bytes) -> AddressState:
     return intact(blob, _address)
 
 
-def write_header(header: Header) -> bytes:
+def write_header(header: _Header) -> bytes:
     """A header as its cell holds it, with the name and the version of the state."""
     return MAGIC + bytes([VERSION]) + _encoder.encode(header)
 
 
-def read_header(blob: bytes) -> Header:
+def read_header(blob: bytes) -> _Header:
     """What a header's cell holds. Raises `Fatal` for another version's."""
     return opened(blob, VERSION, _header)
 
@@ -75,17 +83,19 @@ def read_header(blob: bytes) -> Header:
 class Kept:
     """One bucket, as far as a batch needs it: `load`, let `state` advance, then `save`."""
 
-    def __init__(self, limits: Limits, header: Cells, addresses: Cells, wheel: Cells) -> None:
+    def __init__(
+        self, limits: TrackerLimits, header: _Cells, addresses: _Cells, wheel: _Cells
+    ) -> None:
         self._cells = header, addresses, wheel
-        blob = header.get(HEADER)
-        self._header = read_header(blob) if blob is not None else Header()
+        blob = header.get(_HEADER)
+        self._header = read_header(blob) if blob is not None else _Header()
         self._found: dict[Key, bytes] = {}
-        self.state = BucketState(limits)
+        self.state = TrackerBucket(limits)
         self.state.known_at_us = self._header.known_at_us
         self.state.finished_us = self._header.finished_us
         self.state.swept_us, self.state.last_rev = self._header.swept_us, self._header.last_rev
 
-    def load(self, lines: Iterable[LeaseEvent], finished_us: Iterable[int]) -> BucketState:
+    def load(self, lines: Iterable[LeaseEvent], finished_us: Iterable[int]) -> TrackerBucket:
         """The state with all addresses that these lines and this time may touch."""
         wanted: dict[Key, None] = {}
         newest = max(finished_us, default=0)
@@ -128,10 +138,10 @@ class Kept:
             wheel.put(f"{slot}/{chunks.get(slot, 0)}", _encoder.encode(keys))
             chunks[slot] = chunks.get(slot, 0) + 1
         state = self.state
-        told = (state.known_at_us, state.finished_us, state.swept_us, state.last_rev)
-        header.put(HEADER, write_header(Header(*told, chunks)))
+        lines = (state.known_at_us, state.finished_us, state.swept_us, state.last_rev)
+        header.put(_HEADER, write_header(_Header(*lines, chunks)))
 
-    def sow(self, whole: BucketState) -> None:
+    def sow(self, whole: TrackerBucket) -> None:
         """Take over a bucket as a whole, where there was none, and write it."""
         self.state = whole
         self.save()

@@ -16,7 +16,7 @@ from infra.config.settings import Settings
 from infra.errors import Fatal
 from infra.storage.state_file import StateFile
 
-JOB = "sessions"
+SESSIONS_JOB = "sessions"
 INPUT = "input"
 """Key in a commit's marker: how far the batch has read its input, as Spark notes it."""
 
@@ -29,19 +29,19 @@ class Shape:
     buckets: int | None
 
 
-def folder(settings: Settings) -> Path:
+def layout_folder(settings: Settings) -> Path:
     """The job's folder below the checkpoints."""
-    return settings.checkpoint_root / JOB
+    return settings.checkpoint_root / SESSIONS_JOB
 
 
-def found(checkpoint: Path) -> Shape | None:
+def read_layout(checkpoint: Path) -> Shape | None:
     """The shape of the checkpoint in a job's folder, None when there is no checkpoint."""
     if not numbers(checkpoint / "spark" / "offsets"):
         return None
     return _file(checkpoint).read() or Shape(WHOLE, None)
 
 
-def note(checkpoint: Path, shape: Shape) -> None:
+def note_layout(checkpoint: Path, shape: Shape) -> None:
     """Write down what a checkpoint is for."""
     _file(checkpoint).write(shape)
 
@@ -56,27 +56,27 @@ def claim(settings: Settings) -> None:
 
     Raises `Fatal` that says what it is for, and what makes it fit.
     """
-    checkpoint = folder(settings)
+    checkpoint = layout_folder(settings)
     wanted = Shape(VERSIONS[settings.jobs.session_state], settings.jobs.session_buckets)
-    there = found(checkpoint)
+    there = read_layout(checkpoint)
     if there is None or there == Shape(wanted.version, None):
         checkpoint.mkdir(parents=True, exist_ok=True)
-        note(checkpoint, wanted)
+        note_layout(checkpoint, wanted)
     elif there.version != wanted.version:
-        kept = next((name for name, one in VERSIONS.items() if one == there.version), None)
+        kept = next((name for name, layout in VERSIONS.items() if layout == there.version), None)
         if kept is None:
             raise Fatal(
-                f"job {JOB}: the state in {checkpoint} has version {there.version}, which this "
-                f"release does not know; 'headgate rebuild {JOB}' makes it anew, nothing is lost"
+                f"job {SESSIONS_JOB}: the state in {checkpoint} has version {there.version}, which this "
+                f"release does not know; 'headgate rebuild {SESSIONS_JOB}' makes it anew, nothing is lost"
             )
         raise Fatal(
-            f"job {JOB}: the state in {checkpoint} lies in {kept} form, the settings say "
+            f"job {SESSIONS_JOB}: the state in {checkpoint} lies in {kept} form, the settings say "
             f"jobs.session_state = {settings.jobs.session_state}; set that back, or "
-            f"'headgate rebuild {JOB}' makes the state anew, nothing is lost"
+            f"'headgate rebuild {SESSIONS_JOB}' makes the state anew, nothing is lost"
         )
     elif there.buckets != wanted.buckets:
         raise Fatal(
-            f"job {JOB}: the state in {checkpoint} has {there.buckets} buckets, the settings say "
-            f"jobs.session_buckets = {wanted.buckets}; set that back, or 'headgate rebuild {JOB}' "
+            f"job {SESSIONS_JOB}: the state in {checkpoint} has {there.buckets} buckets, the settings say "
+            f"jobs.session_buckets = {wanted.buckets}; set that back, or 'headgate rebuild {SESSIONS_JOB}' "
             "makes the state anew, nothing is lost"
         )

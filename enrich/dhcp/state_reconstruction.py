@@ -96,14 +96,14 @@ def _pasts(
     """What may have been the settled session, and the lines since; the likeliest first."""
     since = [line for line in lines if line.time_us >= cut.cut_us]
     fresh = {line.event_uid for line in since}
-    found: dict[Session, None] = {}
+    pasts: dict[Session, None] = {}
     for session in reversed(stated):
         runs = session.start_us < cut.cut_us <= session.end_us
         if runs and not fresh.intersection(session.evidence):
-            found[session] = None
+            pasts[session] = None
     if not any(s.start_us < cut.cut_us <= s.end_us for s in truth.values()):
         yield None, since
-    for base in found:
+    for base in pasts:
         yield base, _after(base, lines)
     yield None, lines
 
@@ -117,8 +117,8 @@ def _after(base: Session, lines: list[LeaseEvent]) -> list[LeaseEvent]:
 
 def _agree(played: Sequence[Session], truth: dict[str, Session], cut: Cut) -> bool:
     wanted = {uid for uid, s in truth.items() if s.end_us >= cut.cut_us and s.end_us > s.start_us}
-    told = all(truth.get(s.session_id) == s or s.end_us < cut.cut_us for s in played)
-    return told and wanted <= {s.session_id for s in played}
+    all_result = all(truth.get(s.session_id) == s or s.end_us < cut.cut_us for s in played)
+    return all_result and wanted <= {s.session_id for s in played}
 
 
 def _painted(
@@ -128,13 +128,13 @@ def _painted(
     reach = max((row.known_at for row in rows), default=0) + cut.ahead_us
     if sessions:
         last = sessions[-1]
-        said = [
+        seg_ends = [
             row.seg_end
             for row in rows
             if row.session_id == last.session_id and row.kind != FREE and row.seg_end is not None
             if row.seg_start != row.seg_end
         ]
-        far = max(said, default=last.end_us)
+        far = max(seg_ends, default=last.end_us)
         reach = far if far < last.end_us else max(reach, last.end_us)
     address.painted_us = reach
     return address

@@ -28,7 +28,13 @@ from pyspark.sql.streaming.stateful_processor import (
 from enrich.dhcp.lease_rules import LeaseEvent
 from enrich.dhcp.segments import Segment, heartbeat
 from enrich.dhcp.state_cells import VERSION, Kept
-from enrich.dhcp.tracker_state import WHOLE, BucketState, Limits, decode, encode
+from enrich.dhcp.tracker_state import (
+    WHOLE,
+    TrackerBucket,
+    TrackerLimits,
+    decode_bucket,
+    encode_bucket,
+)
 
 LINE = LeaseEvent.__struct_fields__
 """Columns of a line, in the order of `LeaseEvent`."""
@@ -61,7 +67,7 @@ def with_store(spark: SparkSession, version: int) -> SparkSession:
     return own
 
 
-def tracked(rows: DataFrame, limits: Limits, version: int) -> DataFrame:
+def tracked(rows: DataFrame, limits: TrackerLimits, version: int) -> DataFrame:
     """Lines and heartbeats (`bucket`, `beat`, `LINE`) to the segments they lead to, unnamed times.
 
     A stream of a session of `with_store`. Times are longs, in microseconds.
@@ -75,28 +81,28 @@ def tracked(rows: DataFrame, limits: Limits, version: int) -> DataFrame:
 
 
 def _in_one_blob(
-    limits: Limits,
+    limits: TrackerLimits,
 ) -> Callable[[tuple[int], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
     def step(
         key: tuple[int], chunks: Iterable[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        lines, finished = read(chunks)
-        held = decode(bytes(state.get[0]), limits) if state.exists else BucketState(limits)
-        said = held.advance(lines, finished)
-        state.update((encode(held),))
-        yield from _told(key, said, held, finished)
+        lines, finished = read_state(chunks)
+        held = decode_bucket(bytes(state.get[0]), limits) if state.exists else TrackerBucket(limits)
+        advance = held.advance(lines, finished)
+        state.update((encode_bucket(held),))
+        yield from _told(key, advance, held, finished)
 
     return step
 
 
 def _told(
-    key: tuple[int], said: list[Segment], state: BucketState, finished: list[int]
+    key: tuple[int], data_frames: list[Segment], state: TrackerBucket, finished: list[int]
 ) -> Iterator[pd.DataFrame]:
     """The segments of a bucket; the first bucket also says how far all have come."""
     if finished and key[0] == 0 and state.finished_us is not None:
-        said = [*said, heartbeat(state.finished_us)]
-    if said:
-        yield frame(said)
+        data_frames = [*data_frames, heartbeat(state.finished_us)]
+    if data_frames:
+        yield frame(data_frames)
 
 
 class _Map:
@@ -106,8 +112,8 @@ class _Map:
         self._state = state
 
     def get(self, name: str) -> bytes | None:
-        found = self._state.getValue((name,))
-        return None if found is None else bytes(found[0])
+        getValue = self._state.getValue((name,))
+        return None if getValue is None else bytes(getValue[0])
 
     def put(self, name: str, blob: bytes) -> None:
         self._state.updateValue((name,), (blob,))
@@ -123,8 +129,8 @@ class _Value:
         self._state = state
 
     def get(self, name: str) -> bytes | None:
-        found = self._state.get()
-        return None if found is None else bytes(found[0])
+        _state = self._state.get()
+        return None if _state is None else bytes(_state[0])
 
     def put(self, name: str, blob: bytes) -> None:
         self._state.update((blob,))
@@ -136,7 +142,7 @@ class _Value:
 class _InCells(StatefulProcessor):
     """State of version 2: what a bucket's cells are called and hold."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: TrackerLimits) -> None:
         self.limits = limits
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -157,12 +163,12 @@ class Tracker(_InCells):
         self, key: tuple[int], rows: Iterator[pd.DataFrame], timerValues: TimerValues
     ) -> Iterator[pd.DataFrame]:
         """Take in one batch's rows of a bucket."""
-        lines, finished = read(rows)
+        lines, finished = read_state(rows)
         kept = self.kept()
         state = kept.load(lines, finished)
-        said = state.advance(lines, finished)
+        advance = state.advance(lines, finished)
         kept.save()
-        yield from _told(key, said, state, finished)
+        yield from _told(key, advance, state, finished)
 
 
 class _Sower(_InCells):
@@ -174,14 +180,14 @@ class _Sower(_InCells):
         """One row: a bucket's whole state."""
         for chunk in rows:
             for blob in chunk["state"]:
-                self.kept().sow(decode(bytes(blob), self.limits))
+                self.kept().sow(decode_bucket(bytes(blob), self.limits))
         yield pd.DataFrame({"bucket": [key[0]]})
 
 
 SOWN = "bucket int"
 
 
-def sown(seeds: DataFrame, limits: Limits, version: int) -> DataFrame:
+def sown(seeds: DataFrame, limits: TrackerLimits, version: int) -> DataFrame:
     """A stream of whole buckets (`bucket`, `state`: see `enrich.dhcp.tracker_state.encode`) into
     state.
 
@@ -210,7 +216,7 @@ def _sow_whole(
     yield pd.DataFrame({"bucket": [key[0]]})
 
 
-def read(chunks: Iterable[pd.DataFrame]) -> tuple[list[LeaseEvent], list[int]]:
+def read_state(chunks: Iterable[pd.DataFrame]) -> tuple[list[LeaseEvent], list[int]]:
     """Lines and times of heartbeats; column by column, rows of pandas are slow."""
     lines: list[LeaseEvent] = []
     finished: list[int] = []

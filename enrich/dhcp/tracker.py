@@ -24,13 +24,13 @@ from enrich.dhcp.lease_rules import (
     replay,
 )
 from enrich.dhcp.stateful_operator import LINE, MICROS, VERSIONS, tracked
-from enrich.dhcp.tracker_state import Limits
+from enrich.dhcp.tracker_state import TrackerLimits
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import JobSettings
 from ingest.tables import HEARTBEAT
 
-DHCP_ACTIVITY, FAILURE = 4004, 2
-LIVE_MODES = ("live", "replay")
+_DHCP_ACTIVITY, DHCP_FAILURE = 4004, 2
+_LIVE_MODES = ("live", "replay")
 FUTURE_SECONDS = 300
 """A line's time counts at most this far after its arrival: a clock that is ahead moves little."""
 
@@ -40,9 +40,9 @@ without one is a lost line. Kea logs some requests and not its NAKs, Windows no 
 may see one direction only. Of DHCPv6 a request's address is that of the packet."""
 
 
-def limits(jobs: JobSettings) -> Limits:
+def limits(jobs: JobSettings) -> TrackerLimits:
     """The tracker's limits as the settings have them."""
-    return Limits(
+    return TrackerLimits(
         late_us=jobs.late_seconds * SECOND_US, max_lease_us=jobs.max_lease_seconds * SECOND_US
     )
 
@@ -59,8 +59,8 @@ def track(events: DataFrame, jobs: JobSettings) -> DataFrame:
     for the life of a checkpoint (`enrich.dhcp.checkpoint_rebuild` makes another).
     """
     version = VERSIONS[jobs.session_state]
-    said = tracked(tracked_rows(events, jobs), limits(jobs), version)
-    return said.select(*segment_columns())
+    tracked_result = tracked(tracked_rows(events, jobs), limits(jobs), version)
+    return tracked_result.select(*segment_columns())
 
 
 def tracked_rows(events: DataFrame, jobs: JobSettings) -> DataFrame:
@@ -68,7 +68,7 @@ def tracked_rows(events: DataFrame, jobs: JobSettings) -> DataFrame:
     beat = F.col("source") == HEARTBEAT
     buckets = jobs.session_buckets
     everywhere = F.array(*[F.lit(n) for n in range(buckets)])
-    return events.where(beat | _is_line(LIVE_MODES)).select(
+    return events.where(beat | _is_line(_LIVE_MODES)).select(
         F.explode(F.when(beat, everywhere).otherwise(F.array(bucket_of(buckets)))).alias("bucket"),
         beat.alias("beat"),
         *_line_columns(jobs),
@@ -81,7 +81,7 @@ def line_rows(events: DataFrame, jobs: JobSettings, since_us: int) -> DataFrame:
     wrong_us = max(map(abs, jobs.clock_ahead_seconds.values()), default=0) * SECOND_US
     recent = F.col("time") >= F.timestamp_micros(F.lit(since_us - round(wrong_us)))
     return (
-        events.where(_is_line(LIVE_MODES) & recent)
+        events.where(_is_line(_LIVE_MODES) & recent)
         .select(bucket_of(jobs.session_buckets).alias("bucket"), *_line_columns(jobs))
         .where(F.col("time_us") >= since_us)
     )
@@ -147,11 +147,11 @@ def _is_line(modes: Sequence[str] | None) -> Column:
     A request that the server turned down (status failure) changes no lease; NAK and DECLINE are
     failures by nature. Talk counts only of servers whose silence means something.
     """
-    turned_down = (F.col("status_id") == FAILURE) & ~F.col("activity_id").isin(NAK, DECLINE)
+    turned_down = (F.col("status_id") == DHCP_FAILURE) & ~F.col("activity_id").isin(NAK, DECLINE)
     telling = F.col("metadata.product.name").isin(*ANSWERING) & ~F.col("src_ip").contains(":")
     idle_talk = F.col("activity_id").isin(*TALK) & ~F.coalesce(telling, F.lit(False))
     usable = (
-        (F.col("class_uid") == DHCP_ACTIVITY)
+        (F.col("class_uid") == _DHCP_ACTIVITY)
         & F.col("activity_id").isin(*LEASE_ACTIVITIES)
         & F.col("dead_letter_reason").isNull()
         & F.col("duplicate_of").isNull()
@@ -235,12 +235,12 @@ def _history(bucket: pa.Table) -> pa.Table:
     def address(line: LeaseEvent) -> tuple[str, str]:
         return line.scope, line.ip
 
-    found = [
+    groupbys = [
         (s.session_id, *key, s.mac, s.hostname, s.ended, s.start_us, s.end_us, list(s.evidence))
         for key, mine in groupby(sorted(unique, key=address), key=address)
         for s in replay(mine).sessions
     ]
-    values = list(zip(*found, strict=True)) or [()] * 9
+    values = list(zip(*groupbys, strict=True)) or [()] * 9
     fields = [("start_us", pa.int64()), ("end_us", pa.int64()), ("evidence", pa.list_(pa.string()))]
     text = [(name, pa.string()) for name in _session_schema().names[:6]]
     schema = pa.schema([*text, *fields])

@@ -34,7 +34,7 @@ from enrich.dhcp.lease_rules import (
 from enrich.dhcp.segments import Segment, diff, too_late
 from infra.errors import Fatal
 
-T = TypeVar("T")
+_T = TypeVar("T")
 
 MAGIC = b"headgate.sessions"
 WHOLE = 1
@@ -47,7 +47,7 @@ KEPT_LONGER_US = EXCHANGE_US + SECOND_US
 """How long after `late_us` an address may still hold what `AddressState.settle` keeps."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class TrackerLimits(msgspec.Struct, frozen=True):
     """How long lines may be late, and how long a span one segment may cover."""
 
     late_us: int
@@ -125,7 +125,7 @@ class AddressState(msgspec.Struct, array_like=True):
         return self.base is None and not self.lines
 
 
-class BucketState:
+class TrackerBucket:
     """The addresses of one bucket, how far time has come, and the last revision given.
 
     A batch needs only the addresses it touches: those of its lines, and those that are due.
@@ -137,7 +137,7 @@ class BucketState:
     `last_rev` is the bucket's, not the address's: it outlives addresses that are forgotten.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: TrackerLimits) -> None:
         self.limits = limits
         self.known_at_us: int | None = None
         self.finished_us: int | None = None
@@ -157,15 +157,15 @@ class BucketState:
         newest = max(finished_us, default=None)
         if newest is not None:
             self.finished_us = max(newest, self.finished_us or newest)
-        said: list[Segment] = []
+        segments: list[Segment] = []
         arrived = sorted(lines, key=lambda e: (e.received_us, *order(e)))
         for _, second in groupby(arrived, key=lambda e: e.received_us // SECOND_US):
             step = list(second)
-            said += self._move(step[-1].received_us)
-            said += self._take(step)
+            segments += self._move(step[-1].received_us)
+            segments += self._take(step)
         if newest is not None:
-            said += self._move(newest)
-        return said
+            segments += self._move(newest)
+        return segments
 
     @property
     def horizon_us(self) -> int:
@@ -213,7 +213,7 @@ class BucketState:
         due = sorted({key for slot in self.wheel if slot <= now for key in self.wheel[slot]})
         for slot in [slot for slot in self.wheel if slot <= now]:
             del self.wheel[slot]
-        said: list[Segment] = []
+        segments: list[Segment] = []
         for key in due:
             address = self.addresses.get(key)
             if address is None or address.due > now:
@@ -222,35 +222,35 @@ class BucketState:
             if self._unpainted(address, old) and self._paint_slot(address) <= now:
                 # First what is still to be said: after an outage the lease may be over by now.
                 new = self._painted(address, old, self._farthest(old))
-                said += self._say(old, new, learned_us=self._known)
+                segments += self._say(old, new, learned_us=self._known)
             address.settle(self.horizon_us)
             if address.empty:
                 del self.addresses[key]
                 continue
             address.due = 0
             self.enter(address, new)
-        return said
+        return segments
 
     def _take(self, lines: Sequence[LeaseEvent]) -> list[Segment]:
-        said: list[Segment] = []
+        segments: list[Segment] = []
         touched: dict[Key, list[LeaseEvent]] = {}
         for line in lines:
             if line.time_us < self.horizon_us:
-                said.append(too_late(line, self._known, self._rev()))
-                self.last_rev = said[-1].rev
+                segments.append(too_late(line, self._known, self._rev()))
+                self.last_rev = segments[-1].rev
             else:
                 touched.setdefault((line.scope, line.ip), []).append(line)
-        for key, found in touched.items():
+        for key, changes in touched.items():
             address = self.addresses.get(key) or AddressState(*key)
             address.settle(self.horizon_us)
             old = address.timeline()
-            if address.insert(found):
+            if address.insert(changes):
                 self.addresses[key] = address
                 new = address.timeline()
                 new = self._painted(address, new, self._reach(old, new))
-                said += self._say(old, new, max(line.received_us for line in found))
+                segments += self._say(old, new, max(line.received_us for line in changes))
                 self.enter(address, new)
-        return said
+        return segments
 
     def _reach(self, old: Timeline, new: Timeline) -> int:
         """How far an address is painted once new lines are in.
@@ -276,7 +276,7 @@ class BucketState:
         return msgspec.structs.replace(timeline, painted_us=reach_us)
 
     def _say(self, old: Timeline, new: Timeline, learned_us: int) -> list[Segment]:
-        said = diff(
+        diff_result = diff(
             old,
             new,
             self._known,
@@ -284,9 +284,9 @@ class BucketState:
             learned_at_us=learned_us,
             max_span_us=self.limits.max_lease_us,
         )
-        if said:
-            self.last_rev = said[-1].rev
-        return said
+        if diff_result:
+            self.last_rev = diff_result[-1].rev
+        return diff_result
 
     @property
     def _known(self) -> int:
@@ -310,7 +310,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Whole)
 
 
-def encode(state: BucketState) -> bytes:
+def encode_bucket(state: TrackerBucket) -> bytes:
     """The state as one blob, version `WHOLE`: a name, a version byte, MessagePack."""
     addresses = [
         (each.scope, each.ip, each.base, each.lines, each.painted_us)
@@ -320,10 +320,10 @@ def encode(state: BucketState) -> bytes:
     return MAGIC + bytes([WHOLE]) + _encoder.encode((*head, addresses))
 
 
-def decode(blob: bytes, limits: Limits) -> BucketState:
+def decode_bucket(blob: bytes, limits: TrackerLimits) -> TrackerBucket:
     """The state `encode` wrote. Raises `Fatal` for what this release cannot read."""
     kept: _Whole = opened(blob, WHOLE, _decoder)
-    state = BucketState(limits)
+    state = TrackerBucket(limits)
     state.known_at_us, state.finished_us = kept.known_at_us, kept.finished_us
     state.swept_us, state.last_rev = kept.swept_us, kept.last_rev
     for address in kept.addresses:
@@ -332,7 +332,7 @@ def decode(blob: bytes, limits: Limits) -> BucketState:
     return state
 
 
-def opened(blob: bytes, version: int, decoder: msgspec.msgpack.Decoder[T]) -> T:
+def opened(blob: bytes, version: int, decoder: msgspec.msgpack.Decoder[_T]) -> _T:
     """What a blob with name and version holds; `Fatal` when it is not one of ours, or damaged."""
     head = len(MAGIC)
     if blob[:head] != MAGIC or len(blob) <= head:
@@ -348,7 +348,7 @@ def opened(blob: bytes, version: int, decoder: msgspec.msgpack.Decoder[T]) -> T:
     return intact(blob[head + 1 :], decoder)
 
 
-def intact(blob: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
+def intact(blob: bytes, decoder: msgspec.msgpack.Decoder[_T]) -> _T:
     """What a blob without a name holds; `Fatal` when it is damaged."""
     try:
         return decoder.decode(blob)

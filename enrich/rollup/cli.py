@@ -12,13 +12,13 @@ from typing import Any
 from infra.config.settings import Settings
 from infra.config.time_args import instant, instant_or_none
 from infra.errors import Usage
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_rows
 
-NICE = 10
+_NICE = 10
 """The live jobs go first."""
 
-COLUMNS = ("hour", "checked_at", "events", "missing", "recounted", "unmended")
+_COLUMNS = ("hour", "checked_at", "events", "missing", "recounted", "unmended")
 _ASKED = """
 SELECT hour, checked_at, events, missing, recounted, unmended FROM ops.rollup_check
 WHERE ($since IS NULL OR hour >= $since) AND ($until IS NULL OR hour < $until)
@@ -57,13 +57,13 @@ def build(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rollup`: 0, or 1 when hours differ that cannot be counted anew."""
-    told = _recount(args, settings) if args.what == "recount" else _checks(args, settings)
-    columns = COLUMNS if args.what == "checks" else tuple(told[0])
-    print_rows(told, args.output, columns)
-    if not told:
+    recount = _recount(args, settings) if args.what == "recount" else _checks(args, settings)
+    columns = _COLUMNS if args.what == "checks" else tuple(recount[0])
+    print_rows(recount, args.output, columns)
+    if not recount:
         nothing = "no hour was compared" if args.all else "no hour that was compared differed"
         print(nothing, file=sys.stderr)
-    return 1 if any(row["unmended"] for row in told) else 0
+    return 1 if any(row["unmended"] for row in recount) else 0
 
 
 def _checks(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def _checks(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any]
             print(f"to be counted anew, as events were changed: {wait} hours", file=sys.stderr)
     finally:
         connection.close()
-    return [dict(zip(COLUMNS, map(_told, row), strict=True)) for row in rows]
+    return [dict(zip(_COLUMNS, map(_told, row), strict=True)) for row in rows]
 
 
 def _told(value: Any) -> Any:
@@ -98,32 +98,32 @@ def _recount(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
-    os.nice(NICE)
+    os.nice(_NICE)
     spark = session(settings, "headgate rollup")
     try:
-        found = again(Lake(spark, settings).ensure(), since, until)
+        again_result = again(Lake(spark, settings).ensure(), since, until)
     finally:
         spark.stop()
-    told = {
-        "hours": found.hours,
-        "missing": found.missing,
-        "recounted": len(found.recounted),
-        "unmended": found.unmended,
+    lines = {
+        "hours": again_result.hours,
+        "missing": again_result.missing,
+        "recounted": len(again_result.recounted),
+        "unmended": again_result.unmended,
     }
-    _audit(settings, {"since": args.since, "until": args.until, **told})
-    return [told]
+    _audit(settings, {"since": args.since, "until": args.until, **lines})
+    return [lines]
 
 
 def _audit(settings: Settings, detail: dict[str, Any]) -> None:
-    from infra.streaming.outbox import put
+    from infra.streaming.outbox import put_row
 
-    at = datetime.now(UTC)
+    instant = datetime.now(UTC)
     row = {
-        "at": at.isoformat(),
-        "who": person(),
+        "at": instant.isoformat(),
+        "who": acting_user(),
         "act": "rollup.recount",
         "target": "gold.rollup",
         "detail": json.dumps(detail),
         "outcome": "ok",
     }
-    put(settings.home.absolute() / "spool" / "audit", f"rollup-{at:%Y%m%dT%H%M%S%f}", row)
+    put_row(settings.home.absolute() / "spool" / "audit", f"rollup-{instant:%Y%m%dT%H%M%S%f}", row)

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 
 from enrich.attribution.asof_join import newest_cover, statements
 from enrich.dhcp.stateful_operator import VERSIONS, with_store
-from enrich.rollup.reconcile import Checked, check, counted_in
+from enrich.rollup.reconcile import RollupComparison, check_rollup, counted_in
 from enrich.rollup.rollup import login_sessions, rolled
 from enrich.rollup.topic import Topic
-from enrich.rollup.unpublished import waiting
+from enrich.rollup.unpublished import unpublished_hours
 from enrich.tables import DHCP_SEGMENT
 from enrich.tables_rollup import LOGIN_SESSION, ROLLUP
 from infra.process.log import say
@@ -27,7 +27,7 @@ from infra.streaming.lake import Lake
 from infra.streaming.merge import merge
 from ingest.tables import EVENT
 
-LONG = timedelta(hours=6)
+_LONG = timedelta(hours=6)
 """An import that takes longer was likely ended half way."""
 
 
@@ -54,9 +54,9 @@ def rollup(lake: Lake, *, once: bool = False) -> Job:
         finally:
             rows.unpersist()
         if pause and time.monotonic() - checked >= (0 if once else pause):
-            found = check_now(lake, watermark(run))
-            run.counts["late"] = found.missing
-            if not found.more:
+            check_now_result = check_now(lake, _watermark(run))
+            run.counts["late"] = check_now_result.missing
+            if not check_now_result.more:
                 checked = time.monotonic()
         if topic:
             tell_again(lake, topic)
@@ -73,36 +73,36 @@ def rollup(lake: Lake, *, once: bool = False) -> Job:
 
 def tell_again(lake: Lake, topic: Topic) -> None:
     """Send what was counted anew, by this job or by the command; a failure repeats the batch."""
-    for file, hours in waiting(lake.settings):
+    for file, hours in unpublished_hours(lake.settings):
         topic.send(counted_in(lake, hours))
         file.unlink()
 
 
-def check_now(lake: Lake, closed: datetime) -> Checked:
+def check_now(lake: Lake, closed: datetime) -> RollupComparison:
     """The comparison as the job does it: what fails is said, and tried again in due time."""
     try:
-        found = check(lake, closed)
+        check_result = check_rollup(lake, closed)
     except Exception as error:  # counting must go on whatever this comes to
         say(f"job rollup: counts not compared, again in due time: {type(error).__name__}: {error}")
-        return Checked()
-    if found.recounted:
+        return RollupComparison()
+    if check_result.recounted:
         say(
-            f"job rollup: {found.missing} events were not in their counts; "
-            f"{len(found.recounted)} hours counted anew"
+            f"job rollup: {check_result.missing} events were not in their counts; "
+            f"{len(check_result.recounted)} hours counted anew"
         )
-    if found.waits_for and found.waits_for < datetime.now(UTC) - LONG:
+    if check_result.waits_for and check_result.waits_for < datetime.now(UTC) - _LONG:
         say(
-            f"job rollup: counts are compared up to {found.waits_for:%Y-%m-%dT%H}:00Z only: an "
+            f"job rollup: counts are compared up to {check_result.waits_for:%Y-%m-%dT%H}:00Z only: an "
             "import, or a batch of job files, began then and is not in; run the same headgate "
             "import again, or start job files (headgate status)"
         )
-    return found
+    return check_result
 
 
-def watermark(run: Batch) -> datetime:
+def _watermark(run: Batch) -> datetime:
     """Up to when windows are closed once a batch of a stateful job is in."""
-    told = json.loads(run.offsets.splitlines()[1])
-    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=told["batchWatermarkMs"])
+    decoded = json.loads(run.offsets.splitlines()[1])
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=decoded["batchWatermarkMs"])
 
 
 def logins(lake: Lake, *, once: bool = False) -> Job:
@@ -147,13 +147,13 @@ def with_holders(sessions: DataFrame, segments: DataFrame) -> DataFrame:
         return sessions.withColumns(dict.fromkeys(_HOLDER, nothing))
     few = asked.select("scope", "ip").distinct()
     lately = statements(segments).where(F.col("seg_end") > F.lit(oldest["at"]))
-    told = newest_cover(
+    newest_rows = newest_cover(
         asked,
         lately.join(F.broadcast(few), ["scope", "ip"], "left_semi"),
         carried=_HOLDER,
     )
     held = F.col("s_mac").isNotNull()
-    return told.withColumns({name: F.when(held, F.col(f"s_{name}")) for name in _HOLDER})
+    return newest_rows.withColumns({name: F.when(held, F.col(f"s_{name}")) for name in _HOLDER})
 
 
 _HOLDER = ("mac", "hostname", "session_id")

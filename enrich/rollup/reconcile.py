@@ -23,8 +23,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from enrich.rollup.rollup import AHEAD, happened, rolled
-from enrich.rollup.unpublished import Hour, Untold
+from enrich.rollup.rollup import ROLLUP_AHEAD, happened, rolled
+from enrich.rollup.unpublished import RollupHour, UnpublishedHours
 from enrich.tables_rollup import ARRIVAL, HOUR, MINUTE, ROLLUP, ROLLUP_CHECK
 from infra.delta.retention import complete_since
 from infra.errors import Retryable, Usage
@@ -35,18 +35,18 @@ from ingest.reparse.recount import changing
 from ingest.tables import EVENT, HEARTBEAT, RECOUNT
 
 HOURS = timedelta(hours=1)
-MOST = 48
+_MOST = 48
 """Hours of arrivals that are compared at once: a lake with a long history takes several rounds."""
 RUNS = 50
 """Spans of hours that are counted anew in one commit."""
 MOST_RUNS = 20 * RUNS
 """More spans than this are left as they are: who writes random times must not choose our work."""
 
-Counts = dict[tuple[datetime, str], int]
+_Counts = dict[tuple[datetime, str], int]
 """Rows by hour and source."""
-Run = tuple[datetime, datetime]
+_Run = tuple[datetime, datetime]
 """Hours that follow each other: `[start, end)`."""
-Asked = Mapping[datetime, Collection[datetime]]
+_Asked = Mapping[datetime, Collection[datetime]]
 """Hours of arrival to be counted anew, with the hours in which events of them count."""
 
 
@@ -65,7 +65,7 @@ HAPPENED = Part("event", (HOUR, MINUTE), HOUR)
 
 
 @dataclass
-class Checked:
+class RollupComparison:
     """What a comparison came to. `missing`: events that counts were short of, or had too many.
 
     `recounted`: the hours that were counted anew, by `Part.name`. `more`: closed hours are left
@@ -74,13 +74,13 @@ class Checked:
 
     hours: int = 0
     missing: int = 0
-    recounted: list[Hour] = field(default_factory=list)
+    recounted: list[RollupHour] = field(default_factory=list)
     unmended: int = 0
     more: bool = False
     waits_for: datetime | None = None
     """When a batch of files began that is not in, where hours are left for that."""
 
-    def add(self, other: Checked) -> None:
+    def add(self, other: RollupComparison) -> None:
         """Count what another comparison came to as well.
 
         It was of hours whose events were changed: what their counts lacked did not come late.
@@ -90,16 +90,16 @@ class Checked:
         self.unmended += other.unmended
 
 
-def counted_in(lake: Lake, hours: Collection[Hour]) -> DataFrame:
+def counted_in(lake: Lake, hours: Collection[RollupHour]) -> DataFrame:
     """The rows of gold.rollup of some hours."""
-    found = F.lit(False)
+    lit = F.lit(False)
     for part in (ARRIVED, HAPPENED):
-        runs = _runs(at for name, at in hours if name == part.name)
-        found = found | (_in_part(part) & _within("window_start", runs))
-    return lake.read(ROLLUP).where(found)
+        runs = _runs(instant for name, instant in hours if name == part.name)
+        lit = lit | (_in_part(part) & _within("window_start", runs))
+    return lake.read(ROLLUP).where(lit)
 
 
-def check(lake: Lake, closed: datetime, most: int = MOST) -> Checked:
+def check_rollup(lake: Lake, closed: datetime, most: int = _MOST) -> RollupComparison:
     """Compare the hours of arrivals that are closed and were not compared yet, and mend them.
 
     `closed`: windows that end by then have no state any more. Up to `most` hours at once. What
@@ -110,14 +110,14 @@ def check(lake: Lake, closed: datetime, most: int = MOST) -> Checked:
     begun = datetime.now(UTC)
     asked, first = waiting(lake), _first(lake)
     busy = changing(lake.settings) if asked else None
-    found = Checked()
+    checked = RollupComparison()
     if first is not None and first < closed:
-        found = _compare_new(lake, first, closed, most, asked, begun, busy=busy is not None)
-    stale = sorted(at for at in asked if first is not None and at < min(first, closed))
+        checked = _compare_new(lake, first, closed, most, asked, begun, busy=busy is not None)
+    stale = sorted(hour for hour in asked if first is not None and hour < min(first, closed))
     if stale and not busy:
-        found.add(compare(lake, stale[:most], closed, begun, asked))
-        found.more |= len(stale) > most
-    return found
+        checked.add(_compare(lake, stale[:most], closed, begun, asked))
+        checked.more |= len(stale) > most
+    return checked
 
 
 def _compare_new(
@@ -125,25 +125,25 @@ def _compare_new(
     first: datetime,
     closed: datetime,
     most: int,
-    asked: Asked,
+    asked: _Asked,
     begun: datetime,
     *,
     busy: bool,
-) -> Checked:
+) -> RollupComparison:
     """The part of `check` that is about hours never compared. `busy`: some of them may change."""
     filed = min(under_way(lake.settings.checkpoint_root), default=closed)
     end = _whole(min(closed, _complete(lake, first), filed))
     waits_for = filed if end == _whole(filed) < _whole(closed) else None
-    end = min([end, *(at for at in asked if busy and at >= first)])
+    end = min([end, *(hour for hour in asked if busy and hour >= first)])
     if first >= end:
-        return Checked(waits_for=waits_for)
+        return RollupComparison(waits_for=waits_for)
     until = min(end, first + most * HOURS)
-    found = compare(lake, _hours(first, until), closed, begun, asked)
-    found.more, found.waits_for = until < end, waits_for
-    return found
+    comparison = _compare(lake, _hours(first, until), closed, begun, asked)
+    comparison.more, comparison.waits_for = until < end, waits_for
+    return comparison
 
 
-def waiting(lake: Lake) -> Asked:
+def waiting(lake: Lake) -> _Asked:
     """Hours of arrival that are to be counted anew, with the hours in which their events count."""
     if lake.version(RECOUNT) < 1:  # nothing was ever asked for
         return {}
@@ -157,10 +157,13 @@ def waiting(lake: Lake) -> Asked:
         .agg(F.collect_set(_micros(F.col("counted"))).alias("counted"))
         .collect()
     )
-    return {_moment(row["hour"]): {_moment(at) for at in row["counted"]} for row in rows}
+    return {
+        _moment(row["hour"]): {_moment(counted_hour) for counted_hour in row["counted"]}
+        for row in rows
+    }
 
 
-def again(lake: Lake, since: datetime, until: datetime) -> Checked:
+def again(lake: Lake, since: datetime, until: datetime) -> RollupComparison:
     """Count anew what arrived in `[since, until)`, whole hours, and the hours of these events.
 
     Raises `Usage` where an hour of it was not compared yet: it is in due time. Raises `Retryable`
@@ -179,18 +182,18 @@ def again(lake: Lake, since: datetime, until: datetime) -> Checked:
     busy = changing(lake.settings) if asked.keys() & hours else None
     if busy:
         raise Retryable(f"headgate {busy} is changing events of these hours; count when it is done")
-    return compare(lake, hours, reached, begun, asked, all_of_them=True)
+    return _compare(lake, hours, reached, begun, asked, all_of_them=True)
 
 
-def compare(
+def _compare(
     lake: Lake,
     hours: Sequence[datetime],
     closed: datetime,
     begun: datetime,
-    asked: Asked,
+    asked: _Asked,
     *,
     all_of_them: bool = False,
-) -> Checked:
+) -> RollupComparison:
     """Compare some hours of arrivals and the hours of their events.
 
     `begun`: before anything was read that it rests on. `asked`: hours to be counted anew whether
@@ -198,15 +201,15 @@ def compare(
     """
     by_arrival, touched = _arrivals(lake.read(EVENT).where(_within("received_at", _runs(hours))))
     by_arrival = {key: n for key, n in by_arrival.items() if key[0] in set(hours)}
-    anew = {at for hour in hours for at in asked.get(hour, ())}
+    anew = {hour_row for hour in hours for hour_row in asked.get(hour, ())}
     # A clock that is ahead puts an event into the hour after its arrival, which was not closed.
-    near = {at for hour in hours for at in (hour - HOURS, hour)}
-    mine = {at for at in {*touched, *near, *anew} if at + HOURS <= closed}
+    near = {hour_row for hour in hours for hour_row in (hour - HOURS, hour)}
+    mine = {hour_row for hour_row in {*touched, *near, *anew} if hour_row + HOURS <= closed}
     differing = {
         ARRIVED: _differing(by_arrival, _told(lake, ARRIVED, hours)),
         HAPPENED: _differing(_events(lake, mine), _told(lake, HAPPENED, mine)),
     }
-    found = Checked(len(hours), sum(sum(each.values()) for each in differing.values()))
+    checked = RollupComparison(len(hours), sum(sum(each.values()) for each in differing.values()))
     kept = _kept_since(lake)
     wanted: dict[Part, Collection[datetime]] = {
         ARRIVED: hours if all_of_them else asked.keys() & set(hours),
@@ -214,20 +217,20 @@ def compare(
     }
     for part, each in differing.items():
         wrong = {*each, *wanted[part]}
-        runs = _runs(at for at in wrong if at >= kept)[-MOST_RUNS:]
-        mended = [at for run in runs for at in _hours(*run)]
-        untold = Untold(lake.settings, [(part.name, at) for at in mended])
-        for at in range(0, len(runs), RUNS):
+        runs = _runs(hour_row for hour_row in wrong if hour_row >= kept)[-MOST_RUNS:]
+        mended = [hour_row for run in runs for hour_row in _hours(*run)]
+        untold = UnpublishedHours(lake.settings, [(part.name, hour_row) for hour_row in mended])
+        for hour_row in range(0, len(runs), RUNS):
             untold.note()
-            recount(lake, part, runs[at : at + RUNS])
+            recount(lake, part, runs[hour_row : hour_row + RUNS])
             untold.note()
-        found.recounted += [(part.name, at) for at in mended]
-        found.unmended += len(wrong) - len(mended)
-    _note(lake, hours, by_arrival, differing, found, begun)
-    return found
+        checked.recounted += [(part.name, hour_row) for hour_row in mended]
+        checked.unmended += len(wrong) - len(mended)
+    _note(lake, hours, by_arrival, differing, checked, begun)
+    return checked
 
 
-def recount(lake: Lake, part: Part, runs: Sequence[Run]) -> None:
+def recount(lake: Lake, part: Part, runs: Sequence[_Run]) -> None:
     """Count spans of hours anew from the events, in one commit."""
     rows = rolled(_rows_of(lake, part, runs), lake.settings.scopes)
     grains = ", ".join(f"'{grain}'" for grain in part.grains)
@@ -272,10 +275,10 @@ def _complete(lake: Lake, since: datetime) -> datetime:
     return _moment(newest[0] or 0)
 
 
-def _arrivals(rows: DataFrame) -> tuple[Counts, set[datetime]]:
+def _arrivals(rows: DataFrame) -> tuple[_Counts, set[datetime]]:
     """Rows by hour of arrival and source, and the hours of the events among them."""
     readable = F.col("dead_letter_reason").isNull() & F.col("duplicate_of").isNull()
-    found = (
+    collect = (
         rows.where(F.col("source") != HEARTBEAT)
         .groupBy(
             _micros(F.date_trunc("hour", "received_at")).alias("arrived"),
@@ -285,14 +288,14 @@ def _arrivals(rows: DataFrame) -> tuple[Counts, set[datetime]]:
         .count()
         .collect()
     )
-    counts: Counts = {}
-    for row in found:
+    counts: _Counts = {}
+    for row in collect:
         key = _moment(row["arrived"]), row["source"]
         counts[key] = counts.get(key, 0) + row["count"]
-    return counts, {_moment(row["happened"]) for row in found if row["happened"] is not None}
+    return counts, {_moment(row["happened"]) for row in collect if row["happened"] is not None}
 
 
-def _events(lake: Lake, hours: Collection[datetime]) -> Counts:
+def _events(lake: Lake, hours: Collection[datetime]) -> _Counts:
     """Events that could be read, each once, by the hour they count in and their source."""
     rows = _rows_of(lake, HAPPENED, _runs(hours)).where(
         (F.col("source") != HEARTBEAT)
@@ -302,7 +305,7 @@ def _events(lake: Lake, hours: Collection[datetime]) -> Counts:
     return _counted(rows, F.date_trunc("hour", happened()), F.count("*"), hours)
 
 
-def _told(lake: Lake, part: Part, hours: Collection[datetime]) -> Counts:
+def _told(lake: Lake, part: Part, hours: Collection[datetime]) -> _Counts:
     """What gold.rollup says of the same."""
     rows = lake.read(ROLLUP).where(
         (F.col("grain") == part.counted)
@@ -315,13 +318,13 @@ def _told(lake: Lake, part: Part, hours: Collection[datetime]) -> Counts:
 
 def _counted(
     rows: DataFrame, hour: Column, how_many: Column, hours: Collection[datetime]
-) -> Counts:
-    found = rows.groupBy(_micros(hour).alias("hour"), "source").agg(how_many.alias("n")).collect()
-    counts = {(_moment(row["hour"]), row["source"]): row["n"] for row in found}
+) -> _Counts:
+    collect = rows.groupBy(_micros(hour).alias("hour"), "source").agg(how_many.alias("n")).collect()
+    counts = {(_moment(row["hour"]), row["source"]): row["n"] for row in collect}
     return {key: n for key, n in counts.items() if key[0] in hours}
 
 
-def _differing(there: Counts, told: Mapping[tuple[datetime, str], int]) -> dict[datetime, int]:
+def _differing(there: _Counts, told: Mapping[tuple[datetime, str], int]) -> dict[datetime, int]:
     """Hours whose counts are not those of the events, with by how many."""
     wrong: dict[datetime, int] = {}
     for key in {*there, *told}:
@@ -331,14 +334,14 @@ def _differing(there: Counts, told: Mapping[tuple[datetime, str], int]) -> dict[
     return wrong
 
 
-def _rows_of(lake: Lake, part: Part, runs: Sequence[Run]) -> DataFrame:
+def _rows_of(lake: Lake, part: Part, runs: Sequence[_Run]) -> DataFrame:
     """Rows of silver.event that count in these spans, and maybe some beside them."""
     rows = lake.read(EVENT)
     if part is ARRIVED:
         return rows.where(_within("received_at", runs))
     # A clock that is ahead: such an event counts five minutes after its arrival.
     early = [(start - timedelta(minutes=5), end - timedelta(minutes=5)) for start, end in runs]
-    ahead = F.col("time") > F.col("received_at") + F.expr(AHEAD)
+    ahead = F.col("time") > F.col("received_at") + F.expr(ROLLUP_AHEAD)
     return rows.where(_within("time", runs) | (ahead & _within("received_at", early)))
 
 
@@ -346,7 +349,7 @@ def _in_part(part: Part) -> Column:
     return F.col("grain").isin(*part.grains)
 
 
-def _within(column: str, runs: Sequence[Run]) -> Column:
+def _within(column: str, runs: Sequence[_Run]) -> Column:
     """Whether a time lies in one of some spans; of very many, between the first and the last."""
     if len(runs) > RUNS:
         runs = [(runs[0][0], runs[-1][1])]
@@ -361,17 +364,17 @@ def _hours(since: datetime, until: datetime) -> list[datetime]:
     return [since + n * HOURS for n in range(int((until - since) / HOURS))]
 
 
-def _runs(hours: Iterable[datetime]) -> list[Run]:
+def _runs(hours: Iterable[datetime]) -> list[_Run]:
     """Hours as spans `[start, end)`, those that follow each other in one."""
     return list(_joined(sorted(set(hours))))
 
 
-def _joined(hours: Sequence[datetime]) -> Iterator[Run]:
+def _joined(hours: Sequence[datetime]) -> Iterator[_Run]:
     start: datetime | None = None
-    for nth, at in enumerate(hours):
-        start = at if start is None else start
-        if nth + 1 == len(hours) or hours[nth + 1] != at + HOURS:
-            yield start, at + HOURS
+    for nth, hour in enumerate(hours):
+        start = hour if start is None else start
+        if nth + 1 == len(hours) or hours[nth + 1] != hour + HOURS:
+            yield start, hour + HOURS
             start = None
 
 
@@ -384,22 +387,22 @@ def _kept_since(lake: Lake) -> datetime:
 def _note(
     lake: Lake,
     hours: Sequence[datetime],
-    arrived: Counts,
+    arrived: _Counts,
     differing: Mapping[Part, Mapping[datetime, int]],
-    found: Checked,
+    found: RollupComparison,
     begun: datetime,
 ) -> None:
     """A row of ops.rollup_check for each hour; what events' own hours lacked stands in the last."""
     rows: list[dict[str, Any]] = [
         {
-            "hour": at,
+            "hour": hour_start,
             "checked_at": begun,
-            "events": sum(n for (hour, _), n in arrived.items() if hour == at),
-            "missing": differing[ARRIVED].get(at, 0),
-            "recounted": sum(each == (ARRIVED.name, at) for each in found.recounted),
+            "events": sum(n for (hour, _), n in arrived.items() if hour == hour_start),
+            "missing": differing[ARRIVED].get(hour_start, 0),
+            "recounted": sum(each == (ARRIVED.name, hour_start) for each in found.recounted),
             "unmended": 0,
         }
-        for at in hours
+        for hour_start in hours
     ]
     if rows:
         rows[-1]["missing"] += sum(differing[HAPPENED].values())

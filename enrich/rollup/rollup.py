@@ -24,20 +24,20 @@ from infra.config.settings import ScopeSettings
 from ingest.reparse.recount import AHEAD as FAR
 from ingest.tables import HEARTBEAT
 
-AHEAD = f"INTERVAL {FAR // timedelta(minutes=1)} MINUTES"
+ROLLUP_AHEAD = f"INTERVAL {FAR // timedelta(minutes=1)} MINUTES"
 """A clock that is further ahead than this moves no watermark: its events count where they came."""
 
 SKETCH_LOG = 10
 """log2 of the sketch's registers: at most 1 KB a device and hour, some 3 % off."""
 
 DIMENSIONS = ("source", "mode", "class_uid", "activity_id", "status_id")
-AUTHENTICATION, LOGON, LOGOFF = 3002, 1, 2
+_AUTHENTICATION, _LOGON, _LOGOFF = 3002, 1, 2
 MOST_HOSTS = 20
 
 
 def happened() -> Column:
     """When an event counts as having happened."""
-    return F.least("time", F.col("received_at") + F.expr(AHEAD))
+    return F.least("time", F.col("received_at") + F.expr(ROLLUP_AHEAD))
 
 
 def rolled(
@@ -77,18 +77,18 @@ def _by_grain(events: DataFrame, scopes: Sequence[ScopeSettings]) -> DataFrame:
         dead.alias("dead"),
         repeated.alias("repeated"),
         volume.alias("bytes"),
-        device(scopes).alias("of"),
+        _device(scopes).alias("of"),
     )
     arrived, by_hour = F.col("grain") == ARRIVAL, F.col("grain") == HOUR
-    at = F.when(arrived, F.col("received_at")).otherwise(happened())
-    told = [F.when(~arrived, F.col(name)).alias(name) for name in DIMENSIONS[2:]]
+    otherwise = F.when(arrived, F.col("received_at")).otherwise(happened())
+    alias = [F.when(~arrived, F.col(name)).alias(name) for name in DIMENSIONS[2:]]
     own = [F.when(by_hour, F.col(f"of.{n}")).alias(n) for n in ("scope", "device_type", "device")]
     return rows.select(
         F.col("grain"),
-        at.alias("at"),
-        F.when(~by_hour, F.date_trunc("minute", at)).alias("minute"),
+        otherwise.alias("at"),
+        F.when(~by_hour, F.date_trunc("minute", otherwise)).alias("minute"),
         *[F.col(name) for name in DIMENSIONS[:2]],
-        *told,
+        *alias,
         *own,
         F.when(~arrived, F.col("bytes")).alias("bytes"),
         *[F.col(name) for name in ("received_at", "dead", "repeated")],
@@ -109,7 +109,7 @@ def _measures() -> list[Column]:
     ]
 
 
-def device(scopes: Sequence[ScopeSettings]) -> Column:
+def _device(scopes: Sequence[ScopeSettings]) -> Column:
     """The device of ours that an event is about, as the event itself tells it; null for none.
 
     `scope`, `device_type`, `device`: its source address if a site has it, else its hardware
@@ -142,7 +142,7 @@ def login_sessions(
     """
     beat = F.col("source") == HEARTBEAT
     login = (
-        (F.col("class_uid") == AUTHENTICATION)
+        (F.col("class_uid") == _AUTHENTICATION)
         & F.col("user_name").isNotNull()
         & F.col("dead_letter_reason").isNull()
         & F.col("duplicate_of").isNull()
@@ -151,7 +151,7 @@ def login_sessions(
     rows = events.where(beat | login).select(
         happened().alias("at"),
         F.when(~beat, F.col("user_name")).alias("user_name"),
-        *[F.when(~beat, device(scopes).getField(n)).alias(n) for n in _OF_A_DEVICE],
+        *[F.when(~beat, _device(scopes).getField(n)).alias(n) for n in _OF_A_DEVICE],
         "source",
         "host_name",
         "activity_id",
@@ -160,17 +160,17 @@ def login_sessions(
     if late_seconds is not None:
         rows = rows.withWatermark("at", f"{late_seconds} seconds")
     session = F.session_window("at", f"{gap_minutes} minutes")
-    found = rows.groupBy(session.alias("session"), "user_name", *_OF_A_DEVICE).agg(
+    agg = rows.groupBy(session.alias("session"), "user_name", *_OF_A_DEVICE).agg(
         F.min("at").alias("started_at"),
         F.max("at").alias("ended_at"),
-        F.count_if((F.col("activity_id") == LOGON) & (F.col("status_id") == 1)).alias("logins"),
-        F.count_if((F.col("activity_id") == LOGON) & (F.col("status_id") == 2)).alias("failures"),
-        F.count_if(F.col("activity_id") == LOGOFF).alias("logoffs"),
+        F.count_if((F.col("activity_id") == _LOGON) & (F.col("status_id") == 1)).alias("logins"),
+        F.count_if((F.col("activity_id") == _LOGON) & (F.col("status_id") == 2)).alias("failures"),
+        F.count_if(F.col("activity_id") == _LOGOFF).alias("logoffs"),
         F.count("*").alias("events"),
         F.sort_array(F.collect_set("source")).alias("sources"),
         F.slice(F.sort_array(F.collect_set("host_name")), 1, MOST_HOSTS).alias("hosts"),
     )
-    return found.drop("session")
+    return agg.drop("session")
 
 
 _OF_A_DEVICE = ("scope", "device_type", "device")

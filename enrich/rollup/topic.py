@@ -20,7 +20,7 @@ from infra.kafka.client import producer
 from ingest.tables import HEARTBEAT
 
 LEFT_OUT = ("destination_sketch",)
-PATIENCE = 30.0
+_PATIENCE = 30.0
 """Seconds for the broker to take a batch's last counts."""
 
 
@@ -44,16 +44,16 @@ class Topic:
         for row in rows.drop(*LEFT_OUT).where(f"source <> '{HEARTBEAT}'").toLocalIterator():
             self._produce(client, row)
             sent += 1
-        left = client.flush(PATIENCE)
+        left = client.flush(_PATIENCE)
         if left or self._refused:
             self._client = None
-            why = self._refused[0] if self._refused else f"no answer in {PATIENCE:.0f} s"
+            why = self._refused[0] if self._refused else f"no answer in {_PATIENCE:.0f} s"
             missing = max(left, len(self._refused))
             raise Retryable(f"topic {self._name}: {missing} of {sent} counts were not taken: {why}")
         return sent
 
     def _produce(self, client: Producer, row: Row) -> None:
-        key, value = message(row)
+        key, value = _message(row)
         while True:
             try:
                 client.produce(self._name, value=value, key=key, on_delivery=self._heard)
@@ -67,11 +67,11 @@ class Topic:
             self._refused.append(error.str())
 
 
-def message(row: Row) -> tuple[bytes, bytes]:
+def _message(row: Row) -> tuple[bytes, bytes]:
     """Key and value of a row: JSON objects, the key with what the count is of."""
-    told = {name: _plain(value) for name, value in row.asDict().items()}
-    key = {name: told[name] for name in ROLLUP.key}
-    return _json(key), _json(told)
+    lines = {name: _plain(value) for name, value in row.asDict().items()}
+    key = {name: lines[name] for name in ROLLUP.key}
+    return _json(key), _json(lines)
 
 
 def _json(told: dict[str, Any]) -> bytes:

@@ -16,16 +16,16 @@ from infra.storage.state_file import StateFile
 
 NOTED, TELLING = ".json", ".telling"
 
-Hour = tuple[str, datetime]
+RollupHour = tuple[str, datetime]
 """A part of the counts (`enrich.rollup.reconcile.Part.name`) and an hour of it."""
 
 
-class Untold:
+class UnpublishedHours:
     """What one recount is about to change."""
 
-    def __init__(self, settings: Settings, hours: Iterable[Hour]) -> None:
+    def __init__(self, settings: Settings, hours: Iterable[RollupHour]) -> None:
         self._file = _file(_folder(settings) / f"{uuid.uuid4().hex}{NOTED}")
-        self._hours = [(part, round(at.timestamp())) for part, at in hours]
+        self._hours = [(part, round(instant.timestamp())) for part, instant in hours]
         self._wanted = bool(settings.kafka.rollups_topic)
 
     def note(self) -> None:
@@ -34,7 +34,7 @@ class Untold:
             self._file.write(self._hours)
 
 
-def waiting(settings: Settings) -> Iterator[tuple[Path, list[Hour]]]:
+def unpublished_hours(settings: Settings) -> Iterator[tuple[Path, list[RollupHour]]]:
     """Files, and the hours in each; to be removed by who has told them.
 
     Each under another name first: what is noted once more while it is told stays for the next time.
@@ -43,7 +43,7 @@ def waiting(settings: Settings) -> Iterator[tuple[Path, list[Hour]]]:
         file.replace(file.with_suffix(TELLING))
     for file in sorted(_folder(settings).glob(f"[!.]*{TELLING}")):
         hours = _file(file).read() or []
-        yield file, [(part, datetime.fromtimestamp(at, UTC)) for part, at in hours]
+        yield file, [(part, datetime.fromtimestamp(instant, UTC)) for part, instant in hours]
 
 
 def _file(path: Path) -> StateFile[list[tuple[str, int]]]:

@@ -27,7 +27,7 @@ from infra.process.subprocesses import die_with_parent
 from infra.runtime import job_status
 from infra.spark import appcds
 from infra.spark.appcds import INTO, NOT_GATHERED
-from infra.storage.file_lock import Alone, Taken
+from infra.storage.file_lock import ExclusiveLock, Taken
 
 LINES = (
     ("isc_dhcpd", b"<30>1 %s gate dhcpd 7 - - DHCPACK on 10.0.0.9 to 02:00:00:00:00:09 via br0"),
@@ -37,18 +37,18 @@ LINES = (
 """What the jobs work on while their classes are gathered."""
 
 ENVIRONMENT = {"HEADGATE_UPKEEP__MINUTES": "0", "HEADGATE_JOBS__QUALITY_MINUTES": "0"}
-LAST = "alert"
+_LAST = "alert"
 """The job that begins last of those which alerts wait for."""
 LONGEST_SECONDS = 600.0
-KEPT_SECONDS = 30 * 24 * 3600.0
-PREFIX = "headgate-classes-"
-USERS = ("HEADGATE_", "SPARK_", "PYSPARK_", "HADOOP_", "YARN_", "AWS_")
+_KEPT_SECONDS = 30 * 24 * 3600.0
+_PREFIX = "headgate-classes-"
+_USERS = ("HEADGATE_", "SPARK_", "PYSPARK_", "HADOOP_", "YARN_", "AWS_")
 """Variables of the user's that the run must not see: they may name what is theirs."""
 
-Say = Callable[[str], None]
+_Say = Callable[[str], None]
 
 
-def make(say: Say, *, again: bool = False) -> bool:
+def make_archive(say: _Say, *, again: bool = False) -> bool:
     """Make the archive if it is missing; whether it is there.
 
     Never raises for what goes wrong, as all works without; that is said, and noted beside where
@@ -78,12 +78,14 @@ def make(say: Say, *, again: bool = False) -> bool:
 
 
 @contextmanager
-def _alone(wanted: Path, say: Say) -> Iterator[None]:
+def _alone(wanted: Path, say: _Say) -> Iterator[None]:
     """One at a time: others wait for what the first one makes."""
     end, news = time.monotonic() + LONGEST_SECONDS, News(say)
     while True:
         try:
-            right = Alone(wanted.with_suffix(".lock"), "process {} is gathering them".format)
+            right = ExclusiveLock(
+                wanted.with_suffix(".lock"), "process {} is gathering them".format
+            )
             break
         except Taken as taken:
             if time.monotonic() > end:
@@ -97,10 +99,10 @@ def _alone(wanted: Path, say: Say) -> Iterator[None]:
 
 
 def _make(wanted: Path) -> None:
-    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):  # of one that was killed
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):  # of one that was killed
         if left.stat().st_mtime < time.time() - 2 * LONGEST_SECONDS:
             shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as own:
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as own:
         made = Path(own) / "classes.jsa"
         gathered([sys.executable, "-m", "headgate.demo.appcds_training"], made)
         _put(made, wanted)
@@ -109,7 +111,7 @@ def _make(wanted: Path) -> None:
 def _put(made: Path, wanted: Path) -> None:
     """Whole or not at all; those that nobody has asked for in a month go."""
     for old in wanted.parent.glob("classes-*"):
-        if old.suffix != ".lock" and old.stat().st_mtime < time.time() - KEPT_SECONDS:
+        if old.suffix != ".lock" and old.stat().st_mtime < time.time() - _KEPT_SECONDS:
             old.unlink(missing_ok=True)
     beside = wanted.with_suffix(".unfinished")
     beside.unlink(missing_ok=True)
@@ -126,11 +128,11 @@ def gathered(command: Sequence[str], made: Path, seconds: float = LONGEST_SECOND
 
     Raises `Fatal` when it fails, does not end in time, or leaves no whole archive.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(USERS)}
-    kept |= {"HEADGATE_JARS": str(java_jars.folder().absolute()), INTO: str(made)}
-    said = made.with_suffix(".log")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_USERS)}
+    kept |= {"HEADGATE_JARS": str(java_jars.jars_folder().absolute()), INTO: str(made)}
+    suffix = made.with_suffix(".log")
     end = time.monotonic() + seconds
-    with said.open("wb") as log:
+    with suffix.open("wb") as log:
         process = subprocess.Popen(
             command, cwd=made.parent, env=kept, stdin=subprocess.DEVNULL, stdout=log,
             stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent,
@@ -144,22 +146,25 @@ def gathered(command: Sequence[str], made: Path, seconds: float = LONGEST_SECOND
                 with suppress(psutil.NoSuchProcess):
                     left.kill()
             process.wait()
-    if running or process.returncode or not appcds.whole(made):
-        last = said.read_text("utf-8", "replace").strip().splitlines()[-1:]
+    if running or process.returncode or not appcds.is_whole(made):
+        last = suffix.read_text("utf-8", "replace").strip().splitlines()[-1:]
         what = f"not within {seconds:.0f} s" if running else f"it ended with {process.returncode}"
         raise Fatal(f"{what}; {' '.join(last)[:300]}")
 
 
 def _group(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """What of a command still runs: its JVM outlives it while it writes the archive."""
-    found = []
-    for one in psutil.process_iter():
+    processes = []
+    for process_row in psutil.process_iter():
         try:
-            if os.getpgid(one.pid) == process.pid and one.status() != psutil.STATUS_ZOMBIE:
-                found.append(one)
+            if (
+                os.getpgid(process_row.pid) == process.pid
+                and process_row.status() != psutil.STATUS_ZOMBIE
+            ):
+                processes.append(process_row)
         except (ProcessLookupError, PermissionError, psutil.Error):
             continue
-    return found
+    return processes
 
 
 def main() -> None:
@@ -177,22 +182,24 @@ def main() -> None:
         for source, line in LINES:
             client.produce(topic_of(source, settings.kafka), line.replace(b"%s", now))
         client.flush(30)
-        told = ENVIRONMENT | {"HEADGATE_KAFKA__BOOTSTRAP": broker.address}
+        ENVIRONMENT_result = ENVIRONMENT | {"HEADGATE_KAFKA__BOOTSTRAP": broker.address}
         command = [sys.executable, "-m", "headgate.cli", "--home", str(settings.home), "up"]
         end = time.monotonic() + LONGEST_SECONDS * 0.8
-        with subprocess.Popen(command, env=os.environ | told, preexec_fn=die_with_parent) as driver:
+        with subprocess.Popen(
+            command, env=os.environ | ENVIRONMENT_result, preexec_fn=die_with_parent
+        ) as driver:
             while driver.poll() is None and not _at_work(settings) and time.monotonic() < end:
                 time.sleep(0.5)
             driver.terminate()
         if not _at_work(settings):
-            raise Fatal(f"job {LAST} had no batch; the driver ended with {driver.returncode}")
+            raise Fatal(f"job {_LAST} had no batch; the driver ended with {driver.returncode}")
     finally:
         broker.stop()
 
 
 def _at_work(settings: Settings) -> bool:
-    one = job_status.read(settings).get(LAST)
-    return one is not None and one.batch is not None
+    content = job_status.read_status(settings).get(_LAST)
+    return content is not None and content.batch is not None
 
 
 if __name__ == "__main__":

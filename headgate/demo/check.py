@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from alerts.delivery.topic_listener import Heard
+from alerts.delivery.topic_listener import TopicMessage
 from infra.checkpoint.offset_log import numbers as batches
 from infra.checkpoint.offset_log import read_up_to
 from infra.config.settings import Settings
@@ -19,7 +19,7 @@ from infra.delta.duckdb_views import connect
 from infra.delta.log_reader import newest_first, table_id
 from infra.storage.paths import Location
 
-COUNTS = """
+_COUNTS = """
 WITH named AS (
   SELECT DISTINCT unnest(record_ids) AS record_id FROM silver.event
 ),
@@ -57,7 +57,7 @@ class Tally:
 def tally(
     settings: Settings,
     sent: int,
-    heard: Sequence[Heard],
+    heard: Sequence[TopicMessage],
     first_alert: float | None,
     sent_at: float,
 ) -> Tally:
@@ -69,7 +69,7 @@ def tally(
     """
     connection = connect(settings.lake_root)
     try:
-        row = connection.execute(COUNTS).fetchone()
+        row = connection.execute(_COUNTS).fetchone()
         names = [column[0] for column in connection.description or ()]
         table = {
             (str(alert), int(revision))
@@ -79,16 +79,16 @@ def tally(
         }
     finally:
         connection.close()
-    found: dict[str, Any] = dict(zip(names, row or (), strict=True))
-    seen = Counter(one.identity for one in heard)
-    nameless, pending, finished = (found.pop(name) for name in ("nameless", "pending", "finished"))
+    merged: dict[str, Any] = dict(zip(names, row or (), strict=True))
+    seen = Counter(revision_row.identity for revision_row in heard)
+    nameless, pending, finished = (merged.pop(name) for name in ("nameless", "pending", "finished"))
     numbers = {
         "messages_sent": sent,
-        **{key: found[key] for key in ("records", "events", "dead_letters")},
-        "unaccounted": nameless + max(0, sent - found["records"]),
-        **{key: found[key] for key in ("dhcp_sessions", "findings", "alerts")},
+        **{key: merged[key] for key in ("records", "events", "dead_letters")},
+        "unaccounted": nameless + max(0, sent - merged["records"]),
+        **{key: merged[key] for key in ("dhcp_sessions", "findings", "alerts")},
         "alerts_on_topic": len(heard),
-        "alerts_attributed": found["alerts_attributed"],
+        "alerts_attributed": merged["alerts_attributed"],
         **delays(heard, first_alert),
     }
     jobs = settings.jobs
@@ -148,31 +148,33 @@ def _newest(table: Location, job: str) -> int:
 def _complaints(
     numbers: dict[str, Any], table: set[tuple[str, int]], seen: Counter[tuple[str, int]], open_: int
 ) -> list[str]:
-    said = []
+    complaints = []
     if numbers["records"] != numbers["messages_sent"]:
-        said.append(f"{numbers['messages_sent']} messages sent, {numbers['records']} in bronze")
+        complaints.append(
+            f"{numbers['messages_sent']} messages sent, {numbers['records']} in bronze"
+        )
     if numbers["unaccounted"]:
-        said.append(f"{numbers['unaccounted']} records are unaccounted for")
+        complaints.append(f"{numbers['unaccounted']} records are unaccounted for")
     if open_:
-        said.append(f"{open_} findings have no attribution row")
+        complaints.append(f"{open_} findings have no attribution row")
     if not numbers["alerts"]:
-        said.append("there is no alert")
+        complaints.append("there is no alert")
     missing, doubled = table - set(seen), [key for key, count in seen.items() if count > 1]
     if missing:
-        said.append(f"{len(missing)} revisions of gold.alert are not on the topic")
+        complaints.append(f"{len(missing)} revisions of gold.alert are not on the topic")
     if doubled or set(seen) - table:
-        said.append(
+        complaints.append(
             f"{len(doubled)} revisions twice, {len(set(seen) - table)} unknown on the topic"
         )
-    return said
+    return complaints
 
 
-def delays(heard: Sequence[Heard], first_alert: float | None) -> dict[str, float | None]:
+def delays(heard: Sequence[TopicMessage], first_alert: float | None) -> dict[str, float | None]:
     """Seconds from the newest event to its alert on the topic, over first revisions."""
     waits = sorted(
-        one.appended_at - datetime.fromisoformat(one.body["event_time"]).timestamp()
-        for one in heard
-        if one.body["activity"] == "create"
+        revision.appended_at - datetime.fromisoformat(revision.body["event_time"]).timestamp()
+        for revision in heard
+        if revision.body["activity"] == "create"
     )
     cuts = quantiles(waits, n=20, method="inclusive") if len(waits) > 1 else None
     return {

@@ -19,21 +19,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from alerts.delivery.topic_listener import Heard, Listener
+from alerts.delivery.topic_listener import Listener, TopicMessage
 from headgate.demo.check import Tally, tally
 from infra.config.settings import Settings, load
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics, require_free
 from infra.process import jdk
-from infra.process.subprocesses import Part
-from infra.runtime.machine_checks import disk, memory
+from infra.process.subprocesses import PlatformProcess
+from infra.runtime.machine_checks import check_disk, check_memory
 from infra.spark.session import project_root
 from ingest.replay import replay
 
 STORY = project_root() / "samples" / "demo"
 SETTLE_SECONDS = 300.0
 """Longest wait, after the last line was sent, for all of it to be through."""
-QUIET_SECONDS = 8.0
+_QUIET_SECONDS = 8.0
 """All is through when the numbers agree and have not moved for this long."""
 
 
@@ -58,14 +58,14 @@ class Demo:
     once: bool
     began: float = field(default_factory=time.monotonic)
     first_alert: float | None = None
-    heard: list[Heard] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    heard: list[TopicMessage] = field(default_factory=list)
+    parts: list[PlatformProcess] = field(default_factory=list)
 
     def stage(self, text: str) -> None:
         """One line for a stage that has come up."""
         print(f"{time.monotonic() - self.began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    def on_alert(self, heard: Heard) -> None:
+    def on_alert(self, heard: TopicMessage) -> None:
         """An alert arrived on the topic."""
         if self.first_alert is None:
             self.first_alert = time.monotonic() - self.began
@@ -110,8 +110,8 @@ def _interrupt(*_: object) -> None:
 def _require(arguments: argparse.Namespace, settings: Settings) -> None:
     if not STORY.is_dir():
         raise Fatal(f"{STORY} is not there: the demo runs from the source checkout, not the wheel")
-    jdk.require()
-    for finding in (memory(), disk(settings.home)):
+    jdk.require_java()
+    for finding in (check_memory(), check_disk(settings.home)):
         if finding.remedy:
             raise Fatal(f"{finding.what}: {finding.found}; {finding.remedy}")
     require_free(arguments.kafka_port, "Kafka", "--kafka-port")
@@ -156,7 +156,7 @@ def _part(demo: Demo, stack: ExitStack, name: str, command: str) -> None:
         if line.startswith(("spark:", "tables:", "job ", "api:", "headgate:")):
             demo.stage(line)
 
-    part = Part(name, (command,), demo.settings, config=demo.config, on_line=show)
+    part = PlatformProcess(name, (command,), demo.settings, config=demo.config, on_line=show)
     demo.parts.append(part)
     stack.callback(part.stop)
 
@@ -201,7 +201,7 @@ def _settle(demo: Demo, sent: int) -> Tally:
         now = tally(demo.settings, sent, demo.heard, demo.first_alert, sent_at)
         if now.moving != last:
             last, quiet_since = now.moving, time.monotonic()
-        rested = time.monotonic() - quiet_since > QUIET_SECONDS
+        rested = time.monotonic() - quiet_since > _QUIET_SECONDS
         if rested and now.through and not now.complaints:
             return now
         if time.monotonic() > limit:

@@ -19,20 +19,20 @@ from infra.storage.checksums import Damaged, damaged, parsed
 SEAL = "crc32"
 
 
-def file_of(folder: Path, number: int) -> Path:
+def decisions_file(folder: Path, number: int) -> Path:
     """Where a checkpoint keeps what its batch of that number decided."""
     return folder / "batches" / f"{number}.json"
 
 
-def keep(folder: Path, number: int, decisions: Mapping[str, Any]) -> None:
+def write_decision(folder: Path, number: int, decisions: Mapping[str, Any]) -> None:
     """Write what a batch decided; values that JSON can hold."""
     text = json.dumps({**decisions, SEAL: _sum(decisions)})
-    write_whole(file_of(folder, number), text)
+    write_whole(decisions_file(folder, number), text)
 
 
 def decided(folder: Path, number: int) -> dict[str, Any]:
     """What a batch decided. Raises `Fatal` for a damaged file, `FileNotFoundError` for none."""
-    file = file_of(folder, number)
+    file = decisions_file(folder, number)
     try:
         return opened(file.read_text("utf-8", "replace"))
     except Damaged as error:
@@ -42,12 +42,12 @@ def decided(folder: Path, number: int) -> dict[str, Any]:
 
 def opened(text: str) -> dict[str, Any]:
     """The decisions of such a file, without their checksum. Raises `Damaged`."""
-    found = parsed(text)
-    last = next(reversed(found), None)
-    told = found.pop(SEAL, None)
-    if last == SEAL and told != _sum(found):
+    parsed_tree = parsed(text)
+    last = next(reversed(parsed_tree), None)
+    value = parsed_tree.pop(SEAL, None)
+    if last == SEAL and value != _sum(parsed_tree):
         raise Damaged("its checksum says otherwise")
-    return found
+    return parsed_tree
 
 
 def _sum(decisions: Mapping[str, Any]) -> int:
@@ -57,6 +57,8 @@ def _sum(decisions: Mapping[str, Any]) -> int:
 def forget_digest(folder: Path, number: int) -> None:
     """Let the offsets of a batch that is done be written anew
     (`infra.streaming.checkpoint_sources`)."""
-    if file_of(folder, number).exists():
-        found = decided(folder, number)
-        keep(folder, number, {name: what for name, what in found.items() if name != "digest"})
+    if decisions_file(folder, number).exists():
+        decision = decided(folder, number)
+        write_decision(
+            folder, number, {name: what for name, what in decision.items() if name != "digest"}
+        )

@@ -17,9 +17,9 @@ from infra.process.log import say
 from infra.storage.checksums import Damaged, parsed
 from infra.storage.state_file import StateFile
 
-FILE = "poison.json"
+_FILE = "poison.json"
 
-ENDS = 2
+_ENDS = 2
 """So many times as many ends of the driver as failures make a batch poison: it may have ended for
 other reasons, a person's `kill -9` among them."""
 
@@ -27,7 +27,7 @@ SUSPECTED = 3
 """After so many ends in a batch it may be that batch which ends the driver. Such jobs then begin
 one after the other, so that those that were only near it are cleared."""
 
-REMEDY = "'headgate resume' the job, which deletes it; it only counts how often a batch failed"
+_REMEDY = "'headgate resume' the job, which deletes it; it only counts how often a batch failed"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Trouble:
     """When this was noted."""
 
 
-def known(folder: Path) -> Trouble | None:
+def read_failures(folder: Path) -> Trouble | None:
     """What is remembered of a job, by its folder. Raises `Fatal` for a damaged file."""
     trouble = _file(folder).read()
     return trouble if trouble is not None and trouble.query == _identity(folder) else None
@@ -60,77 +60,77 @@ def known(folder: Path) -> Trouble | None:
 def suspected(folder: Path) -> Trouble | None:
     """The same for those who only look: of a damaged file the job's start says that it is."""
     with suppress(Fatal, OSError):
-        return known(folder)
+        return read_failures(folder)
     return None
 
 
 def stands(folder: Path) -> str | None:
     """Why a job was given up and is not to begin, also where that can no longer be read."""
     try:
-        found = known(folder)
+        known_result = read_failures(folder)
     except Fatal as error:
         return str(error)
-    if found is None or found.stopped is None:
+    if known_result is None or known_result.stopped is None:
         return None
-    return f"{found.stopped} (so since {found.at})"
+    return f"{known_result.stopped} (so since {known_result.at})"
 
 
-def require_none(folder: Path) -> None:
+def require_no_failure(folder: Path) -> None:
     """Raises `Fatal` while a job is not to begin."""
-    if (said := stands(folder)) is not None:
-        raise Fatal(said)
+    if (trouble_text := stands(folder)) is not None:
+        raise Fatal(trouble_text)
 
 
 def failed(
     folder: Path, batch: int, failures: int, why: str, stopped: str | None, starved: int = 0
 ) -> None:
     """Note that a batch failed so often in a row, and whether its job was given up for it."""
-    found = _of(folder, batch)
-    _write(folder, replace(found, failures=failures, starved=starved, why=why, stopped=stopped))
+    result = _of(folder, batch)
+    _write(folder, replace(result, failures=failures, starved=starved, why=why, stopped=stopped))
 
 
 def spared(folder: Path) -> None:
     """Note that a job failed by no fault of its batch: the failures before are not in a row with
     what follows. What stopped a job stays."""
-    found = known(folder)
-    if found is not None and found.stopped is None and found.failures:
-        _write(folder, replace(found, failures=0, starved=0))
+    known_result = read_failures(folder)
+    if known_result is not None and known_result.stopped is None and known_result.failures:
+        _write(folder, replace(known_result, failures=0, starved=0))
 
 
 def ended(job: str, folder: Path, batch: int, attempts: int) -> None:
     """Note that a driver ended in the middle of a batch, and give the job up if too often."""
-    found = _of(folder, batch)
-    found = replace(found, ends=found.ends + 1)
-    said = f"the driver ended {found.ends} times in a row in the middle of batch {batch}"
-    if found.stopped is None and found.ends >= ENDS * attempts:
+    changed = _of(folder, batch)
+    changed = replace(changed, ends=changed.ends + 1)
+    message = f"the driver ended {changed.ends} times in a row in the middle of batch {batch}"
+    if changed.stopped is None and changed.ends >= _ENDS * attempts:
         remedy = (
             "what it said last, and the kernel's log, may tell why; mend that, then "
             "'headgate resume' the job"
         )
-        found = replace(found, stopped=f"{said}: {remedy}")
-    _write(folder, found)
-    if found.ends > 1:
-        say(f"job {job}: {said}")
+        changed = replace(changed, stopped=f"{message}: {remedy}")
+    _write(folder, changed)
+    if changed.ends > 1:
+        say(f"job {job}: {message}")
 
 
-def forget(folder: Path) -> None:
+def forget_failures(folder: Path) -> None:
     """A batch is in, or a person says that the job may go on."""
     _file(folder).remove()
 
 
 def _of(folder: Path, batch: int) -> Trouble:
-    found = known(folder)
+    known_result = read_failures(folder)
     fresh = Trouble(_identity(folder), batch)
-    return found if found is not None and found.batch == batch else fresh
+    return known_result if known_result is not None and known_result.batch == batch else fresh
 
 
 def _write(folder: Path, trouble: Trouble) -> None:
-    at = clock.now().isoformat(timespec="seconds")
-    _file(folder).write(replace(trouble, at=at))
+    stamp = clock.now().isoformat(timespec="seconds")
+    _file(folder).write(replace(trouble, at=stamp))
 
 
 def _file(folder: Path) -> StateFile[Trouble]:
-    return StateFile(folder / FILE, Trouble, REMEDY, newer_keys=True)
+    return StateFile(folder / _FILE, Trouble, _REMEDY, newer_keys=True)
 
 
 def _identity(folder: Path) -> str:

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.checkpoint.batch_decisions import keep
+from infra.checkpoint.batch_decisions import write_decision
 from infra.storage.atomic_files import write_whole
 
-FIRST = 'v1\n{"nextBatchWatermarkMs":0}'
+_FIRST = 'v1\n{"nextBatchWatermarkMs":0}'
 """An entry of the commit log of a job that has had none."""
 
 
-def write(file: Path, text: str) -> None:
+def write_entry(file: Path, text: str) -> None:
     """Write an entry, in the place of one that is there."""
     forget_checksum(file)
     write_whole(file, text)
@@ -33,8 +33,8 @@ def forget_checksum(file: Path) -> None:
 def note_done(spark: Path, before: int | None, number: int) -> None:
     """Note a batch as done, with the watermark of the one before; None: there was none."""
     commits = spark / "commits"
-    text = FIRST if before is None else (commits / str(before)).read_text("utf-8")
-    write(commits / str(number), text)
+    text = _FIRST if before is None else (commits / str(before)).read_text("utf-8")
+    write_entry(commits / str(number), text)
 
 
 def pass_over(folder: Path, done: int, places: Sequence[str], decisions: Mapping[str, Any]) -> None:
@@ -45,6 +45,6 @@ def pass_over(folder: Path, done: int, places: Sequence[str], decisions: Mapping
     """
     spark = folder / "spark"
     head = (spark / "offsets" / str(done)).read_text("utf-8").splitlines()[:2]
-    write(spark / "offsets" / str(done + 1), "\n".join([*head, *places]))
-    keep(folder, done + 1, {**decisions, "in_ledger": True})
+    write_entry(spark / "offsets" / str(done + 1), "\n".join([*head, *places]))
+    write_decision(folder, done + 1, {**decisions, "in_ledger": True})
     note_done(spark, done, done + 1)

@@ -53,6 +53,6 @@ def read_up_to(file: Path) -> Iterator[tuple[str, int]]:
 
 
 def _table_of(line: str) -> Input:
-    found = json.loads(line) if line.startswith("{") else {}
-    identity = found.get("reservoirId")
+    decoded = json.loads(line) if line.startswith("{") else {}
+    identity = decoded.get("reservoirId")
     return None if identity is None else str(identity)

@@ -15,8 +15,8 @@ from infra.kafka.client import require_broker, require_free
 from infra.process import java_jars, jdk
 from infra.process.table_output import add_output_option, print_document, print_rows
 from infra.runtime.driver import Driver
-from infra.runtime.job_registry import JOBS, wanted
-from infra.runtime.machine_checks import Finding, disk, memory
+from infra.runtime.job_registry import JOBS, wanted_jobs
+from infra.runtime.machine_checks import Finding, check_disk, check_memory
 from infra.spark import appcds
 
 Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
@@ -39,8 +39,8 @@ def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
     run.add_argument("job", help=", ".join(JOBS))
     run.add_argument("--once", action="store_true", help="work off what is there and end")
     run.set_defaults(run=_one)
-    for one in (up, run):
-        one.add_argument(
+    for part in (up, run):
+        part.add_argument(
             "--log-format",
             choices=("text", "json"),
             help="what it says on stderr; default: log_format of the settings",
@@ -53,7 +53,7 @@ def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
 
 def _up(arguments: argparse.Namespace, settings: Settings) -> int:
     settings = _speaking(arguments, settings)
-    driver = Driver(settings, wanted(settings), every=True)
+    driver = Driver(settings, wanted_jobs(settings), every=True)
     driver.stop_on_signals()
     return driver.run()
 
@@ -73,14 +73,14 @@ def _speaking(arguments: argparse.Namespace, settings: Settings) -> Settings:
 def examine(settings: Settings) -> Iterator[Finding]:
     """Look at everything a run needs."""
     try:
-        jdk.require()
+        jdk.require_java()
         yield Finding("java", "17 or newer")
     except Fatal as error:
         yield Finding("java", "not usable", str(error))
     absent, locked = java_jars.missing(), java_jars.locked()
     yield Finding(
         "archives",
-        f"{len(locked) - len(absent)} of {len(locked)} in {java_jars.folder()}",
+        f"{len(locked) - len(absent)} of {len(locked)} in {java_jars.jars_folder()}",
         "headgate doctor --fix fetches them" if absent else None,
     )
     if not absent:
@@ -90,8 +90,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
             "gathered" if ready else "not gathered: Spark starts slower",
             None if ready else "headgate doctor --fix gathers them",
         )
-    yield memory()
-    yield disk(settings.home)
+    yield check_memory()
+    yield check_disk(settings.home)
     try:
         require_broker(settings.kafka, 2.0)
         yield Finding("kafka", f"answers at {settings.kafka.bootstrap}")
@@ -128,10 +128,10 @@ def _wider(path: Path, mask: int, wanted: str) -> str | None:
 
 def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.fix or arguments.jars or arguments.classes:
-        jdk.require()
+        jdk.require_java()
         if java_jars.missing():
             print("fetching the Java archives (once) ...", file=sys.stderr)
-            print(f"{java_jars.resolve()} archives in {java_jars.folder()}", file=sys.stderr)
+            print(f"{java_jars.resolve()} archives in {java_jars.jars_folder()}", file=sys.stderr)
         if arguments.fix or arguments.classes:
             _gather(again=arguments.fix)
     if arguments.jars or arguments.classes:
@@ -152,11 +152,11 @@ def _gather(*, again: bool) -> None:
     def say(line: str) -> None:
         print(line, file=sys.stderr)
 
-    short = memory().remedy
+    short = check_memory().remedy
     if short and not appcds.file().exists():
         say(f"{appcds.NOT_GATHERED}: {short}")
     else:
-        appcds.train(say, again=again)
+        appcds.train_archive(say, again=again)
 
 
 def _tables(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -170,8 +170,12 @@ def _tables(arguments: argparse.Namespace, settings: Settings) -> int:
     elif arguments.name:
         _print_columns(table(arguments.name), arguments.output)
     else:
-        rows = [{"name": name, "kind": "table", "doc": one.doc} for name, one in catalog().items()]
-        rows += [{"name": name, "kind": "view", "doc": one.doc} for name, one in views().items()]
+        rows = [
+            {"name": name, "kind": "table", "doc": table.doc} for name, table in catalog().items()
+        ]
+        rows += [
+            {"name": name, "kind": "view", "doc": table.doc} for name, table in views().items()
+        ]
         print_rows(rows, arguments.output)
     return 0
 
@@ -190,21 +194,22 @@ def _catalogue(name: str | None) -> list[dict[str, object]]:
     wanted = [table(name)] if name else list(catalog().values())
     return [
         {
-            "name": one.name,
-            "doc": one.doc,
+            "name": declared.name,
+            "doc": declared.doc,
             "columns": [
-                {"name": c.name, "type": c.type.simpleString(), "doc": c.doc} for c in one.columns
+                {"name": c.name, "type": c.type.simpleString(), "doc": c.doc}
+                for c in declared.columns
             ],
         }
-        for one in wanted
+        for declared in wanted
     ]
 
 
 def _markdown() -> Iterator[str]:
     yield "# Tables\n\nMade by `headgate tables --output markdown`; do not edit.\n"
-    for one in catalog().values():
-        yield f"## {one.name}\n\n{one.doc}\n\n| column | type | meaning |\n|---|---|---|"
-        for column in one.columns:
+    for table in catalog().values():
+        yield f"## {table.name}\n\n{table.doc}\n\n| column | type | meaning |\n|---|---|---|"
+        for column in table.columns:
             kind = column.type.simpleString().replace("|", "\\|")
             yield f"| `{column.name}` | `{kind}` | {column.doc} |"
         yield ""

@@ -10,12 +10,12 @@ from typing import Any
 from infra.config.secrets import hidden
 from infra.config.settings import Settings
 from infra.errors import Fatal, Usage
-from infra.kafka.acls import SERVICES, Grant, apply, command, grants
+from infra.kafka.acls import SERVICES, Grant, acl_command, apply, grants
 from infra.kafka.client import COMPACTION_LAG, COMPACTION_LAG_MS, ensure_topics, require_broker
 from infra.kafka.topic_config import quicken, slow
 from infra.process.table_output import add_output_option, print_document, print_rows
 
-COLUMNS = ("service", "user", "resource", "name", "pattern", "operation", "permission")
+_COLUMNS = ("service", "user", "resource", "name", "pattern", "operation", "permission")
 
 
 def build(commands: Any) -> None:
@@ -54,18 +54,18 @@ def build(commands: Any) -> None:
 
 def _acls(arguments: argparse.Namespace, settings: Settings) -> int:
     users = _users(arguments.user)
-    told = {who: grants(service, settings, arguments.source) for service, who in users.items()}
+    acls = {who: grants(service, settings, arguments.source) for service, who in users.items()}
     if arguments.apply:
-        count = apply(settings, told)
+        count = apply(settings, acls)
         print(f"{count} rights are set at {settings.kafka.bootstrap}", file=sys.stderr)
         return 0
     if arguments.output == "commands":
-        for who, given in told.items():
+        for who, given in acls.items():
             for grant in given:
-                print(command(grant, who, settings.kafka.bootstrap))
+                print(acl_command(grant, who, settings.kafka.bootstrap))
         return 0
-    rows = [_row(service, who, grant) for service, who in users.items() for grant in told[who]]
-    print_rows(rows, arguments.output, COLUMNS)
+    rows = [_row(service, who, grant) for service, who in users.items() for grant in acls[who]]
+    print_rows(rows, arguments.output, _COLUMNS)
     return 0
 
 
@@ -83,15 +83,15 @@ def _row(service: str, user: str, grant: Grant) -> Mapping[str, str]:
 
 def _users(given: Sequence[str]) -> dict[str, str]:
     """User by service; raises `Usage` for a service that is none, or a user that has two."""
-    found: dict[str, str] = {}
+    users: dict[str, str] = {}
     for text in given:
         service, equals, user = text.partition("=")
         if not equals or not user or service not in SERVICES:
             raise Usage(f"--user {text}: write SERVICE=USER; services are {', '.join(SERVICES)}")
-        found[service] = user
-    if len(set(found.values())) < len(found):
+        users[service] = user
+    if len(set(users.values())) < len(users):
         raise Usage("--user: one user for two services has the rights of both; give each its own")
-    return found or {service: f"headgate-{service}" for service in SERVICES}
+    return users or {service: f"headgate-{service}" for service in SERVICES}
 
 
 def _topics(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -23,9 +23,9 @@ from infra.spark.session import session
 from infra.streaming.job import Lock
 from infra.streaming.lake import Lake
 
-NICE = 10
+_NICE = 10
 """Other processes of the machine go first, as the live jobs are among them."""
-MEMORY = "1g"
+_MEMORY = "1g"
 """Heap of the JVM, which only reads and writes the tables' logs here."""
 
 
@@ -43,12 +43,14 @@ def build(commands: Any) -> None:
 
 def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
     wanted = [table(name) for name in arguments.table] or list(catalog().values())
-    there = [one for one in wanted if newest_version(settings.lake_root / one.path) >= 0]
+    there = [
+        declared for declared in wanted if newest_version(settings.lake_root / declared.path) >= 0
+    ]
     if not there:
         raise Fatal(f"{settings.lake_root}: there is no lake here; start the jobs or set 'lake'")
     require_sources(settings)
-    os.nice(NICE)
-    small = settings.spark.model_copy(update={"driver_memory": MEMORY})
+    os.nice(_NICE)
+    small = settings.spark.model_copy(update={"driver_memory": _MEMORY})
     with ExitStack() as stack:
         lock = Lock(settings.checkpoint_root / "upkeep", "upkeep")
         stack.callback(lock.release)
@@ -59,7 +61,7 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
         for line in move_on(settings):
             print(line, file=sys.stderr)
         done, refused = tend_all(lake, there)
-    show(done, arguments.output)
+    _show(done, arguments.output)
     return report(settings, done, refused, whole=not arguments.table)
 
 
@@ -71,39 +73,39 @@ def report(
     whole: bool,
 ) -> int:
     """Say what was not done and what is held up; 1 where there is any. `whole`: of all tables."""
-    held = [found for one in done for found in one.held]
+    held = [result for tended in done for result in tended.held]
     if whole:
         leave(settings, len(refused), held)
     sys.stdout.flush()  # the driver passes on how the log ends
-    said = [str(refusal) for refusal in refused]
-    said += [sentence(settings, held)] if held else []
-    for line in said:
+    strs = [str(refusal) for refusal in refused]
+    strs += [sentence(settings, held)] if held else []
+    for line in strs:
         print(f"headgate: {line}", file=sys.stderr)
-    return 1 if said else 0
+    return 1 if strs else 0
 
 
 def tend_all(lake: Lake, tables: Sequence[Declared]) -> tuple[list[Done], list[HeadgateError]]:
     """Tend one table after the other; what was done, and why some could not be tended."""
     done: list[Done] = []
     refused: list[HeadgateError] = []
-    for number, one in enumerate(tables, 1):
+    for number, table in enumerate(tables, 1):
         if sys.stderr.isatty():
-            print(f"{number} of {len(tables)}: {one.name}", file=sys.stderr)
+            print(f"{number} of {len(tables)}: {table.name}", file=sys.stderr)
         try:
-            done.append(tend(lake, one, lambda line: print(line, file=sys.stderr)))
+            done.append(tend(lake, table, lambda line: print(line, file=sys.stderr)))
         except HeadgateError as error:
             refused.append(error)
         except Exception as error:  # one damaged file must not end the upkeep of all that follow
-            said = str(error).strip().splitlines() or ["no more is known"]
-            why = f"{type(error).__name__}: {said[0]}"
-            refused.append(Fatal(f"{one.name}: could not be tended, others were: {why}"))
+            lines = str(error).strip().splitlines() or ["no more is known"]
+            why = f"{type(error).__name__}: {lines[0]}"
+            refused.append(Fatal(f"{table.name}: could not be tended, others were: {why}"))
     return done, refused
 
 
-def show(done: Sequence[Done], form: str) -> None:
+def _show(done: Sequence[Done], form: str) -> None:
     """Write what was done, a row a table."""
     print_rows(
-        [one.row() for one in done],
+        [tended.row() for tended in done],
         form,
         COLUMNS,
         shown={name: _number for name in COLUMNS if name not in ("table", "held_by")},

@@ -13,7 +13,7 @@ from infra.process.table_output import add_output_option, print_rows
 from infra.runtime.sizing import Load, measured, sized
 from infra.spark.session import project_root
 
-COLUMNS = ("name", "value", "unit", "formula")
+_COLUMNS = ("name", "value", "unit", "formula")
 
 
 def build(commands: Any) -> None:
@@ -55,7 +55,7 @@ def _size(arguments: argparse.Namespace, settings: Settings) -> int:
         arguments.busy,
     )
     rows = [asdict(figure) for figure in sized(load, known)]
-    print_rows(rows, arguments.output, COLUMNS, shown={"value": _short})
+    print_rows(rows, arguments.output, _COLUMNS, shown={"value": _short})
     return 0
 
 

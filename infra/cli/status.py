@@ -16,14 +16,14 @@ from rich.live import Live
 from infra.checkpoint import failed_batch
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_rows, terminal_table
 from infra.runtime import job_status
-from infra.runtime.job_registry import JOBS, resume, wanted
-from infra.runtime.job_status import Verdict
-from infra.streaming.outbox import put
+from infra.runtime.job_registry import JOBS, resume, wanted_jobs
+from infra.runtime.job_status import JobVerdict
+from infra.streaming.outbox import put_row
 
-COLUMNS = {
+_COLUMNS = {
     "job": "name",
     "standing": "what it does now",
     "batch": "newest batch that is in",
@@ -58,35 +58,35 @@ def build(commands: Any) -> None:
     again.set_defaults(run=_resume)
 
 
-def rows(verdicts: Sequence[Verdict], now: float) -> list[dict[str, Any]]:
+def rows(verdicts: Sequence[JobVerdict], now: float) -> list[dict[str, Any]]:
     """One row a job, under the names of `COLUMNS`."""
-    return [_row(one, now) for one in verdicts]
+    return [_row(verdict, now) for verdict in verdicts]
 
 
-def _row(one: Verdict, now: float) -> dict[str, Any]:
-    found = one.status or job_status.JobStatus(one.job)
-    moved = found.progressed_at
-    used = found.memory
-    current = found.current(now)
-    unread = found.unread_messages if found.unread_messages is not None else found.unread_commits
-    behind = None if found.behind_seconds is None else round(found.behind_seconds, 1)
-    lag, event_lag = found.lag(now), found.event_lag(now)
+def _row(one: JobVerdict, now: float) -> dict[str, Any]:
+    status = one.status or job_status.JobStatus(one.job)
+    moved = status.progressed_at
+    used = status.memory
+    current = status.current(now)
+    unread = status.unread_messages if status.unread_messages is not None else status.unread_commits
+    behind = None if status.behind_seconds is None else round(status.behind_seconds, 1)
+    lag, event_lag = status.lag(now), status.event_lag(now)
     return {
         "job": one.job,
-        "standing": found.standing if one.status else "unknown",
-        "batch": found.batch,
-        "rows": found.rows,
-        "seconds": found.seconds,
+        "standing": status.standing if one.status else "unknown",
+        "batch": status.batch,
+        "rows": status.rows,
+        "seconds": status.seconds,
         "progress_age": None if moved is None else round(now - moved, 1),
         "target": one.target,
         "unread": unread if current else None,
         "behind": behind if current else None,
         "lag": None if lag is None else round(lag, 1),
         "event_lag": None if event_lag is None else round(event_lag, 1),
-        "state_rows": found.state_rows,
-        "state_mb": round(found.state_bytes / 2**20, 1),
-        "cap": found.cap if current else None,
-        "regime": found.regime if current else None,
+        "state_rows": status.state_rows,
+        "state_mb": round(status.state_bytes / 2**20, 1),
+        "cap": status.cap if current else None,
+        "regime": status.regime if current else None,
         "memory_mb": round((used.driver + used.jvm + used.workers) / 2**20) if current else None,
         "missed": one.missed,
     }
@@ -94,27 +94,29 @@ def _row(one: Verdict, now: float) -> dict[str, Any]:
 
 def _look(settings: Settings) -> tuple[list[dict[str, Any]], bool]:
     now = time.time()
-    verdicts = job_status.judge(settings, wanted(settings), job_status.read(settings), now)
-    return rows(verdicts, now), any(one.missed for one in verdicts)
+    verdicts = job_status.judge_jobs(
+        settings, wanted_jobs(settings), job_status.read_status(settings), now
+    )
+    return rows(verdicts, now), any(verdict.missed for verdict in verdicts)
 
 
 def _status(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.output == "table" and sys.stdout.isatty() and not arguments.once:
         return _follow(settings)
-    told, missed = _look(settings)
-    print_rows(told, arguments.output, list(COLUMNS), shown=_SHOWN, style=_style)
+    message, missed = _look(settings)
+    print_rows(message, arguments.output, list(_COLUMNS), shown=_SHOWN, style=_style)
     return 1 if missed else 0
 
 
 def _follow(settings: Settings) -> int:
     """Show it anew each second until Ctrl-C; 1 when the last look had a job that missed."""
-    told, missed = _look(settings)
-    with Live(table(told), refresh_per_second=2) as live:
+    message, missed = _look(settings)
+    with Live(_table(message), refresh_per_second=2) as live:
         try:
             while True:
                 time.sleep(1.0)
-                told, missed = _look(settings)
-                live.update(table(told))
+                message, missed = _look(settings)
+                live.update(_table(message))
         except KeyboardInterrupt:
             return 1 if missed else 0
 
@@ -126,41 +128,41 @@ def _style(row: Mapping[str, Any]) -> str:
     return "red" if row["missed"] else ""
 
 
-def table(told: Sequence[Mapping[str, Any]]) -> Any:
+def _table(told: Sequence[Mapping[str, Any]]) -> Any:
     """The rows for a terminal; what misses its target in red, with the reason."""
-    return terminal_table(told, list(COLUMNS), shown=_SHOWN, style=_style)
+    return terminal_table(told, list(_COLUMNS), shown=_SHOWN, style=_style)
 
 
 def _resume(arguments: argparse.Namespace, settings: Settings) -> int:
     job = arguments.job
     if job not in JOBS:
         raise Usage(f"no job '{job}'; there are {', '.join(JOBS)}")
-    found = job_status.read(settings).get(job)
+    content = job_status.read_status(settings).get(job)
     why = failed_batch.stands(settings.checkpoint_root / job)
-    if why is None and (found is None or found.standing != "given up"):
-        standing = found.standing if found else "not known here"
+    if why is None and (content is None or content.standing != "given up"):
+        standing = content.standing if content else "not known here"
         raise Usage(f"job {job} was not stopped for good (it is {standing}); nothing to resume")
-    note_act(settings, "job.resume", job, why or (found.why if found else ""))
+    note_act(settings, "job.resume", job, why or (content.why if content else ""))
     resume(settings, job)
-    if found is not None and time.time() - found.at <= job_status.SILENT_SECONDS:
+    if content is not None and time.time() - content.at <= job_status.SILENT_SECONDS:
         print(f"job {job}: its driver starts it again", file=sys.stderr)
         return 0
-    if found is not None:
-        job_status.write(settings, replace(found, standing="stopped", why=""))
+    if content is not None:
+        job_status.write_status(settings, replace(content, standing="stopped", why=""))
     print(f"job {job}: goes on with the next driver (headgate up)", file=sys.stderr)
     return 0
 
 
 def note_act(settings: Settings, act: str, target: str, detail: str) -> None:
     """Leave a row of ops.audit about something this command's user does."""
-    at = datetime.now(UTC)
+    instant = datetime.now(UTC)
     row = {
-        "at": at.isoformat(),
-        "who": person(),
+        "at": instant.isoformat(),
+        "who": acting_user(),
         "act": act,
         "target": target,
         "detail": detail,
         "outcome": "ok",
     }
     spool = settings.home.absolute() / "spool" / "audit"
-    put(spool, f"{at:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}", row)
+    put_row(spool, f"{instant:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}", row)

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from infra.errors import Fatal
 
-SHOWN = "*****"
+_SHOWN = "*****"
 """What stands where a secret was."""
 
 NAMES = r"(?i)secret|passw|token|credential|jaas|access[._]?key|private[._]?key|ssl\.key\.pem"
@@ -70,9 +70,9 @@ def hidden(value: Any, name: str = "") -> Any:
     if isinstance(value, (list, tuple)):
         return [hidden(inner, name) for inner in value]
     if isinstance(value, SecretStr):
-        return SHOWN
+        return _SHOWN
     if isinstance(value, str):
         # The name of a file, or of a variable, that holds a secret is none.
         plain = not is_secret(name) or name.endswith(("_file", "_env"))
-        return _IN_URL.sub(SHOWN, value) if plain else SHOWN
+        return _IN_URL.sub(_SHOWN, value) if plain else _SHOWN
     return value

@@ -345,8 +345,8 @@ class TargetSettings(_Section):
 
     def of(self, job: str) -> float:
         """The target of a job, in seconds."""
-        found: float = getattr(self, job, self.others)
-        return found
+        getattr_result: float = getattr(self, job, self.others)
+        return getattr_result
 
 
 class UpkeepSettings(_Section):
@@ -395,9 +395,9 @@ class RetentionSettings(_Section):
     @classmethod
     def _days(cls, sources: dict[str, float]) -> dict[str, float]:
         for name, days in sources.items():
-            said = f"{name} = {days:g} is no number of days"
+            message = f"{name} = {days:g} is no number of days"
             if not 0 <= days <= 100_000:  # nor is what no date can be reckoned from
-                raise ValueError(f"{said}; 0 keeps it as long as its layer, whose 0 is for ever")
+                raise ValueError(f"{message}; 0 keeps it as long as its layer, whose 0 is for ever")
         return sources
 
     @field_validator("gold_days")
@@ -471,7 +471,7 @@ class WebhookSettings(_Section):
     @model_validator(mode="after")
     def _one_secret(self) -> WebhookSettings:
         given = (self.secret, self.secret_env, self.secret_file)
-        if sum(one is not None for one in given) != 1:
+        if sum(secret is not None for secret in given) != 1:
             raise ValueError("give secret, secret_env or secret_file, one of them")
         return self
 

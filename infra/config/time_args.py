@@ -13,14 +13,14 @@ def instant(option: str, text: str, alternative: str = "") -> datetime:
     `alternative`: what else the option takes, for that sentence.
     """
     try:
-        at = datetime.fromisoformat(text)
+        instant_read = datetime.fromisoformat(text)
     except ValueError:
         raise Usage(
             f"{option} {text}: write an instant such as 2026-11-20T00:00:00Z{alternative}"
         ) from None
-    if at.tzinfo is None:
+    if instant_read.tzinfo is None:
         raise Usage(f"{option} {text}: name the zone, such as {text}Z")
-    return at
+    return instant_read
 
 
 def instant_or_none(option: str, text: str | None) -> datetime | None:

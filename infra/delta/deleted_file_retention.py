@@ -19,7 +19,7 @@ from infra.config.settings import Settings
 from infra.delta.schema import Table
 
 PROPERTY = "delta.deletedFileRetentionDuration"
-WEEK = timedelta(days=7)
+_WEEK = timedelta(days=7)
 """What Delta takes where the property says nothing. Less saves little: checkpoints name them."""
 
 _UNITS = {
@@ -32,10 +32,10 @@ _UNITS = {
 _PART = re.compile(r"(\d+) +(second|minute|hour|day|week)s?")
 
 
-def wanted(settings: Settings, table: Table) -> timedelta:
+def wanted_interval(settings: Settings, table: Table) -> timedelta:
     """How long a table's log has to remember what left it."""
     promised = timedelta(hours=math.ceil(settings.upkeep.keep_hours))
-    return max(WEEK, table.kept, min(promised, table.rewritten or promised))
+    return max(_WEEK, table.kept, min(promised, table.rewritten or promised))
 
 
 def remembered(described: Mapping[str, Any]) -> timedelta:
@@ -46,9 +46,9 @@ def remembered(described: Mapping[str, Any]) -> timedelta:
 def interval(text: str) -> timedelta:
     """A time as Delta's properties have it, as `interval 30 days`; a week if it is no such."""
     parts = _PART.findall(text.lower())
-    return sum((int(n) * _UNITS[unit] for n, unit in parts), timedelta()) if parts else WEEK
+    return sum((int(n) * _UNITS[unit] for n, unit in parts), timedelta()) if parts else _WEEK
 
 
-def said(kept: timedelta) -> str:
+def said_interval(kept: timedelta) -> str:
     """A time as Delta's properties want it."""
     return f"interval {math.ceil(kept / timedelta(hours=1))} hours"

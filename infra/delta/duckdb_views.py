@@ -24,7 +24,7 @@ from infra.storage.paths import Location, bucketed, is_table, location, store, t
 if TYPE_CHECKING:
     import duckdb
 
-CONFIG: dict[str, str | bool | int | float | list[str]] = {
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
@@ -85,16 +85,20 @@ def definitions(lake_root: Location) -> tuple[Definition, ...]:
 
 def needed(names: Iterable[str], known: Sequence[Definition]) -> tuple[Definition, ...]:
     """The tables and views called so, and those they rest on, in an order to make them in."""
-    by_name = {one.name: one for one in known}
-    found: set[str] = set()
+    by_name = {definition.name: definition for definition in known}
+    definitions: set[str] = set()
     waiting = [name for name in names if name in by_name]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in definitions:
+            definitions.add(name)
             sql = by_name[name].sql
-            waiting += [one for one in by_name if re.search(rf"\b{re.escape(one)}\b", sql)]
-    return tuple(one for one in known if one.name in found)
+            waiting += [
+                definition
+                for definition in by_name
+                if re.search(rf"\b{re.escape(definition)}\b", sql)
+            ]
+    return tuple(definition for definition in known if definition.name in definitions)
 
 
 def connect(
@@ -119,7 +123,7 @@ def open_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
     """An empty in-memory DuckDB in UTC with the Delta extension, which spills to no disk."""
     import duckdb
 
-    connection = duckdb.connect(":memory:", config=dict(CONFIG))
+    connection = duckdb.connect(":memory:", config=dict(_CONFIG))
     connection.execute(f"LOAD {_text(str(extension_file()))}")
     connection.execute(f"SET memory_limit = {_text(memory)}")
     connection.execute(f"SET threads = {int(threads)}")
@@ -170,17 +174,19 @@ def reach(connection: duckdb.DuckDBPyConnection, *folders: Location | str) -> No
     if known and known[0]:
         return
     connection.execute(f"LOAD {_text(str(extension_file('httpfs')))}")
-    found = store()
+    store_result = store()
     options = {
-        "KEY_ID": found.key,
-        "SECRET": found.secret,
-        "REGION": found.region,
-        "URL_STYLE": "path" if found.own else "vhost",
+        "KEY_ID": store_result.key,
+        "SECRET": store_result.secret,
+        "REGION": store_result.region,
+        "URL_STYLE": "path" if store_result.own else "vhost",
     }
-    options |= {"SESSION_TOKEN": found.token} if found.token else {}
-    options |= {"ENDPOINT": found.endpoint} if found.own else {}
-    said = ", ".join(f"{name} {_text(value)}" for name, value in options.items())
-    connection.execute(f"CREATE SECRET lake (TYPE s3, {said}, USE_SSL {str(found.tls).lower()})")
+    options |= {"SESSION_TOKEN": store_result.token} if store_result.token else {}
+    options |= {"ENDPOINT": store_result.endpoint} if store_result.own else {}
+    joined_text = ", ".join(f"{name} {_text(value)}" for name, value in options.items())
+    connection.execute(
+        f"CREATE SECRET lake (TYPE s3, {joined_text}, USE_SSL {str(store_result.tls).lower()})"
+    )
 
 
 def refresh(connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition]) -> dict[str, str]:
@@ -193,7 +199,7 @@ def refresh(connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition])
 
     left: dict[str, str] = {}
     wanted = list(wanted)
-    reach(connection, *(one.folder or "" for one in wanted))
+    reach(connection, *(definition_row.folder or "" for definition_row in wanted))
     for definition in wanted:
         if definition.folder is not None and not is_table(location(definition.folder)):
             left[definition.name] = "it is made when its first job starts (headgate up)"

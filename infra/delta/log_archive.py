@@ -33,12 +33,12 @@ def single(folder: Location, version: int) -> Location:
     return folder / f"{version:020d}.json"
 
 
-def checkpoint(folder: Location, version: int) -> Location:
+def checkpoint_file(folder: Location, version: int) -> Location:
     """A list of all that made the table at a version, in a log or here."""
     return folder / f"{version:020d}.checkpoint.parquet"
 
 
-def packs(table: Location) -> Iterator[tuple[int, int, Location]]:
+def archive_packs(table: Location) -> Iterator[tuple[int, int, Location]]:
     """The first and the last version of each pack, and its file."""
     for file in listed(table / ARCHIVE):
         if named := _PACK.fullmatch(file.name):
@@ -48,7 +48,7 @@ def packs(table: Location) -> Iterator[tuple[int, int, Location]]:
 def singles(folder: Location) -> list[int]:
     """Versions of the commits that are files of their own in a folder, ascending."""
     return sorted(
-        int(one.stem) for one in listed(folder) if one.suffix == ".json" and one.stem.isdigit()
+        int(path.stem) for path in listed(folder) if path.suffix == ".json" and path.stem.isdigit()
     )
 
 
@@ -60,29 +60,32 @@ def from_on(log: Location, version: int) -> list[tuple[int, float]]:
     """
     if not isinstance(log, Path):
         names = (
-            (name.removesuffix(".json"), at) for name, at in since(log, single(log, version).name)
+            (name.removesuffix(".json"), position)
+            for name, position in since(log, single(log, version).name)
         )
-        return [(int(name), at) for name, at in names if name.isdigit()]
-    found: list[tuple[int, float]] = []
+        return [(int(name), position) for name, position in names if name.isdigit()]
+    results: list[tuple[int, float]] = []
     with suppress(FileNotFoundError):
         while True:
-            at = version + len(found)
-            found.append((at, single(log, at).stat().st_mtime))
-    return found
+            position = version + len(results)
+            results.append((position, single(log, position).stat().st_mtime))
+    return results
 
 
 def archived(table: Location) -> list[int]:
     """Versions whose commits are here, ascending."""
-    packed = [version for first, last, _ in packs(table) for version in range(first, last + 1)]
+    packed = [
+        version for first, last, _ in archive_packs(table) for version in range(first, last + 1)
+    ]
     return sorted({*packed, *singles(table / ARCHIVE)})
 
 
-def text(table: Location, version: int) -> str:
+def archived_text(table: Location, version: int) -> str:
     """A commit that left the log. Raises `FileNotFoundError` where there is none, `Damaged`."""
     try:
         return single(table / ARCHIVE, version).read_text("utf-8")
     except FileNotFoundError:
-        for first, last, file in packs(table):
+        for first, last, file in archive_packs(table):
             if first <= version <= last:
                 return _unpacked(file)[version]
         raise
@@ -93,7 +96,7 @@ def modified(table: Location, version: int) -> float:
     for folder in (table / LOG, table / ARCHIVE):
         with suppress(FileNotFoundError):
             return single(folder, version).stat().st_mtime
-    for first, last, file in packs(table):
+    for first, last, file in archive_packs(table):
         if first <= version <= last:
             return file.stat().st_mtime
     raise FileNotFoundError(single(table / ARCHIVE, version))
@@ -103,8 +106,8 @@ def modified(table: Location, version: int) -> float:
 def _unpacked(file: Location) -> dict[int, str]:
     try:
         with gzip.open(io.BytesIO(file.read_bytes()), "rt", encoding="utf-8") as lines:
-            found = [json.loads(line) for line in lines]
-        return {one["version"]: one["commit"] for one in found}
+            decoded = [json.loads(line) for line in lines]
+        return {entry["version"]: entry["commit"] for entry in decoded}
     except FileNotFoundError:
         raise
     except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError) as error:

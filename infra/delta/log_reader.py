@@ -60,38 +60,42 @@ class Commit:
     def marker(self) -> dict[str, Any] | None:
         """Our marker, if the commit carries one."""
         try:
-            found = json.loads(self.user_metadata or "null")
+            decoded = json.loads(self.user_metadata or "null")
         except ValueError:
             return None
-        return found if isinstance(found, dict) and "job" in found else None
+        return decoded if isinstance(decoded, dict) and "job" in decoded else None
 
 
-def live(table: Location) -> list[int]:
+def live_versions(table: Location) -> list[int]:
     """Versions whose commits are in the log, ascending and without a hole.
 
     What is before a hole was leaving for the archive while the folder was read.
     """
-    found = log_archive.singles(table / LOG)
-    begins = (at for at in range(len(found) - 1, 0, -1) if found[at - 1] != found[at] - 1)
-    return found[next(begins, 0) :]
+    singles = log_archive.singles(table / LOG)
+    begins = (
+        index
+        for index in range(len(singles) - 1, 0, -1)
+        if singles[index - 1] != singles[index] - 1
+    )
+    return singles[next(begins, 0) :]
 
 
 def versions(table: Location, since: int = 0) -> list[int]:
     """Versions from `since` on whose commits can still be read, ascending."""
-    found = live(table)
-    if found and found[0] > since:
+    live_result = live_versions(table)
+    if live_result and live_result[0] > since:
         before = log_archive.archived(table)
-        found = [*before[: bisect_left(before, found[0])], *found]
-    return found[bisect_left(found, since) :]
+        live_result = [*before[: bisect_left(before, live_result[0])], *live_result]
+    return live_result[bisect_left(live_result, since) :]
 
 
 def checkpoints(log: Location) -> list[int]:
     """Versions of which a log, or the archive, lists all that makes the table, ascending."""
-    found = (_CHECKPOINT.fullmatch(file.name) for file in listed(log))
-    return sorted(int(named[1]) for named in found if named)
+    numbered = (_CHECKPOINT.fullmatch(file.name) for file in listed(log))
+    return sorted(int(named[1]) for named in numbered if named)
 
 
-def text(table: Location, version: int) -> str:
+def commit_text(table: Location, version: int) -> str:
     """A commit as it was written. Raises `FileNotFoundError` when it is gone, `Fatal` when it is
     damaged."""
     file = log_archive.single(table / LOG, version)
@@ -100,7 +104,7 @@ def text(table: Location, version: int) -> str:
             return sound(file)
         except FileNotFoundError:
             file = log_archive.single(table / log_archive.ARCHIVE, version)
-            return log_archive.text(table, version)
+            return log_archive.archived_text(table, version)
     except Damaged as error:
         raise _damaged(file, error) from None
 
@@ -108,8 +112,8 @@ def text(table: Location, version: int) -> str:
 def commit(table: Location, version: int) -> Commit:
     """Read one commit; raises `FileNotFoundError` when it is gone, `Fatal` when it is damaged."""
     try:
-        told = text(table, version)
-        actions = objects(told)
+        as_text = commit_text(table, version)
+        actions = objects(as_text)
     except Damaged as error:
         raise _damaged(log_archive.single(table / LOG, version), error) from None
     info: dict[str, Any] = {}
@@ -138,7 +142,7 @@ def commit(table: Location, version: int) -> Commit:
         changes_data=changes,
         replaces=replaces,
         stats=tuple(stats),
-        digest=hashlib.sha256(told.encode()).hexdigest()[:16],
+        digest=hashlib.sha256(as_text.encode()).hexdigest()[:16],
     )
 
 
@@ -148,7 +152,7 @@ def _damaged(file: Location, error: Damaged) -> Fatal:
 
 def newest_first(table: Location) -> Iterator[Commit]:
     """Commits from the newest down, as far as they are kept."""
-    there = live(table)
+    there = live_versions(table)
     for version in reversed(there):
         # One that is gone since went into the archive, or for good.
         with suppress(FileNotFoundError):
@@ -161,15 +165,15 @@ def newest_first(table: Location) -> Iterator[Commit]:
 
 def oldest_version(table: Location) -> int:
     """The oldest version whose commit can be read, -1 when there is no table."""
-    return min((*log_archive.archived(table)[:1], *live(table)[:1]), default=-1)
+    return min((*log_archive.archived(table)[:1], *live_versions(table)[:1]), default=-1)
 
 
 def newest_version(table: Location) -> int:
     """Newest version, -1 when there is no table."""
-    return max(live(table), default=-1)
+    return max(live_versions(table), default=-1)
 
 
-def metadata(table: Location) -> dict[str, Any] | None:
+def metadata_of(table: Location) -> dict[str, Any] | None:
     """The newest `metaData` of a table: its schema, properties and id; None where none is found.
 
     From the commits since the newest checkpoint, else from that checkpoint.
@@ -181,11 +185,11 @@ def metadata(table: Location) -> dict[str, Any] | None:
             break
         for line in log_archive.single(log, version).read_text("utf-8").splitlines():
             if line.startswith('{"metaData"'):
-                found: dict[str, Any] = json.loads(line)["metaData"]
-                return found
+                table_metadata: dict[str, Any] = json.loads(line)["metaData"]
+                return table_metadata
     if checkpoint < 0:
         return None
-    file = to_read(log_archive.checkpoint(log, checkpoint))
+    file = to_read(log_archive.checkpoint_file(log, checkpoint))
     rows = pq.read_table(file, columns=["metaData"])
     return next((row for row in rows["metaData"].to_pylist() if row is not None), None)
 
@@ -199,9 +203,9 @@ def table_id(table: Location) -> str:
     kept = table / "_identity"
     if kept.exists():
         return kept.read_text("utf-8").strip()
-    found = metadata(table)
-    if found is None:
+    table_metadata = metadata_of(table)
+    if table_metadata is None:
         raise Fatal(f"{table}: version 0 of its log is gone; its identity cannot be told")
-    identity = str(found["id"])
+    identity = str(table_metadata["id"])
     write_whole(kept, identity)
     return identity

@@ -29,16 +29,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from infra.delta.schema import Table
 from infra.storage.paths import Location, delete, to_write
 
-Batches = Iterator[pa.RecordBatch]
+_Batches = Iterator[pa.RecordBatch]
 
 STRING_PREFIX = 32
 """Characters of a text that statistics keep, as Delta itself does."""
 
 GROUP_ROWS = 20_000
-GROUP_BYTES = 64 * 1024 * 1024
+_GROUP_BYTES = 64 * 1024 * 1024
 """Rows wait for each other until so many, or so many bytes of them, make a row group."""
 
-WRITTEN = T.StructType(
+_WRITTEN = T.StructType(
     [
         T.StructField("table", T.StringType()),
         T.StructField("name", T.StringType()),
@@ -50,7 +50,7 @@ WRITTEN = T.StructType(
 )
 """What a worker tells of its files, as Spark rows."""
 
-WRITTEN_ARROW: pa.Schema = to_arrow_schema(WRITTEN)
+WRITTEN_ARROW: pa.Schema = to_arrow_schema(_WRITTEN)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class FileWriter:
         self._waiting.append(rows)
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
-        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+        if self._rows >= GROUP_ROWS or self._bytes >= _GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -210,9 +210,9 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(schema):
         return batch
     columns = [
-        batch.column(at).cast(field.type) if at >= 0 else pa.nulls(batch.num_rows, field.type)
+        batch.column(index).cast(field.type) if index >= 0 else pa.nulls(batch.num_rows, field.type)
         for field in schema
-        for at in (batch.schema.get_field_index(field.name),)
+        for index in (batch.schema.get_field_index(field.name),)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -233,8 +233,8 @@ class _Stats:
             self._nulls[name] += column.null_count
             if column.null_count == len(column) or not _has_order(column.type):
                 continue
-            found = pc.min_max(column).as_py()
-            low, high = found["min"], found["max"]
+            as_py = pc.min_max(column).as_py()
+            low, high = as_py["min"], as_py["max"]
             self._low[name] = min(low, self._low.get(name, low))
             self._high[name] = max(high, self._high.get(name, high))
 
@@ -273,13 +273,13 @@ def _above(prefix: str) -> str | None:
     return prefix + "\U0010ffff" if prefix[-1] != "\U0010ffff" else None
 
 
-def written(batches: Batches, target: Target) -> Batches:
+def write_parquet(batches: _Batches, target: Target) -> _Batches:
     """What `mapInArrow` takes to write a DataFrame's rows: in rows, out `WRITTEN`."""
     with writing({target.table: target}) as writers:
         writer = writers[target.table]
         for batch in batches:
             writer.write(batch)
-        yield told([writer.close()])
+        yield files_written([writer.close()])
 
 
 @contextmanager
@@ -294,17 +294,17 @@ def writing(targets: Mapping[str, Target]) -> Iterator[dict[str, FileWriter]]:
         raise
 
 
-def collected(rows: DataFrame, work: Callable[[Batches], Batches]) -> list[DataFile]:
+def collected(rows: DataFrame, work: Callable[[_Batches], _Batches]) -> list[DataFile]:
     """Run `work`, which gives rows of `WRITTEN`, over a DataFrame; the files it told of."""
-    return [DataFile(**row.asDict()) for row in rows.mapInArrow(work, WRITTEN).collect()]
+    return [DataFile(**row.asDict()) for row in rows.mapInArrow(work, _WRITTEN).collect()]
 
 
-def told(files: Sequence[DataFile | None]) -> pa.RecordBatch:
+def files_written(files: Sequence[DataFile | None]) -> pa.RecordBatch:
     """Files as rows of `WRITTEN`."""
-    found = [file for file in files if file is not None]
+    result = [file for file in files if file is not None]
     return pa.RecordBatch.from_arrays(
         [
-            pa.array([getattr(file, field.name) for file in found], field.type)
+            pa.array([getattr(file, field.name) for file in result], field.type)
             for field in WRITTEN_ARROW
         ],
         schema=WRITTEN_ARROW,

@@ -17,7 +17,7 @@ from infra.storage.paths import Location
 from infra.storage.state_file import StateFile
 
 NOTE = "_expired"
-REMEDY = (
+_REMEDY = (
     "it tells what retention took out: put it back from a backup, or remove it, whereupon hours "
     "that were emptied may be counted anew as empty"
 )
@@ -62,7 +62,7 @@ class Applied:
 
 
 def _latest(*times: datetime | None) -> datetime | None:
-    return max((at for at in times if at and at != NEVER), default=None)
+    return max((time for time in times if time and time != NEVER), default=None)
 
 
 def limits(retention: RetentionSettings, table: Table, now: datetime) -> Applied:
@@ -108,10 +108,10 @@ def register_source_lookup(lookup: Callable[[str], object]) -> None:
 def furthest(settings: Settings, table: str) -> Applied:
     """Of a table by its name, the furthest that upkeep ever went. Raises `Fatal` when the note of
     it is damaged."""
-    return told(settings.lake_root / path_of(table))
+    return retention_applied(settings.lake_root / path_of(table))
 
 
-def told(folder: Location) -> Applied:
+def retention_applied(folder: Location) -> Applied:
     """The same by the table's folder."""
     file = _file(folder)
     if (written := file.read()) is None:
@@ -119,7 +119,7 @@ def told(folder: Location) -> Applied:
     try:
         return Applied(
             datetime.fromisoformat(written.every) if written.every else None,
-            {name: datetime.fromisoformat(at) for name, at in written.sources.items()},
+            {name: datetime.fromisoformat(source) for name, source in written.sources.items()},
         )
     except ValueError as error:
         raise file.damaged(error) from None
@@ -133,13 +133,13 @@ def complete_since(settings: Settings, table: Table, now: datetime) -> datetime 
     return limits(settings.retention, table, now).further(furthest(settings, table.name)).latest
 
 
-def note(folder: Location, limits: Applied) -> None:
+def note_retention(folder: Location, limits: Applied) -> None:
     """Write down that rows before `limits` are about to go."""
-    before = told(folder)
+    before = retention_applied(folder)
     now = before.further(limits)
     if now == before:
         return
-    sources = {name: at.isoformat() for name, at in sorted(now.sources.items())}
+    sources = {name: instant.isoformat() for name, instant in sorted(now.sources.items())}
     every = now.every.isoformat() if now.every else None
     _file(folder).write(_Written(every, sources))
 
@@ -153,4 +153,4 @@ class _Written:
 
 
 def _file(folder: Location) -> StateFile[_Written]:
-    return StateFile(folder / NOTE, _Written, REMEDY, newer_keys=True)
+    return StateFile(folder / NOTE, _Written, _REMEDY, newer_keys=True)

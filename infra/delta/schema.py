@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from infra.errors import Fatal, Usage
 
-S, N, L, B, D, TS = (
+S, N, L, B, _D, TS = (
     T.StringType(),
     T.IntegerType(),
     T.LongType(),

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from infra.delta.log_reader import metadata
+from infra.delta.log_reader import metadata_of
 from infra.delta.schema import Table
 from infra.errors import Fatal
 from infra.storage.paths import Location
@@ -53,13 +53,13 @@ def schema(described: Mapping[str, Any]) -> T.StructType:
 
 def described(folder: Location) -> dict[str, Any]:
     """The newest `metaData` of the table in `folder`. Raises `Fatal` where its log lacks it."""
-    found = metadata(folder)
-    if found is None:
+    table_metadata = metadata_of(folder)
+    if table_metadata is None:
         raise Fatal(
             f"{folder}: its log has neither its first commit nor a checkpoint; put _delta_log back "
             "from a backup"
         )
-    return found
+    return table_metadata
 
 
 def additions(table: Table, found: T.StructType) -> tuple[Addition, ...]:
@@ -69,8 +69,8 @@ def additions(table: Table, found: T.StructType) -> tuple[Addition, ...]:
     """
     added: list[Addition] = []
     other: list[str] = []
-    for one in _differences((), table.schema, found):
-        added.append(one) if isinstance(one, Addition) else other.append(one)
+    for difference in _differences((), table.schema, found):
+        added.append(difference) if isinstance(difference, Addition) else other.append(difference)
     if other:
         raise Fatal(
             f"{table.name}: was made with other types than this release writes: "
@@ -105,7 +105,7 @@ def duck_type(kind: T.DataType) -> str:
     if isinstance(kind, T.MapType):
         return f"MAP({duck_type(kind.keyType)}, {duck_type(kind.valueType)})"
     if isinstance(kind, T.StructType):
-        inside = [f"{_quoted(one.name)} {duck_type(one.dataType)}" for one in kind.fields]
+        inside = [f"{_quoted(field.name)} {duck_type(field.dataType)}" for field in kind.fields]
         return f"STRUCT({', '.join(inside)})"
     return _DUCK[kind]
 

@@ -13,7 +13,7 @@ from socket import gethostname
 from typing import TYPE_CHECKING
 
 from infra.errors import Fatal
-from infra.storage.paths import HOME, Location, claim
+from infra.storage.paths import HOME, Location, claim_file
 from infra.storage.state_file import StateFile
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def locked(side: Path, name: str) -> Iterator[None]:
+def table_locked(side: Path, name: str) -> Iterator[None]:
     """Alone with the table of this name, other processes included.
 
     `side`: what lies beside the lake's tables (`Settings.lake_side`).
@@ -49,7 +49,7 @@ def require_home(settings: Settings) -> None:
         ours = _Home(uuid.uuid4().hex, gethostname(), str(settings.home.absolute()))
         own.write(ours)
     mark = settings.lake_root / HOME
-    claim(mark, json.dumps(asdict(ours)))
+    claim_file(mark, json.dumps(asdict(ours)))
     theirs = _home(settings.lake_root).read()
     if theirs is not None and theirs.id != ours.id:
         raise Fatal(

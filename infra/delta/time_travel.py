@@ -21,13 +21,13 @@ from infra.delta.log_archive import (
     LOG,
     READ,
     archived,
-    checkpoint,
+    checkpoint_file,
     modified,
     single,
     singles,
 )
-from infra.delta.log_archive import text as archived_text
-from infra.delta.log_reader import checkpoints, live, text, versions
+from infra.delta.log_archive import archived_text as archived_text
+from infra.delta.log_reader import checkpoints, commit_text, live_versions, versions
 from infra.errors import Usage
 from infra.storage.atomic_files import write_each, write_whole
 from infra.storage.paths import Location, sizes
@@ -35,7 +35,7 @@ from infra.storage.paths import Location, sizes
 if TYPE_CHECKING:
     import duckdb
 
-Alone = Callable[[], AbstractContextManager[None]]
+SingleVersion = Callable[[], AbstractContextManager[None]]
 """How to be the only writer of a table for a while."""
 
 
@@ -47,20 +47,20 @@ def version_at(name: str, table: Location, at: datetime) -> int:
     """
     kept = versions(table)
     when = Committed(table)
-    found = bisect_right(kept, at, key=when.of)
-    if found == 0:
+    position = bisect_right(kept, at, key=when.of)
+    if position == 0:
         first = when.of(kept[0]).isoformat(timespec="seconds") if kept else "never"
         if kept and kept[0] == 0:
             raise Usage(f"{name}: there was no such table at {_said(at)}; it was made at {first}")
         raise Usage(f"{name}: its history at {_said(at)} is no longer kept; it begins at {first}")
-    version = kept[found - 1]
-    if not _ascending(kept, found, at, when):
+    version = kept[position - 1]
+    if not _ascending(kept, position, at, when):
         raise Usage(
             f"{name}: which version it had at {_said(at)} cannot be told: later ones have earlier "
             "times, as after a clock was set back. Ask for an instant further from then"
         )
     known = sorted({*checkpoints(table / LOG), *checkpoints(table / ARCHIVE)})
-    if not _told(kept[:found], known):
+    if not _told(kept[:position], known):
         raise Usage(
             f"{name}: its history at {_said(at)} (version {version}) is no longer kept: the log "
             "lacks what came before"
@@ -72,7 +72,7 @@ def _ascending(kept: Sequence[int], found: int, at: datetime, when: Committed) -
     """Whether what follows was committed after `at`, as far as a look here and there tells."""
     steps = (found + 2**step - 1 for step in range(len(kept).bit_length() + 1))
     return all(
-        when.of(kept[one]) > at for one in (*steps, len(kept) - 1) if found <= one < len(kept)
+        when.of(kept[part]) > at for part in (*steps, len(kept) - 1) if found <= part < len(kept)
     )
 
 
@@ -93,18 +93,20 @@ def require_files(
         )
 
 
-def told(table: Location, version: int) -> bool:
+def instant_of_version(table: Location, version: int) -> bool:
     """Whether the log alone tells a version, so that any reader of Delta can read it."""
     log = table / LOG
-    start = max((one for one in checkpoints(log) if one <= version), default=-1)
-    return version - start == sum(start < one <= version for one in singles(log))
+    start = max(
+        (checkpoint for checkpoint in checkpoints(log) if checkpoint <= version), default=-1
+    )
+    return version - start == sum(start < checkpoint <= version for checkpoint in singles(log))
 
 
 def readable(
     engine: duckdb.DuckDBPyConnection,
     table: Location,
     version: int,
-    alone: Alone,
+    alone: SingleVersion,
     under: Path | None = None,
 ) -> Location:
     """The folder in which a version of a table can be read: its own, or one made below `under`.
@@ -116,15 +118,15 @@ def readable(
     is lent what left it while `alone` keeps other writers away. Raises `FileNotFoundError` when the
     archive does not reach back.
     """
-    if told(table, version):
+    if instant_of_version(table, version):
         return table
     if not isinstance(table, Path):
         # No log of its own in a folder: of files elsewhere, which Delta's format allows it to name,
         # DuckDB takes the names for such below the table.
         with alone():
-            if not told(table, version):
+            if not instant_of_version(table, version):
                 lend(table, version)
-            if not told(table, version):
+            if not instant_of_version(table, version):
                 raise FileNotFoundError(str(table))
         return table
     under = under or table / ARCHIVE / READ
@@ -146,15 +148,17 @@ def _make(engine: duckdb.DuckDBPyConnection, table: Path, version: int, into: Pa
     log = into / LOG
     log.mkdir()
     places: dict[int, Path] = {
-        one: at for at in (table / ARCHIVE, table / LOG) for one in checkpoints(at)
+        place: position
+        for position in (table / ARCHIVE, table / LOG)
+        for place in checkpoints(position)
     }
-    start = max((one for one in places if one <= version), default=-1)
+    start = max((place for place in places if place <= version), default=-1)
     if start >= 0:
-        (log / checkpoint(log, start).name).symlink_to(
-            (places[start] / checkpoint(log, start).name).absolute()
+        (log / checkpoint_file(log, start).name).symlink_to(
+            (places[start] / checkpoint_file(log, start).name).absolute()
         )
-    for one in range(max(start, 0), version + 1):
-        single(log, one).write_text(text(table, one), "utf-8")
+    for place in range(max(start, 0), version + 1):
+        single(log, place).write_text(commit_text(table, place), "utf-8")
     vectors = [file.name for file in table.glob("deletion_vector_*.bin")]
     for name in (*_names(engine, into, version), *vectors):
         if (table / name).exists():
@@ -176,13 +180,13 @@ def bring_back(table: Location, version: int) -> int:
     For a job that was away without a checkpoint that would have held them, as before
     `headgate rebuild sessions`. The caller is alone with the table.
     """
-    log, archive, there = table / LOG, table / ARCHIVE, live(table)
-    start = max((one for one in checkpoints(archive) if one <= version), default=version)
-    gone = [one for one in archived(table) if there and start <= one < there[0]]
-    for one in reversed(gone):  # what is there has no hole, whenever this ends
-        write_whole(single(log, one), archived_text(table, one))
-    if checkpoint(archive, start).exists():
-        write_whole(checkpoint(log, start), checkpoint(archive, start).read_bytes())
+    log, archive, there = table / LOG, table / ARCHIVE, live_versions(table)
+    start = max((number for number in checkpoints(archive) if number <= version), default=version)
+    gone = [number for number in archived(table) if there and start <= number < there[0]]
+    for number in reversed(gone):  # what is there has no hole, whenever this ends
+        write_whole(single(log, number), archived_text(table, number))
+    if checkpoint_file(archive, start).exists():
+        write_whole(checkpoint_file(log, start), checkpoint_file(archive, start).read_bytes())
     return len(gone)
 
 
@@ -194,12 +198,14 @@ def lend(table: Location, version: int) -> None:
     (`infra.streaming.log_retention`). The caller is alone with the table.
     """
     log, archive = table / LOG, table / ARCHIVE
-    start = max((one for one in checkpoints(archive) if one <= version), default=-1)
+    start = max((index for index in checkpoints(archive) if index <= version), default=-1)
     here, gone = set(singles(log)), set(archived(table))
-    lent = [one for one in range(max(start, 0), version + 1) if one in gone and one not in here]
-    write_each({single(log, one): archived_text(table, one) for one in lent})
+    lent = [
+        index for index in range(max(start, 0), version + 1) if index in gone and index not in here
+    ]
+    write_each({single(log, index): archived_text(table, index) for index in lent})
     if start >= 0:
-        write_whole(checkpoint(log, start), checkpoint(archive, start).read_bytes())
+        write_whole(checkpoint_file(log, start), checkpoint_file(archive, start).read_bytes())
 
 
 class Committed:
@@ -213,7 +219,7 @@ class Committed:
         """When a version was committed, UTC. Raises `FileNotFoundError` when its file is gone."""
         if version not in self._known:
             # Delta writes it first; where others do not, the file's own time stands in.
-            first = text(self._table, version).partition("\n")[0]
+            first = commit_text(self._table, version).partition("\n")[0]
             millis = (json.loads(first or "{}").get("commitInfo") or {}).get("timestamp")
             if millis is None:
                 millis = modified(self._table, version) * 1000
@@ -223,8 +229,8 @@ class Committed:
 
 def _told(kept: Sequence[int], known: Sequence[int]) -> bool:
     """Whether the log tells the files of the last of `kept`: from its beginning or a checkpoint."""
-    start = max((one for one in known if one <= kept[-1]), default=-1)
-    return len(kept) >= 1 and kept[-1] - start <= sum(one > start for one in kept)
+    start = max((number for number in known if number <= kept[-1]), default=-1)
+    return len(kept) >= 1 and kept[-1] - start <= sum(number > start for number in kept)
 
 
 def _said(at: datetime) -> str:

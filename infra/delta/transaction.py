@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from infra.delta.parquet_writer import DataFile
-from infra.spark.session import java
+from infra.spark.session import java_options
 
 _DELTA = "org.apache.spark.sql.delta"
 
@@ -88,8 +88,8 @@ class ActiveFile:
         if self.entry.get("defaultRowCommitVersion") is not None:
             fields["defaultRowCommitVersion"] = self.entry["defaultRowCommitVersion"]
         now = int(time.time() * 1000)
-        told = {"deletionTimestamp": now, "dataChange": data_change, "extendedFileMetadata": True}
-        return json.dumps({"remove": fields | told})
+        lines = {"deletionTimestamp": now, "dataChange": data_change, "extendedFileMetadata": True}
+        return json.dumps({"remove": fields | lines})
 
 
 def as_old(file: DataFile, others: Sequence[ActiveFile]) -> DataFile:
@@ -107,7 +107,7 @@ def active_files(spark: SparkSession, path: str, version: int | None = None) -> 
     log = _log(spark, path)
     if version is None:
         return _active(log.startTransaction().snapshot())
-    none = java(spark, "scala.Option").empty()
+    none = java_options(spark, "scala.Option").empty()
     return _active(log.getSnapshotAt(version, none, none, False))
 
 
@@ -140,7 +140,7 @@ def replace(
 
 
 def _log(spark: SparkSession, path: str) -> Any:
-    log = java(spark, f"{_DELTA}.DeltaLog")
+    log = java_options(spark, f"{_DELTA}.DeltaLog")
     return log.forTable(spark._jsparkSession, path)
 
 
@@ -148,13 +148,13 @@ def _active(snapshot: Any, paths: Iterable[str] | None = None) -> list[ActiveFil
     files = snapshot.allFiles()
     if paths is not None:
         quoted = ", ".join(
-            "'" + one.replace("\\", "\\\\").replace("'", "\\'") + "'" for one in paths
+            "'" + path.replace("\\", "\\\\").replace("'", "\\'") + "'" for path in paths
         )
         files = files.where(f"path IN ({quoted})") if quoted else files.where("false")
     return [ActiveFile(json.loads(text)) for text in files.toJSON().collectAsList()]
 
 
-def commit(
+def commit_files(
     spark: SparkSession,
     path: str,
     files: Sequence[DataFile],
@@ -185,14 +185,14 @@ def _commit(
     *,
     overwrite: bool,
 ) -> int:
-    action_of = java(spark, f"{_DELTA}.actions.Action").fromJson
-    mode = java(spark, "org.apache.spark.sql.SaveMode")
-    option = java(spark, "scala.Option")
-    made = java(spark, "java.util.ArrayList")()
+    action_of = java_options(spark, f"{_DELTA}.actions.Action").fromJson
+    mode = java_options(spark, "org.apache.spark.sql.SaveMode")
+    option = java_options(spark, "scala.Option")
+    made = java_options(spark, "java.util.ArrayList")()
     for action in actions:
         made.add(action_of(action))
     none = option.empty()
-    write = java(spark, f"{_DELTA}.DeltaOperations$Write")(
+    write = java_options(spark, f"{_DELTA}.DeltaOperations$Write")(
         mode.Overwrite if overwrite else mode.Append,
         none,
         none,
@@ -203,5 +203,5 @@ def _commit(
         none,
         none,
     )
-    sequence = java(spark, "scala.jdk.javaapi.CollectionConverters").asScala(made).toSeq()
+    sequence = java_options(spark, "scala.jdk.javaapi.CollectionConverters").asScala(made).toSeq()
     return int(transaction.commit(sequence, write))

@@ -15,7 +15,7 @@ from infra.delta.duckdb_views import Definition, needed, refresh
 from infra.delta.log_archive import LOG, from_on, single, singles
 from infra.storage.paths import Location, location, texts
 
-MOST = 200
+_MOST = 200
 """So many commits are read for changes of a table; after more its views are made anew anyway."""
 
 _Mark = tuple[int, float]
@@ -29,15 +29,19 @@ class Views:
         self.engine = engine
         self._known = tuple(known)
         self._folders = {
-            one.name: location(one.folder) for one in self._known if one.folder is not None
+            definition.name: location(definition.folder)
+            for definition in self._known
+            if definition.folder is not None
         }
         self._rests_on = {
-            one.name: frozenset(below.name for below in needed([one.name], self._known))
-            for one in self._known
+            definition.name: frozenset(
+                below.name for below in needed([definition.name], self._known)
+            )
+            for definition in self._known
         }
         self._marks: dict[str, _Mark] = {}
         self._ids: dict[str, str] = {}
-        self._left = {one.name: "" for one in self._known}
+        self._left = {definition.name: "" for definition in self._known}
 
     @property
     def tables(self) -> Collection[str]:
@@ -51,38 +55,48 @@ class Views:
     def lacking(self, names: Collection[str]) -> dict[str, str]:
         """Make what is missing of these or has changed; name and reason of what cannot be."""
         wanted = frozenset[str]().union(*(self._rests_on.get(name, ()) for name in names))
-        moved = {one.name for one in self._known if one.name in wanted and self._moved(one)}
+        moved = {
+            definition.name
+            for definition in self._known
+            if definition.name in wanted and self._moved(definition)
+        }
         for name, below in self._rests_on.items():
             if not moved.isdisjoint(below):
                 self._left[name] = ""
-        self._make([one for one in self._known if one.name in wanted & self._left.keys()])
+        self._make(
+            [
+                definition
+                for definition in self._known
+                if definition.name in wanted & self._left.keys()
+            ]
+        )
         return {name: self._left[name] for name in names if name in self._left}
 
     def identity(self, name: str) -> str:
         """The id of a table that was made, as its log has it; empty where that does not tell."""
         from infra.delta.log_reader import (
-            metadata,  # late: only who asks needs what reads checkpoints
+            metadata_of,  # late: only who asks needs what reads checkpoints
         )
 
         if name not in self._ids:
-            self._ids[name] = str((metadata(self._folders[name]) or {}).get("id", ""))
+            self._ids[name] = str((metadata_of(self._folders[name]) or {}).get("id", ""))
         return self._ids[name]
 
     def _make(self, wanted: Collection[Definition]) -> None:
-        for one in wanted:
-            if one.folder is not None and one.version is None:
+        for definition in wanted:
+            if definition.folder is not None and definition.version is None:
                 # Before it is made: what is committed meanwhile is looked at once more.
-                self._mark(one.name)
+                self._mark(definition.name)
         failed = refresh(self.engine, wanted) if wanted else {}
-        for one in wanted:
-            del self._left[one.name]
+        for definition in wanted:
+            del self._left[definition.name]
         self._left |= failed
 
     def _mark(self, name: str) -> None:
         log = self._folders[name] / LOG
         newest = max(singles(log), default=None)
-        if newest is not None and (found := from_on(log, newest)):
-            self._marks[name] = found[-1]
+        if newest is not None and (later_commits := from_on(log, newest)):
+            self._marks[name] = later_commits[-1]
 
     def _moved(self, one: Definition) -> bool:
         """Whether a table may have other columns than when its view was made, or be another one."""
@@ -91,9 +105,13 @@ class Views:
             return False
         log = self._folders[one.name] / LOG
         try:
-            found = from_on(log, mark[0])
-            if found[:1] == [mark] and len(found) <= MOST and not _redefined(log, found[1:]):
-                self._marks[one.name] = found[-1]
+            later_commits = from_on(log, mark[0])
+            if (
+                later_commits[:1] == [mark]
+                and len(later_commits) <= _MOST
+                and not _redefined(log, later_commits[1:])
+            ):
+                self._marks[one.name] = later_commits[-1]
                 return False
         except FileNotFoundError:
             pass  # it left the log while it was looked for
@@ -103,5 +121,5 @@ class Views:
 
 
 def _redefined(log: Location, commits: Iterable[_Mark]) -> bool:
-    found = texts([single(log, version) for version, _ in commits])
-    return any('\n{"metaData"' in f"\n{text}" for text in found)
+    result = texts([single(log, version) for version, _ in commits])
+    return any('\n{"metaData"' in f"\n{text}" for text in result)

@@ -24,10 +24,10 @@ from infra.errors import Fatal, Retryable
 from infra.kafka.auth import denied, lacking
 from infra.kafka.client import admin, require_broker, topic_of
 
-QUALITY = "headgate"
+_QUALITY = "headgate"
 """The source under which `headgate quality` reports what it found."""
 
-GROUPS = "headgate-"
+_GROUPS = "headgate-"
 """Every consumer group of ours begins so. Nothing is committed under them."""
 READER = "headgate-reader"
 """The one of who reads a compacted topic to its end (`alerts.delivery.publisher.read_all`)."""
@@ -59,7 +59,7 @@ def _forwarder(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
         return
     yield Grant("topic", kafka.topic_prefix, "Write", prefixed=True)
     # Completeness is told from the ticks, and what quality says comes from us alone.
-    for own in (kafka.tick_topic, topic_of(QUALITY, kafka)):
+    for own in (kafka.tick_topic, topic_of(_QUALITY, kafka)):
         yield Grant("topic", own, "Write", allow=False)
 
 
@@ -68,12 +68,12 @@ def _ingest(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     yield Grant("topic", kafka.topic_prefix, "Read", prefixed=True)
     # An erasure's certificate says how long logs stay there.
     yield Grant("topic", kafka.topic_prefix, "DescribeConfigs", prefixed=True)
-    yield Grant("group", GROUPS, "Read", prefixed=True)
+    yield Grant("group", _GROUPS, "Read", prefixed=True)
     yield Grant("topic", kafka.tick_topic, "Write")
     # Its driver asks how long topics keep what is unread (`headgate ledger --check`).
     yield Grant("topic", kafka.topic_prefix, "DescribeConfigs", prefixed=True)
     yield Grant("topic", kafka.tick_topic, "DescribeConfigs")
-    yield Grant("topic", topic_of(QUALITY, kafka), "Write")
+    yield Grant("topic", topic_of(_QUALITY, kafka), "Write")
     if settings.webhooks:  # its driver runs `headgate webhooks deliver`
         yield from _consumer(settings, sources)
 
@@ -94,7 +94,7 @@ def _alert(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
 def _consumer(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     for topic in (settings.kafka.alerts_topic, settings.kafka.state_topic):
         yield Grant("topic", topic, "Read")
-    yield Grant("group", GROUPS, "Read", prefixed=True)
+    yield Grant("group", _GROUPS, "Read", prefixed=True)
 
 
 def _rollup(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
@@ -124,7 +124,7 @@ def grants(service: str, settings: Settings, sources: Sequence[str] = ()) -> lis
     return list(SERVICES[service][1](settings, sources))
 
 
-def command(grant: Grant, user: str, bootstrap: str) -> str:
+def acl_command(grant: Grant, user: str, bootstrap: str) -> str:
     """The same as a call of Kafka's own tool."""
     who = "--allow-principal" if grant.allow else "--deny-principal"
     return (
@@ -146,15 +146,15 @@ def apply(settings: Settings, wanted: Mapping[str, Sequence[Grant]]) -> int:
         try:
             made.result(20)
         except KafkaException as error:
-            told = error.args[0]
-            if told.code() == KafkaError.SECURITY_DISABLED:
+            args = error.args[0]
+            if args.code() == KafkaError.SECURITY_DISABLED:
                 raise Fatal(
                     f"the Kafka broker at {settings.kafka.bootstrap} keeps no ACLs; set its "
                     "authorizer.class.name"
                 ) from None
-            if denied(told):
+            if denied(args):
                 raise lacking(settings.kafka, "change ACLs (Alter on the cluster)") from None
-            raise Retryable(f"the ACLs could not be set: {told.str()}") from None
+            raise Retryable(f"the ACLs could not be set: {args.str()}") from None
     return len(bindings)
 
 

@@ -47,7 +47,7 @@ def librdkafka(kafka: KafkaSettings) -> dict[str, str]:
     return options if password is None else options | {"sasl.password": password}
 
 
-def java(kafka: KafkaSettings) -> dict[str, str]:
+def java_security(kafka: KafkaSettings) -> dict[str, str]:
     """The same for Java clients, without the password: that comes by `environment`."""
     options: dict[str, str] = {}
     if kafka.protocol != "PLAINTEXT":
@@ -136,14 +136,14 @@ def unreachable(
     kafka: KafkaSettings, error: KafkaException, heard: list[KafkaError]
 ) -> HeadgateError:
     """Why no broker answered, from what the client was told on the way (`error_cb`)."""
-    for told in heard:
-        why = _short(told.str())
-        if told.code() == KafkaError._AUTHENTICATION:
+    for complaint in heard:
+        why = _short(complaint.str())
+        if complaint.code() == KafkaError._AUTHENTICATION:
             return Fatal(
                 f"the Kafka broker at {kafka.bootstrap} refuses user '{kafka.user}': {why}; check "
                 "kafka.user, kafka.mechanism and kafka.password_file"
             )
-        if told.code() == KafkaError._SSL:
+        if complaint.code() == KafkaError._SSL:
             return Fatal(
                 f"no TLS with the Kafka broker at {kafka.bootstrap}: {why}; check kafka.ca_file "
                 "and that its certificate names that host"
@@ -168,8 +168,8 @@ def _listens(address: str) -> bool:
         return False
 
 
-def _short(said: str) -> str:
+def _short(sub: str) -> str:
     """librdkafka's words without its own addresses, sources and hints at its own options."""
-    said = re.sub(r"^\S+://\S+?: ", "", said)
-    said = re.sub(r"\S+\.c:\d+:OpenSSL error:[0-9A-F]+:", "", said)
-    return re.sub(r"(, verify that ssl\.ca\.location.*)?( \(after \d+ms in state.*\))?$", "", said)
+    sub = re.sub(r"^\S+://\S+?: ", "", sub)
+    sub = re.sub(r"\S+\.c:\d+:OpenSSL error:[0-9A-F]+:", "", sub)
+    return re.sub(r"(, verify that ssl\.ca\.location.*)?( \(after \d+ms in state.*\))?$", "", sub)

@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from infra.config.settings import KafkaSettings, Settings
 from infra.errors import Fatal, Retryable
-from infra.kafka.auth import denied, java, lacking, librdkafka, unreachable
+from infra.kafka.auth import denied, java_security, lacking, librdkafka, unreachable
 from infra.kafka.embedded_auth import Guard
 from infra.process import java_jars, jdk
 from infra.process.log import News
@@ -60,7 +60,7 @@ def client_options(kafka: KafkaSettings) -> dict[str, str]:
 
 def spark_options(kafka: KafkaSettings) -> dict[str, str]:
     """The same for Spark's Kafka source; the password is not among them, as they may be shown."""
-    options = {"bootstrap.servers": kafka.bootstrap, **java(kafka), **kafka.options}
+    options = {"bootstrap.servers": kafka.bootstrap, **java_security(kafka), **kafka.options}
     return {f"kafka.{name}": value for name, value in options.items()}
 
 
@@ -258,7 +258,7 @@ class Broker:
 
     def start(self, seconds: float = 60.0) -> Broker:
         """Start and wait until it answers; raises `Fatal` for a taken port, or when it dies."""
-        jdk.require()
+        jdk.require_java()
         require_free(self.port, "Kafka", "--kafka-port")
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = self.folder / "server.properties"
@@ -327,7 +327,12 @@ class Broker:
 
     def _command(self, main: str, *arguments: object) -> list[str]:
         classpath = ":".join(str(path) for path in java_jars.paths("broker"))
-        java = [jdk.require(), f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        java = [
+            jdk.require_java(),
+            f"-Xmx{self._heap}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+        ]
         quiet = ["-Dlog4j2.level=WARN", "-Djava.net.preferIPv4Stack=true"]
         own = f"-Djava.io.tmpdir={self._scratch}"
         return [*java, *quiet, own, "-cp", classpath, main, *map(str, arguments)]
@@ -352,7 +357,7 @@ class Broker:
             raise Fatal(f"{main} failed: {(done.stderr or done.stdout).strip()[-400:]}")
 
     def _properties(self, controller: int) -> str:
-        told = {
+        properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -371,15 +376,15 @@ class Broker:
             "log.retention.hours": "168",
         }
         if self.guard is not None:
-            told |= self.guard.properties(self.port, free_port(), controller)
+            properties |= self.guard.properties(self.port, free_port(), controller)
         else:
-            told |= {
+            properties |= {
                 "listeners": f"PLAINTEXT://127.0.0.1:{self.port},"
                 f"CONTROLLER://127.0.0.1:{controller}",
                 "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
                 "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             }
-        return "".join(f"{name}={value}\n" for name, value in told.items())
+        return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
 def _cluster_id() -> str:

@@ -71,8 +71,8 @@ class Guard:
         """Write the users as arguments for Kafka's StorageTool, which reads them from a file
         (`@FILE`): what stands on its command line, everybody can read.
         """
-        told = (
+        message = (
             f"--add-scram\nSCRAM-SHA-512=[name={name},password={password.get_secret_value()}]\n"
             for name, password in self.users.items()
         )
-        write_private(file, "".join(told))
+        write_private(file, "".join(message))

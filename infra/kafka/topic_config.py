@@ -18,7 +18,7 @@ from infra.errors import Retryable
 from infra.kafka.auth import denied, lacking
 from infra.kafka.client import COMPACTION_LAG, COMPACTION_LAG_MS, admin, own_topics
 
-Told = Mapping[str, str]
+_Told = Mapping[str, str]
 """A topic's settings, by their names at the broker."""
 
 
@@ -30,13 +30,13 @@ def topics(kafka: KafkaSettings) -> set[str]:
         raise Retryable(f"the broker does not answer: {error.args[0].str()}") from None
 
 
-def told(kafka: KafkaSettings, names: Iterable[str]) -> dict[str, Told]:
+def topic_settings(kafka: KafkaSettings, names: Iterable[str]) -> dict[str, _Told]:
     """The settings of some topics that are there.
 
     Raises `Fatal` when we may not read them, `Retryable` when the broker does not say them.
     """
     client = admin(kafka)  # kept: what it was asked ends with it
-    asked = [ConfigResource(ResourceType.TOPIC, one) for one in names]
+    asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in names]
     answers = client.describe_configs(asked) if asked else {}
     return {
         resource.name: {name: entry.value for name, entry in _result(kafka, answer).items()}
@@ -48,12 +48,12 @@ def slow(kafka: KafkaSettings) -> dict[str, int]:
     """Compacted topics of ours that keep former values longer than new ones do: milliseconds."""
     there = topics(kafka)
     made = {topic.topic for topic in own_topics(kafka) if COMPACTION_LAG in (topic.config or {})}
-    found = {
+    results = {
         name: int(settings[COMPACTION_LAG])
-        for name, settings in told(kafka, sorted(made & there)).items()
+        for name, settings in topic_settings(kafka, sorted(made & there)).items()
         if "compact" in settings["cleanup.policy"]
     }
-    return {name: millis for name, millis in found.items() if millis > COMPACTION_LAG_MS}
+    return {name: millis for name, millis in results.items() if millis > COMPACTION_LAG_MS}
 
 
 def quicken(kafka: KafkaSettings, names: Iterable[str]) -> None:
@@ -67,7 +67,9 @@ def quicken(kafka: KafkaSettings, names: Iterable[str]) -> None:
         str(COMPACTION_LAG_MS),
         incremental_operation=AlterConfigOpType.SET,
     )
-    asked = [ConfigResource(ResourceType.TOPIC, one, incremental_configs=[wanted]) for one in names]
+    asked = [
+        ConfigResource(ResourceType.TOPIC, name, incremental_configs=[wanted]) for name in names
+    ]
     for answer in client.incremental_alter_configs(asked).values() if asked else ():
         _result(kafka, answer, "change settings of topics (AlterConfigs)")
 

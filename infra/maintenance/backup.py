@@ -27,18 +27,18 @@ from infra.delta.log_archive import ARCHIVE, READ
 from infra.errors import Fatal, HeadgateError, Retryable, Usage
 from infra.kafka.client import require_broker
 from infra.storage.atomic_files import write_whole
-from infra.storage.file_lock import Alone, Taken
+from infra.storage.file_lock import ExclusiveLock, Taken
 from infra.storage.paths import FRESH, HOME, Location, below, delete, make, there, tree
 from infra.streaming.job import LOCK, already_runs
-from infra.streaming.kafka_offsets import Broker, backlog, checkpoint
+from infra.streaming.kafka_offsets import OffsetReader, backlog, kafka_checkpoint
 
 MANIFEST = "manifest.json"
 FORM = 2
 """Changes when an older version could not restore what a newer one wrote."""
 READABLE = (1, FORM)
 """Forms that this version restores; in 1 neither webhooks nor certificates were kept."""
-CHUNK = 4 * 1024 * 1024
-BESIDE = ("-wal", "-shm", "-journal")
+_CHUNK = 4 * 1024 * 1024
+_BESIDE = ("-wal", "-shm", "-journal")
 """Ends of the names of what SQLite keeps beside a database that is in use."""
 ASKED_SECONDS = 5.0
 """So long a broker may take to say what is unread."""
@@ -51,7 +51,7 @@ Show = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Part:
+class _Part:
     """Something that is kept: its name in a backup and where it lies."""
 
     name: str
@@ -72,20 +72,20 @@ class Part:
         return place.with_name(f".{place.name}{STAGE}") if self.file else place / STAGE
 
 
-def parts(settings: Settings) -> tuple[Part, ...]:
+def _parts(settings: Settings) -> tuple[_Part, ...]:
     """What a backup holds. Settings and rules of your own are yours to keep."""
     home = settings.home.absolute()
     in_folder = settings.lake_side == settings.lake_root
     return (
-        Part("lake", settings.lake_root),
+        _Part("lake", settings.lake_root),
         # Of one name: so a backup of a lake in a bucket becomes one in a folder, and back.
-        *(() if in_folder else (Part("lake", settings.lake_side),)),
-        Part("checkpoints", settings.checkpoint_root),
-        Part("spool", home / "spool"),
-        Part("erasures", home / "erasures"),
-        Part("redelivery.sqlite", home / "redelivery.sqlite", file=True),
-        Part("webhooks.sqlite", home / "webhooks.sqlite", file=True),
-        Part(BROKER, home / BROKER),
+        *(() if in_folder else (_Part("lake", settings.lake_side),)),
+        _Part("checkpoints", settings.checkpoint_root),
+        _Part("spool", home / "spool"),
+        _Part("erasures", home / "erasures"),
+        _Part("redelivery.sqlite", home / "redelivery.sqlite", file=True),
+        _Part("webhooks.sqlite", home / "webhooks.sqlite", file=True),
+        _Part(BROKER, home / BROKER),
     )
 
 
@@ -105,16 +105,16 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
     """
     if not there(settings.lake_root):
         raise Fatal(f"{settings.lake_root}: there is no lake here to back up")
-    inside = [part for part in parts(settings) if _inside(folder, part.path)]
+    inside = [part for part in _parts(settings) if _inside(folder, part.path)]
     if inside:
         raise Usage(f"{folder}: lies inside {inside[0].path}, which is to be copied")
     with _quiet(settings):
-        at = datetime.now(UTC)
-        made = folder.absolute() / f"headgate-{at:%Y%m%dT%H%M%SZ}"
+        instant = datetime.now(UTC)
+        made = folder.absolute() / f"headgate-{instant:%Y%m%dT%H%M%SZ}"
         if made.exists():
             raise Usage(f"{made}: is there already")
         partial = made.with_name(f".{made.name}")
-        manifest = {"form": FORM, "at": at.isoformat(), "kafka": _places(settings)}
+        manifest = {"form": FORM, "at": instant.isoformat(), "kafka": _places(settings)}
         try:
             with _resting(settings) as wanted:
                 manifest["files"] = _copied(wanted, partial, show)
@@ -128,9 +128,9 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
 
 
 @contextmanager
-def _resting(settings: Settings) -> Iterator[tuple[Part, ...]]:
+def _resting(settings: Settings) -> Iterator[tuple[_Part, ...]]:
     """What can be copied now: without the home's broker where it runs. It does not begin inside."""
-    wanted = parts(settings)
+    wanted = _parts(settings)
     own = next(part for part in wanted if part.name == BROKER)
     lock = own.path / "log" / KAFKAS_LOCK
     if not isinstance(lock, Path) or not lock.parent.is_dir():
@@ -165,11 +165,11 @@ def _quiet(settings: Settings) -> Iterator[None]:
     """While inside, no job of ours can begin; raises `Taken` when one runs."""
     root = settings.checkpoint_root
     try:
-        alone = Alone(root / LOCK, lambda holder: f"{root}: {_AT_WORK}")
+        alone = ExclusiveLock(root / LOCK, lambda holder: f"{root}: {_AT_WORK}")
     except Taken:
         for lock in sorted(root.glob(f"*/{LOCK}")):
             job = lock.parent.name
-            Alone(lock, already_runs(lock.parent, job)).release()  # says which one it is
+            ExclusiveLock(lock, already_runs(lock.parent, job)).release()  # says which one it is
         raise
     try:
         _leave(root / LOCK)
@@ -193,18 +193,20 @@ def _places(settings: Settings) -> dict[str, Any]:
 
     `unread`: how many messages it had yet to read; None where the broker does not say.
     """
-    at = checkpoint(settings.checkpoint_root / "ingest")
-    offsets = {f"{topic}:{partition}": end for (topic, partition), end in at.offsets.items()}
+    checkpoint_folder = kafka_checkpoint(settings.checkpoint_root / "ingest")
+    offsets = {
+        f"{topic}:{partition}": end for (topic, partition), end in checkpoint_folder.offsets.items()
+    }
     unread = None
     with suppress(Retryable, Fatal):
-        if at.done is not None:
+        if checkpoint_folder.done is not None:
             require_broker(settings.kafka, ASKED_SECONDS)
             kafka = settings.kafka
-            unread = backlog(at, Broker(kafka), kafka, but=(kafka.tick_topic,))
-    return {"offsets": offsets, "topic_ids": dict(at.ids), "unread": unread}
+            unread = backlog(checkpoint_folder, OffsetReader(kafka), kafka, but=(kafka.tick_topic,))
+    return {"offsets": offsets, "topic_ids": dict(checkpoint_folder.ids), "unread": unread}
 
 
-def _copied(wanted: tuple[Part, ...], to: Path, show: Show) -> dict[str, dict[str, Any]]:
+def _copied(wanted: tuple[_Part, ...], to: Path, show: Show) -> dict[str, dict[str, Any]]:
     pairs = [
         (
             source,
@@ -214,15 +216,15 @@ def _copied(wanted: tuple[Part, ...], to: Path, show: Show) -> dict[str, dict[st
         for source in _files(part.path)
     ]
     total, done = sum(source.stat().st_size for source, _ in pairs), 0
-    found = {}
+    results = {}
     databases = {part.path for part in wanted if part.file}
     for source, name in pairs:
         copy = _copy_database if source in databases else _copy
         digest, size = copy(source, to / name)
-        found[name] = {"sha256": digest, "bytes": size}
+        results[name] = {"sha256": digest, "bytes": size}
         done += size
         show(done, total)
-    return found
+    return results
 
 
 def _inside(folder: Path, path: Location) -> bool:
@@ -249,7 +251,7 @@ def _copy(source: Location, target: Location) -> tuple[str, int]:
     make(target.parent)
     digest, size = hashlib.sha256(), 0
     with source.open("rb") as read, target.open("wb") as write:
-        while chunk := read.read(CHUNK):
+        while chunk := read.read(_CHUNK):
             digest.update(chunk)
             size += len(chunk)
             write.write(chunk)
@@ -294,26 +296,28 @@ def restore(settings: Settings, made: Path, show: Show = lambda done, total: Non
     Raises `Fatal`, and leaves nothing or names what is left, when one is missing or another one,
     or cannot be put in place; `Usage` when something lies where the backup belongs.
     """
-    wanted = parts(settings)
+    wanted = _parts(settings)
     manifest = _manifest(made, wanted)
     for part in wanted:
         if part.name == BROKER and not _has_broker(manifest):
             continue  # one may have been made for this home already
-        if (found := _something(part)) is not None:
-            raise Usage(f"{found}: something is there; restore onto an empty home")
+        if (something := _something(part)) is not None:
+            raise Usage(f"{something}: something is there; restore onto an empty home")
     steps = _Steps()
     try:
         # It says how far the lake that was here is looked at; of this one nothing is yet.
         (settings.home.absolute() / CHECKED).unlink(missing_ok=True)
         _Restore(made, manifest["files"], wanted, steps, show).run()
     except BaseException as error:
-        left = ", ".join(str(one) for one in steps.undo())
+        left = ", ".join(str(location) for location in steps.undo())
         if not left and not isinstance(error, (OSError, Fatal)):
             raise
         known = isinstance(error, HeadgateError)
-        said = str(error) if known else f"{made}: cannot be restored: {str(error) or repr(error)}"
+        message = (
+            str(error) if known else f"{made}: cannot be restored: {str(error) or repr(error)}"
+        )
         rest = f"what was put there could not be taken back, delete it: {left}"
-        raise Fatal(f"{said}; {rest if left else 'nothing was restored'}") from None
+        raise Fatal(f"{message}; {rest if left else 'nothing was restored'}") from None
     return len(manifest["files"])
 
 
@@ -346,7 +350,7 @@ class _Restore:
         self,
         made: Path,
         files: dict[str, dict[str, Any]],
-        wanted: tuple[Part, ...],
+        wanted: tuple[_Part, ...],
         steps: _Steps,
         show: Show,
     ) -> None:
@@ -359,7 +363,7 @@ class _Restore:
         """Files that go into a bucket, and where."""
         self._near: dict[str, Path] = {}
         """The other ones, and where they wait."""
-        self._used: dict[Part, Path] = {}
+        self._used: dict[_Part, Path] = {}
         """Where each part waits that has files of these."""
         for name in files:
             part, rest = _part_of(name, wanted)
@@ -387,12 +391,14 @@ class _Restore:
         for stage in self._used.values():
             _remove(stage)
 
-    def _make_room(self, part: Part, stage: Path) -> None:
+    def _make_room(self, part: _Part, stage: Path) -> None:
         """A place to wait in, and nothing in the way of what will."""
         folder = stage.parent
-        for one in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
-            one.mkdir()
-            self._steps.add(one, partial(_remove_empty, one))
+        for parent in reversed(
+            [parent for parent in (folder, *folder.parents) if not parent.exists()]
+        ):
+            parent.mkdir()
+            self._steps.add(parent, partial(_remove_empty, parent))
         self._steps.add(stage, partial(_remove, stage))
         if not part.file:
             _without_folders(folder, kept=(FRESH, LOCK))
@@ -400,12 +406,12 @@ class _Restore:
 
     def _take(self, name: str, target: Location | None) -> None:
         """Compare a file with what the manifest says, and copy it."""
-        file, told = self._made / name, self._files[name]
+        file, message = self._made / name, self._files[name]
         if not file.is_file():
             raise Fatal(f"{file}: is missing in the backup")
-        if (_digest(file) if target is None else _copy(file, target)[0]) != told["sha256"]:
+        if (_digest(file) if target is None else _copy(file, target)[0]) != message["sha256"]:
             raise Fatal(f"{file}: is not what was backed up (its digest differs)")
-        self._done += told["bytes"]
+        self._done += message["bytes"]
         self._show(self._done, self._total)
 
     def _send(self) -> None:
@@ -417,7 +423,7 @@ class _Restore:
             sent.append(target)
             self._take(name, target)
 
-    def _put(self, part: Part, stage: Path) -> None:
+    def _put(self, part: _Part, stage: Path) -> None:
         """Put what waits in its place: by names within a folder, as that may be a mount point."""
         for waiting in [stage] if part.file else sorted(stage.iterdir()):
             name = part.place.name if part.file else waiting.name
@@ -425,19 +431,19 @@ class _Restore:
             self._steps.add(there, partial(there.rename, waiting))
 
 
-def _something(part: Part) -> Location | None:
+def _something(part: _Part) -> Location | None:
     """What lies in a place: a file that a backup would hold, or a link, which would be lost."""
     place = part.place
     if part.file and isinstance(place, Path):
         # SQLite would take what lies beside it for a part of the database that comes.
-        beside = (place.with_name(place.name + end) for end in BESIDE)
-        return next((one for one in (place, *beside) if one.exists()), None)
+        beside = (place.with_name(place.name + end) for end in _BESIDE)
+        return next((path for path in (place, *beside) if path.exists()), None)
     if not place.exists():
         return None
-    found = _files(place)
-    if not found and isinstance(place, Path):
-        found = [one for one in place.rglob("*") if one.is_symlink()]
-    return found[0] if found else None
+    files = _files(place)
+    if not files and isinstance(place, Path):
+        files = [path for path in place.rglob("*") if path.is_symlink()]
+    return files[0] if files else None
 
 
 def _remove(path: Path | None) -> None:
@@ -454,15 +460,15 @@ def _remove_empty(folder: Path) -> None:
 
 def _without_folders(folder: Path, kept: Sequence[str] = ()) -> None:
     """Delete the empty folders in a folder, and locks. Raises `OSError` for a mount point."""
-    for one in folder.iterdir():
-        if one.name == LOCK and one.name not in kept:
-            one.unlink()
-        elif one.name not in kept:
-            _without_folders(one)
-            one.rmdir()
+    for path in folder.iterdir():
+        if path.name == LOCK and path.name not in kept:
+            path.unlink()
+        elif path.name not in kept:
+            _without_folders(path)
+            path.rmdir()
 
 
-def _manifest(made: Path, wanted: Iterable[Part]) -> dict[str, Any]:
+def _manifest(made: Path, wanted: Iterable[_Part]) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads((made / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError):
@@ -478,11 +484,11 @@ def _manifest(made: Path, wanted: Iterable[Part]) -> dict[str, Any]:
     return manifest
 
 
-def _part_of(name: str, wanted: Iterable[Part]) -> tuple[Part, str]:
+def _part_of(name: str, wanted: Iterable[_Part]) -> tuple[_Part, str]:
     """Which part a file of a backup belongs to, and its name below that part's path.
 
     What lies beside the tables, in folders that begin with `_`, is no part of a bucket.
     """
     head, _, rest = name.partition("/")
-    found = [part for part in wanted if part.name == head]
-    return found[-1 if rest.startswith("_") else 0], rest
+    parts = [part for part in wanted if part.name == head]
+    return parts[-1 if rest.startswith("_") else 0], rest

@@ -22,7 +22,7 @@ stays by at most a span longer."""
 
 
 @dataclass(frozen=True)
-class Piece:
+class CompactionPiece:
     """A file: its name, its bytes, and its place in the order in which rows came."""
 
     name: str
@@ -30,20 +30,22 @@ class Piece:
     order: int
 
 
-def plan(pieces: Sequence[Piece], target: int, fan_in: int = FAN_IN) -> list[tuple[Piece, ...]]:
+def plan(
+    pieces: Sequence[CompactionPiece], target: int, fan_in: int = FAN_IN
+) -> list[tuple[CompactionPiece, ...]]:
     """Groups of files that each become one, of at most `target` bytes together.
 
     A group holds neighbours in order, of one tier. What is left over waits for more.
     """
-    tiers: dict[int, list[Piece]] = {}
-    for piece in sorted(pieces, key=lambda one: (one.order, one.name)):
+    tiers: dict[int, list[CompactionPiece]] = {}
+    for piece in sorted(pieces, key=lambda piece_row: (piece_row.order, piece_row.name)):
         if piece.size <= target // 2:
             tiers.setdefault(int(log2(max(1, piece.size))) // TIER, []).append(piece)
     groups = []
     for tier in tiers.values():
-        group: list[Piece] = []
+        group: list[CompactionPiece] = []
         for piece in tier:
-            if sum(one.size for one in group) + piece.size > target:
+            if sum(piece_row.size for piece_row in group) + piece.size > target:
                 groups.append(tuple(group))
                 group = []
             group.append(piece)
@@ -55,13 +57,13 @@ def plan(pieces: Sequence[Piece], target: int, fan_in: int = FAN_IN) -> list[tup
 
 
 def plan_in_spans(
-    pieces: Sequence[Piece], target: int, span: int, now: int
-) -> list[tuple[Piece, ...]]:
+    pieces: Sequence[CompactionPiece], target: int, span: int, now: int
+) -> list[tuple[CompactionPiece, ...]]:
     """The same where rows go by their age: a file has rows of one span of time only.
 
     `span` and `now`: in the unit of `order`, which is the age of a piece's newest row.
     """
-    spans: dict[int, list[Piece]] = {}
+    spans: dict[int, list[CompactionPiece]] = {}
     for piece in pieces:
         spans.setdefault(piece.order // span, []).append(piece)
     # Into a span that is over hardly anything comes that what is left over could wait for.
@@ -72,6 +74,6 @@ def plan_in_spans(
     ]
 
 
-def _full(group: Sequence[Piece], target: int) -> bool:
+def _full(group: Sequence[CompactionPiece], target: int) -> bool:
     """Few, but together as large as a file shall be."""
-    return len(group) > 1 and sum(one.size for one in group) > target // 2
+    return len(group) > 1 and sum(piece.size for piece in group) > target // 2

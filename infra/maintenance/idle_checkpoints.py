@@ -50,10 +50,10 @@ def _move(folder: Path, job: str, table: Location) -> None:
     if done is None or done not in numbers(spark / "commits"):
         return  # a batch of it is under way
     (line,) = places(spark / "offsets" / str(done))
-    at = place(line)
-    if at is None or at[0] != table_id(table) or at[1].index >= 0:
+    position = place(line)
+    if position is None or position[0] != table_id(table) or position[1].index >= 0:
         return  # it reads what was there before it began, or has read a commit in part
-    first, newest = at[1].version, newest_version(table)
+    first, newest = position[1].version, newest_version(table)
     upto = first
     while upto <= newest and not _names(job, commit(table, upto)):
         upto += 1
@@ -66,8 +66,8 @@ def _names(job: str, found: Commit) -> bool:
     """Whether a stream gets rows for the job from a commit, or it cannot be told."""
     if not found.appends:
         return False
-    for told in found.stats:
-        low, high = (told.get(name, {}).get("job") for name in ("minValues", "maxValues"))
+    for stat in found.stats:
+        low, high = (stat.get(name, {}).get("job") for name in ("minValues", "maxValues"))
         if low is None or high is None or low <= job <= high:
             return True
     return False

@@ -29,17 +29,17 @@ from infra.delta.retention import NEVER, Applied
 from infra.delta.schema import Table, catalog
 from infra.delta.schema_evolution import described
 from infra.delta.transaction import ActiveFile, Moved, active_files, as_old
-from infra.maintenance.compaction_plan import SPANS, Piece, plan, plan_in_spans
-from infra.maintenance.retention_holds import Behind, Held, behind, holding
+from infra.maintenance.compaction_plan import SPANS, CompactionPiece, plan, plan_in_spans
+from infra.maintenance.retention_holds import Behind, RetentionHold, behind, holding
 from infra.process.clock import clock
 from infra.storage.paths import Location, delete, sizes, to_read
 from infra.streaming.lake import Lake
-from infra.streaming.log_retention import forget, retire
+from infra.streaming.log_retention import forget_archived, retire
 
-RECEIVED = "received_at"
+_RECEIVED = "received_at"
 FULL_ROWS = 250_000
 """A file of so many rows is large, whatever its bytes: some 0.6 GB of events while merged."""
-MARGIN = timedelta(hours=1)
+_MARGIN = timedelta(hours=1)
 """Kept beyond what a stream needs: the file's clock and ours may differ a little."""
 
 Say = Callable[[str], None]
@@ -59,16 +59,16 @@ class Done:
     freed: int = 0
     kept_hours: float = 0.0
     """How far back the files of former versions were kept."""
-    held: tuple[Held, ...] = ()
+    held: tuple[RetentionHold, ...] = ()
     """Jobs that hold it up."""
 
     def row(self) -> dict[str, Any]:
         """What is shown of it, under the names of `COLUMNS`."""
-        jobs = ", ".join(one.job for one in self.held)
+        jobs = ", ".join(hold.job for hold in self.held)
         return {name: getattr(self, name) for name in COLUMNS[:-1]} | {COLUMNS[-1]: jobs}
 
 
-COLUMNS = (*(one.name for one in fields(Done) if one.name != "held"), "held_by")
+COLUMNS = (*(column.name for column in fields(Done) if column.name != "held"), "held_by")
 
 
 def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
@@ -81,7 +81,7 @@ def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
         say(f"{table.name}: left as it is, {doubt}")
         return done
     done.expired = expire(lake, table, datetime.now(UTC), say)
-    done.merged, done.made = merge(lake, table, say)
+    done.merged, done.made = merge_small_files(lake, table, say)
     jobs = list(behind(lake.settings, table.name, lake.folder(table)))
     done.held = tuple(holding(lake.settings, table.name, jobs, time.time()))
     kept = _needed(lake.settings, table, jobs)
@@ -89,14 +89,14 @@ def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
     done.deleted, done.freed = _vacuumed(lake, table, kept, jobs, say)
     with lake.alone(table):
         retire(lake.settings, lake.folder(table))
-    forget(lake.folder(table), time.time())
+    forget_archived(lake.folder(table), time.time())
     return done
 
 
 # -- small files -----------------------------------------------------------------------------------
 
 
-def merge(lake: Lake, table: Table, say: Say = lambda line: None) -> tuple[int, int]:
+def merge_small_files(lake: Lake, table: Table, say: Say = lambda line: None) -> tuple[int, int]:
     """Make large files of small ones; how many were merged, and into how many."""
     active = {
         file.name: file
@@ -105,7 +105,7 @@ def merge(lake: Lake, table: Table, say: Say = lambda line: None) -> tuple[int, 
     }
     target = lake.settings.upkeep.file_mb * 2**20
     pieces = [
-        Piece(name, weight(file, target), _millis(file.newest(RECEIVED)))
+        CompactionPiece(name, weight(file, target), _millis(file.newest(_RECEIVED)))
         for name, file in active.items()
     ]
     merged = made = 0
@@ -119,8 +119,8 @@ def merge(lake: Lake, table: Table, say: Say = lambda line: None) -> tuple[int, 
 
 
 def _groups(
-    settings: Settings, table: Table, pieces: Sequence[Piece], target: int
-) -> list[tuple[Piece, ...]]:
+    settings: Settings, table: Table, pieces: Sequence[CompactionPiece], target: int
+) -> list[tuple[CompactionPiece, ...]]:
     days = getattr(settings.retention, table.expires) if table.expires else 0
     if not days:
         return plan(pieces, target)
@@ -211,7 +211,7 @@ def expire(lake: Lake, table: Table, now: datetime, say: Say = lambda line: None
             mixed.append(file)
     if gone or mixed:
         # Before: who comes upon the rows' absence must find why.
-        expired.note(lake.folder(table), limits)
+        expired.note_retention(lake.folder(table), limits)
     done = 0
     if gone:
         try:
@@ -225,7 +225,7 @@ def expire(lake: Lake, table: Table, now: datetime, say: Say = lambda line: None
 
 
 def _without_old(lake: Lake, table: Table, file: ActiveFile, limits: Applied) -> bool:
-    held = pq.ParquetFile(to_read(lake.folder(table) / file.name)).read(["source", RECEIVED])
+    held = pq.ParquetFile(to_read(lake.folder(table) / file.name)).read(["source", _RECEIVED])
     if not pc.any(_old(held, limits)).as_py():
         return False
     return _rewritten(
@@ -239,34 +239,34 @@ def _without_old(lake: Lake, table: Table, file: ActiveFile, limits: Applied) ->
 
 def _is_old(file: ActiveFile, limits: Applied) -> bool:
     """Whether all rows of a file go. Where the log tells no arrival, it was written later."""
-    return limits.every is not None and file.newest(RECEIVED) < limits.every
+    return limits.every is not None and file.newest(_RECEIVED) < limits.every
 
 
 def _may_hold_old(file: ActiveFile, limits: Applied) -> bool:
     """Whether a file may have old rows of a source, or family, with a retention of its own."""
     return any(
         file.may_hold("source", name, name if ":" in name else f"{name}:\U0010ffff")
-        and file.may_hold(RECEIVED, NEVER, limit)
+        and file.may_hold(_RECEIVED, NEVER, limit)
         for name, limit in limits.sources.items()
     )
 
 
 def _old(rows: pa.Table, limits: Applied) -> pa.Array:
     """Which rows are older than their own source's retention."""
-    found = pa.array([False] * rows.num_rows)
-    at = rows[RECEIVED].cast(pa.timestamp("us", "UTC"))  # files of Spark itself say neither
+    array = pa.array([False] * rows.num_rows)
+    cast = rows[_RECEIVED].cast(pa.timestamp("us", "UTC"))  # files of Spark itself say neither
     for source in pc.unique(rows["source"]).drop_null().to_pylist():
         if (limit := limits.own(source)) is not None:
             ours = pc.fill_null(pc.equal(rows["source"], source), False)
-            before = pc.fill_null(pc.less(at, pa.scalar(limit)), False)
-            found = pc.or_(found, pc.and_(ours, before))
-    return found
+            before = pc.fill_null(pc.less(cast, pa.scalar(limit)), False)
+            array = pc.or_(array, pc.and_(ours, before))
+    return array
 
 
 # -- files of former versions ----------------------------------------------------------------------
 
 
-def keep(settings: Settings, table: Table, folder: Location) -> timedelta:
+def retention_interval(settings: Settings, table: Table, folder: Location) -> timedelta:
     """How far back the files of former versions are needed.
 
     By readers, as long as the settings promise; by each stream, as far as it is behind: its
@@ -279,18 +279,18 @@ def _needed(settings: Settings, table: Table, jobs: Sequence[Behind]) -> timedel
     needed = timedelta(hours=settings.upkeep.keep_hours)
     needed = min(needed, table.rewritten or needed)
     needed = max(needed, table.kept)
-    return max([needed, *(timedelta(seconds=time.time() - one.since) + MARGIN for one in jobs)])
+    return max([needed, *(timedelta(seconds=time.time() - job.since) + _MARGIN for job in jobs)])
 
 
 def _vacuumed(
     lake: Lake, table: Table, kept: timedelta, jobs: Sequence[Behind], say: Say
 ) -> tuple[int, int]:
     """VACUUM, unless the log has forgotten files that are still needed."""
-    told = remembered(described(lake.folder(table)))
-    if kept <= told:
+    remembered_result = remembered(described(lake.folder(table)))
+    if kept <= remembered_result:
         return vacuum(lake, table, kept)
-    first = time.time() - (told - MARGIN).total_seconds()
-    late = ", ".join(one.job for one in jobs if one.since < first)
+    first = time.time() - (remembered_result - _MARGIN).total_seconds()
+    late = ", ".join(job.job for job in jobs if job.since < first)
     until = (
         f"of these jobs has caught up: {late}"
         if late
@@ -298,7 +298,7 @@ def _vacuumed(
     )
     say(
         f"{table.name}: what left it in the last {kept.days} days is still needed, and its log "
-        f"tells that for {told.days} days only: nothing is deleted until each {until}"
+        f"tells that for {remembered_result.days} days only: nothing is deleted until each {until}"
     )
     return 0, 0
 
@@ -332,6 +332,6 @@ def _conf(lake: Lake, name: str) -> Iterator[None]:
             conf.set(key, before)
 
 
-def tables() -> tuple[Table, ...]:
+def _tables() -> tuple[Table, ...]:
     """All tables that are tended."""
     return tuple(catalog().values())

@@ -22,8 +22,8 @@ from infra.delta.time_travel import Committed
 from infra.errors import Fatal
 from infra.maintenance.idle_checkpoints import ON_DEMAND
 from infra.process.log import say
-from infra.runtime.job_registry import JOBS, unwanted
-from infra.runtime.job_status import at_work, read
+from infra.runtime.job_registry import JOBS, idle_jobs
+from infra.runtime.job_status import at_work, read_status
 from infra.storage.paths import Location
 from infra.storage.state_file import StateFile
 from infra.streaming.log_retention import unread_by
@@ -40,7 +40,7 @@ class Behind:
 
 
 @dataclass(frozen=True)
-class Held:
+class RetentionHold:
     """A job that holds up the upkeep of a table, from when on; `off`: why it does not run."""
 
     table: str
@@ -73,31 +73,33 @@ def _made(table: Location, version: int) -> float:
         return Committed(table).of(version).timestamp()
 
 
-def holding(settings: Settings, name: str, jobs: Collection[Behind], now: float) -> Iterator[Held]:
+def holding(
+    settings: Settings, name: str, jobs: Collection[Behind], now: float
+) -> Iterator[RetentionHold]:
     """Those of the jobs behind that hold a table up.
 
     One that is switched off does at once; any other when it is behind for longer than former
     versions are kept in any case.
     """
-    off, told = unwanted(settings), read(settings)
-    for one in jobs:
+    off, message = idle_jobs(settings), read_status(settings)
+    for job in jobs:
         # With settings of its own (`headgate run JOB`) it may run all the same.
-        why = None if one.job in told and at_work(told[one.job], now) else off.get(one.job)
+        why = None if job.job in message and at_work(message[job.job], now) else off.get(job.job)
         patience = settings.upkeep.log_minutes * 60 if why else settings.upkeep.keep_hours * 3600
-        if now - one.since > patience:
-            yield Held(name, one.job, one.since, why)
+        if now - job.since > patience:
+            yield RetentionHold(name, job.job, job.since, why)
 
 
-def sentence(settings: Settings, found: Sequence[Held]) -> str:
+def sentence(settings: Settings, found: Sequence[RetentionHold]) -> str:
     """Which jobs hold up what, and what to do. It stays the same until that does."""
-    jobs = {one.job: [other for other in found if other.job == one.job] for one in found}
-    said = [_of_job(settings, job, tables) for job, tables in sorted(jobs.items())]
-    return f"upkeep is held up: {'; '.join(said)}"
+    jobs = {held.job: [other for other in found if other.job == held.job] for held in found}
+    _of_jobs = [_of_job(settings, job, tables) for job, tables in sorted(jobs.items())]
+    return f"upkeep is held up: {'; '.join(_of_jobs)}"
 
 
-def _of_job(settings: Settings, job: str, found: Sequence[Held]) -> str:
-    since = datetime.fromtimestamp(min(one.since for one in found), UTC)
-    tables = ", ".join(sorted(one.table for one in found))
+def _of_job(settings: Settings, job: str, found: Sequence[RetentionHold]) -> str:
+    since = datetime.fromtimestamp(min(held.since for held in found), UTC)
+    tables = ", ".join(sorted(held.table for held in found))
     what = f"has not read {tables} since {since:%Y-%m-%d %H:%M} UTC"
     root = settings.checkpoint_root
     away = f"if it never shall again, move its checkpoint {root / job} out of {root}"
@@ -124,20 +126,20 @@ class Tended:
     at: float
     succeeded_at: float | None
     refused: int
-    held: tuple[Held, ...]
+    held: tuple[RetentionHold, ...]
 
 
-def file(settings: Settings) -> Path:
+def _file(settings: Settings) -> Path:
     """Where it lies."""
     return settings.home.absolute() / "upkeep.json"
 
 
-def leave(settings: Settings, refused: int, found: Sequence[Held]) -> None:
+def leave(settings: Settings, refused: int, found: Sequence[RetentionHold]) -> None:
     """Note that all tables were tended, but for `refused` of them."""
     before, now = _state(settings).read_or(None, say), time.time()
     succeeded = before.succeeded_at if before else None
-    told = Tended(now, succeeded if refused else now, refused, tuple(found))
-    _state(settings).write(told)
+    tended = Tended(now, succeeded if refused else now, refused, tuple(found))
+    _state(settings).write(tended)
 
 
 def last(settings: Settings) -> Tended | None:
@@ -148,4 +150,4 @@ def last(settings: Settings) -> Tended | None:
 
 
 def _state(settings: Settings) -> StateFile[Tended]:
-    return StateFile(file(settings), Tended, "the next upkeep writes it anew")
+    return StateFile(_file(settings), Tended, "the next upkeep writes it anew")

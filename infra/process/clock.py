@@ -25,21 +25,21 @@ long as it was ahead."""
 STALLED = 10.0
 """Seconds back that what waits for a time of day is not left to sit out."""
 
-Seconds = Callable[[], float]
+_Seconds = Callable[[], float]
 
 
-def counted() -> float:
+def _counted() -> float:
     """Seconds since the machine started, its sleep included where the system counts that."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-class Clock:
+class ForwardClock:
     """The time of day, without the jumps of `wall` that did not last.
 
     Asked often, it follows a clock that is slowly put right however far that goes.
     """
 
-    def __init__(self, wall: Seconds = time.time, steady: Seconds = counted) -> None:
+    def __init__(self, wall: _Seconds = time.time, steady: _Seconds = _counted) -> None:
         self._wall, self._steady = wall, steady
         self._ahead = wall() - steady()
         self._jump: tuple[float, float] | None = None
@@ -84,8 +84,8 @@ class Clock:
         """What there is to tell of jumps, each once."""
         with self._lock:
             self._look()
-            told, self._told = self._told, []
-        return told
+            message, self._told = self._told, []
+        return message
 
     def _look(self) -> float:
         steady = self._steady()
@@ -118,5 +118,5 @@ def spoken(seconds: float) -> str:
     return f"{size:.0f} seconds {way}"
 
 
-clock = Clock()
+clock = ForwardClock()
 """The one of this process."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from infra.errors import Fatal, Retryable
 from infra.process import jdk
 
-LOCK = Path(__file__).with_name("jars.toml")
+_LOCK = Path(__file__).with_name("jars.toml")
 
 _SETTINGS = """<ivysettings><settings defaultResolver="default"/>
 <caches defaultCacheDir="{cache}"/>
@@ -44,11 +44,11 @@ class Jar:
 
 def locked() -> tuple[Jar, ...]:
     """All archives of `jars.toml`."""
-    entries = tomllib.loads(LOCK.read_text("utf-8"))["jar"]
+    entries = tomllib.loads(_LOCK.read_text("utf-8"))["jar"]
     return tuple(Jar(**entry) for entry in entries)
 
 
-def folder() -> Path:
+def jars_folder() -> Path:
     """Where the archives are kept: `HEADGATE_JARS`, the checkout's own folder, or a user cache."""
     named = os.environ.get("HEADGATE_JARS")
     if named:
@@ -61,16 +61,18 @@ def folder() -> Path:
 
 def paths(used_by: str) -> list[Path]:
     """The archives of `spark` or `broker`; raises `Fatal` when they are not there yet."""
-    found = [folder() / used_by / jar.file for jar in locked() if jar.used_by == used_by]
-    for path in found:
+    result = [jars_folder() / used_by / jar.file for jar in locked() if jar.used_by == used_by]
+    for path in result:
         if not path.exists():
             raise Fatal(f"{path.name} is missing in {path.parent}; run 'headgate doctor --fix'")
-    return found
+    return result
 
 
 def missing() -> list[Jar]:
     """Archives that are not there, or whose bytes are not the pinned ones."""
-    return [jar for jar in locked() if _digest(folder() / jar.used_by / jar.file) != jar.sha256]
+    return [
+        jar for jar in locked() if _digest(jars_folder() / jar.used_by / jar.file) != jar.sha256
+    ]
 
 
 def resolve() -> int:
@@ -94,7 +96,7 @@ def _resolve(wanted: list[Jar]) -> None:
                     f"{jar.group}:{jar.name}:{jar.version}: the archive fetched is not the pinned "
                     f"one (SHA-256 {_digest(fetched)}); nothing was installed"
                 )
-            target = folder() / jar.used_by / jar.file
+            target = jars_folder() / jar.used_by / jar.file
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(fetched, target)
 
@@ -107,7 +109,7 @@ def _fetch(wanted: list[Jar], work: Path) -> None:
     (work / "ivy.xml").write_text("\n".join(_module(wanted)))
     subprocess.run(
         [
-            *(jdk.require(), "-cp", str(ivy), "org.apache.ivy.Main"),
+            *(jdk.require_java(), "-cp", str(ivy), "org.apache.ivy.Main"),
             *("-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")),
             *("-types", "jar", "bundle"),
             *("-retrieve", str(work / "out" / "[artifact]-[revision].[ext]")),

@@ -14,16 +14,16 @@ from infra.errors import Fatal
 OLDEST = 17
 
 
-def command() -> str | None:
+def java_command() -> str | None:
     """The `java` that Spark's own launcher takes: that of JAVA_HOME, else the first on the PATH."""
     if home := os.environ.get("JAVA_HOME"):
         return shutil.which(str(Path(home) / "bin" / "java"))
     return shutil.which("java")
 
 
-def require() -> str:
+def require_java() -> str:
     """The command; raises `Fatal`, saying what to install, unless it is Java 17 or newer."""
-    java = command()
+    java = java_command()
     if java is None and (home := os.environ.get("JAVA_HOME")):
         raise Fatal(f"JAVA_HOME is {home}, which has no bin/java; correct it, or unset it")
     if java is None:
@@ -40,14 +40,14 @@ def require() -> str:
 
 def version(java: str) -> int:
     """Major version of a `java` command, 0 when it does not say."""
-    found = re.search(r'version "(?:1\.)?(\d+)', says(java))
-    return int(found[1]) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', says(java))
+    return int(match[1]) if match else 0
 
 
 @cache
 def says(java: str) -> str:
     """What a `java` command says of itself, by its path; not what it took from the environment."""
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    stderr = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     # Options of JAVA_TOOL_OPTIONS and the like are told first, in quotes of their own.
-    lines = [line for line in said.splitlines() if not line.startswith("Picked up ")]
+    lines = [line for line in stderr.splitlines() if not line.startswith("Picked up ")]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from infra.process.text_output import printable
 
-Format = Literal["text", "json"]
+_Format = Literal["text", "json"]
 
 batch_in_hand: ContextVar[tuple[str, int] | None] = ContextVar("batch_in_hand", default=None)
 """Job and number of the batch this thread works on, if any."""
@@ -21,10 +21,10 @@ batch_in_hand: ContextVar[tuple[str, int] | None] = ContextVar("batch_in_hand", 
 SAME_AGAIN = 600.0
 """Seconds until what was said last is said again."""
 
-_format: Format = "text"
+_format: _Format = "text"
 
 
-def use(form: Format) -> None:
+def use(form: _Format) -> None:
     """How `say` writes from now on, in this process."""
     global _format  # one stderr a process, so one form
     _format = form
@@ -42,11 +42,11 @@ def about(job: str, batch: int | None) -> Iterator[None]:
 
 def say(line: str, **facts: Any) -> None:
     """One line for the operator, on stderr; inside a batch it carries job and batch as JSON."""
-    line = as_json(line, facts) if _format == "json" else printable(line)
+    line = log_line_json(line, facts) if _format == "json" else printable(line)
     print(line, file=sys.stderr, flush=True)
 
 
-def note(line: str, **facts: Any) -> None:
+def note_batch(line: str, **facts: Any) -> None:
     """What only a machine wants to read, such as each batch: nothing in form text."""
     if _format == "json":
         say(line, **facts)
@@ -76,7 +76,7 @@ class News:
             self._last = ""
 
 
-def as_json(line: str, facts: dict[str, Any], now: datetime | None = None) -> str:
+def log_line_json(line: str, facts: dict[str, Any], now: datetime | None = None) -> str:
     """`line` as one JSON object: `at`, `message`, `job` and `batch` where known, and `facts`."""
     in_hand = batch_in_hand.get()
     where: dict[str, Any] = {}
@@ -84,5 +84,5 @@ def as_json(line: str, facts: dict[str, Any], now: datetime | None = None) -> st
         where = {"job": in_hand[0], "batch": in_hand[1]}
     elif line.startswith("job "):
         where = {"job": line[4:].partition(":")[0]}
-    at = (now or datetime.now(UTC)).isoformat(timespec="milliseconds")
-    return json.dumps({"at": at, **where, "message": line, **facts}, default=str)
+    stamp = (now or datetime.now(UTC)).isoformat(timespec="milliseconds")
+    return json.dumps({"at": stamp, **where, "message": line, **facts}, default=str)

@@ -6,7 +6,7 @@ import os
 import pwd
 
 
-def person() -> str:
+def acting_user() -> str:
     """Name of the account, or `uid N` where it has none; through sudo also who called it.
 
     The environment's LOGNAME and USER are not asked: anybody can set them to any name.

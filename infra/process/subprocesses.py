@@ -39,7 +39,7 @@ def register_command_line(module: str) -> None:
     _command_line[:] = [sys.executable, "-m", module]
 
 
-class Part:
+class PlatformProcess:
     """`headgate COMMAND` as a process, its words kept in `<home>/NAME.log`."""
 
     def __init__(
@@ -89,8 +89,8 @@ class Part:
         """The end of its log; of an ended process, all it said is in there."""
         if self.ended is not None:
             self._reader.join(5)
-        said = self.log.read_text("utf-8", "replace").splitlines() if self.log.exists() else []
-        return " ".join(said[-lines:])[:600]
+        message = self.log.read_text("utf-8", "replace").splitlines() if self.log.exists() else []
+        return " ".join(message[-lines:])[:600]
 
     def refusals(self) -> list[str]:
         """The sentences of ours that all it said ends with, once it has ended."""

@@ -33,11 +33,11 @@ from infra.process.clock import clock
 from infra.process.log import News, about, say, use
 from infra.runtime import job_status as status
 from infra.runtime.ingest_rate import GOVERNED, Governor
-from infra.runtime.job_registry import JOBS, wanted
-from infra.runtime.lag import Waiting
+from infra.runtime.job_registry import JOBS, wanted_jobs
+from infra.runtime.lag import LagReader
 from infra.runtime.monitor import Watch
-from infra.runtime.outbox_flusher import Folder
-from infra.runtime.restart_policy import Again, GiveUp, Record, ours, reason
+from infra.runtime.outbox_flusher import OutboxFlusher
+from infra.runtime.restart_policy import FailureRecord, GiveUp, Retry, own_error, reason
 from infra.runtime.scheduled_tasks import Every
 from infra.spark.gc_overhead import Heap
 from infra.spark.session import (
@@ -50,11 +50,11 @@ from infra.spark.session import (
     jvm_ended,
     session,
 )
-from infra.storage.file_lock import Beside, Taken
+from infra.storage.file_lock import SharedLock, Taken
 from infra.streaming.job import Job, beside
 from infra.streaming.lake import Lake
 
-Say = Callable[[str], None]
+_Say = Callable[[str], None]
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Watched:
 
     name: str
     job: Job | None = None
-    record: Record = field(default_factory=Record)
+    record: FailureRecord = field(default_factory=FailureRecord)
     started: float = 0.0
     ran: bool = False
     """Whether it began in this driver."""
@@ -81,7 +81,7 @@ class Driver:
 
     settings: Settings
     names: Sequence[str]
-    tell: Say = say
+    tell: _Say = say
     once: bool = False
     every: bool = False
     """Also jobs that get something to do only while it runs."""
@@ -111,20 +111,20 @@ class Driver:
 
         Whatever starts drivers again and again (systemd, Kubernetes) then starts no JVM for it.
         """
-        found = {
+        results = {
             name: failed_batch.stands(self.settings.checkpoint_root / name) for name in self.names
         }
-        if not all(found.values()):
+        if not all(results.values()):
             return False
-        told = status.read(self.settings)
-        for name, why in found.items():
-            one = replace(told.get(name) or status.JobStatus(name), standing="given up")
-            one = replace(one, why=why or "", at=clock.time(), pid=os.getpid())
-            status.write(self.settings, status.dated(one, clock.jumped))
+        content = status.read_status(self.settings)
+        for name, why in results.items():
+            changed = replace(content.get(name) or status.JobStatus(name), standing="given up")
+            changed = replace(changed, why=why or "", at=clock.time(), pid=os.getpid())
+            status.write_status(self.settings, status.with_ages(changed, clock.jumped))
             self.tell(f"job {name}: stopped for good: {why}")
         return True
 
-    def _admitted(self) -> Beside | None:
+    def _admitted(self) -> SharedLock | None:
         """The right to work beside others, once no backup is under way; None when told to stop.
 
         It is the driver's own, as it also writes while none of its jobs runs: tables that are
@@ -153,12 +153,12 @@ class Driver:
         # Ticks feed only the job that reads them, and with `once` there is no next batch to move.
         ticking = "ingest" in self.names and not self.once
         ticker = Ticker(self.settings.kafka).start() if ticking else None
-        folder = Folder(lake, self._spooled()).start()
-        scheduled = [one.start() for one in self._scheduled()]
+        folder = OutboxFlusher(lake, self._spooled()).start()
+        scheduled = [every.start() for every in self._scheduled()]
         watched = [Watched(name) for name in self.names]
-        waiting = Waiting(self.settings).start()
+        waiting = LagReader(self.settings).start()
         watch = Watch(self.settings, spark, waiting)
-        status.end_unwanted(self.settings, {*wanted(self.settings), *self.names})
+        status.end_unwanted(self.settings, {*wanted_jobs(self.settings), *self.names})
         try:
             if self.once:
                 return self._through(lake, watched)
@@ -170,8 +170,8 @@ class Driver:
             raise
         finally:
             waiting.stop()
-            for one in scheduled:
-                one.stop()
+            for every in scheduled:
+                every.stop()
             if ticker:
                 ticker.stop()
             alive = jvm_ended(self.settings) is None
@@ -207,9 +207,15 @@ class Driver:
             Every("webhooks", ("webhooks", "deliver"), hooks, self.settings, self.tell),
             Every("upkeep", ("compact",), upkeep, self.settings, self.tell, clock.doubt, again=inf),
             *(
-                Every(f"load-{name}", ("load", name), one.refresh_minutes, self.settings, self.tell)
-                for name, one in inventories.items()
-                if wanted and one.file
+                Every(
+                    f"load-{name}",
+                    ("load", name),
+                    inventory.refresh_minutes,
+                    self.settings,
+                    self.tell,
+                )
+                for name, inventory in inventories.items()
+                if wanted and inventory.file
             ),
         ]
 
@@ -227,15 +233,19 @@ class Driver:
         return self._stop.wait(seconds)
 
     def _through(self, lake: Lake, watched: Sequence[Watched]) -> int:
-        for one in watched:
-            one.job = begin(_lake_for(one.name, lake, Governor(self.settings)), one.name, once=True)
+        for watched_job in watched:
+            watched_job.job = begin(
+                _lake_for(watched_job.name, lake, Governor(self.settings)),
+                watched_job.name,
+                once=True,
+            )
             try:
-                one.job.wait()
+                watched_job.job.wait()
             except StreamingQueryException as error:  # it has the plan and all that Spark did
-                if (said := ours(str(error))) is None:
+                if (message := own_error(str(error))) is None:
                     raise
-                raise Fatal(f"job {one.name}: {said}") from None
-            self.tell(f"job {one.name}: all that was there is through")
+                raise Fatal(f"job {watched_job.name}: {message}") from None
+            self.tell(f"job {watched_job.name}: all that was there is through")
         return 0
 
 
@@ -288,37 +298,39 @@ class Round:
             self._look_at_jvm(heap)
             self._look_at_clock()
             self._join_in()
-            for one in self.watched:
-                self._look(one)
-            if all(one.given_up for one in self.watched):
+            for watched in self.watched:
+                self._look(watched)
+            if all(watched.given_up for watched in self.watched):
                 break
-        for one in self.watched:
-            if one.stopping is not None:
-                one.stopping.join(60)
+        for watched in self.watched:
+            if watched.stopping is not None:
+                watched.stopping.join(60)
         self.governor.stop()
-        return 1 if any(one.given_up for one in self.watched) else 0
+        return 1 if any(watched.given_up for watched in self.watched) else 0
 
     def _begin_all(self) -> None:
         """Start all jobs; those that may have ended drivers before come one after the other."""
         ends: dict[str, int] = {}
         before: Watched | None = None
-        for one in self.watched:
-            if (found := failed_batch.suspected(self._folder(one))) is not None:
-                one.record = Record(
-                    batch=found.batch, on_batch=found.failures, starved=found.starved
+        for watched in self.watched:
+            if (suspected := failed_batch.suspected(self._folder(watched))) is not None:
+                watched.record = FailureRecord(
+                    batch=suspected.batch, on_batch=suspected.failures, starved=suspected.starved
                 )
-                ends[one.name] = found.ends if found.ends >= failed_batch.SUSPECTED else 0
-        for one in sorted(self.watched, key=lambda one: -ends.get(one.name, 0)):
-            if not ends.get(one.name):
-                self._begin(one)
+                ends[watched.name] = (
+                    suspected.ends if suspected.ends >= failed_batch.SUSPECTED else 0
+                )
+        for watched in sorted(self.watched, key=lambda watched: -ends.get(watched.name, 0)):
+            if not ends.get(watched.name):
+                self._begin(watched)
                 continue
             if before is None:
-                self._begin(one)
+                self._begin(watched)
             else:
-                self.watch.began(one.name)
-                one.again_at, one.after = time.monotonic() + SUSPENSE_SECONDS, before
-                self.driver.tell(f"job {one.name}: waits for job {before.name}: {_EITHER}")
-            before = one
+                self.watch.began(watched.name)
+                watched.again_at, watched.after = time.monotonic() + SUSPENSE_SECONDS, before
+                self.driver.tell(f"job {watched.name}: waits for job {before.name}: {_EITHER}")
+            before = watched
 
     def _folder(self, one: Watched) -> Path:
         return self.lake.settings.checkpoint_root / one.name
@@ -352,14 +364,16 @@ class Round:
         for line in clock.said():
             self.driver.tell(line)
         if clock.went_back():
-            for one in self.watched:
-                if one.job is not None and one.stopping is None:
-                    self._restart(one, one.job, "started anew, since the clock was set back")
+            for watched in self.watched:
+                if watched.job is not None and watched.stopping is None:
+                    self._restart(
+                        watched, watched.job, "started anew, since the clock was set back"
+                    )
 
     def _join_in(self) -> None:
         """Start jobs that have something to do by now, where all of them are to run."""
-        known = {one.name for one in self.watched}
-        for name in wanted(self.driver.settings) if self.driver.every else ():
+        known = {watched.name for watched in self.watched}
+        for name in wanted_jobs(self.driver.settings) if self.driver.every else ():
             if name not in known:
                 self.watched.append(Watched(name))
                 self._try(self.watched[-1])
@@ -375,8 +389,8 @@ class Round:
         elif one.given_up:
             if self._asked(one):
                 with suppress(OSError):  # another account's: it then says so again
-                    failed_batch.forget(self._folder(one))
-                one.given_up, one.record = None, Record()
+                    failed_batch.forget_failures(self._folder(one))
+                one.given_up, one.record = None, FailureRecord()
                 self._try(one)
         elif one.again_at is not None:
             if time.monotonic() >= one.again_at or _out_of_the_way(one.after):
@@ -396,8 +410,8 @@ class Round:
             progress, status = self.watch.progress.get(one.name), self.watch.of(one.name)
             return self.governor.look(job, progress, status)
         except Exception as error:  # what watches must not end what it watches
-            said = f"job {one.name}: cannot be watched: {type(error).__name__}: {error}"
-            self.news[one.name].tell(said)
+            message = f"job {one.name}: cannot be watched: {type(error).__name__}: {error}"
+            self.news[one.name].tell(message)
             return False
 
     def _restart(self, one: Watched, job: Job, why: str) -> None:
@@ -421,8 +435,8 @@ class Round:
         except FileNotFoundError:
             return False
         except OSError as error:
-            said = f"job {one.name}: {request} cannot be read ({error.strerror}): whose is it?"
-            self.news[one.name].tell(said)
+            message = f"job {one.name}: {request} cannot be read ({error.strerror}): whose is it?"
+            self.news[one.name].tell(message)
             return False
         return True
 
@@ -459,15 +473,17 @@ class Round:
         follows = one.record.failed(why, batch, ran, attempts)
         self._remember(one, reason(why), follows)
         with about(one.name, batch):
-            if not isinstance(follows, Again):
+            if not isinstance(follows, Retry):
                 self._give_up(one, follows.why)
                 return
             one.again_at = time.monotonic() + follows.seconds
-            said = reason(why)
-            self.watch.ended(one.name, "pausing", said, one.record.failures)
-            self.driver.tell(f"job {one.name}: failed, again in {follows.seconds:.0f} s: {said}")
+            reason_result = reason(why)
+            self.watch.ended(one.name, "pausing", reason_result, one.record.failures)
+            self.driver.tell(
+                f"job {one.name}: failed, again in {follows.seconds:.0f} s: {reason_result}"
+            )
 
-    def _remember(self, one: Watched, why: str, follows: Again | GiveUp) -> None:
+    def _remember(self, one: Watched, why: str, follows: Retry | GiveUp) -> None:
         """Keep for later drivers how often a batch failed by its own fault."""
         stopped, known = follows.why if isinstance(follows, GiveUp) else None, one.record
         if isinstance(follows, GiveUp) and not follows.poison:

@@ -14,10 +14,18 @@ from infra.config.settings import Settings
 from infra.runtime.job_status import JobStatus
 from infra.runtime.monitor import resident
 from infra.streaming.job import Job
-from infra.streaming.kafka_offsets import Broker, backlog, checkpoint
+from infra.streaming.kafka_offsets import OffsetReader, backlog, kafka_checkpoint
 from infra.streaming.progress import durations, unread
-from infra.streaming.rate_controller import Learned, Limits, Pace, Seen, begin, follow, restart
-from infra.streaming.rate_estimates import keep, kept
+from infra.streaming.rate_controller import (
+    BatchSeen,
+    Learned,
+    Pace,
+    RateLimits,
+    begin_regime,
+    follow,
+    restart,
+)
+from infra.streaming.rate_estimates import read_estimates, write_estimates
 
 GOVERNED = "ingest"
 SAMPLE_SECONDS = 1.0
@@ -37,10 +45,10 @@ class Governor:
     _sampled: float = 0.0
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RateLimits:
         """What the settings allow."""
         jobs = self.settings.jobs
-        return Limits(
+        return RateLimits(
             most=jobs.max_offsets_per_batch,
             least=min(jobs.least_offsets_per_batch, jobs.max_offsets_per_batch),
             steady_seconds=jobs.steady_batch_seconds,
@@ -53,14 +61,14 @@ class Governor:
         if not self.settings.jobs.adaptive:
             return self.settings
         if self.pace is None:
-            self.learned = kept(self.settings.checkpoint_root / GOVERNED, Learned())
+            self.learned = read_estimates(self.settings.checkpoint_root / GOVERNED, Learned())
             waiting = backlog(
-                checkpoint(self.settings.checkpoint_root / GOVERNED),
-                Broker(self.settings.kafka),
+                kafka_checkpoint(self.settings.checkpoint_root / GOVERNED),
+                OffsetReader(self.settings.kafka),
                 self.settings.kafka,
             )
-            self.pace = begin(waiting, self.learned, self.limits)
-        return paced(self.settings, self.pace)
+            self.pace = begin_regime(waiting, self.learned, self.limits)
+        return _paced(self.settings, self.pace)
 
     @property
     def said(self) -> str:
@@ -93,12 +101,12 @@ class Governor:
             self._remember()
         return changed
 
-    def _seen(self, job: Job, progress: Mapping[str, Any]) -> Seen | None:
+    def _seen(self, job: Job, progress: Mapping[str, Any]) -> BatchSeen | None:
         """The batch a progress tells of; None while the job's pulse is at another one."""
         pulse = job.pulse
         if pulse.done != progress["batchId"]:
             return None
-        return Seen(
+        return BatchSeen(
             messages=pulse.rows or 0,
             bytes=pulse.bytes,
             seconds=durations(progress).get("triggerExecution", 0.0),
@@ -112,7 +120,7 @@ class Governor:
             self._sampled = time.monotonic()
 
     def _remember(self) -> None:
-        keep(self.settings.checkpoint_root / GOVERNED, self.learned)
+        write_estimates(self.settings.checkpoint_root / GOVERNED, self.learned)
 
     def stop(self) -> None:
         """Keep what was learned."""
@@ -120,7 +128,7 @@ class Governor:
             self._remember()
 
 
-def paced(settings: Settings, pace: Pace) -> Settings:
+def _paced(settings: Settings, pace: Pace) -> Settings:
     """The settings with a pace's cap, and without a pause between batches while behind."""
     jobs = settings.jobs.model_copy(
         update={

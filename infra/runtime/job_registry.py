@@ -61,13 +61,13 @@ def register_jobs(*jobs: JobSpec) -> None:
     JOBS.update({job.name: job for job in known})
 
 
-def wanted(settings: Settings) -> tuple[str, ...]:
+def wanted_jobs(settings: Settings) -> tuple[str, ...]:
     """The jobs that these settings give something to do."""
-    off = unwanted(settings)
+    off = idle_jobs(settings)
     return tuple(name for name in JOBS if name not in off)
 
 
-def unwanted(settings: Settings) -> dict[str, str]:
+def idle_jobs(settings: Settings) -> dict[str, str]:
     """The jobs that they give nothing to do, and why."""
     reasons = ((name, job.idle_because(settings)) for name, job in JOBS.items())
     return {name: reason for name, reason in reasons if reason is not None}
@@ -76,7 +76,7 @@ def unwanted(settings: Settings) -> dict[str, str]:
 def resume(settings: Settings, job: str) -> None:
     """Let a job go on that was given up: the next driver, or one that runs, which is asked to
     start it again and looks every half second."""
-    failed_batch.forget(settings.checkpoint_root / job)
+    failed_batch.forget_failures(settings.checkpoint_root / job)
     request = settings.home.absolute() / "spool" / "resume" / job
     request.parent.mkdir(parents=True, exist_ok=True)
     request.touch()

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import psutil
 
 from infra.config.settings import Settings
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 
 SILENT_SECONDS = 15.0
 """The driver writes every two seconds; one that has not for so long is gone or hangs."""
@@ -102,7 +102,7 @@ class JobStatus:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JobVerdict:
     """A job and what is wrong with it; `missed` is None when it is within its target."""
 
     job: str
@@ -114,42 +114,48 @@ class Verdict:
 _TIMES = ("at", "started_at", "batch_at", "progressed_at", "complete_to", "event_at", "held_since")
 
 
-def folder(settings: Settings) -> Path:
+def _folder(settings: Settings) -> Path:
     """Where the files lie."""
     return settings.home.absolute() / "status"
 
 
-def write(settings: Settings, status: JobStatus) -> None:
+def write_status(settings: Settings, status: JobStatus) -> None:
     """Leave a job's standing for readers; whole or not at all."""
-    put(folder(settings), status.job, asdict(status))
+    put_row(_folder(settings), status.job, asdict(status))
 
 
 def end_unwanted(settings: Settings, jobs: Collection[str]) -> None:
     """Note as stopped what a process that is gone left of jobs that nobody runs any more."""
-    for name, one in read(settings).items():
-        if name not in jobs and one.standing != "stopped" and not psutil.pid_exists(one.pid):
-            write(settings, replace(one, standing="stopped", why=""))
+    for name, job_status in read_status(settings).items():
+        if (
+            name not in jobs
+            and job_status.standing != "stopped"
+            and not psutil.pid_exists(job_status.pid)
+        ):
+            write_status(settings, replace(job_status, standing="stopped", why=""))
 
 
-def dated(status: JobStatus, ahead: float) -> JobStatus:
+def with_ages(status: JobStatus, ahead: float) -> JobStatus:
     """The standing by the system's clock, which is `ahead` of the driver's; readers go by that."""
     if not ahead:
         return status
     times = {name: getattr(status, name) for name in _TIMES}
-    return replace(status, **{name: at + ahead for name, at in times.items() if at is not None})
+    return replace(
+        status, **{name: time + ahead for name, time in times.items() if time is not None}
+    )
 
 
-def read(settings: Settings) -> dict[str, JobStatus]:
+def read_status(settings: Settings) -> dict[str, JobStatus]:
     """What drivers wrote, by job; a file of another version gives what both know.
 
     One that a power cut left empty counts as not there: the driver writes it anew.
     """
-    found = {}
-    for file in sorted(folder(settings).glob("*.json")):
+    job_statuses = {}
+    for file in sorted(_folder(settings).glob("*.json")):
         with suppress(OSError, ValueError, TypeError):
             status = _of(json.loads(file.read_bytes()))
-            found[status.job] = status
-    return found
+            job_statuses[status.job] = status
+    return job_statuses
 
 
 def _of(told: Mapping[str, Any]) -> JobStatus:
@@ -158,27 +164,27 @@ def _of(told: Mapping[str, Any]) -> JobStatus:
 
 
 def _known(kind: type, told: Mapping[str, Any]) -> dict[str, Any]:
-    names = {one.name for one in fields(kind)}
+    names = {field.name for field in fields(kind)}
     return {name: value for name, value in told.items() if name in names}
 
 
-def judge(
+def judge_jobs(
     settings: Settings,
     jobs: Iterable[str],
     found: Mapping[str, JobStatus],
     now: float | None = None,
-) -> list[Verdict]:
+) -> list[JobVerdict]:
     """A verdict for each of `jobs`, and for each other job that a driver told of and still runs."""
     moment = time.time() if now is None else now
-    others = (name for name, one in found.items() if one.standing != "stopped")
+    others = (name for name, job_status in found.items() if job_status.standing != "stopped")
     names = list(dict.fromkeys([*jobs, *others]))
     return [verdict(name, found.get(name), settings.targets.of(name), moment) for name in names]
 
 
-def verdict(job: str, status: JobStatus | None, target: float, now: float) -> Verdict:
+def verdict(job: str, status: JobStatus | None, target: float, now: float) -> JobVerdict:
     """Whether a job made progress within its target."""
     fine = status is not None and _fine(status, target, now)
-    return Verdict(job, status, target, None if fine else _missed(status, target, now))
+    return JobVerdict(job, status, target, None if fine else _missed(status, target, now))
 
 
 def at_work(status: JobStatus, now: float) -> bool:

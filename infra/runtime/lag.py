@@ -19,7 +19,7 @@ from infra.config.settings import Settings
 from infra.delta.log_archive import LOG
 from infra.delta.log_reader import table_id
 from infra.storage.paths import Location, tables_below
-from infra.streaming.kafka_offsets import Broker, offsets_of, untaken
+from infra.streaming.kafka_offsets import OffsetReader, offsets_of, untaken
 from infra.streaming.progress import first_unread, left_in
 
 READS_KAFKA = "ingest"
@@ -45,12 +45,12 @@ class Waits:
     """When this was found, in seconds that only count on."""
 
 
-class Waiting:
+class LagReader:
     """Looks every few seconds, once it was started, for each job that was asked about."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._broker = Broker(settings.kafka, ANSWER_SECONDS)
+        self._broker = OffsetReader(settings.kafka, ANSWER_SECONDS)
         self._found: dict[str, Waits] = {}
         self._logs: dict[str, Location] = {}
         """Logs of tables by the table's id."""
@@ -58,7 +58,7 @@ class Waiting:
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="waiting", daemon=True)
 
-    def start(self) -> Waiting:
+    def start(self) -> LagReader:
         """Begin."""
         self._thread.start()
         return self
@@ -73,8 +73,8 @@ class Waiting:
         if job not in self._found:
             self._found[job] = Waits()
             self._wake.set()
-        found = self._found[job]
-        return found if time.monotonic() - found.looked <= KEPT_SECONDS else Waits()
+        result = self._found[job]
+        return result if time.monotonic() - result.looked <= KEPT_SECONDS else Waits()
 
     def _run(self) -> None:
         while not self._stopped:
@@ -96,7 +96,7 @@ class Waiting:
         return Waits(
             messages=messages,
             commits=sum(count for count, _ in left) if left else None,
-            oldest=min((at for _, at in left if at is not None), default=None),
+            oldest=min((position for _, position in left if position is not None), default=None),
             looked=time.monotonic(),
         )
 
@@ -104,7 +104,9 @@ class Waiting:
         kafka = self._settings.kafka
         taken = {} if file is None else offsets_of(file)
         raw = self._broker.partitions(kafka.topic_prefix)
-        return untaken(taken, self._broker.held(at for at in raw if at[0] != kafka.tick_topic))
+        return untaken(
+            taken, self._broker.held(place for place in raw if place[0] != kafka.tick_topic)
+        )
 
     def _read(self, file: Path | None) -> Iterator[tuple[Location, int]]:
         """Of each Delta table that a job reads its log, and the first version it has to take."""

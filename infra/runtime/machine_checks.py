@@ -23,7 +23,7 @@ class Finding:
     remedy: str | None = None
 
 
-def memory() -> Finding:
+def check_memory() -> Finding:
     """Whether there is memory enough for a driver and a broker."""
     free = psutil.virtual_memory().available / 2**30
     short = free < LEAST_MEMORY_GB
@@ -37,7 +37,7 @@ def memory() -> Finding:
     )
 
 
-def disk(home: Path) -> Finding:
+def check_disk(home: Path) -> Finding:
     """Whether the disk under `home` has room."""
     there = home.absolute()
     while not there.exists():

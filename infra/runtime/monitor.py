@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from infra.config.settings import Settings
 from infra.process.clock import clock
-from infra.runtime.job_status import JobStatus, Memory, dated, write
-from infra.runtime.lag import Waiting
-from infra.spark.session import java
+from infra.runtime.job_status import JobStatus, Memory, with_ages, write_status
+from infra.runtime.lag import LagReader
+from infra.spark.session import java_options
 from infra.streaming.job import Job
 from infra.streaming.progress import durations, state, watermark
 
@@ -33,7 +33,7 @@ class Watch:
 
     settings: Settings
     spark: SparkSession
-    waiting: Waiting
+    waiting: LagReader
     statuses: dict[str, JobStatus] = field(default_factory=dict)
     progress: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """The newest progress of each job's query, as Spark tells it."""
@@ -100,17 +100,17 @@ class Watch:
         status.at, status.memory = clock.time(), self._memory
         self._waits(status)
         with suppress(OSError):  # a full disk must not end the watch; readers see it grow old
-            write(self.settings, dated(status, clock.jumped))
+            write_status(self.settings, with_ages(status, clock.jumped))
         self._written[name] = time.monotonic()
 
     def _waits(self, status: JobStatus) -> None:
         """What it has not taken, also while its query hangs or there is none."""
-        found = self.waiting.of(status.job)
-        status.unread_messages, status.unread_commits = found.messages, found.commits
+        result = self.waiting.of(status.job)
+        status.unread_messages, status.unread_commits = result.messages, result.commits
         status.behind_seconds = None
-        if found.commits is not None:
+        if result.commits is not None:
             # Commits are dated by the system's clock.
-            status.behind_seconds = max(0.0, time.time() - found.oldest) if found.oldest else 0.0
+            status.behind_seconds = max(0.0, time.time() - result.oldest) if result.oldest else 0.0
 
     def gather(self, job: Job) -> None:
         """Take what Spark tells of the batches of a job that have ended since the last time.
@@ -121,9 +121,9 @@ class Watch:
         seen = -1 if known is None else known["batchId"]
         if job.pulse.done is not None and seen < job.pulse.done:
             with suppress(Exception):  # a query that just ends has no answer
-                for one in _since(job, seen):
-                    status.dropped_so_far += state(one).dropped
-                    self.progress[job.name] = known = one
+                for progress in _since(job, seen):
+                    status.dropped_so_far += state(progress).dropped
+                    self.progress[job.name] = known = progress
         if known is None:
             return
         kept = state(known)
@@ -139,18 +139,18 @@ def _since(job: Job, seen: int) -> list[Mapping[str, Any]]:
     newest = job.query.lastProgress
     if newest is None or newest["batchId"] <= seen:
         return []
-    told = [newest] if newest["batchId"] == seen + 1 else job.query.recentProgress
+    message = [newest] if newest["batchId"] == seen + 1 else job.query.recentProgress
     # As Spark wrote it: the dictionary itself has offsets as text.
-    return [json.loads(one.json) for one in told if one["batchId"] > seen]
+    return [json.loads(progress.json) for progress in message if progress["batchId"] > seen]
 
 
 def _idle(job: Job) -> bool:
     """Whether the query looked and found nothing to do."""
     try:
-        said = job.query.status
+        status = job.query.status
     except Exception:  # it is just ending; the driver sees to it
         return False
-    return waits(said) and bool(job.query.isActive)
+    return waits(status) and bool(job.query.isActive)
 
 
 def waits(said: Mapping[str, Any]) -> bool:
@@ -162,12 +162,12 @@ def waits(said: Mapping[str, Any]) -> bool:
 
 def memory(spark: SparkSession | None) -> Memory:
     """What this process, its JVM and its Python workers hold."""
-    found = Memory(driver=psutil.Process().memory_info().rss)
-    found.jvm, found.workers = resident(psutil.Process())
+    memory_result = Memory(driver=psutil.Process().memory_info().rss)
+    memory_result.jvm, memory_result.workers = resident(psutil.Process())
     if spark is not None:
         with suppress(Exception):  # a JVM that is going tells nothing
-            _heap(spark, found)
-    return found
+            _heap(spark, memory_result)
+    return memory_result
 
 
 def resident(driver: psutil.Process) -> tuple[int, int]:
@@ -187,7 +187,9 @@ def resident(driver: psutil.Process) -> tuple[int, int]:
 
 
 def _heap(spark: SparkSession, found: Memory) -> None:
-    beans = java(spark, "java.lang.management.ManagementFactory")
+    beans = java_options(spark, "java.lang.management.ManagementFactory")
     found.heap_used = beans.getMemoryMXBean().getHeapMemoryUsage().getUsed()
     kept = [pool.getCollectionUsage() for pool in beans.getMemoryPoolMXBeans()]
-    found.heap_after_collection = max((one.getUsed() for one in kept if one is not None), default=0)
+    found.heap_after_collection = max(
+        (pool_row.getUsed() for pool_row in kept if pool_row is not None), default=0
+    )

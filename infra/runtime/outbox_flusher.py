@@ -14,10 +14,10 @@ from infra.delta.parquet_writer import arrow_schema
 from infra.delta.schema import Table
 from infra.process.log import say
 from infra.streaming.lake import Lake
-from infra.streaming.outbox import sound
+from infra.streaming.outbox import sound_rows
 
 
-def fold(lake: Lake, table: Table, folder: Path) -> int:
+def flush_outbox(lake: Lake, table: Table, folder: Path) -> int:
     """Append what waits in `folder` to `table`, once; returns how many rows.
 
     The files of one round move into a folder named by the round before they are
@@ -49,14 +49,14 @@ def _write(lake: Lake, table: Table, folder: Path, *, look_back: bool) -> int:
     known = look_back and any(
         commit.user_metadata == folder.name for commit in newest_first(lake.folder(table))
     )
-    rows = [] if known else sound(files, arrow_schema(table))
+    rows = [] if known else sound_rows(files, arrow_schema(table))
     if rows:
         lake.add(table, rows, folder.name)
     shutil.rmtree(folder)
     return len(rows)
 
 
-class Folder:
+class OutboxFlusher:
     """Folds the spool of some tables every few seconds while the driver lives."""
 
     def __init__(self, lake: Lake, tables: Mapping[str, Table], seconds: float = 10.0) -> None:
@@ -67,7 +67,7 @@ class Folder:
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
         self.failure: str | None = None
 
-    def start(self) -> Folder:
+    def start(self) -> OutboxFlusher:
         """Begin."""
         self._thread.start()
         return self
@@ -86,7 +86,7 @@ class Folder:
         failures = []
         for name, table in self._tables.items():
             try:
-                fold(self._lake, table, self._lake.spool / name)
+                flush_outbox(self._lake, table, self._lake.spool / name)
             except Exception as error:  # the files stay; the next round tries again
                 failures.append(f"{table.name}: {type(error).__name__}: {error}"[:300])
         failure = "; ".join(failures) or None

@@ -43,7 +43,7 @@ _STATE_SAID = (
 
 
 @dataclass(frozen=True)
-class Again:
+class Retry:
     """Start the job again after `seconds`."""
 
     seconds: float
@@ -59,7 +59,7 @@ class GiveUp:
 
 
 @dataclass
-class Record:
+class FailureRecord:
     """The failures of one job in a row."""
 
     failures: int = 0
@@ -71,7 +71,7 @@ class Record:
 
     def failed(
         self, why: str, batch: int | None, ran_seconds: float, attempts: int
-    ) -> Again | GiveUp:
+    ) -> Retry | GiveUp:
         """Note a failure and say what follows.
 
         `why`: what Spark or Python said. `batch`: the one under way, None when there was
@@ -95,7 +95,7 @@ class Record:
             )
         pause = PAUSES[min(self.failures, len(PAUSES) - 1)]
         self.failures += 1
-        return Again(pause)
+        return Retry(pause)
 
     def _poison(self, attempts: int) -> bool:
         clear = self.on_batch - self.starved
@@ -106,24 +106,24 @@ def fatal_reason(why: str) -> str | None:
     """The sentence of an error of ours that no retry can help; None for any other."""
     if _STATE.search(why):
         return _STATE_SAID
-    found = _OURS.search(why)
-    return found.group(2) if found and found.group(1) in ("Fatal", "Usage") else None
+    match = _OURS.search(why)
+    return match.group(2) if match and match.group(1) in ("Fatal", "Usage") else None
 
 
-def ours(why: str) -> str | None:
+def own_error(why: str) -> str | None:
     """The sentence of an error of ours, raised anywhere in a batch; None for any other."""
     return fatal_reason(why) or _sentence(why)
 
 
 def _sentence(why: str) -> str | None:
-    found = _OURS.search(why)
-    return found.group(2) if found else None
+    match = _OURS.search(why)
+    return match.group(2) if match else None
 
 
 def reason(text: str) -> str:
     """The line of a Spark or Python error that says what happened."""
-    if said := _sentence(text):
-        return said
+    if sentence := _sentence(text):
+        return sentence
     if damage := _DAMAGE.search(text):
         return damage.group(0)
     lines = [line.strip() for line in text.splitlines() if line.strip()]

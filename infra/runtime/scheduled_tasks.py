@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from infra.config.settings import Settings
 from infra.process.log import SAME_AGAIN, News
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 
 
 class Every:
@@ -60,7 +60,7 @@ class Every:
 
     def _once(self) -> None:
         try:
-            part = Part(self._name, self._command, self._settings)
+            part = PlatformProcess(self._name, self._command, self._settings)
         except OSError as error:
             self._tell(f"{self._name}: could not be started ({error}); again in due time")
             return

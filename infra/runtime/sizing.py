@@ -14,7 +14,7 @@ from typing import Any
 
 from infra.errors import Usage
 
-DAY = 86_400
+_DAY = 86_400
 CORES_A_EXECUTOR = 4
 HEAP_GB = 2.0
 """Of an executor; its JVM only hands rows to Python."""
@@ -38,7 +38,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredLoad:
     """Figures of `bench/results`, each with the file and the name it stands under there."""
 
     parse: float
@@ -70,12 +70,12 @@ class Figure:
     formula: str
 
 
-def measured(results: Path) -> Measured:
+def measured(results: Path) -> MeasuredLoad:
     """Read the figures; raises `Usage` that names what is missing and how to measure it."""
     parse = _value(results, "sources", "mix: ours")
     detect = _value(results, "rules", "job, 100 rules")
     each = _value(results, "standing", "an event more, all jobs") / 1e6
-    return Measured(
+    return MeasuredLoad(
         parse=parse,
         detect=detect,
         standing=_value(results, "standing", "no events, all jobs"),
@@ -88,13 +88,13 @@ def measured(results: Path) -> Measured:
     )
 
 
-def sized(load: Load, known: Measured) -> list[Figure]:
+def sized(load: Load, known: MeasuredLoad) -> list[Figure]:
     """The plant for a load."""
     a_event = 1 / known.parse + 1 / known.detect
     cores = math.ceil(load.events_per_second * a_event / load.busy)
     executors = math.ceil(cores / CORES_A_EXECUTOR)
     worker_gb = known.worker_mb / 1000
-    raw_a_day = load.events_per_second * load.event_bytes * DAY
+    raw_a_day = load.events_per_second * load.event_bytes * _DAY
     a_day = raw_a_day * (known.bronze + known.silver)
     return [
         Figure(
@@ -178,7 +178,7 @@ def sized(load: Load, known: Measured) -> list[Figure]:
 def _report(results: Path, name: str) -> dict[str, Any]:
     file = results / f"{name}.json"
     try:
-        found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        decoded: dict[str, Any] = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         raise Usage(
             f"{file}: no such results; 'make bench ONLY={name}' in a checkout makes them, "
@@ -186,13 +186,13 @@ def _report(results: Path, name: str) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise Usage(f"{file}: not the results of a benchmark ({error})") from None
-    return found
+    return decoded
 
 
 def _value(results: Path, name: str, measure: str) -> float:
-    for one in _report(results, name)["measures"]:
-        if one["name"] == measure and one["value"] is not None:
-            return float(one["value"])
+    for measure_row in _report(results, name)["measures"]:
+        if measure_row["name"] == measure and measure_row["value"] is not None:
+            return float(measure_row["value"])
     raise Usage(
         f"{results / name}.json: no measure '{measure}'; 'make bench ONLY={name}' makes it anew"
     )

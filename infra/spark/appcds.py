@@ -32,8 +32,8 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 NOT_GATHERED = "Spark's classes are not gathered, all works without"
 
-Say = Callable[[str], None]
-Training = Callable[[Say, bool], bool]
+_Say = Callable[[str], None]
+Training = Callable[[_Say, bool], bool]
 """Makes the archive unless it is there; the flag: try again where it failed. Whether it is
 there."""
 
@@ -45,7 +45,7 @@ def register_training(load: Callable[[], Training]) -> None:
     _training[:] = [load]
 
 
-def train(say: Say, *, again: bool = False) -> bool:
+def train_archive(say: _Say, *, again: bool = False) -> bool:
     """Make the archive of this Java and class path if it is missing; whether it is there."""
     return bool(_training) and _training[0]()(say, again)
 
@@ -53,13 +53,13 @@ def train(say: Say, *, again: bool = False) -> bool:
 @cache
 def file() -> Path:
     """Where the archive for this Java and these archives lies, or would."""
-    java = jdk.command()
+    java = jdk.java_command()
     known = [jdk.says(java) if java else "", *map(_known, class_path())]
     digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
-    return java_jars.folder() / f"classes-{digest}.jsa"
+    return java_jars.jars_folder() / f"classes-{digest}.jsa"
 
 
-def whole(path: Path) -> bool:
+def is_whole(path: Path) -> bool:
     """Whether a JVM wrote it to its end: the first bytes come last.
 
     Java turns its own archive off as well where it is given one that is not.
@@ -81,8 +81,8 @@ def ours() -> list[Path]:
 
 
 def _known(path: Path) -> str:
-    found = path.stat()
-    return f"{path} {found.st_size} {int(found.st_mtime)}"  # Java compares the same
+    stat = path.stat()
+    return f"{path} {stat.st_size} {int(stat.st_mtime)}"  # Java compares the same
 
 
 def options() -> str:

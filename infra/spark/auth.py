@@ -23,20 +23,20 @@ def conf(settings: Settings) -> dict[str, str]:
     On this machine Spark makes a secret of its own for each run; with workers elsewhere
     it is that of `spark.secret_file`, and what goes over the wire is encrypted.
     """
-    told = {"spark.redaction.regex": NAMES, "spark.ui.enabled": str(settings.spark.ui).lower()}
+    lines = {"spark.redaction.regex": NAMES, "spark.ui.enabled": str(settings.spark.ui).lower()}
     if settings.spark.master == "local" or settings.spark.master.startswith("local["):
-        told["spark.authenticate"] = "true"
+        lines["spark.authenticate"] = "true"
     elif settings.spark.secret_file is not None:
-        told |= {
+        lines |= {
             "spark.authenticate": "true",
             "spark.authenticate.secret": of_file(settings.spark.secret_file, "spark.secret_file"),
             "spark.network.crypto.enabled": "true",
             "spark.network.crypto.authEngineVersion": "2",
         }
     if settings.spark.ui:
-        told["spark.ui.filters"] = _FILTER
-        told[f"spark.{_FILTER}.param.secretKey"] = page_key(token_file(settings))
-    return told
+        lines["spark.ui.filters"] = _FILTER
+        lines[f"spark.{_FILTER}.param.secretKey"] = page_key(_token_file(settings))
+    return lines
 
 
 def umask_conf(umask: int) -> dict[str, str]:
@@ -44,7 +44,7 @@ def umask_conf(umask: int) -> dict[str, str]:
     return {"spark.hadoop.fs.permissions.umask-mode": f"{umask:03o}"}
 
 
-def token_file(settings: Settings) -> Path:
+def _token_file(settings: Settings) -> Path:
     """Where the token for Spark's pages lies while they are served."""
     return settings.home.absolute() / "spark-ui.token"
 

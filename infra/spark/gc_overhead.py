@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 
 SPAN_SECONDS = 60.0
-EVERY_SECONDS = 5.0
-MOST = 0.6
+_EVERY_SECONDS = 5.0
+_MOST = 0.6
 """Share of a minute that collections of garbage may take. What works well takes a tenth; of a
 JVM without memory three quarters were seen, while others had the cores as well."""
 
@@ -25,11 +25,11 @@ class Heap:
     def exhausted(self) -> bool:
         """Whether most of the last minute went into collections; asked often, looks seldom."""
         now = self._clock()
-        if self._seen and now - self._seen[-1][0] < EVERY_SECONDS:
+        if self._seen and now - self._seen[-1][0] < _EVERY_SECONDS:
             return False
         self._seen.append((now, self._spent()))
         while len(self._seen) > 1 and now - self._seen[1][0] >= SPAN_SECONDS:
             self._seen.popleft()
         since, before = self._seen[0]
         long = now - since >= SPAN_SECONDS
-        return long and self._seen[-1][1] - before >= MOST * (now - since)
+        return long and self._seen[-1][1] - before >= _MOST * (now - since)

@@ -18,7 +18,7 @@ from infra.storage.atomic_files import write_private
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 
-def split(conf: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def split_secrets(conf: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The settings that may be seen, and those that hold a secret."""
     secret = {name: value for name, value in conf.items() if is_secret(name)}
     return {name: conf[name] for name in conf if name not in secret}, secret
@@ -48,5 +48,5 @@ def handed_over(secret: Mapping[str, str], folder: Path) -> Iterator[None]:
 def _escaped(value: str) -> str:
     """As `java.util.Properties` reads it."""
     units = value.encode("utf-16-be")
-    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    codes = [int.from_bytes(units[index : index + 2], "big") for index in range(0, len(units), 2)]
     return "".join(chr(c) if 32 < c < 127 and chr(c) != "\\" else f"\\u{c:04x}" for c in codes)

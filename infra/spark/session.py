@@ -24,7 +24,7 @@ from infra.errors import Fatal
 from infra.kafka.auth import QUOTED_PASSWORD, hand_to_executors, hand_to_jvm
 from infra.process import java_jars, jdk
 from infra.spark import appcds, auth, secret_conf
-from infra.storage.paths import bucketed, endpoint, region, require
+from infra.storage.paths import bucketed, region, require, store_endpoint
 from infra.storage.temp_dirs import scratch
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def session(
     `small_batches`: it works on some hundred rows at a time, again and again, as jobs do.
     Raises `Fatal` when Java, an archive or the lake's bucket is missing.
     """
-    jdk.require()
+    jdk.require_java()
     require(settings.lake_root)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -101,7 +101,7 @@ def session(
     hand_to_jvm(settings.kafka)
     running = SparkContext._active_spark_context is not None
     own = None if running else scratch(settings.scratch_root)
-    conf, secret = secret_conf.split(conf_of(settings, own, small_batches=small_batches))
+    conf, secret = secret_conf.split_secrets(conf_of(settings, own, small_batches=small_batches))
     if settings.spark.ui:
         auth.listen_on(conf["spark.driver.bindAddress"])
     if SparkContext._gateway is not None:  # its JVM runs: nothing goes over a command line
@@ -197,7 +197,9 @@ def _jvm() -> subprocess.Popen[bytes] | None:
 
 def collecting(spark: SparkSession) -> float:
     """Seconds that the JVM has collected garbage since it began."""
-    beans = java(spark, "java.lang.management.ManagementFactory").getGarbageCollectorMXBeans()
+    beans = java_options(
+        spark, "java.lang.management.ManagementFactory"
+    ).getGarbageCollectorMXBeans()
     return float(sum(bean.getCollectionTime() for bean in beans)) / 1000
 
 
@@ -309,17 +311,17 @@ def _heap_at_first(memory: str) -> str:
     The JVM's own choice, a 64th of the machine's memory, is full within seconds of a start. Then
     the serial collector looks through all of it again and again while states are loaded.
     """
-    found = re.fullmatch(r"(\d+)([gm])b?", memory.strip().lower())
-    if not found:
+    match = re.fullmatch(r"(\d+)([gm])b?", memory.strip().lower())
+    if not match:
         return ""
-    megabytes = int(found[1]) * (1024 if found[2] == "g" else 1)
+    megabytes = int(match[1]) * (1024 if match[2] == "g" else 1)
     return f"-Xms{megabytes // 3}m "
 
 
 def _bucket() -> dict[str, str]:
     """How Spark reaches the object store. Its credentials it looks for itself, where we do."""
-    where = endpoint()
-    told = {"AWS_REGION": region()} | ({"AWS_ENDPOINT_URL_S3": where} if where else {})
+    where = store_endpoint()
+    message = {"AWS_REGION": region()} | ({"AWS_ENDPOINT_URL_S3": where} if where else {})
     return {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
@@ -329,7 +331,7 @@ def _bucket() -> dict[str, str]:
         # Else S3A looks before each file whether a folder of that name is there.
         "spark.hadoop.fs.s3a.performance.flags": "create",
         **({"spark.hadoop.fs.s3a.endpoint": where} if where else {}),
-        **{f"spark.executorEnv.{name}": value for name, value in told.items()},
+        **{f"spark.executorEnv.{name}": value for name, value in message.items()},
     }
 
 
@@ -342,7 +344,7 @@ _CREDENTIALS = (
 )
 
 
-def java(spark: SparkSession, name: str) -> Any:
+def java_options(spark: SparkSession, name: str) -> Any:
     """A class of the JVM by its whole name.
 
     Package by package, as in `jvm.org.apache...`, each step looks through every archive for a

@@ -82,7 +82,7 @@ def _unzipped() -> None:
     Python keeps no compiled code of an archive: each process would compile all of it again.
     """
     given = list(sys.path)
-    sys.path[:] = [one for one in given if not Path(one).match("py*.zip")]
+    sys.path[:] = [path for path in given if not Path(path).match("py*.zip")]
     if find_spec("pyspark") is None or find_spec("py4j") is None:
         sys.path[:] = given
 

@@ -33,7 +33,7 @@ def write_each(content: Mapping[Location, str]) -> None:
         if file not in far:
             write_whole(file, text)
     for file in list(far)[:1]:
-        file.fs.pipe({one.path: text.encode("utf-8") for one, text in far.items()})
+        file.fs.pipe({key.path: text.encode("utf-8") for key, text in far.items()})
 
 
 def write_private(path: Path, text: str) -> None:

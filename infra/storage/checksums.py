@@ -30,10 +30,12 @@ def sound(file: Location) -> str:
     content = file.read_bytes()
     try:
         beside = file.with_name(f".{file.name}.crc")
-        told = beside.read_bytes() if isinstance(beside, Path) else b""
+        message = beside.read_bytes() if isinstance(beside, Path) else b""
     except FileNotFoundError:
-        told = b""
-    if told.startswith(_HEADER) and told[8:] != _sums(content, int.from_bytes(told[4:8], "big")):
+        message = b""
+    if message.startswith(_HEADER) and message[8:] != _sums(
+        content, int.from_bytes(message[4:8], "big")
+    ):
         raise Damaged("its checksum says otherwise")
     try:
         return content.decode("utf-8")
@@ -42,36 +44,36 @@ def sound(file: Location) -> str:
 
 
 def _sums(content: bytes, step: int) -> bytes:
-    parts = (content[at : at + step] for at in range(0, len(content), max(1, step)))
+    parts = (content[index : index + step] for index in range(0, len(content), max(1, step)))
     return b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts)
 
 
 def objects(text: str) -> list[dict[str, Any]]:
     """The JSON objects of a text, one a line. Raises `Damaged`, also where there is none."""
-    found = [parsed(line) for line in text.splitlines() if line.strip()]
-    if not found:
+    result = [parsed(line) for line in text.splitlines() if line.strip()]
+    if not result:
         raise Damaged("it is empty")
-    return found
+    return result
 
 
 def logged(file: Path, lines: int) -> list[str]:
     """The lines of an entry of Spark's offset or commit log, at least so many, `v1` the first."""
-    found = sound(file).splitlines()
-    if len(found) < lines or found[0] != "v1":
-        raise Damaged("it is cut short" if found else "it is empty")
-    parsed(found[1])
-    return found
+    splitlines = sound(file).splitlines()
+    if len(splitlines) < lines or splitlines[0] != "v1":
+        raise Damaged("it is cut short" if splitlines else "it is empty")
+    parsed(splitlines[1])
+    return splitlines
 
 
 def parsed(text: str) -> dict[str, Any]:
     """A JSON object. Raises `Damaged`."""
     try:
-        found = json.loads(text)
+        decoded = json.loads(text)
     except ValueError as error:
         raise Damaged(f"no JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(decoded, dict):
         raise Damaged("no JSON object")
-    return found
+    return decoded
 
 
 def emptied(state: Path) -> Path | None:

@@ -21,8 +21,8 @@ def compressed(plain: bytes) -> bytes:
 
 def expanded(blob: bytes) -> bytes:
     """What `compressed` was given. Raises `ValueError` for anything that it did not make."""
-    told, body = blob[:_SUM], blob[_SUM:]
-    if len(body) < _SIZE or zlib.crc32(body).to_bytes(_SUM, "big") != told:
+    message, body = blob[:_SUM], blob[_SUM:]
+    if len(body) < _SIZE or zlib.crc32(body).to_bytes(_SUM, "big") != message:
         raise ValueError("its checksum is another")
     size = int.from_bytes(body[:_SIZE], "big")
     plain: bytes = pa.decompress(body[_SIZE:], decompressed_size=size, codec="zstd", asbytes=True)

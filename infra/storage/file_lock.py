@@ -11,7 +11,7 @@ from typing import IO
 
 from infra.errors import Fatal, HeadgateError, Retryable
 
-Refused = Callable[[str], str]
+LockRefused = Callable[[str], str]
 """Says, of the process that holds a right, why it cannot be had."""
 
 
@@ -19,10 +19,10 @@ class Taken(Fatal):
     """Another one has the right at the moment."""
 
 
-class Alone:
+class ExclusiveLock:
     """Held by the living process; raises `Taken` where another one holds it."""
 
-    def __init__(self, file: Path, refused: Refused) -> None:
+    def __init__(self, file: Path, refused: LockRefused) -> None:
         self._file = _locked(file, fcntl.LOCK_EX, lambda holder: Taken(refused(holder)))
         self._file.seek(0)
         self.abandoned = bool(self._file.read().strip())
@@ -39,13 +39,13 @@ class Alone:
         self._file.close()
 
 
-class Beside:
+class SharedLock:
     """Held by any number of living processes, and by none while one is `Alone` with the file.
 
     Raises `Retryable` then: whoever wants to be beside others wants no more than that one's end.
     """
 
-    def __init__(self, file: Path, refused: Refused) -> None:
+    def __init__(self, file: Path, refused: LockRefused) -> None:
         self._file = _locked(file, fcntl.LOCK_SH, lambda holder: Retryable(refused(holder)))
 
     def release(self) -> None:

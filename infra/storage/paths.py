@@ -41,7 +41,7 @@ def location(text: str | Path) -> Location:
     from upath import UPath
 
     # Others write into the bucket too: a listing that was remembered would hide it.
-    return UPath(text, use_listings_cache=False, endpoint_url=endpoint() or None)
+    return UPath(text, use_listings_cache=False, endpoint_url=store_endpoint() or None)
 
 
 def bucketed(where: Location | str) -> bool:
@@ -89,7 +89,7 @@ def require(root: Location) -> None:
             root.fs.call_s3("head_bucket", Bucket=bucket)
         except FileNotFoundError:
             raise Fatal(
-                f"{root}: there is no bucket '{bucket}' at {endpoint() or 'Amazon S3'}; make it, "
+                f"{root}: there is no bucket '{bucket}' at {store_endpoint() or 'Amazon S3'}; make it, "
                 "or set 'lake'"
             ) from None
 
@@ -115,8 +115,10 @@ def _named(where: Location) -> Iterator[None]:
             "see docs/how-to/run-on-a-cluster.md"
         ) from None
     except (BotoCoreError, ClientError, ConnectionError, TimeoutError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Retryable(f"{where}: the store at {endpoint() or 'Amazon S3'}: {said}") from None
+        lines = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Retryable(
+            f"{where}: the store at {store_endpoint() or 'Amazon S3'}: {lines}"
+        ) from None
 
 
 _NO_KEYS = (
@@ -132,7 +134,11 @@ def is_table(folder: Location) -> bool:
 
 def tables_below(root: Location) -> list[Location]:
     """Every Delta table of a lake, also of one that this release does not know."""
-    layers = [one for one in listed(root) if not one.name.startswith("_") and one.name != FRESH]
+    layers = [
+        folder_entry
+        for folder_entry in listed(root)
+        if not folder_entry.name.startswith("_") and folder_entry.name != FRESH
+    ]
     return [table for layer in layers for table in listed(layer) if is_table(table)]
 
 
@@ -146,8 +152,8 @@ def beginning(folder: Location, prefix: str) -> list[Location]:
     """The files of a folder whose names begin so."""
     if isinstance(folder, Path):
         return list(folder.glob(f"{prefix}*"))
-    found = folder.fs.find(folder.path, prefix=prefix)
-    return [folder / name.rpartition("/")[2] for name in found]
+    position = folder.fs.find(folder.path, prefix=prefix)
+    return [folder / name.rpartition("/")[2] for name in position]
 
 
 def since(folder: Location, name: str) -> list[tuple[str, float]]:
@@ -162,38 +168,38 @@ def since(folder: Location, name: str) -> list[tuple[str, float]]:
     asked = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
     # What is named comes with it: a list begins after the name that it is given.
     asked["StartAfter"] = f"{prefix}{name[:-1]}"
-    found: list[tuple[str, float]] = []
+    results: list[tuple[str, float]] = []
     with _named(folder):
         while True:
-            told = folder.fs.call_s3("list_objects_v2", **asked)
-            found += [
-                (one["Key"].removeprefix(prefix), one["LastModified"].timestamp())
-                for one in told.get("Contents", ())
+            call_s3 = folder.fs.call_s3("list_objects_v2", **asked)
+            results += [
+                (content["Key"].removeprefix(prefix), content["LastModified"].timestamp())
+                for content in call_s3.get("Contents", ())
             ]
-            if not told.get("IsTruncated"):
-                return [one for one in found if one[0] >= name]
-            asked["ContinuationToken"] = told["NextContinuationToken"]
+            if not call_s3.get("IsTruncated"):
+                return [content for content in results if content[0] >= name]
+            asked["ContinuationToken"] = call_s3["NextContinuationToken"]
 
 
 def tree(root: Location) -> list[Location]:
     """All files below a folder or prefix, also where a link leads, in the order of their names."""
     if isinstance(root, Path):
         return sorted(_walk(root, frozenset()))
-    found = root.fs.find(root.path)
-    return [root / name.removeprefix(root.path).strip("/") for name in sorted(found)]
+    position = root.fs.find(root.path)
+    return [root / name.removeprefix(root.path).strip("/") for name in sorted(position)]
 
 
 def _walk(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
     real = folder.resolve()
     if real in above or not folder.is_dir():
         return  # a link to a folder it lies in
-    for one in folder.iterdir():
-        if one.name == FRESH:
+    for path in folder.iterdir():
+        if path.name == FRESH:
             continue
-        if one.is_dir():
-            yield from _walk(one, above | {real})
-        elif one.is_file():
-            yield one
+        if path.is_dir():
+            yield from _walk(path, above | {real})
+        elif path.is_file():
+            yield path
 
 
 def below(root: Location, file: Location) -> str:
@@ -205,11 +211,11 @@ def sizes(folder: Location, suffix: str) -> dict[str, int]:
     """The files of a folder whose names end so, and their bytes."""
     if isinstance(folder, Path):
         return {file.name: file.stat().st_size for file in folder.glob(f"*{suffix}")}
-    found = folder.fs.ls(folder.path, detail=True)
+    result = folder.fs.ls(folder.path, detail=True)
     return {
-        one["name"].rpartition("/")[2]: int(one["size"])
-        for one in found
-        if one["type"] == "file" and one["name"].endswith(suffix)
+        entry["name"].rpartition("/")[2]: int(entry["size"])
+        for entry in result
+        if entry["type"] == "file" and entry["name"].endswith(suffix)
     }
 
 
@@ -248,11 +254,11 @@ def texts(files: Sequence[Location]) -> Iterator[str]:
     if not far:
         yield from (file.read_text("utf-8") for file in files)
         return
-    found = far[0].fs.cat([file.path for file in far])
-    yield from (found[file.path].decode("utf-8") for file in far)
+    cat = far[0].fs.cat([file.path for file in far])
+    yield from (cat[file.path].decode("utf-8") for file in far)
 
 
-def claim(file: Location, text: str) -> str:
+def claim_file(file: Location, text: str) -> str:
     """Leave a text in a bucket where there is none yet; what lies there then, ours or another's.
 
     Of two that do it at once one is first: the store is asked to write only what is not there.
@@ -284,13 +290,13 @@ class Store:
     def environment(self) -> dict[str, str]:
         """What a process of ours needs that gets no other environment."""
         scheme = "https" if self.tls else "http"
-        told = {
+        lines = {
             "AWS_REGION": self.region,
             "AWS_ACCESS_KEY_ID": self.key,
             "AWS_SECRET_ACCESS_KEY": self.secret,
         }
-        told |= {"AWS_SESSION_TOKEN": self.token} if self.token else {}
-        return told | ({"AWS_ENDPOINT_URL_S3": f"{scheme}://{self.endpoint}"} if self.own else {})
+        lines |= {"AWS_SESSION_TOKEN": self.token} if self.token else {}
+        return lines | ({"AWS_ENDPOINT_URL_S3": f"{scheme}://{self.endpoint}"} if self.own else {})
 
 
 def store() -> Store:
@@ -300,15 +306,15 @@ def store() -> Store:
 
     session = get_session()
     try:
-        found = session.get_credentials()
-        keys = found.get_frozen_credentials() if found is not None else None
+        credentials = session.get_credentials()
+        keys = credentials.get_frozen_credentials() if credentials is not None else None
     except BotoCoreError as error:
         raise Fatal(f"the lake lies in a bucket, and its credentials cannot be had: {error}") from (
             None
         )
     if keys is None or keys.access_key is None or keys.secret_key is None:
         raise Fatal(f"the lake {_NO_KEYS}")
-    address = urlsplit(endpoint())
+    address = urlsplit(store_endpoint())
     return Store(
         address.netloc,
         address.scheme != "http",
@@ -319,7 +325,7 @@ def store() -> Store:
     )
 
 
-def endpoint() -> str:
+def store_endpoint() -> str:
     """The store's URL; empty for Amazon's own."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
 

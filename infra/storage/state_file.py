@@ -27,8 +27,8 @@ from infra.storage.atomic_files import write_whole
 from infra.storage.checksums import damaged
 from infra.storage.paths import Location
 
-T = TypeVar("T")
-D = TypeVar("D")
+_T = TypeVar("T")
+_D = TypeVar("D")
 
 
 class JsonLayout(Enum):
@@ -52,7 +52,7 @@ class JsonLayout(Enum):
         return json.dumps(plain, indent=indent, sort_keys=self is JsonLayout.SORTED).encode()
 
 
-class StateFile(Generic[T]):
+class StateFile(Generic[_T]):
     """One file with a value of type `kind`: a dataclass, a `msgspec.Struct`, or a dict or list.
 
     `remedy`: what a person does about a damaged one. Keys that a dataclass does not have are
@@ -62,7 +62,7 @@ class StateFile(Generic[T]):
     def __init__(
         self,
         path: Location,
-        kind: type[T],
+        kind: type[_T],
         remedy: str,
         *,
         layout: JsonLayout = JsonLayout.SPACED,
@@ -74,7 +74,7 @@ class StateFile(Generic[T]):
         self._layout = layout
         self._newer_keys = newer_keys
 
-    def read(self) -> T | None:
+    def read(self) -> _T | None:
         """What was left; None where nothing was. Raises `Fatal` that names file and remedy."""
         try:
             raw = json.loads(self.path.read_bytes())
@@ -86,7 +86,7 @@ class StateFile(Generic[T]):
         except (ValueError, RecursionError) as error:
             raise self.damaged(error) from None
 
-    def read_or(self, otherwise: D, tell: Callable[[str], Any]) -> T | D:
+    def read_or(self, otherwise: _D, tell: Callable[[str], Any]) -> _T | _D:
         """What was left, else `otherwise`; of a damaged file, which the next write replaces, a
         person is told."""
         try:
@@ -96,7 +96,7 @@ class StateFile(Generic[T]):
             return otherwise
         return otherwise if value is None else value
 
-    def write(self, value: T) -> None:
+    def write(self, value: _T) -> None:
         """Leave a value, in the place of the one before."""
         write_whole(self.path, self._layout.text(value))
 

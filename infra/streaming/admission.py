@@ -33,45 +33,45 @@ from infra.delta.log_archive import LOG, from_on, single
 from infra.delta.log_reader import commit, table_id
 from infra.errors import Fatal, HeadgateError, Retryable
 from infra.process.log import News
-from infra.spark.session import java
+from infra.spark.session import java_options
 from infra.storage.checksums import Damaged
 from infra.storage.paths import Location
 from infra.streaming.progress import Pulse
-from infra.streaming.rate_controller import Learned, Limits, Line, Pace, Seen, caps
-from infra.streaming.rate_estimates import keep, kept
+from infra.streaming.rate_controller import BatchSeen, Learned, Pace, RateLimits, RateLine, caps
+from infra.streaming.rate_estimates import read_estimates, write_estimates
 
 ALL = 1000
 """Files a batch may take of a table that is not held back: Delta's own default."""
 
-MOST = 1000
+MOST_VERSIONS = 1000
 """So many commits of a table are looked at; more are for later batches."""
 
 LONG = 10.0
 """Seconds of a pause in which so much can come that it is looked at meanwhile."""
 
 GUESS = Learned(
-    seconds=Line(guess=1 / 5_000),
-    bytes=Line(guess=100.0),  # of Parquet, by row
-    memory=Line(
+    seconds=RateLine(guess=1 / 5_000),
+    bytes=RateLine(guess=100.0),  # of Parquet, by row
+    memory=RateLine(
         guess=20.0
     ),  # an event in memory, by byte of Parquet (`infra.maintenance.maintenance.weight`)
 )
 
 
 @dataclass(frozen=True)
-class Place:
+class TableOffset:
     """How far a table was read: up to a commit, or into it, up to its file `index`."""
 
     version: int
     index: int = -1
 
 
-Places = list[tuple[str, Place] | None]
+_Places = list[tuple[str, TableOffset] | None]
 """Of each input of a job the table's id and the place in it; None for one that is not held back."""
 
 
 @dataclass(frozen=True)
-class Piece:
+class CommitPiece:
     """A commit, or what is left of it, as a stream gets it."""
 
     version: int
@@ -82,28 +82,30 @@ class Piece:
     """When it was made."""
 
 
-def place(line: str) -> tuple[str, Place] | None:
+def place(line: str) -> tuple[str, TableOffset] | None:
     """The table's id and the place in it, as a line of an offsets file has them.
 
     None for what is no Delta table, and while a stream reads what was there before it began.
     """
-    found = json.loads(line) if line.startswith("{") else {}
-    if "reservoirId" not in found or found.get("isStartingVersion"):
+    decoded = json.loads(line) if line.startswith("{") else {}
+    if "reservoirId" not in decoded or decoded.get("isStartingVersion"):
         return None
-    at = Place(int(found["reservoirVersion"]), max(-1, int(found.get("index", -1))))
-    return str(found["reservoirId"]), at
+    index = TableOffset(int(decoded["reservoirVersion"]), max(-1, int(decoded.get("index", -1))))
+    return str(decoded["reservoirId"]), index
 
 
 @lru_cache(maxsize=20_000)
-def _sizes(folder: Location, identity: str, version: int) -> Piece:
+def _sizes(folder: Location, identity: str, version: int) -> CommitPiece:
     """A commit of a table. Jobs read the same ones, and none ever changes."""
-    found = commit(folder, version)
-    if not found.appends:
-        return Piece(version, 0, 0, 0, found.at)
-    return Piece(version, len(found.adds), found.rows, found.bytes, found.at)
+    table_commit = commit(folder, version)
+    if not table_commit.appends:
+        return CommitPiece(version, 0, 0, 0, table_commit.at)
+    return CommitPiece(
+        version, len(table_commit.adds), table_commit.rows, table_commit.bytes, table_commit.at
+    )
 
 
-def pieces(folder: Location, identity: str, since: Place) -> Iterator[Piece]:
+def commit_pieces(folder: Location, identity: str, since: TableOffset) -> Iterator[CommitPiece]:
     """What a stream at a place has yet to take, commit by commit."""
     for version in _there(folder / LOG, since.version):
         whole = _sizes(folder, identity, version)
@@ -118,16 +120,16 @@ def pieces(folder: Location, identity: str, since: Place) -> Iterator[Piece]:
 def _there(log: Location, first: int) -> Iterator[int]:
     """Versions of a log from one on, at most `MOST`; the archive, which is long, is not asked."""
     if not isinstance(log, Path):  # one request tells all
-        yield from (version for version, _ in from_on(log, first)[:MOST])
+        yield from (version for version, _ in from_on(log, first)[:MOST_VERSIONS])
         return
-    for version in range(first, first + MOST):
+    for version in range(first, first + MOST_VERSIONS):
         if not single(log, version).exists():
             return
         yield version
 
 
 @dataclass(frozen=True)
-class Budget:
+class AdmissionBudget:
     """What a batch may take."""
 
     rows: int
@@ -138,25 +140,27 @@ class Budget:
         return rows <= self.rows and size <= self.bytes
 
 
-def ahead(waiting: Iterator[Piece], budget: Budget) -> tuple[list[Piece], bool]:
+def commits_ahead(
+    waiting: Iterator[CommitPiece], budget: AdmissionBudget
+) -> tuple[list[CommitPiece], bool]:
     """The commits of a table up to the first that is beyond a budget, and whether these are all.
 
     Without those that have nothing for a stream, as when files were merged.
     """
-    found: list[Piece] = []
+    pieces: list[CommitPiece] = []
     looked = rows = size = 0
     for piece in waiting:
         looked += 1
         if not piece.files:
             continue
-        found.append(piece)
+        pieces.append(piece)
         rows, size = rows + piece.rows, size + piece.bytes
         if not budget.allows(rows, size):
-            return found, False
-    return found, looked < MOST
+            return pieces, False
+    return pieces, looked < MOST_VERSIONS
 
 
-def together(tables: Sequence[Sequence[Piece]], budget: Budget) -> list[int]:
+def together(tables: Sequence[Sequence[CommitPiece]], budget: AdmissionBudget) -> list[int]:
     """How many commits of each table a batch takes: the oldest of all, whole, within a budget.
 
     At least the oldest one; and one of each table that has any, so that none is ever held up.
@@ -172,15 +176,17 @@ def together(tables: Sequence[Sequence[Piece]], budget: Budget) -> list[int]:
     return counts
 
 
-def _in_time(number: int, table: Sequence[Piece]) -> Iterator[tuple[float, int, int, Piece]]:
+def _in_time(
+    number: int, table: Sequence[CommitPiece]
+) -> Iterator[tuple[float, int, int, CommitPiece]]:
     """A table's commits with the time of each; a clock that was set back changes no order."""
-    at = 0.0
+    latest = 0.0
     for count, piece in enumerate(table, 1):
-        at = max(at, piece.at)
-        yield at, number, count, piece
+        latest = max(latest, piece.at)
+        yield latest, number, count, piece
 
 
-def files_of(found: Sequence[Piece], count: int, whole: bool) -> int:
+def files_of(found: Sequence[CommitPiece], count: int, whole: bool) -> int:
     """The limit in files for the first `count` commits of those found; `whole`: there are no more.
 
     Where a batch takes all there is, so it does with what comes meanwhile, as far as `ALL` would
@@ -202,7 +208,7 @@ def insisting(step: Callable[[], None], tries: int = 3, pause: float = 1.0) -> N
             time.sleep(pause)
 
 
-def paced(before: Pace, left: int, learned: Learned, limits: Limits) -> Pace:
+def paced(before: Pace, left: int, learned: Learned, limits: RateLimits) -> Pace:
     """The pace where so many rows wait. Changing it costs nothing, so it follows at once.
 
     What a batch costs whatever it takes is not counted: it would leave nothing for rows.
@@ -227,9 +233,9 @@ class Intake:
     pace: Pace = field(default_factory=lambda: Pace("steady", 1))
     learned: Learned = GUESS
     _folders: dict[str, Location] = field(default_factory=dict)
-    _taken: Places | None = None
+    _taken: _Places | None = None
     """Where the newest batch of this run ended."""
-    _began: Places | None = None
+    _began: _Places | None = None
     """Where the newest batch before this run ended."""
     _query: _Query | None = None
     _attached: threading.Event = field(default_factory=threading.Event)
@@ -241,16 +247,16 @@ class Intake:
 
     def __post_init__(self) -> None:
         """Begin with what was learned before."""
-        self.learned = kept(self._folder, GUESS)
+        self.learned = read_estimates(self._folder, GUESS)
 
     @property
     def _folder(self) -> Path:
         return self.settings.checkpoint_root / self.job
 
-    def limits(self) -> Limits:
+    def limits(self) -> RateLimits:
         """What the settings allow; a job that rests for long may work for half of that."""
         jobs = self.settings.jobs
-        return Limits(
+        return RateLimits(
             most=jobs.max_offsets_per_batch,
             least=min(jobs.least_offsets_per_batch, jobs.max_offsets_per_batch),
             steady_seconds=max(jobs.steady_batch_seconds, (self._pause or 0.0) / 2),
@@ -258,9 +264,9 @@ class Intake:
             memory=jobs.batch_memory_mb * 2**20,
         )
 
-    def budget(self, rows: int) -> Budget:
+    def budget(self, rows: int) -> AdmissionBudget:
         """So many rows, and no more bytes than memory allows, whatever the rows are like."""
-        return Budget(rows, int(self.limits().memory / self.learned.memory.slope))
+        return AdmissionBudget(rows, int(self.limits().memory / self.learned.memory.slope))
 
     def first(self, folder: Location) -> int:
         """How many files of a table the first batch takes; to be asked before the query starts."""
@@ -332,18 +338,18 @@ class Intake:
             with suppress(Exception):  # it may be what cannot be done
                 self._query.limit([ALL] * len(self._taken))
 
-    def _learn(self, before: Places, now: Places, seconds: float) -> None:
+    def _learn(self, before: _Places, now: _Places, seconds: float) -> None:
         rows = size = 0
         for old, new in zip(before, now, strict=True):
             if old is None or new is None or new[0] not in self._folders:
                 continue
-            for piece in pieces(self._folders[new[0]], *old):
+            for piece in commit_pieces(self._folders[new[0]], *old):
                 if piece.version > new[1].version - (new[1].index < 0):
                     break
                 rows, size = rows + piece.rows, size + piece.bytes
-        self.learned = self.learned.seen(Seen(rows, size, seconds, memory=0, left=0))
+        self.learned = self.learned.seen(BatchSeen(rows, size, seconds, memory=0, left=0))
 
-    def _steer(self, taken: Places) -> None:
+    def _steer(self, taken: _Places) -> None:
         assert self._query is not None
         before = self.pace
         self._query.limit(self._plan(taken))
@@ -351,36 +357,36 @@ class Intake:
             self._query.rest(self._pause if self.pace.regime == "steady" else 0.0)
         self._pulse.cap, self._pulse.regime = self.pace.cap, self.pace.regime
         if before.regime != self.pace.regime:
-            keep(self._folder, self.learned)
+            write_estimates(self._folder, self.learned)
 
-    def _plan(self, taken: Places) -> list[int]:
+    def _plan(self, taken: _Places) -> list[int]:
         """Files of each input that the next batch takes; the pace is then that of what waits."""
         reach = self.budget(self.limits().most)
         looked = [
-            ahead(pieces(self._folders[one[0]], *one), reach)
-            if one is not None and one[0] in self._folders
+            commits_ahead(commit_pieces(self._folders[piece_row[0]], *piece_row), reach)
+            if piece_row is not None and piece_row[0] in self._folders
             else ([], True)
-            for one in taken
+            for piece_row in taken
         ]
-        waiting = [found for found, _ in looked]
-        left = sum(piece.rows for found in waiting for piece in found)
+        waiting = [result for result, _ in looked]
+        left = sum(piece.rows for result in waiting for piece in result)
         if not all(whole for _, whole in looked):
             left = max(left, self.limits().most + 1)  # more than was looked at
         self.pace = paced(self.pace, left, self.learned, self.limits())
         budget = self.budget(self.pace.cap)
         counts = together(waiting, budget)
         return [
-            files_of(found, count, whole)
-            for count, (found, whole) in zip(counts, looked, strict=True)
+            files_of(result, count, whole)
+            for count, (result, whole) in zip(counts, looked, strict=True)
         ]
 
     def stop(self) -> None:
         """Keep what was learned."""
         if self._taken is not None:
-            keep(self._folder, self.learned)
+            write_estimates(self._folder, self.learned)
 
 
-def _places(offsets: str) -> Places:
+def _places(offsets: str) -> _Places:
     return [place(line) for line in offsets.splitlines()[2:]]
 
 
@@ -403,7 +409,7 @@ class _Query:
         if files == self._limits:
             return
         sources, limits = self._execution.sources(), self._execution.uniqueSources()
-        known = java(self._spark, "org.apache.spark.sql.connector.read.streaming.ReadLimit")
+        known = java_options(self._spark, "org.apache.spark.sql.connector.read.streaming.ReadLimit")
         for number, most in enumerate(files):
             limits = limits.updated(sources.apply(number), known.maxFiles(most))
         getattr(self._execution, "uniqueSources_$eq")(limits)

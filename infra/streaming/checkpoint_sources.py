@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from infra.checkpoint.batch_decisions import forget_digest
-from infra.checkpoint.log_files import write
+from infra.checkpoint.log_files import write_entry
 from infra.checkpoint.offset_log import NO_PLACE, Input, _table_of, numbers, places
 from infra.delta.log_reader import table_id
 from infra.errors import Fatal
@@ -40,7 +40,7 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> None:
         raise Fatal(
             f"job {job}: {error}; restore {folder} from a backup that is not older than the tables"
         ) from None
-    want = inputs(rows)
+    want = _inputs(rows)
     matched = match(have, want)
     if matched is None:
         raise Fatal(
@@ -70,17 +70,17 @@ def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int |
         fresh = [NO_PLACE if place is None else old[place] for place in matched]
         # Else they would be taken for damaged: they are no longer those it was worked on with.
         forget_digest(spark.parent, number)
-        write(file, "\n".join([*head, *fresh]))
+        write_entry(file, "\n".join([*head, *fresh]))
 
 
-def inputs(rows: DataFrame) -> list[Input]:
+def _inputs(rows: DataFrame) -> list[Input]:
     """What a streaming query over `rows` reads, in the order in which Spark writes it down.
 
     A stream that is used twice stands there twice, as it does in Spark's files.
     """
     leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
-    found = [leaves.apply(at) for at in range(leaves.size())]
-    return [_read_by(leaf) for leaf in found if leaf.isStreaming()]
+    result = [leaves.apply(index) for index in range(leaves.size())]
+    return [_read_by(leaf) for leaf in result if leaf.isStreaming()]
 
 
 def _read_by(leaf: Any) -> Input:
@@ -96,11 +96,11 @@ def match(have: Sequence[str], want: Sequence[Input]) -> list[int | None] | None
     `have`: lines of an offsets file. Both are in the same order. None where there is no way to
     do it, or more than one and it makes a difference.
     """
-    read = [None if line == NO_PLACE else at for at, line in enumerate(have)]
+    read = [None if line == NO_PLACE else index for index, line in enumerate(have)]
     different: dict[tuple[int | None, ...], list[int | None]] = {}
     for way in _ways(tuple(have), tuple(want), 0):
         # One that was never read is as good as a new one.
-        different.setdefault(tuple(None if at is None else read[at] for at in way), way)
+        different.setdefault(tuple(None if index is None else read[index] for index in way), way)
     return next(iter(different.values())) if len(different) == 1 else None
 
 
@@ -110,8 +110,8 @@ def _ways(have: tuple[str, ...], want: tuple[Input, ...], at: int) -> list[list[
         return []
     if not want:
         return [[]]
-    found: list[list[int | None]] = []
+    ways: list[list[int | None]] = []
     if have and (have[0] == NO_PLACE or _table_of(have[0]) == want[0]):
-        found += [[at, *rest] for rest in _ways(have[1:], want[1:], at + 1)]
-    found += [[None, *rest] for rest in _ways(have, want[1:], at)]
-    return found
+        ways += [[at, *rest] for rest in _ways(have[1:], want[1:], at + 1)]
+    ways += [[None, *rest] for rest in _ways(have, want[1:], at)]
+    return ways

@@ -22,15 +22,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.checkpoint import failed_batch
-from infra.checkpoint.batch_decisions import decided, file_of, keep
+from infra.checkpoint.batch_decisions import decided, decisions_file, write_decision
 from infra.checkpoint.leftovers import put_aside
 from infra.checkpoint.offset_log import digest_of, numbers
 from infra.errors import Fatal, Retryable
 from infra.process.clock import clock
-from infra.process.log import batch_in_hand, note
+from infra.process.log import batch_in_hand, note_batch
 from infra.storage.checksums import Damaged, emptied, logged, parsed, sound
-from infra.storage.file_lock import Alone, Beside, Refused
-from infra.streaming.outbox import put
+from infra.storage.file_lock import ExclusiveLock, LockRefused, SharedLock
+from infra.streaming.outbox import put_row
 from infra.streaming.progress import Pulse
 
 if TYPE_CHECKING:
@@ -84,12 +84,12 @@ class Batch:
         """
         if name not in self.decisions:
             self.decisions[name] = choose()
-            keep(self.folder, self.batch_id, self.decisions)
+            write_decision(self.folder, self.batch_id, self.decisions)
         return self.decisions[name]
 
     def load(self) -> Batch:
         """Read the decisions of an earlier attempt, if there was one."""
-        if file_of(self.folder, self.batch_id).exists():
+        if decisions_file(self.folder, self.batch_id).exists():
             self.decisions = decided(self.folder, self.batch_id)
         return self
 
@@ -124,7 +124,7 @@ class Job:
         name: str,
         query: StreamingQuery,
         lock: Lock,
-        gate: Gate,
+        gate: _Gate,
         pulse: Pulse,
         intake: Intake | None = None,
     ) -> None:
@@ -174,7 +174,7 @@ class Job:
         return None if error is None else str(error)
 
 
-class Gate:
+class _Gate:
     """Lets batches in until it is shut; the one that then waits is done at the next start."""
 
     def __init__(self) -> None:
@@ -204,12 +204,12 @@ class Gate:
             yield
 
 
-def beside(checkpoints: Path, who: str) -> Beside:
+def beside(checkpoints: Path, who: str) -> SharedLock:
     """The right to work on a home beside others: no backup of it is begun meanwhile.
 
     `who`: what cannot begin otherwise. Raises `Retryable` while a backup is under way.
     """
-    return Beside(
+    return SharedLock(
         checkpoints / LOCK,
         lambda holder: (
             f"{who} cannot begin: a backup is under way (process {holder}), and would have a part "
@@ -219,7 +219,7 @@ def beside(checkpoints: Path, who: str) -> Beside:
     )
 
 
-def already_runs(folder: Path, job: str) -> Refused:
+def already_runs(folder: Path, job: str) -> LockRefused:
     """Why a job cannot begin, of the process that runs it."""
     return lambda holder: (
         f"job {job} already runs (process {holder}); stop that one first: two drivers "
@@ -227,7 +227,7 @@ def already_runs(folder: Path, job: str) -> Refused:
     )
 
 
-class Lock(Alone):
+class Lock(ExclusiveLock):
     """The right to run a job, which nobody else runs, and beside which no backup is begun.
 
     Raises `Taken` or, while a backup is under way, `Retryable`.
@@ -278,9 +278,9 @@ def start(
         batch = unfinished(folder) if lock.abandoned else None
         if batch is not None:
             failed_batch.ended(name, folder, batch, attempts)
-        failed_batch.require_none(folder)
+        failed_batch.require_no_failure(folder)
         before()
-        gate = Gate()
+        gate = _Gate()
         pulse = Pulse()
         runner = _Runner(name, folder, spool, work, gate, pulse, intake)
         if intake is not None:
@@ -314,7 +314,7 @@ class _Runner:
         folder: Path,
         spool: Path,
         work: Work,
-        gate: Gate,
+        gate: _Gate,
         pulse: Pulse,
         intake: Intake | None,
     ) -> None:
@@ -328,12 +328,12 @@ class _Runner:
         self._look_back = True
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        said = batch_in_hand.set((self._name, batch_id))
+        set_result = batch_in_hand.set((self._name, batch_id))
         try:
             with self._gate.inside():
                 self._one(rows, batch_id)
         finally:
-            batch_in_hand.reset(said)
+            batch_in_hand.reset(set_result)
 
     def _one(self, rows: DataFrame, batch_id: int) -> None:
         run = self._batch(batch_id)
@@ -341,7 +341,7 @@ class _Runner:
         self._pulse.batch, self._pulse.offsets = batch_id, run.offsets
         self._work(rows, run)
         if not run.decisions.get("in_ledger"):
-            put(self._spool, f"{run.job}-{run.query_id}-{run.batch_id}", run.ledger_row())
+            put_row(self._spool, f"{run.job}-{run.query_id}-{run.batch_id}", run.ledger_row())
             run.decisions |= {
                 "versions": run.versions,
                 "digest": run.digest,
@@ -350,7 +350,7 @@ class _Runner:
         # From now on this process knows what it wrote; a failed batch ends the query, and the
         # next one looks back again.
         self._look_back = False
-        failed_batch.forget(self._folder)
+        failed_batch.forget_failures(self._folder)
         self._tell(run)
         self._forget(batch_id - KEPT_BATCHES)
         if self._intake is not None:
@@ -363,7 +363,7 @@ class _Runner:
         pulse.bytes = run.counts.get("bytes", 0)
         pulse.finished = run.decisions.get("finished") or pulse.finished
         pulse.ended(run.batch_id, now, run.held_back)
-        note(
+        note_batch(
             f"job {run.job}: batch {run.batch_id} is in",
             rows_read=pulse.rows,
             rows_written=pulse.written,
@@ -389,7 +389,7 @@ class _Runner:
 
     def _forget(self, batch_id: int) -> None:
         with suppress(FileNotFoundError):
-            file_of(self._folder, batch_id).unlink()
+            decisions_file(self._folder, batch_id).unlink()
 
 
 def check(name: str, folder: Path) -> None:
@@ -435,7 +435,7 @@ def _compare(offsets: Path) -> None:
     """Raises `Damaged` for offsets that are not those which their batch was worked on with."""
     folder = offsets.parent.parent.parent
     number = int(offsets.name)
-    if not file_of(folder, number).exists():
+    if not decisions_file(folder, number).exists():
         return
     known = decided(folder, number).get("digest")
     if known not in (None, digest_of(offsets.read_bytes())):
@@ -447,17 +447,17 @@ def unfinished(folder: Path) -> int | None:
     planned = max(numbers(folder / "spark" / "offsets"), default=None)
     if planned is None or planned in numbers(folder / "spark" / "commits"):
         return None
-    begun = file_of(folder, planned).exists()
+    begun = decisions_file(folder, planned).exists()
     return None if begun and decided(folder, planned).get("in_ledger") else planned
 
 
 def newest_written(folder: Path) -> dict[str, tuple[int, int]]:
     """By table, the newest batch of a checkpoint that is known to be in it, and its version."""
-    found: dict[str, tuple[int, int]] = {}
+    results: dict[str, tuple[int, int]] = {}
     for number in sorted(numbers(folder / "batches", ".json")):
         versions = decided(folder, number).get("versions", {})
-        found |= {name: (number, at) for name, at in versions.items()}
-    return found
+        results |= {name: (number, version) for name, version in versions.items()}
+    return results
 
 
 def _is_json(path: Path) -> bool:

@@ -27,12 +27,12 @@ from infra.kafka.client import admin
 from infra.storage.checksums import Damaged, damaged, logged, parsed
 from infra.streaming.progress import places
 
-Place = tuple[str, int]
+TopicPartitionKey = tuple[str, int]
 """Topic and partition."""
 
-SECONDS = 20.0
+_SECONDS = 20.0
 
-ANEW = 5.0
+_ANEW = 5.0
 """So many seconds a partition may take to have a leader after its broker began anew."""
 
 LEADERLESS = (
@@ -54,7 +54,7 @@ class Checkpoint:
     """The newest batch Spark has noted as done; None: none yet."""
     planned: int | None
     """The newest batch that was planned; the same, or one more."""
-    offsets: Mapping[Place, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartitionKey, int] = field(default_factory=dict)
     """The next message of each partition after `done`."""
     ids: Mapping[str, str] = field(default_factory=dict)
     """The topics' ids, as the newest batch that knew them decided
@@ -68,7 +68,7 @@ class Checkpoint:
         return None if self.planned == self.done else self.planned
 
 
-def checkpoint(folder: Path) -> Checkpoint:
+def kafka_checkpoint(folder: Path) -> Checkpoint:
     """Read a job's checkpoint folder; one that is not there yet is empty."""
     spark = folder / "spark"
     done = max(numbers(spark / "commits"), default=None)
@@ -76,17 +76,17 @@ def checkpoint(folder: Path) -> Checkpoint:
     if done is None:
         return Checkpoint(folder, None, planned)
     file = spark / "offsets" / str(done)
-    at = parsed(_entry(file)[1]).get("batchTimestampMs")
-    return Checkpoint(folder, done, planned, offsets_of(file), _ids(folder, done), at)
+    batchtimestampms = parsed(_entry(file)[1]).get("batchTimestampMs")
+    return Checkpoint(folder, done, planned, offsets_of(file), _ids(folder, done), batchtimestampms)
 
 
-def offsets_of(file: Path) -> dict[Place, int]:
+def offsets_of(file: Path) -> dict[TopicPartitionKey, int]:
     """Offsets by topic and partition, from an offsets file with one Kafka source.
 
     Raises `Fatal` for a damaged one.
     """
-    found = parsed(_entry(file)[2])
-    return {(topic, partition): at for topic, partition, at in places(found)}
+    parsed_tree = parsed(_entry(file)[2])
+    return {(topic, partition): position for topic, partition, position in places(parsed_tree)}
 
 
 def _entry(file: Path) -> list[str]:
@@ -102,24 +102,24 @@ def _entry(file: Path) -> list[str]:
 def _ids(folder: Path, done: int) -> dict[str, str]:
     for number in sorted(numbers(folder / "batches", ".json"), reverse=True):
         if number <= done:
-            told = decided(folder, number)
-            if "topic_ids" in told:
-                return dict(told["topic_ids"])
+            decision = decided(folder, number)
+            if "topic_ids" in decision:
+                return dict(decision["topic_ids"])
     return {}
 
 
 @dataclass(frozen=True)
-class Held:
+class BrokerRange:
     """What the broker holds of a partition: `[first, end)`."""
 
     first: int
     end: int
 
 
-class Broker:
+class OffsetReader:
     """Asks the broker about topics, and waits so long for an answer; one client, kept."""
 
-    def __init__(self, kafka: KafkaSettings, seconds: float = SECONDS) -> None:
+    def __init__(self, kafka: KafkaSettings, seconds: float = _SECONDS) -> None:
         self._kafka = kafka
         self._seconds = seconds
         self._client: AdminClient | None = None
@@ -129,62 +129,65 @@ class Broker:
         wanted = sorted(set(topics))
         if not wanted:
             return {}
-        found = {}
+        topic_ids = {}
         for name, answer in self._admin().describe_topics(TopicCollection(wanted)).items():
-            told = self._answer(answer, "which topics these are", KafkaError.UNKNOWN_TOPIC_OR_PART)
-            if told is not None:
-                found[name] = str(told.topic_id)
-        return found
+            reply = self._answer(answer, "which topics these are", KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if reply is not None:
+                topic_ids[name] = str(reply.topic_id)
+        return topic_ids
 
-    def held(self, wanted: Iterable[Place]) -> dict[Place, Held]:
+    def held(self, wanted: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, BrokerRange]:
         """What is there of each partition; one that is gone is missing in the answer."""
         partitions = [TopicPartition(topic, part) for topic, part in sorted(set(wanted))]
         first = self._ends(partitions, _SPEC.earliest())
         end = self._ends(partitions, _SPEC.latest())
-        return {place: Held(first[place], end[place]) for place in first if place in end}
+        return {place: BrokerRange(first[place], end[place]) for place in first if place in end}
 
-    def epochs(self, wanted: Iterable[Place]) -> dict[Place, int]:
+    def epochs(self, wanted: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
         """How often each partition got a leader: another number where its broker began anew."""
         partitions = [TopicPartition(*place) for place in sorted(set(wanted))]
-        told = self._told(partitions, _SPEC.latest())
-        return {place: -1 if (n := one.leader_epoch) is None else n for place, one in told.items()}
+        previous = self._told(partitions, _SPEC.latest())
+        return {
+            place: -1 if (n := previou.leader_epoch) is None else n
+            for place, previou in previous.items()
+        }
 
-    def since(self, place: Place, ms: int) -> int | None:
+    def since(self, place: TopicPartitionKey, ms: int) -> int | None:
         """The first message of a partition with that time or a later one; None: there is none."""
-        found = self._ends([TopicPartition(*place)], _SPEC.for_timestamp(ms))
-        at = found.get(place, -1)
-        return at if at >= 0 else None
+        ends = self._ends([TopicPartition(*place)], _SPEC.for_timestamp(ms))
+        value = ends.get(place, -1)
+        return value if value >= 0 else None
 
     def retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
         """How long each topic keeps its messages, in milliseconds; one that keeps them for ever,
         or of which we may not know it, is missing in the answer."""
         wanted = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(set(topics))]
-        found = {}
+        result = {}
         for resource, answer in self._admin().describe_configs(wanted).items() if wanted else ():
-            told = self._answer(answer, "how long it keeps messages", *_NOT_TOLD)
-            kept = int(told["retention.ms"].value) if told else -1
+            reply = self._answer(answer, "how long it keeps messages", *_NOT_TOLD)
+            kept = int(reply["retention.ms"].value) if reply else -1
             if kept >= 0:
-                found[str(resource.name)] = kept
-        return found
+                result[str(resource.name)] = kept
+        return result
 
-    def partitions(self, prefix: str) -> list[Place]:
+    def partitions(self, prefix: str) -> list[TopicPartitionKey]:
         """All partitions of the topics whose names begin with `prefix`."""
         try:
-            found = self._admin().list_topics(timeout=self._seconds).topics
+            topics = self._admin().list_topics(timeout=self._seconds).topics
         except KafkaException as error:
             raise _away("its topics", error) from None
         return [
             (name, part)
-            for name, topic in found.items()
+            for name, topic in topics.items()
             if name.startswith(prefix)
             for part in topic.partitions
         ]
 
-    def _ends(self, partitions: list[TopicPartition], spec: Any) -> dict[Place, int]:
-        return {place: int(one.offset) for place, one in self._told(partitions, spec).items()}
+    def _ends(self, partitions: list[TopicPartition], spec: Any) -> dict[TopicPartitionKey, int]:
+        return {place: int(end.offset) for place, end in self._told(partitions, spec).items()}
 
-    def _told(self, partitions: list[TopicPartition], spec: Any) -> dict[Place, Any]:
-        end = time.monotonic() + ANEW
+    def _told(self, partitions: list[TopicPartition], spec: Any) -> dict[TopicPartitionKey, Any]:
+        end = time.monotonic() + _ANEW
         while True:
             try:
                 return self._asked(partitions, spec)
@@ -194,16 +197,16 @@ class Broker:
                 self._client = None
                 time.sleep(0.1)
 
-    def _asked(self, partitions: list[TopicPartition], spec: Any) -> dict[Place, Any]:
+    def _asked(self, partitions: list[TopicPartition], spec: Any) -> dict[TopicPartitionKey, Any]:
         if not partitions:
             return {}
         asked = self._admin().list_offsets(dict.fromkeys(partitions, spec))
-        found = {}
+        results = {}
         for partition, answer in asked.items():
-            told = self._answer(answer, "its offsets", KafkaError.UNKNOWN_TOPIC_OR_PART)
-            if told is not None:
-                found[partition.topic, partition.partition] = told
-        return found
+            reply = self._answer(answer, "its offsets", KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if reply is not None:
+                results[partition.topic, partition.partition] = reply
+        return results
 
     def _answer(self, future: Any, what: str, *gone: int) -> Any:
         """What the broker answers; None where the thing is not there."""
@@ -240,13 +243,17 @@ def _silent(what: str, error: KafkaException) -> str:
     return f"the broker does not say {what}: {error.args[0].str()}"
 
 
-def backlog(at: Checkpoint, broker: Broker, kafka: KafkaSettings, but: Collection[str] = ()) -> int:
+def backlog(
+    at: Checkpoint, broker: OffsetReader, kafka: KafkaSettings, but: Collection[str] = ()
+) -> int:
     """Messages that wait for a job reading all raw topics; `but`: those that do not count."""
     raw = broker.partitions(kafka.topic_prefix)
     return untaken(at.offsets, broker.held(place for place in raw if place[0] not in but))
 
 
-def untaken(taken: Mapping[Place, int], held: Mapping[Place, Held]) -> int:
+def untaken(
+    taken: Mapping[TopicPartitionKey, int], held: Mapping[TopicPartitionKey, BrokerRange]
+) -> int:
     """Messages of those the broker holds that come after what was taken."""
     return sum(
         max(0, there.end - max(there.first, taken.get(place, 0))) for place, there in held.items()

@@ -25,7 +25,7 @@ from infra.delta.duckdb_views import open_engine, reach
 from infra.delta.log_archive import modified
 from infra.delta.log_reader import (
     commit,
-    live,
+    live_versions,
     newest_first,
     newest_version,
     oldest_version,
@@ -37,14 +37,14 @@ from infra.delta.parquet_writer import (
     Target,
     arrow_schema,
     collected,
-    written,
+    write_parquet,
 )
 from infra.delta.schema import Table, catalog, path_of, views
 from infra.delta.schema_evolution import additions, described, schema, schema_of, unknown
-from infra.delta.table_lock import locked, require_home
-from infra.delta.time_travel import bring_back, readable, told
+from infra.delta.table_lock import require_home, table_locked
+from infra.delta.time_travel import bring_back, instant_of_version, readable
 from infra.delta.transaction import ActiveFile, AlreadyCommitted
-from infra.delta.transaction import commit as commit_files
+from infra.delta.transaction import commit_files as commit_files
 from infra.delta.transaction import replace as replace_files
 from infra.errors import Fatal, Usage
 from infra.process.log import say
@@ -53,14 +53,14 @@ from infra.streaming.admission import ALL, Intake
 from infra.streaming.checkpoint_sources import adopt
 from infra.streaming.job import Batch, Job, Work, newest_written, start
 from infra.streaming.log_retention import asked_by, retire
-from infra.streaming.outbox import note
+from infra.streaming.outbox import note_audit
 
 PROPERTIES = {
     "delta.checkpointInterval": "50",
     "delta.logRetentionDuration": "interval 30 days",
 }
 
-RECENT = 20
+_RECENT = 20
 """So many of a table's newest commits are looked at before a job reads it: what a power cut
 damages is among them."""
 
@@ -114,11 +114,11 @@ class Lake:
         return self
 
     def _upgrade(self, table: Table) -> None:
-        told = described(self.folder(table))
-        found = schema(told)
-        lacking = additions(table, found)
-        self._remember(table, told)
-        if unheard := unknown(table, found):
+        description = described(self.folder(table))
+        schema_result = schema(description)
+        lacking = additions(table, schema_result)
+        self._remember(table, description)
+        if unheard := unknown(table, schema_result):
             say(f"{table.name}: has columns of a newer release, which stay: {', '.join(unheard)}")
         if not lacking:
             return
@@ -126,27 +126,27 @@ class Lake:
             # Another driver of this lake may have been quicker.
             lacking = additions(table, schema_of(self.folder(table)))
             if lacking:
-                columns = ", ".join(one.sql for one in lacking)
+                columns = ", ".join(addition.sql for addition in lacking)
                 self.spark.sql(f"ALTER TABLE delta.`{self.path(table)}` ADD COLUMNS ({columns})")
-        names = ", ".join(one.name for one in lacking)
+        names = ", ".join(addition.name for addition in lacking)
         if names:
             say(f"{table.name}: new columns: {names}")
-            note(self.spool, "table.upgrade", table.name, {"added": names})
+            note_audit(self.spool, "table.upgrade", table.name, {"added": names})
 
     def _remember(self, table: Table, told: Mapping[str, Any]) -> None:
         """Have the log tell files that left the table as long as former versions are promised."""
-        wanted = removed.wanted(self.settings, table)
+        wanted = removed.wanted_interval(self.settings, table)
         if removed.remembered(told) >= wanted:
             return
         with self.alone(table):
             if removed.remembered(described(self.folder(table))) < wanted:
                 self.spark.sql(
                     f"ALTER TABLE delta.`{self.path(table)}` "
-                    f"SET TBLPROPERTIES ('{removed.PROPERTY}' = '{removed.said(wanted)}')"
+                    f"SET TBLPROPERTIES ('{removed.PROPERTY}' = '{removed.said_interval(wanted)}')"
                 )
 
     def _create(self, table: Table) -> None:
-        kept = removed.said(removed.wanted(self.settings, table))
+        kept = removed.said_interval(removed.wanted_interval(self.settings, table))
         properties = PROPERTIES | {removed.PROPERTY: kept} | dict(table.properties)
         if table.stats:
             properties["delta.dataSkippingStatsColumns"] = ",".join(table.stats)
@@ -175,7 +175,7 @@ class Lake:
         Raises `Usage` when that is no longer kept.
         """
         folder = self.folder(table)
-        if told(folder, version):
+        if instant_of_version(folder, version):
             return str(folder)
         with open_engine(memory="256MB", threads=1) as engine:
             reach(engine, folder)
@@ -202,7 +202,7 @@ class Lake:
         lags behind the log's retention fails and says so rather than skip. Raises `Fatal` when
         one of the newest commits is damaged: Delta takes an empty one for a commit without rows.
         """
-        for version in live(self.folder(table))[-RECENT:]:
+        for version in live_versions(self.folder(table))[-_RECENT:]:
             with suppress(FileNotFoundError):
                 commit(self.folder(table), version)
         if job is not None and self.settings.jobs.adaptive:
@@ -287,7 +287,7 @@ class Lake:
         watch = Observation()
         watched = rows.observe(watch, *wanted) if wanted else rows
         ordered = watched.select(*[column.name for column in table.columns])
-        write = partial(written, target=self.target(table, run))
+        write = partial(write_parquet, target=self.target(table, run))
         self.commit(table, run, collected(ordered, write))
         if wanted:
             run.counts |= _whole(watch.get)
@@ -365,9 +365,11 @@ class Lake:
 
     def present(self, table: Table, run: Batch, column: str) -> int:
         """How many rows of a batch's commit have a value in `column`, one with statistics."""
-        found = commit(self.folder(table), run.versions[table.name])
+        table_commit = commit(self.folder(table), run.versions[table.name])
         return sum(
-            stats["numRecords"] - stats["nullCount"][column] for stats in found.stats if stats
+            stats["numRecords"] - stats["nullCount"][column]
+            for stats in table_commit.stats
+            if stats
         )
 
     @contextmanager
@@ -378,13 +380,13 @@ class Lake:
         one version, made at the same instant by two processes, would leave one.
         """
         self.claim()
-        with locked(self.settings.lake_side, table.name):
+        with table_locked(self.settings.lake_side, table.name):
             yield
 
     def claim(self) -> None:
         """Raises `Fatal` when another home's writers have the lake (`require_home`)."""
         if not self._ours:
-            with locked(self.settings.lake_side, HOME):
+            with table_locked(self.settings.lake_side, HOME):
                 require_home(self.settings)
             self._ours = True
 
@@ -420,17 +422,17 @@ class Lake:
                 version = asked.get(table_id(folder))
             except (OSError, ValueError, Fatal):
                 continue  # damaged: named as well, where the job reads it
-            if version is not None and version < next(iter(live(folder)), 0):
+            if version is not None and version < next(iter(live_versions(folder)), 0):
                 self.claim()
-                with locked(self.settings.lake_side, name):
+                with table_locked(self.settings.lake_side, name):
                     number = bring_back(folder, version)
                 say(f"job {job}: {number} commits of {name} are put back into its log")
 
     def _has(self, table: Table, run: Batch) -> bool:
         """Whether the table holds this batch; refuses by name what cannot be told."""
         folder = self.folder(table)
-        for found in newest_first(folder):
-            marker = found.marker
+        for table_commit in newest_first(folder):
+            marker = table_commit.marker
             if marker is None or marker["job"] != run.job:
                 continue
             if marker["query"] != run.query_id:
@@ -452,7 +454,7 @@ class Lake:
                     f"{table.name} holds batch {run.batch_id} of job {run.job} made from other "
                     f"offsets than {run.folder} has now; restore the checkpoint it was made with"
                 )
-            run.versions[table.name], run.rows[table.name] = found.version, found.rows
+            run.versions[table.name], run.rows[table.name] = table_commit.version, table_commit.rows
             return True
         oldest = oldest_version(folder)
         if oldest > 0 and run.batch_id > 0 and not _reaches(folder, oldest, run):
@@ -468,8 +470,12 @@ class Lake:
 
     def files_of(self, table: Table, version: int) -> list[Location]:
         """Data files that one commit added (none for one that puts files in others' place)."""
-        found = commit(self.folder(table), version)
-        return [self.folder(table) / name for name in found.adds] if found.appends else []
+        table_commit = commit(self.folder(table), version)
+        return (
+            [self.folder(table) / name for name in table_commit.adds]
+            if table_commit.appends
+            else []
+        )
 
 
 def _reaches(folder: Location, oldest: int, run: Batch) -> bool:
@@ -485,5 +491,5 @@ def _prefix(run: Batch) -> str:
 
 def _whole(values: Mapping[str, int] | Row | None) -> dict[str, int]:
     """Aggregates as plain numbers; none over no rows is 0."""
-    found = values.asDict() if isinstance(values, Row) else dict(values or {})
-    return {name: int(value or 0) for name, value in found.items()}
+    asDict = values.asDict() if isinstance(values, Row) else dict(values or {})
+    return {name: int(value or 0) for name, value in asDict.items()}

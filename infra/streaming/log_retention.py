@@ -19,8 +19,17 @@ from pathlib import Path
 
 from infra.checkpoint.offset_log import numbers, read_up_to
 from infra.config.settings import Settings
-from infra.delta.log_archive import ARCHIVE, LOG, READ, archived, checkpoint, packs, single, singles
-from infra.delta.log_reader import checkpoints, live, newest_version, table_id
+from infra.delta.log_archive import (
+    ARCHIVE,
+    LOG,
+    READ,
+    archive_packs,
+    archived,
+    checkpoint_file,
+    single,
+    singles,
+)
+from infra.delta.log_reader import checkpoints, live_versions, newest_version, table_id
 from infra.storage.atomic_files import write_whole
 from infra.storage.paths import Location, delete, make, texts
 from infra.storage.paths import move as move_files
@@ -28,13 +37,13 @@ from infra.storage.paths import move as move_files
 PACK = 1000
 """Commits in a pack; and between the checkpoints that the archive keeps."""
 
-MOST = 5_000
+MOST_COMMITS = 5_000
 """Commits that leave a log at once: a batch waits for it, and an earlier release left long logs."""
 
 READ_SECONDS = 86_400
 """How long a former version that was made readable stays so."""
 
-KEPT_SECONDS = 30 * 86_400
+_KEPT_SECONDS = 30 * 86_400
 """How long commits stay in the archive, as long as Delta would have kept them in the log."""
 
 
@@ -46,10 +55,10 @@ def retire(settings: Settings, table: Location) -> int:
     identity, before = table_id(table), time.time() - settings.upkeep.log_minutes * 60
     asked = [asked_by(folder) for folder in settings.checkpoint_root.glob("*")]
     floors = [versions[identity] for versions in asked if identity in versions]
-    return move(table, min(floors, default=newest_version(table)), before)
+    return archive_commits(table, min(floors, default=newest_version(table)), before)
 
 
-def move(table: Location, asked: int, before: float) -> int:
+def archive_commits(table: Location, asked: int, before: float) -> int:
     """Move commits below version `asked` that were made before a time (seconds since 1970).
 
     The log goes on from a checkpoint that is itself old enough, so that all that may still be
@@ -57,28 +66,32 @@ def move(table: Location, asked: int, before: float) -> int:
     """
     log, archive = table / LOG, table / ARCHIVE
     usable = [
-        one
-        for one in checkpoints(log)
-        if one <= asked and single(log, one).exists() and _written(single(log, one)) <= before
+        checkpoint
+        for checkpoint in checkpoints(log)
+        if checkpoint <= asked
+        and single(log, checkpoint).exists()
+        and _written(single(log, checkpoint)) <= before
     ]
     cut = max(usable, default=-1)
     below = [version for version in singles(log) if version < cut]
     if not below:
         return 0
     known = set(archived(table))
-    back = _taken_back(log, [one for one in below if one in known], before)
-    gone = [version for version in live(table) if version < cut and version not in known][:MOST]
+    back = _taken_back(log, [checkpoint for checkpoint in below if checkpoint in known], before)
+    gone = [version for version in live_versions(table) if version < cut and version not in known][
+        :MOST_COMMITS
+    ]
     if gone:
         make(archive)
         # The oldest first: what is left has no hole, whenever this ends.
-        move_files([(single(log, one), single(archive, one)) for one in gone])
+        move_files([(single(log, checkpoint), single(archive, checkpoint)) for checkpoint in gone])
     if gone or back:
         delete(
             log / beside
             for name in (f"{version:020d}" for version in (*back, *gone))
             for beside in (f".{name}.json.crc", f"{name}.crc", f".{name}.crc.crc")
         )
-        _move_checkpoints(log, archive, min([cut, *live(table)[:1]]), before)
+        _move_checkpoints(log, archive, min([cut, *live_versions(table)[:1]]), before)
     if gone:
         _pack(table)
     return len(gone) + len(back)
@@ -86,9 +99,9 @@ def move(table: Location, asked: int, before: float) -> int:
 
 def _taken_back(log: Location, lent: Sequence[int], before: float) -> Sequence[int]:
     """Delete from a log what the archive has as well, once those it was put there for are done."""
-    if not lent or any(_written(single(log, one)) > before for one in (lent[0], lent[-1])):
+    if not lent or any(_written(single(log, number)) > before for number in (lent[0], lent[-1])):
         return ()
-    delete(single(log, one) for one in lent)
+    delete(single(log, number) for number in lent)
     return lent
 
 
@@ -97,11 +110,11 @@ def _move_checkpoints(log: Location, archive: Location, cut: int, before: float)
     for version in checkpoints(log):
         if version >= cut:
             return
-        file = checkpoint(log, version)
+        file = checkpoint_file(log, version)
         if _written(file) > before:
             continue  # lent to a reader: one of ours would be older than that at the cut
         if version - newest >= PACK:
-            move_files([(file, checkpoint(archive, version))])
+            move_files([(file, checkpoint_file(archive, version))])
             newest = version
         delete([file, log / f".{file.name}.crc"])
 
@@ -115,27 +128,31 @@ def _pack(table: Location) -> None:
         whole = part[-1] == start + PACK - 1 and part[-1] - part[0] == len(part) - 1
         if not whole:
             continue
-        singly = [single(archive, one) for one in part]
+        singly = [single(archive, version_row) for version_row in part]
         lines = [
-            json.dumps({"version": one, "commit": text})
-            for one, text in zip(part, texts(singly), strict=True)
+            json.dumps({"version": version_row, "commit": text})
+            for version_row, text in zip(part, texts(singly), strict=True)
         ]
         file = archive / f"{part[0]:020d}-{part[-1]:020d}.commits.gz"
         write_whole(file, gzip.compress("\n".join(lines).encode("utf-8")))
         delete(singly)
 
 
-def forget(table: Location, now: float, kept: float = KEPT_SECONDS) -> int:
+def forget_archived(table: Location, now: float, kept: float = _KEPT_SECONDS) -> int:
     """Delete what left the log too long ago; how many files. The rest begins with a checkpoint."""
     archive = table / ARCHIVE
     for folder in (archive / READ).glob("*") if isinstance(archive, Path) else ():
         if _written(folder) < now - READ_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
-    old = [one for one in checkpoints(archive) if _written(checkpoint(archive, one)) < now - kept]
+    old = [
+        number
+        for number in checkpoints(archive)
+        if _written(checkpoint_file(archive, number)) < now - kept
+    ]
     first = max(old, default=-1)
-    gone = [file for _, last, file in packs(table) if last < first]
-    gone += [single(archive, one) for one in singles(archive) if one < first]
-    gone += [checkpoint(archive, one) for one in old if one < first]
+    gone = [file for _, last, file in archive_packs(table) if last < first]
+    gone += [single(archive, number) for number in singles(archive) if number < first]
+    gone += [checkpoint_file(archive, number) for number in old if number < first]
     delete(gone)
     return len(gone)
 
@@ -163,10 +180,12 @@ def asked_by(folder: Path) -> dict[str, int]:
     batch = _done(folder)
     if batch is None:
         return {}
-    found = list(read_up_to(_offsets(folder, batch)))
+    as_list = list(read_up_to(_offsets(folder, batch)))
     with suppress(FileNotFoundError):
-        found += read_up_to(_offsets(folder, batch - 1))
-    return {name: min(at for other, at in found if other == name) for name, _ in found}
+        as_list += read_up_to(_offsets(folder, batch - 1))
+    return {
+        name: min(position for other, position in as_list if other == name) for name, _ in as_list
+    }
 
 
 def _done(folder: Path) -> int | None:

@@ -38,12 +38,12 @@ def merge(lake: Lake, rows: DataFrame, table: Table, run: Batch) -> bool:
         rows.count()  # works the batch through: only so its state is committed (`Lake.append`)
         return False
     time = table.event_time or table.key[0]
-    (found,) = rows.agg(F.count("*").alias("n"), F.min(F.unix_micros(time)).alias("us")).collect()
-    run.rows[table.name] = found["n"]
-    if not found["n"]:
+    (result,) = rows.agg(F.count("*").alias("n"), F.min(F.unix_micros(time)).alias("us")).collect()
+    run.rows[table.name] = result["n"]
+    if not result["n"]:
         return True
     # A literal, for only that is compared with the files' statistics.
-    oldest = F.lit(datetime.fromtimestamp(0, UTC) + timedelta(microseconds=found["us"]))
+    oldest = F.lit(datetime.fromtimestamp(0, UTC) + timedelta(microseconds=result["us"]))
     same = [F.col(f"t.{name}").eqNullSafe(F.col(f"s.{name}")) for name in table.key]
     spark = rows.sparkSession
     with lake.alone(table), _carrying(spark, lake, table, run):

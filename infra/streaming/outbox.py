@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from infra.process.log import say
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 from infra.storage.checksums import Damaged, parsed
 
 if TYPE_CHECKING:
     pass
 
 
-def put(folder: Path, name: str, row: Mapping[str, Any]) -> None:
+def put_row(folder: Path, name: str, row: Mapping[str, Any]) -> None:
     """Leave one row, whole or not at all; the same name again replaces it."""
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{name}.{os.getpid()}"
@@ -33,17 +33,17 @@ def put(folder: Path, name: str, row: Mapping[str, Any]) -> None:
     temporary.replace(folder / f"{name}.json")
 
 
-def note(
+def note_audit(
     spool: Path, act: str, target: str, detail: Mapping[str, Any], outcome: str = "ok"
 ) -> None:
     """Leave a row for ops.audit: what the person who runs this process did, or had done."""
-    at = datetime.now(UTC)
-    put(
+    instant = datetime.now(UTC)
+    put_row(
         spool / "audit",
-        f"{act}-{at:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:8]}",
+        f"{act}-{instant:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:8]}",
         {
-            "at": at.isoformat(),
-            "who": person(),
+            "at": instant.isoformat(),
+            "who": acting_user(),
             "act": act,
             "target": target,
             "detail": json.dumps(detail, ensure_ascii=False),
@@ -55,7 +55,7 @@ def note(
 _UNSOUND = (Damaged, PermissionError, ValueError, TypeError, AttributeError, pa.ArrowException)
 
 
-def sound(files: Sequence[Path], schema: pa.Schema) -> list[dict[str, Any]]:
+def sound_rows(files: Sequence[Path], schema: pa.Schema) -> list[dict[str, Any]]:
     """The rows of a round, typed. One that a power cut left empty, that is another account's or
     that fits no table must not hold up all that follow."""
     rows = []

@@ -24,10 +24,10 @@ from infra.delta.transaction import ActiveFile, active_files
 from infra.storage.paths import Location, to_read
 from infra.streaming.lake import Lake
 
-Batches = Iterator[pa.RecordBatch]
-Work = Callable[[Batches], Batches]
+_Batches = Iterator[pa.RecordBatch]
+_Work = Callable[[_Batches], _Batches]
 
-BATCH_ROWS = 10_000
+_BATCH_ROWS = 10_000
 
 _NAMES = T.StructType([T.StructField("name", T.StringType())])
 
@@ -41,8 +41,8 @@ def files_between(
     version: int | None = None,
 ) -> list[ActiveFile]:
     """The files that may hold rows whose column `time` is in [since, until)."""
-    found = _files(lake, table, version)
-    return [file for file in found if file.may_hold(time, since, until)]
+    files = _files(lake, table, version)
+    return [file for file in files if file.may_hold(time, since, until)]
 
 
 def _files(lake: Lake, table: Table, version: int | None) -> list[ActiveFile]:
@@ -51,7 +51,7 @@ def _files(lake: Lake, table: Table, version: int | None) -> list[ActiveFile]:
 
 
 def over_files(
-    lake: Lake, files: Sequence[ActiveFile], reading: Reading, work: Work, schema: T.StructType
+    lake: Lake, files: Sequence[ActiveFile], reading: Reading, work: _Work, schema: T.StructType
 ) -> DataFrame:
     """`work` over the rows of files, on Spark's workers: rows of `schema`. Files must be whole."""
     names = [(file.name,) for file in sorted(files, key=lambda file: -int(file.entry["size"]))]
@@ -74,11 +74,13 @@ class Reading:
     since: datetime
     until: datetime
 
-    def batches(self, name: str) -> Batches:
+    def batches(self, name: str) -> _Batches:
         """The rows of a file of the table's folder."""
-        low, high = (pa.scalar(at.astimezone(UTC), _MICROS) for at in (self.since, self.until))
+        low, high = (
+            pa.scalar(instant.astimezone(UTC), _MICROS) for instant in (self.since, self.until)
+        )
         with pq.ParquetFile(to_read(self.folder / name)) as file:
-            for batch in file.iter_batches(BATCH_ROWS, columns=sorted({*self.leaves, self.time})):
+            for batch in file.iter_batches(_BATCH_ROWS, columns=sorted({*self.leaves, self.time})):
                 times = batch.column(self.time).cast(_MICROS)
                 inside = pc.and_(pc.greater_equal(times, low), pc.less(times, high))
                 yield batch if pc.all(inside).as_py() else batch.filter(inside)
@@ -92,12 +94,12 @@ class _Through:
     """What `mapInArrow` takes: names of files in, what `work` makes of their rows out."""
 
     reading: Reading
-    work: Work
+    work: _Work
 
-    def __call__(self, names: Batches) -> Batches:
+    def __call__(self, names: _Batches) -> _Batches:
         yield from self.work(self._rows(names))
 
-    def _rows(self, names: Batches) -> Batches:
+    def _rows(self, names: _Batches) -> _Batches:
         for batch in names:
             for name in batch.column("name").to_pylist():
                 yield from self.reading.batches(name)

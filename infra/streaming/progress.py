@@ -74,7 +74,7 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class State:
+class _State:
     """What a job remembers between batches, over its operators."""
 
     rows: int
@@ -83,21 +83,21 @@ class State:
     """Rows of the last batch that came later than the watermark."""
 
 
-def state(progress: Mapping[str, Any]) -> State:
+def state(progress: Mapping[str, Any]) -> _State:
     """State of all stateful operators of a progress."""
     operators = progress.get("stateOperators") or []
-    return State(
-        rows=sum(one.get("numRowsTotal", 0) for one in operators),
-        bytes=sum(one.get("memoryUsedBytes", 0) for one in operators),
-        dropped=sum(one.get("numRowsDroppedByWatermark", 0) for one in operators),
+    return _State(
+        rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
+        bytes=sum(operator.get("memoryUsedBytes", 0) for operator in operators),
+        dropped=sum(operator.get("numRowsDroppedByWatermark", 0) for operator in operators),
     )
 
 
 def watermark(progress: Mapping[str, Any]) -> datetime | None:
     """Up to when the job takes its input as complete; None before it has a watermark."""
     text = (progress.get("eventTime") or {}).get("watermark")
-    at = datetime.fromisoformat(text) if text else None
-    return at if at is not None and at.timestamp() > 0 else None
+    instant = datetime.fromisoformat(text) if text else None
+    return instant if instant is not None and instant.timestamp() > 0 else None
 
 
 def durations(progress: Mapping[str, Any]) -> dict[str, float]:
@@ -108,9 +108,9 @@ def durations(progress: Mapping[str, Any]) -> dict[str, float]:
 def unread(progress: Mapping[str, Any], now: float | None = None) -> Unread:
     """What the progress's query has not yet taken, the batch under way included."""
     sources = progress.get("sources") or []
-    messages = [_messages(one) for one in sources if "Kafka" in one.get("description", "")]
-    behind = [found for one in sources if (found := _commits(one)) is not None]
-    oldest = min((at for _, at in behind if at is not None), default=None)
+    messages = [_messages(source) for source in sources if "Kafka" in source.get("description", "")]
+    behind = [commits for source in sources if (commits := _commits(source)) is not None]
+    oldest = min((position for _, position in behind if position is not None), default=None)
     moment = time.time() if now is None else now
     return Unread(
         messages=sum(messages) if messages else None,
@@ -122,14 +122,16 @@ def unread(progress: Mapping[str, Any], now: float | None = None) -> Unread:
 def places(offset: Mapping[str, Mapping[str, int]] | None) -> Iterator[tuple[str, int, int]]:
     """`(topic, partition, offset)` of a Kafka source's offset."""
     for topic, partitions in (offset or {}).items():
-        for partition, at in partitions.items():
-            yield topic, int(partition), at
+        for partition, position in partitions.items():
+            yield topic, int(partition), position
 
 
 def _messages(source: Mapping[str, Any]) -> int:
-    done = {(topic, part): at for topic, part, at in places(source.get("endOffset"))}
+    done = {(topic, part): position for topic, part, position in places(source.get("endOffset"))}
     latest = source.get("latestOffset")
-    return sum(max(0, at - done.get((topic, part), 0)) for topic, part, at in places(latest))
+    return sum(
+        max(0, position - done.get((topic, part), 0)) for topic, part, position in places(latest)
+    )
 
 
 def _commits(source: Mapping[str, Any]) -> tuple[int, float | None] | None:
@@ -149,13 +151,17 @@ def first_unread(offset: Mapping[str, Any]) -> int:
 def left_in(log: Location, first: int) -> tuple[int, float | None]:
     """Commits of a log from version `first` on, and when the first of them was made."""
     if not isinstance(log, Path):  # one request tells both
-        waiting = [at for name, at in since(log, single(log, first).name) if name.endswith(".json")]
+        waiting = [
+            st_mtime
+            for name, st_mtime in since(log, single(log, first).name)
+            if name.endswith(".json")
+        ]
         return len(waiting), min(waiting, default=None)
     try:
-        at = single(log, first).stat().st_mtime
+        st_mtime = single(log, first).stat().st_mtime
     except FileNotFoundError:
         return 0, None
-    return newest_from(log, first) - first + 1, at
+    return newest_from(log, first) - first + 1, st_mtime
 
 
 def newest_from(log: Path, version: int) -> int:

@@ -17,12 +17,12 @@ SPREAD = 1e-3
 """Variance of x, relative to its mean squared, below which the points lie too close for a line: a
 job that catches up has batches of one size, and what differs between them is chance."""
 
-FORGET = 0.97
+_FORGET = 0.97
 """What a batch's weight becomes with each later one: some thirty batches count."""
 
 
 @dataclass(frozen=True)
-class Line:
+class RateLine:
     """`y = fixed + slope * x`, fitted to the last batches by least squares that forget.
 
     It begins as `guess` (a slope), which a few real points outweigh.
@@ -35,9 +35,9 @@ class Line:
     xx: float = 0.0
     xy: float = 0.0
 
-    def seen(self, x: float, y: float) -> Line:
+    def seen(self, x: float, y: float) -> RateLine:
         """The line after one more point."""
-        f = FORGET
+        f = _FORGET
         return replace(
             self,
             n=f * self.n + 1,
@@ -71,14 +71,14 @@ class Line:
 class Learned:
     """What batches of a job cost here."""
 
-    seconds: Line = Line(guess=1 / 5_000)
+    seconds: RateLine = RateLine(guess=1 / 5_000)
     """By message: planning and commits are fixed, the rest grows with messages."""
-    bytes: Line = Line(guess=500.0)
+    bytes: RateLine = RateLine(guess=500.0)
     """Bytes by message."""
-    memory: Line = Line(guess=3.0)
+    memory: RateLine = RateLine(guess=3.0)
     """Resident bytes of the workers by byte of a batch."""
 
-    def seen(self, batch: Seen) -> Learned:
+    def seen(self, batch: BatchSeen) -> Learned:
         """With one more batch. One without messages says nothing of what a message costs."""
         if not batch.messages:
             return self
@@ -102,7 +102,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Seen:
+class BatchSeen:
     """A batch that is in. `memory`: the most its workers held, bytes; 0: not measured."""
 
     messages: int
@@ -114,7 +114,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Limits:
+class RateLimits:
     """What the settings allow."""
 
     most: int
@@ -136,7 +136,7 @@ class Pace:
     streak: int = 0
 
 
-def caps(learned: Learned, limits: Limits) -> tuple[int, int]:
+def caps(learned: Learned, limits: RateLimits) -> tuple[int, int]:
     """Most messages of a batch: while keeping up, and while catching up."""
     within = min(learned.messages_within(limits.memory), limits.most)
     large = _between(limits.least, learned.messages_in(limits.behind_seconds), within)
@@ -148,7 +148,7 @@ def _between(least: int, wanted: int, most: int) -> int:
     return max(1, min(max(least, wanted), most))
 
 
-def begin(backlog: int, learned: Learned, limits: Limits) -> Pace:
+def begin_regime(backlog: int, learned: Learned, limits: RateLimits) -> Pace:
     """The pace to start with, where so many messages wait."""
     small, large = caps(learned, limits)
     return Pace("behind", large) if backlog > _enter(small) else Pace("steady", small)
@@ -159,7 +159,7 @@ def _enter(small: int) -> int:
     return 5 * small
 
 
-PATIENCE = 2
+_PATIENCE = 2
 """So many batches in a row must find a backlog before the regime changes."""
 
 
@@ -168,7 +168,7 @@ SAVED = 4.0
 is then more than the restart of the query, some five seconds (`bench/catch_up`)."""
 
 
-def follow(pace: Pace, batch: Seen, learned: Learned, limits: Limits) -> Pace:
+def follow(pace: Pace, batch: BatchSeen, learned: Learned, limits: RateLimits) -> Pace:
     """The pace after `batch`, `learned` including it; the same cap unless a restart is worth it.
 
     Up after `PATIENCE` batches that left a backlog; down at once when nothing much is left.
@@ -185,7 +185,7 @@ def follow(pace: Pace, batch: Seen, learned: Learned, limits: Limits) -> Pace:
         return Pace("behind", large) if less or more else pace
     if batch.left <= _enter(small):
         return replace(pace, streak=0)
-    if pace.streak + 1 < PATIENCE:
+    if pace.streak + 1 < _PATIENCE:
         return replace(pace, streak=pace.streak + 1)
     return Pace("behind", large)
 

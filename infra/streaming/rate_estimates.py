@@ -10,13 +10,13 @@ from infra.storage.state_file import StateFile
 from infra.streaming.rate_controller import Learned
 
 
-def keep(folder: Path, learned: Learned) -> None:
+def write_estimates(folder: Path, learned: Learned) -> None:
     """Leave it in a job's folder of checkpoints."""
     with suppress(OSError):  # only a start with less knowledge
         _file(folder).write(learned)
 
 
-def kept(folder: Path, guess: Learned) -> Learned:
+def read_estimates(folder: Path, guess: Learned) -> Learned:
     """What was left there, else a guess."""
     with suppress(OSError):
         return _file(folder).read_or(guess, say)

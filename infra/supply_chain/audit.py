@@ -21,12 +21,12 @@ from pathlib import Path
 from infra.errors import HeadgateError, Retryable, Usage
 from infra.process.table_output import add_output_option, print_rows
 from infra.storage.atomic_files import write_whole
-from infra.supply_chain.osv import Known, ask, known, records
+from infra.supply_chain.osv import Vulnerability, known_vulnerabilities, query_osv, records
 from infra.supply_chain.sbom import OWN, Component, components, document
 
 ACCEPTED = Path(__file__).with_name("accepted.toml")
-SERVER = "https://api.osv.dev"
-COLUMNS = ("id", "component", "fixed", "summary")
+_SERVER = "https://api.osv.dev"
+_COLUMNS = ("id", "component", "fixed", "summary")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--osv", type=Path, nargs="+", default=[], help="dumps or folders of OSV records"
     )
-    parser.add_argument("--server", default=SERVER, help="asked where no dump is given")
+    parser.add_argument("--server", default=_SERVER, help="asked where no dump is given")
     add_output_option(parser)
     arguments = parser.parse_args(argv)
     try:
@@ -47,19 +47,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    found = components()
+    result = components()
     if arguments.sbom is not None:
-        told = json.dumps(document(found, version(OWN)), indent=1, ensure_ascii=False)
-        write_whole(arguments.sbom, told + "\n")
-        print(f"audit: {len(found)} components in {arguments.sbom}", file=sys.stderr)
+        dumps = json.dumps(document(result, version(OWN)), indent=1, ensure_ascii=False)
+        write_whole(arguments.sbom, dumps + "\n")
+        print(f"audit: {len(result)} components in {arguments.sbom}", file=sys.stderr)
     # Without a group no database can be asked for an archive: it is named, not passed over.
-    nameless = [one.purl for one in found if one.kind == "maven" and not one.group]
-    vulnerable = known(found, _records(arguments, found))
+    nameless = [
+        component.purl for component in result if component.kind == "maven" and not component.group
+    ]
+    vulnerable = known_vulnerabilities(result, _records(arguments, result))
     accepted = accepted_today(ACCEPTED.read_text("utf-8"), datetime.now(UTC).date())
-    still = [one for one in vulnerable if not {one.id, *one.aliases} & set(accepted)]
+    still = [
+        component
+        for component in vulnerable
+        if not {component.id, *component.aliases} & set(accepted)
+    ]
     _show(still, arguments.output)
     print(
-        f"audit: {len(found) - len(nameless)} components checked, {len(vulnerable)} known "
+        f"audit: {len(result) - len(nameless)} components checked, {len(vulnerable)} known "
         f"vulnerabilities, {len(vulnerable) - len(still)} of them accepted",
         file=sys.stderr,
     )
@@ -75,7 +81,10 @@ def _records(
         return list(records(arguments.osv))
     try:
         return list(
-            ask([one for one in found if one.kind == "pypi" or one.group], arguments.server)
+            query_osv(
+                [component for component in found if component.kind == "pypi" or component.group],
+                arguments.server,
+            )
         )
     except Retryable as error:
         raise Retryable(
@@ -89,21 +98,21 @@ def accepted_today(text: str, today: date) -> dict[str, str]:
 
     Raises `Usage` for an entry without an id, a day, or a reason.
     """
-    found = {}
+    results = {}
     for entry in tomllib.loads(text).get("accepted", ()):
         given = entry.get("id"), entry.get("until"), entry.get("reason")
         name, until, reason = given
         if not name or not isinstance(until, date) or not reason:
             raise Usage(f"{ACCEPTED.name}: an entry wants id, until (a day) and reason: {entry}")
         if today <= until:
-            found[str(name)] = str(reason)
-    return found
+            results[str(name)] = str(reason)
+    return results
 
 
-def _show(found: Sequence[Known], form: str) -> None:
-    rows = [asdict(one) for one in found]
+def _show(found: Sequence[Vulnerability], form: str) -> None:
+    rows = [asdict(known) for known in found]
     every = ("id", "aliases", "component", "version", "fixed", "summary")
-    print_rows(rows, form, COLUMNS if form == "table" else every)
+    print_rows(rows, form, _COLUMNS if form == "table" else every)
 
 
 if __name__ == "__main__":

@@ -21,14 +21,14 @@ from packaging.version import InvalidVersion, Version
 from infra.errors import Retryable, Usage
 from infra.supply_chain.sbom import Component
 
-Record = Mapping[str, Any]
+_Record = Mapping[str, Any]
 
 MOST_QUERIES = 500
-TIMEOUT_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Known:
+class Vulnerability:
     """A vulnerability that a component has."""
 
     id: str
@@ -40,7 +40,7 @@ class Known:
     summary: str
 
 
-def records(paths: Iterable[Path]) -> Iterator[Record]:
+def records(paths: Iterable[Path]) -> Iterator[_Record]:
     """The records of dumps (zip files of JSON files), folders, or single JSON files."""
     for path in paths:
         if path.is_dir():
@@ -56,30 +56,33 @@ def records(paths: Iterable[Path]) -> Iterator[Record]:
             raise Usage(f"{path}: no such file or folder")
 
 
-def _read(path: Path, text: bytes) -> Record:
+def _read(path: Path, text: bytes) -> _Record:
     try:
-        found = json.loads(text)
-        return {"id": str(found["id"]), **found}
+        decoded = json.loads(text)
+        return {"id": str(decoded["id"]), **decoded}
     except (ValueError, KeyError, TypeError):
         raise Usage(f"{path}: holds what is no record of OSV") from None
 
 
-def ask(components: Iterable[Component], url: str) -> Iterator[Record]:
+def query_osv(components: Iterable[Component], url: str) -> Iterator[_Record]:
     """The records that a server with OSV's interface has about components.
 
     Interface: https://google.github.io/osv.dev/api/. Raises `Retryable` when it does not answer.
     """
     wanted = list(components)
     ids: set[str] = set()
-    for at in range(0, len(wanted), MOST_QUERIES):
-        queries = [{"package": {"purl": one.purl}} for one in wanted[at : at + MOST_QUERIES]]
+    for index in range(0, len(wanted), MOST_QUERIES):
+        queries = [
+            {"package": {"purl": component.purl}}
+            for component in wanted[index : index + MOST_QUERIES]
+        ]
         answer = _asked(f"{url}/v1/querybatch", {"queries": queries})
         if len(answer.get("results", ())) != len(queries):
             raise Retryable(f"{url}: answered {len(queries)} questions with another number")
         for result in answer["results"]:
             if result.get("next_page_token"):
                 raise Retryable(f"{url}: gave only a part of its answer; use a dump (OSV=FILE)")
-            ids |= {str(found["id"]) for found in result.get("vulns") or ()}
+            ids |= {str(vuln["id"]) for vuln in result.get("vulns") or ()}
     for name in sorted(ids):
         yield _asked(f"{url}/v1/vulns/{quote(name, safe='')}")
 
@@ -88,25 +91,27 @@ def _asked(url: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
     data = None if body is None else json.dumps(body).encode()
     request = Request(url, data, {"Content-Type": "application/json"})
     try:
-        with urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
+        with urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+            load: dict[str, Any] = json.load(answer)
+            return load
     except (OSError, ValueError) as error:
         raise Retryable(f"{url} does not answer ({error})") from None
 
 
-def known(components: Iterable[Component], given: Iterable[Record]) -> list[Known]:
+def known_vulnerabilities(
+    components: Iterable[Component], given: Iterable[_Record]
+) -> list[Vulnerability]:
     """The vulnerabilities among `given` that components have, by component; none withdrawn."""
     by_name: dict[tuple[str, str], list[Component]] = {}
-    for one in components:
-        by_name.setdefault(_key(one), []).append(one)
-    found: dict[tuple[str, str], Known] = {}
+    for component in components:
+        by_name.setdefault(_key(component), []).append(component)
+    knowns: dict[tuple[str, str], Vulnerability] = {}
     for record in given:
         for part in () if record.get("withdrawn") else record.get("affected", ()):
-            for one in by_name.get(_named(part.get("package") or {}), ()):
-                if affects(part, one):
-                    found[one.purl, record["id"]] = _told(record, part, one)
-    return [found[key] for key in sorted(found)]
+            for component in by_name.get(_named(part.get("package") or {}), ()):
+                if affects(part, component):
+                    knowns[component.purl, record["id"]] = _told(record, part, component)
+    return [knowns[key] for key in sorted(knowns)]
 
 
 def _key(one: Component) -> tuple[str, str]:
@@ -168,43 +173,43 @@ def _maven_at_least(version: str, bound: str) -> bool:
     in one place.
     """
     mine, theirs = _tokens(version), _tokens(bound)
-    for at in range(max(len(mine), len(theirs))):
-        left = mine[at] if at < len(mine) else _nothing(theirs[at])
-        right = theirs[at] if at < len(theirs) else _nothing(mine[at])
+    for index in range(max(len(mine), len(theirs))):
+        left = mine[index] if index < len(mine) else _nothing(theirs[index])
+        right = theirs[index] if index < len(theirs) else _nothing(mine[index])
         if left != right:
             return left > right
     return True
 
 
-Token = tuple[int, int, str]
+_Token = tuple[int, int, str]
 """Qualifiers known to Maven come first, then others by name, then numbers."""
 
 
-def _tokens(version: str) -> list[Token]:
-    found = re.findall(r"\d+|[a-z]+", version.lower())
+def _tokens(version: str) -> list[_Token]:
+    findall = re.findall(r"\d+|[a-z]+", version.lower())
     return [
         (2, int(text), "")
         if text.isdecimal()
         else (0, _ORDER[text], "")
         if text in _ORDER
         else (1, 0, text)
-        for text in found
+        for text in findall
     ]
 
 
-def _nothing(other: Token) -> Token:
+def _nothing(other: _Token) -> _Token:
     """What stands for a missing token: 0 beside a number, the release beside a qualifier."""
     return (2, 0, "") if other[0] == 2 else (0, _ORDER[""], "")
 
 
-def _told(record: Record, part: Mapping[str, Any], one: Component) -> Known:
+def _told(record: _Record, part: Mapping[str, Any], one: Component) -> Vulnerability:
     fixed = [
         event["fixed"]
         for span in part.get("ranges", ())
         for event in span.get("events", ())
         if "fixed" in event
     ]
-    return Known(
+    return Vulnerability(
         id=record["id"],
         aliases=tuple(record.get("aliases", ())),
         component=one.purl,

@@ -67,36 +67,41 @@ def components() -> list[Component]:
     if absent := java_jars.missing():
         raise Fatal(f"{absent[0].file} is missing; run 'headgate doctor --fix'")
     pinned = [
-        _archive(java_jars.folder() / jar.used_by / jar.file, jar.group, jar.name, jar.version)
+        _archive(java_jars.jars_folder() / jar.used_by / jar.file, jar.group, jar.name, jar.version)
         for jar in java_jars.locked()
     ]
-    found = [*packages(LOCK.read_text("utf-8")), *pinned, *_bundled()]
-    return sorted({one.purl: one for one in found}.values(), key=lambda one: one.purl)
+    result = [*packages(LOCK.read_text("utf-8")), *pinned, *_bundled()]
+    return sorted(
+        {component.purl: component for component in result}.values(),
+        key=lambda component: component.purl,
+    )
 
 
 def packages(lock: str) -> Iterator[Component]:
     """Python packages of a lock file that this platform needs, with what is installed of them."""
     for entry in re.split(r"\n(?=[A-Za-z0-9])", lock.replace("\\\n", " ")):
-        said = re.sub(r"\s+#.*|^#.*", "", entry, flags=re.M).strip()
-        if not said:
+        strip = re.sub(r"\s+#.*|^#.*", "", entry, flags=re.M).strip()
+        if not strip:
             continue
-        wanted = Requirement(re.split(r"\s--hash", said)[0])
+        wanted = Requirement(re.split(r"\s--hash", strip)[0])
         if wanted.marker is not None and not wanted.marker.evaluate():
             continue
         version = str(wanted.specifier).removeprefix("==")
-        hashes = tuple(sorted(re.findall(r"--hash=sha256:([0-9a-f]{64})", said)))
+        hashes = tuple(sorted(re.findall(r"--hash=sha256:([0-9a-f]{64})", strip)))
         yield _package(canonicalize_name(wanted.name), version, hashes)
 
 
 def _package(name: str, version: str, hashes: tuple[str, ...]) -> Component:
     try:
-        found = distribution(name)
+        distribution_result = distribution(name)
     except PackageNotFoundError:
         raise Fatal(f"{name} {version} is locked and not installed; run 'make setup'") from None
-    if found.version != version:
-        raise Fatal(f"{name}: {found.version} is installed, {version} is locked; run 'make setup'")
-    expression, licences = _licences_of(found)
-    needs = tuple(_needs(found.requires or ()))
+    if distribution_result.version != version:
+        raise Fatal(
+            f"{name}: {distribution_result.version} is installed, {version} is locked; run 'make setup'"
+        )
+    expression, licences = _licences_of(distribution_result)
+    needs = tuple(_needs(distribution_result.requires or ()))
     return Component("pypi", "", name, version, licences, expression, "", hashes, needs)
 
 
@@ -108,15 +113,15 @@ def _needs(requirements: Iterable[str]) -> Iterator[str]:
 
 
 def _licences_of(found: Distribution) -> tuple[str, tuple[str, ...]]:
-    told = found.metadata
-    for expression in told.get_all("License-Expression") or ():
+    metadata = found.metadata
+    for expression in metadata.get_all("License-Expression") or ():
         return str(expression), ()
     named = [
         text.rsplit(" :: ", 1)[1]
-        for text in told.get_all("Classifier") or ()
+        for text in metadata.get_all("Classifier") or ()
         if text.startswith("License :: ") and not text.endswith("OSI Approved")
     ]
-    line = "".join(told.get_all("License") or ()).strip()
+    line = "".join(metadata.get_all("License") or ()).strip()
     # Some put the whole text of the licence there.
     return "", tuple(named) or ((line,) if line and "\n" not in line else ())
 
@@ -124,13 +129,13 @@ def _licences_of(found: Distribution) -> tuple[str, tuple[str, ...]]:
 @cache
 def _bundled() -> tuple[Component, ...]:
     """The archives that come inside pyspark: most of what runs in the JVM."""
-    said = tomllib.loads(Path(__file__).with_name("sbom.toml").read_text("utf-8"))["groups"]
-    groups = {name: group for group, names in said.items() for name in names}
-    found = []
+    message = tomllib.loads(Path(__file__).with_name("sbom.toml").read_text("utf-8"))["groups"]
+    groups = {name: group for group, names in message.items() for name in names}
+    components = []
     for path in sorted(Path(str(files("pyspark").joinpath("jars"))).glob("*.jar")):
         name, version = _parts(path.stem, groups)
-        found.append(_archive(path, groups.get(name, ""), name, version))
-    return tuple(found)
+        components.append(_archive(path, groups.get(name, ""), name, version))
+    return tuple(components)
 
 
 def _parts(stem: str, names: Iterable[str]) -> tuple[str, str]:
@@ -161,8 +166,8 @@ def _archive(path: Path, group: str, name: str, version: str) -> Component:
 def _bundle_licence(manifest: bytes) -> Iterator[str]:
     """The header Bundle-License of OSGi: names or addresses, of which the first is taken."""
     whole = re.sub(r"\r?\n ", "", manifest.decode("utf-8", "replace"))
-    if found := re.search(r"^Bundle-License: *\"?([^;,\"\r\n]+)", whole, re.M):
-        yield found[1].strip()
+    if match := re.search(r"^Bundle-License: *\"?([^;,\"\r\n]+)", whole, re.M):
+        yield match[1].strip()
 
 
 def _pom_licences(pom: bytes) -> Iterator[str]:
@@ -191,7 +196,7 @@ def document(found: Iterable[Component], version: str) -> dict[str, Any]:
                 "licenses": [{"license": {"id": "Apache-2.0"}}],
             }
         },
-        "components": [_component(one) for one in known],
+        "components": [_component(component) for component in known],
         "dependencies": _dependencies(known),
     }
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
@@ -199,7 +204,7 @@ def document(found: Iterable[Component], version: str) -> dict[str, Any]:
 
 
 def _component(one: Component) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    lines: dict[str, Any] = {
         "type": "library",
         "bom-ref": one.purl,
         "name": one.name,
@@ -207,15 +212,15 @@ def _component(one: Component) -> dict[str, Any]:
         "purl": one.purl,
     }
     if one.group:
-        told["group"] = one.group
+        lines["group"] = one.group
     if one.sha256:
-        told["hashes"] = _hashes([one.sha256])
+        lines["hashes"] = _hashes([one.sha256])
     if one.expression:
-        told["licenses"] = [{"expression": one.expression}]
+        lines["licenses"] = [{"expression": one.expression}]
     elif one.licences:
-        told["licenses"] = [{"license": _licence(name)} for name in one.licences]
+        lines["licenses"] = [{"license": _licence(name)} for name in one.licences]
     if one.accepted:
-        told["externalReferences"] = [
+        lines["externalReferences"] = [
             {
                 "type": "distribution",
                 "url": one.purl,
@@ -223,7 +228,7 @@ def _component(one: Component) -> dict[str, Any]:
                 "hashes": _hashes(one.accepted),
             }
         ]
-    return told
+    return lines
 
 
 _SPDX = {
@@ -246,10 +251,13 @@ def _hashes(values: Iterable[str]) -> list[Mapping[str, str]]:
 
 def _dependencies(known: list[Component]) -> list[dict[str, Any]]:
     """Who needs whom: as the packages say; pyspark brings the archives inside it along."""
-    python = {one.name: one.purl for one in known if one.kind == "pypi"}
-    inside = {one.purl for one in _bundled()}
-    java = [one.purl for one in known if one.kind == "maven"]
-    edges = {one.purl: {python[name] for name in one.needs if name in python} for one in known}
+    python = {component.name: component.purl for component in known if component.kind == "pypi"}
+    inside = {component.purl for component in _bundled()}
+    java = [component.purl for component in known if component.kind == "maven"]
+    edges = {
+        component.purl: {python[name] for name in component.needs if name in python}
+        for component in known
+    }
     if "pyspark" in python:
         edges[python["pyspark"]] |= inside & set(java)
     own = {python[name] for name in _needs(requires(OWN) or ()) if name in python}

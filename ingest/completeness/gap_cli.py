@@ -9,12 +9,12 @@ from typing import Any
 
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_document, print_lines, print_rows
 from infra.runtime.job_registry import resume
-from ingest.completeness.gaps import JOB, Gap, accept, find, statement
+from ingest.completeness.gaps import INGEST_JOB, Gap, accept, find_gaps, statement
 
-COLUMNS = (*(one.name for one in fields(Gap)), "messages", "gap_id")
+_COLUMNS = (*(field.name for field in fields(Gap)), "messages", "gap_id")
 
 
 def build(commands: Any) -> None:
@@ -31,12 +31,12 @@ def build(commands: Any) -> None:
 
 
 def _gaps(arguments: argparse.Namespace, settings: Settings) -> int:
-    gaps = find(settings)
+    gaps = find_gaps(settings)
     rows = [{**asdict(gap), "messages": gap.messages, "gap_id": gap.gap_id} for gap in gaps]
     if arguments.output == "json":
         print_document({"statement": statement(gaps) if gaps else None, "gaps": rows})
     elif arguments.output != "table":
-        print_rows(rows, arguments.output, COLUMNS)
+        print_rows(rows, arguments.output, _COLUMNS)
     elif gaps:
         print_lines([gap.sentence() for gap in gaps])
         print(f"\nto go on without: headgate accept-gap {statement(gaps)} --reason '...'")
@@ -48,9 +48,11 @@ def _gaps(arguments: argparse.Namespace, settings: Settings) -> int:
 def _accept(arguments: argparse.Namespace, settings: Settings) -> int:
     if not arguments.reason.strip():
         raise Usage("--reason: say why it is right to go on; it stays in ops.gap")
-    gaps = accept(settings, arguments.statement, person(), arguments.reason)
-    resume(settings, JOB)
+    gaps = accept(settings, arguments.statement, acting_user(), arguments.reason)
+    resume(settings, INGEST_JOB)
     for gap in gaps:
         print(f"accepted: {gap.sentence()}", file=sys.stderr)
-    print(f"job {JOB} goes on behind; a driver that runs starts it by itself", file=sys.stderr)
+    print(
+        f"job {INGEST_JOB} goes on behind; a driver that runs starts it by itself", file=sys.stderr
+    )
     return 0

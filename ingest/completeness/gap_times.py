@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import connect
 from infra.errors import HeadgateError
-from infra.streaming.kafka_offsets import Place
-from ingest.completeness.log_truncation import Log
+from infra.streaming.kafka_offsets import TopicPartitionKey
+from ingest.completeness.log_truncation import PartitionLog
 
 if TYPE_CHECKING:
     import duckdb
@@ -19,11 +19,13 @@ _NEWEST = """
 SELECT max(received_at) FROM bronze.record
 WHERE topic = $topic AND "partition" = $partition AND received_at >= $since
 """
-LOOKS = (timedelta(days=1), timedelta(days=30), None)
+_LOOKS = (timedelta(days=1), timedelta(days=30), None)
 """How far back the newest record is looked for: as a rule it is of yesterday, in a long table."""
 
 
-def newest(settings: Settings, places: list[Place]) -> dict[Place, datetime]:
+def newest_times(
+    settings: Settings, places: list[TopicPartitionKey]
+) -> dict[TopicPartitionKey, datetime]:
     """Arrival of the newest record of each partition that bronze has any of."""
     try:
         connection = connect(
@@ -32,14 +34,14 @@ def newest(settings: Settings, places: list[Place]) -> dict[Place, datetime]:
     except HeadgateError:  # no table yet, so nothing is in it
         return {}
     try:
-        found = {place: _newest(connection, place) for place in places}
+        instants = {place: _newest(connection, place) for place in places}
     finally:
         connection.close()
-    return {place: at for place, at in found.items() if at is not None}
+    return {place: place_row for place, place_row in instants.items() if place_row is not None}
 
 
-def _newest(connection: duckdb.DuckDBPyConnection, place: Place) -> datetime | None:
-    for back in LOOKS:
+def _newest(connection: duckdb.DuckDBPyConnection, place: TopicPartitionKey) -> datetime | None:
+    for back in _LOOKS:
         since = datetime.now(UTC) - back if back else datetime(1, 1, 2, tzinfo=UTC)
         asked = {"topic": place[0], "partition": place[1], "since": since}
         row = connection.execute(_NEWEST, asked).fetchone()
@@ -48,17 +50,19 @@ def _newest(connection: duckdb.DuckDBPyConnection, place: Place) -> datetime | N
     return None
 
 
-def goes_on(settings: Settings, wanted: dict[Place, int]) -> dict[Place, datetime]:
+def goes_on(
+    settings: Settings, wanted: dict[TopicPartitionKey, int]
+) -> dict[TopicPartitionKey, datetime]:
     """The broker's time of the first message from an offset on, by partition; one that has none
     is missing in the answer."""
     if not wanted:
         return {}
-    log = Log(settings.kafka)
+    log = PartitionLog(settings.kafka)
     try:
-        found = log.first(wanted)
+        first = log.first(wanted)
     finally:
         log.close()
     return {
-        place: datetime.fromtimestamp(one.timestamp()[1] / 1000, UTC)
-        for place, one in found.items()
+        place: datetime.fromtimestamp(offset.timestamp()[1] / 1000, UTC)
+        for place, offset in first.items()
     }

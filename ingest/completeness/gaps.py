@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from infra.checkpoint.batch_decisions import file_of, forget_digest
-from infra.checkpoint.log_files import forget_checksum, note_done, pass_over, write
+from infra.checkpoint.batch_decisions import decisions_file, forget_digest
+from infra.checkpoint.log_files import forget_checksum, note_done, pass_over, write_entry
 from infra.config.settings import KafkaSettings, Settings
 from infra.delta.log_reader import newest_first
 from infra.delta.schema import table
@@ -25,12 +25,19 @@ from infra.kafka.client import source_of
 from infra.process.log import say
 from infra.storage.paths import Location
 from infra.streaming.job import Lock
-from infra.streaming.kafka_offsets import Broker, Checkpoint, Held, Place, checkpoint, offsets_of
-from infra.streaming.outbox import put
-from ingest.completeness.gap_times import goes_on, newest
+from infra.streaming.kafka_offsets import (
+    BrokerRange,
+    Checkpoint,
+    OffsetReader,
+    TopicPartitionKey,
+    kafka_checkpoint,
+    offsets_of,
+)
+from infra.streaming.outbox import put_row
+from ingest.completeness.gap_times import goes_on, newest_times
 from ingest.completeness.log_truncation import first_new
 
-JOB = "ingest"
+INGEST_JOB = "ingest"
 LOOK = "see 'headgate gaps'; 'headgate accept-gap' goes on without what is missing"
 AFTER_MS = 1_000
 """So far the clocks of broker and driver may be apart; to start, a broker takes longer."""
@@ -38,7 +45,7 @@ AFTER_MS = 1_000
 WRITES = ("bronze.record", "silver.event", "gold.finding")
 """Tables of the job in the order in which a batch commits them; not all batches write the first."""
 
-Kind = Literal["expired", "reset", "recreated", "removed"]
+_Kind = Literal["expired", "reset", "recreated", "removed"]
 _SAID = {
     "expired": "were deleted by the broker's retention before they were read",
     "reset": "the broker's log lost its end, which was read already",
@@ -51,7 +58,7 @@ _SAID = {
 class Gap:
     """What is missing of one partition, `[from_offset, to_offset)`; None: nobody can tell."""
 
-    kind: Kind
+    kind: _Kind
     topic: str
     partition: int
     from_offset: int
@@ -68,8 +75,8 @@ class Gap:
     def gap_id(self) -> str:
         """Identity of what is missing. Where a log ends too early, messages come while one looks
         at it, and may move where the job would go on."""
-        told = asdict(self) | ({"goes_on_at": None} if self.kind == "reset" else {})
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
+        as_row = asdict(self) | ({"goes_on_at": None} if self.kind == "reset" else {})
+        return hashlib.sha256(json.dumps(as_row).encode()).hexdigest()[:12]
 
     def sentence(self) -> str:
         """The gap in words."""
@@ -82,7 +89,9 @@ class Gap:
         )
 
 
-def compare(at: Checkpoint, held: Mapping[Place, Held], ids: Mapping[str, str]) -> tuple[Gap, ...]:
+def compare_offsets(
+    at: Checkpoint, held: Mapping[TopicPartitionKey, BrokerRange], ids: Mapping[str, str]
+) -> tuple[Gap, ...]:
     """What is missing between a checkpoint and what the broker holds; a new job misses nothing."""
     if at.done is None:
         return ()
@@ -90,7 +99,9 @@ def compare(at: Checkpoint, held: Mapping[Place, Held], ids: Mapping[str, str]) 
     return tuple(gap for place in places if (gap := _gap(place, at, held.get(place), ids)))
 
 
-def _gap(place: Place, at: Checkpoint, held: Held | None, ids: Mapping[str, str]) -> Gap | None:
+def _gap(
+    place: TopicPartitionKey, at: Checkpoint, held: BrokerRange | None, ids: Mapping[str, str]
+) -> Gap | None:
     topic, partition = place
     position = at.offsets.get(place, 0)
     unknown = Gap("removed", topic, partition, position, None, None)
@@ -106,26 +117,34 @@ def _gap(place: Place, at: Checkpoint, held: Held | None, ids: Mapping[str, str]
     return None
 
 
-def find(settings: Settings) -> tuple[Gap, ...]:
+def find_gaps(settings: Settings) -> tuple[Gap, ...]:
     """What is missing now. Raises `Retryable` when the broker does not say."""
     return _missing(settings, _in_tables(settings))
 
 
 def _missing(settings: Settings, at: Checkpoint) -> tuple[Gap, ...]:
-    broker = Broker(settings.kafka)
+    broker = OffsetReader(settings.kafka)
     if at.done is None:
         return ()
     wanted = {*at.offsets, *broker.partitions(settings.kafka.topic_prefix)}
     held = broker.held(wanted)
-    gaps = compare(at, held, broker.ids(topic for topic, _ in wanted))
-    found = {(gap.topic, gap.partition): gap for gap in gaps}
-    there = {place: held[place] for place in held if place not in found or _cut(found[place])}
-    found |= {place: _behind_what_was_read(found[place], at, broker) for place in found}
-    found |= cuts(settings, at, there)
-    return tuple(found[place] for place in sorted(found))
+    gaps = compare_offsets(at, held, broker.ids(topic for topic, _ in wanted))
+    by_partition = {(gap.topic, gap.partition): gap for gap in gaps}
+    there = {
+        place: held[place]
+        for place in held
+        if place not in by_partition or _cut(by_partition[place])
+    }
+    by_partition |= {
+        place: _behind_what_was_read(by_partition[place], at, broker) for place in by_partition
+    }
+    by_partition |= cuts(settings, at, there)
+    return tuple(by_partition[place] for place in sorted(by_partition))
 
 
-def cuts(settings: Settings, at: Checkpoint, held: Mapping[Place, Held]) -> dict[Place, Gap]:
+def cuts(
+    settings: Settings, at: Checkpoint, held: Mapping[TopicPartitionKey, BrokerRange]
+) -> dict[TopicPartitionKey, Gap]:
     """Logs that lost their end and have other messages there, by what bronze has of them."""
     bronze = settings.lake_root / table("bronze.record").path
     logs = {place: held[place] for place in held if place[0] != settings.kafka.tick_topic}
@@ -139,30 +158,30 @@ def _cut(gap: Gap) -> bool:
     return gap.kind == "reset"
 
 
-def _behind_what_was_read(gap: Gap, at: Checkpoint, broker: Broker) -> Gap:
+def _behind_what_was_read(gap: Gap, at: Checkpoint, broker: OffsetReader) -> Gap:
     """Where a log lost its end and bronze cannot say from where it is new, the broker's times do:
     what had been read was there before the newest batch was planned."""
     if not _cut(gap) or at.planned_ms is None:
         return gap
-    found = broker.since((gap.topic, gap.partition), at.planned_ms + AFTER_MS)
-    return gap if found is None else replace(gap, goes_on_at=min(found, gap.goes_on_at or found))
+    since = broker.since((gap.topic, gap.partition), at.planned_ms + AFTER_MS)
+    return gap if since is None else replace(gap, goes_on_at=min(since, gap.goes_on_at or since))
 
 
 def _in_tables(settings: Settings) -> Checkpoint:
     """The checkpoint, with a batch that all tables have as done: what it read is not missing."""
-    at = checkpoint(settings.checkpoint_root / JOB)
-    if at.under_way is None or not _have(settings, at.under_way)[-1]:
-        return at
-    file = at.folder / "spark" / "offsets" / str(at.under_way)
-    return replace(at, done=at.under_way, offsets=offsets_of(file))
+    checkpoint_folder = kafka_checkpoint(settings.checkpoint_root / INGEST_JOB)
+    if checkpoint_folder.under_way is None or not _have(settings, checkpoint_folder.under_way)[-1]:
+        return checkpoint_folder
+    file = checkpoint_folder.folder / "spark" / "offsets" / str(checkpoint_folder.under_way)
+    return replace(checkpoint_folder, done=checkpoint_folder.under_way, offsets=offsets_of(file))
 
 
 def _note_done(settings: Settings) -> None:
     """Note a batch as done that was killed just before: Spark would read it again to pass it over,
     and the broker does not have it any more."""
-    with _held(settings) as at:
-        if at.under_way is not None and _have(settings, at.under_way)[-1]:
-            _settle(settings, at, at.under_way)
+    with _held(settings) as position:
+        if position.under_way is not None and _have(settings, position.under_way)[-1]:
+            _settle(settings, position, position.under_way)
 
 
 def own_id(named: str) -> str:
@@ -184,12 +203,12 @@ def statement(gaps: Iterable[Gap]) -> str:
     return hashlib.sha256("".join(gap.gap_id for gap in gaps).encode()).hexdigest()[:12]
 
 
-def require_none(settings: Settings) -> None:
+def require_no_gap(settings: Settings) -> None:
     """Raises `Fatal` that names what is missing. Lost ticks hold nothing and are passed over."""
-    noted, at = checkpoint(settings.checkpoint_root / JOB), _in_tables(settings)
-    if noted.done != at.done and _missing(settings, noted):
+    noted, position = kafka_checkpoint(settings.checkpoint_root / INGEST_JOB), _in_tables(settings)
+    if noted.done != position.done and _missing(settings, noted):
         _note_done(settings)
-    gaps = _missing(settings, at)
+    gaps = _missing(settings, position)
     if not gaps:
         return
     lost = [gap for gap in gaps if not _tick(gap, settings.kafka)]
@@ -198,23 +217,27 @@ def require_none(settings: Settings) -> None:
         raise Fatal(f"{lost[0].sentence()}{more}; {LOOK}")
     if not _without_ticks(settings):
         go_on(settings, gaps)
-    say(f"job {JOB}: ticks of the time it did not run are gone; it goes on with new ones")
+    say(f"job {INGEST_JOB}: ticks of the time it did not run are gone; it goes on with new ones")
 
 
 def _without_ticks(settings: Settings) -> bool:
     """Let a batch that is in a part of its tables be read again without its ticks; False: there is
     none. Its places stay, so it is the same batch; only the ticks before it are passed over."""
-    with _held(settings) as at:
-        if at.done is None or at.under_way is None or not any(_have(settings, at.under_way)):
+    with _held(settings) as position:
+        if (
+            position.done is None
+            or position.under_way is None
+            or not any(_have(settings, position.under_way))
+        ):
             return False
-        offsets = at.folder / "spark" / "offsets"
-        ends = json.loads((offsets / str(at.under_way)).read_text("utf-8").splitlines()[2])
-        lines = (offsets / str(at.done)).read_text("utf-8").splitlines()
+        offsets = position.folder / "spark" / "offsets"
+        ends = json.loads((offsets / str(position.under_way)).read_text("utf-8").splitlines()[2])
+        lines = (offsets / str(position.done)).read_text("utf-8").splitlines()
         starts = json.loads(lines[2])
         ticks = settings.kafka.tick_topic
         starts[ticks] = ends.get(ticks, {})
-        forget_digest(at.folder, at.done)
-        write(offsets / str(at.done), "\n".join([*lines[:2], json.dumps(starts)]))
+        forget_digest(position.folder, position.done)
+        write_entry(offsets / str(position.done), "\n".join([*lines[:2], json.dumps(starts)]))
         return True
 
 
@@ -228,7 +251,7 @@ def accept(settings: Settings, stated: str, who: str, reason: str) -> tuple[Gap,
     `stated`: the `statement` a person has read. Raises `Usage` when something else is missing
     by now, `Fatal` while the job runs.
     """
-    gaps = find(settings)
+    gaps = find_gaps(settings)
     if not gaps:
         raise Usage("nothing is missing: there is no gap to accept")
     if statement(gaps) != stated:
@@ -239,22 +262,22 @@ def accept(settings: Settings, stated: str, who: str, reason: str) -> tuple[Gap,
 
 def _keep(settings: Settings, gaps: Sequence[Gap], who: str, reason: str) -> None:
     """Leave what was missed, and who went on without it, for `ops.gap` and `ops.audit`."""
-    at, stated = datetime.now(UTC).isoformat(), statement(gaps)
+    instant, stated = datetime.now(UTC).isoformat(), statement(gaps)
     logs = [gap for gap in gaps if not _tick(gap, settings.kafka)]
-    behind = {(one.topic, one.partition): one.goes_on_at for one in logs}
-    after = newest(settings, list(behind))
+    behind = {(log.topic, log.partition): log.goes_on_at for log in logs}
+    after = newest_times(settings, list(behind))
     before = goes_on(settings, {place: to for place, to in behind.items() if to is not None})
     spool = settings.home.absolute() / "spool"
     detail = json.dumps({"reason": reason, "gaps": [asdict(gap) for gap in gaps]})
     for gap in logs:
         place = gap.topic, gap.partition
-        told = {"gap_id": gap.gap_id, "job": JOB, "messages": gap.messages, **asdict(gap)}
-        told |= {"accepted_at": at, "accepted_by": who, "reason": reason}
-        told |= {"source": source_of(gap.topic, settings.kafka)}
-        told |= {"lost_after": _text(after.get(place)), "lost_before": _text(before.get(place))}
-        put(spool / "gap", gap.gap_id, told)
-    act = {"at": at, "who": who, "act": "gap.accept", "target": stated, "outcome": "ok"}
-    put(spool / "audit", f"gap-{stated}", act | {"detail": detail})
+        lines = {"gap_id": gap.gap_id, "job": INGEST_JOB, "messages": gap.messages, **asdict(gap)}
+        lines |= {"accepted_at": instant, "accepted_by": who, "reason": reason}
+        lines |= {"source": source_of(gap.topic, settings.kafka)}
+        lines |= {"lost_after": _text(after.get(place)), "lost_before": _text(before.get(place))}
+        put_row(spool / "gap", gap.gap_id, lines)
+    act = {"at": instant, "who": who, "act": "gap.accept", "target": stated, "outcome": "ok"}
+    put_row(spool / "audit", f"gap-{stated}", act | {"detail": detail})
 
 
 def _text(at: datetime | None) -> str | None:
@@ -268,25 +291,35 @@ def go_on(
 
     `first`: what is done before, once nothing stands in the way.
     """
-    with _held(settings) as at:
-        if at.under_way is not None:
-            at = _settle(settings, at, at.under_way)
-        if at.done is None:
-            raise Fatal(f"checkpoint of job {JOB}: {at.folder} has no batch to go on from")
-        now = Broker(settings.kafka).ids(topic for topic, _ in at.offsets)
+    with _held(settings) as settle:
+        if settle.under_way is not None:
+            settle = _settle(settings, settle, settle.under_way)
+        if settle.done is None:
+            raise Fatal(
+                f"checkpoint of job {INGEST_JOB}: {settle.folder} has no batch to go on from"
+            )
+        now = OffsetReader(settings.kafka).ids(topic for topic, _ in settle.offsets)
         cut = {gap.topic for gap in gaps if _cut(gap)}
-        before = {**now, **at.ids}
+        before = {**now, **settle.ids}
         first()
-        _add(at, at.done, gaps, {one: _id(before[one], now[one], one in cut) for one in now})
+        _add(
+            settle,
+            settle.done,
+            gaps,
+            {
+                topic_row: _id(before[topic_row], now[topic_row], topic_row in cut)
+                for topic_row in now
+            },
+        )
 
 
 @contextmanager
 def _held(settings: Settings) -> Iterator[Checkpoint]:
     """The job's checkpoint, which nobody else changes meanwhile."""
-    folder = settings.checkpoint_root / JOB
-    lock = Lock(folder, JOB)
+    folder = settings.checkpoint_root / INGEST_JOB
+    lock = Lock(folder, INGEST_JOB)
     try:
-        yield checkpoint(folder)
+        yield kafka_checkpoint(folder)
     finally:
         lock.release()
 
@@ -299,17 +332,17 @@ def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
         note_done(spark, at.done, planned)
     elif any(has):
         raise Fatal(
-            f"job {JOB}: batch {planned} is in a part of its tables, and what it read is gone from "
+            f"job {INGEST_JOB}: batch {planned} is in a part of its tables, and what it read is gone from "
             "the broker; restore lake and checkpoints from a backup"
         )
     else:
-        file_of(at.folder, planned).unlink(missing_ok=True)
+        decisions_file(at.folder, planned).unlink(missing_ok=True)
         # Its number is given again: what it had seen must not count as seen by that batch.
         for keys in (at.folder / "keys").glob(f"{planned}-*"):
             keys.unlink()
         forget_checksum(spark / "offsets" / str(planned))
         (spark / "offsets" / str(planned)).unlink()
-    return checkpoint(at.folder)
+    return kafka_checkpoint(at.folder)
 
 
 def _have(settings: Settings, batch: int) -> list[bool]:
@@ -319,7 +352,7 @@ def _have(settings: Settings, batch: int) -> list[bool]:
 
 def _holds(folder: Location, batch: int) -> bool:
     for commit in newest_first(folder):
-        if commit.marker is not None and commit.marker["job"] == JOB:
+        if commit.marker is not None and commit.marker["job"] == INGEST_JOB:
             return bool(commit.marker["batch"] == batch)
     return False
 

@@ -9,14 +9,14 @@ from typing import Literal
 from infra.config.settings import Settings
 from infra.storage.state_file import JsonLayout, StateFile
 
-REMEDY = "remove it: the next check looks at all of bronze, as the first one did"
+_REMEDY = "remove it: the next check looks at all of bronze, as the first one did"
 
-Again = tuple[str, int, str, int, int, Literal["all", "none"]]
+RepeatedStretch = tuple[str, int, str, int, int, Literal["all", "none"]]
 """A stretch, as the state keeps it."""
 
 
 @dataclass
-class State:
+class LedgerCheckState:
     """What a check leaves to the next one and to /metrics, in `<home>/ledger/check.json`."""
 
     at: str | None = None
@@ -31,7 +31,7 @@ class State:
     through: dict[str, tuple[str, int]] = field(default_factory=dict)
     """By topic and partition: what its records are named by, and up to which offset it is looked
     at."""
-    again: list[Again] = field(default_factory=list)
+    again: list[RepeatedStretch] = field(default_factory=list)
     """Stretches in which something was missing or stood twice."""
     finished: str | None = None
     """Up to which arrival all was in bronze then."""
@@ -39,7 +39,7 @@ class State:
     """Hours of arrival in which records were unaccounted, or were still being written."""
 
     @classmethod
-    def load(cls, folder: Path) -> State:
+    def load(cls, folder: Path) -> LedgerCheckState:
         """What the last check left; nothing before the first."""
         return _file(folder).read() or cls()
 
@@ -48,10 +48,10 @@ class State:
         _file(folder).write(self)
 
 
-def _file(folder: Path) -> StateFile[State]:
-    return StateFile(folder / "check.json", State, REMEDY, layout=JsonLayout.SORTED)
+def _file(folder: Path) -> StateFile[LedgerCheckState]:
+    return StateFile(folder / "check.json", LedgerCheckState, _REMEDY, layout=JsonLayout.SORTED)
 
 
-def folder_of(settings: Settings) -> Path:
+def ledger_check_folder(settings: Settings) -> Path:
     """Where checks keep what they need."""
     return settings.home.absolute() / "ledger"

@@ -21,26 +21,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from infra.checkpoint.batch_decisions import decided, file_of
+from infra.checkpoint.batch_decisions import decided, decisions_file
 from infra.checkpoint.offset_log import numbers
 from infra.config.settings import KafkaSettings
 from infra.delta.log_reader import newest_first
 from infra.errors import Retryable
 from infra.kafka.client import client_options
 from infra.storage.paths import Location, to_read
-from infra.streaming.kafka_offsets import Checkpoint, Held, Place, offsets_of
+from infra.streaming.kafka_offsets import BrokerRange, Checkpoint, TopicPartitionKey, offsets_of
 
-SECONDS = 20.0
+_SECONDS = 20.0
 """A broker that gives none of its messages for so long does not answer."""
 NEAR = 1_000
 """Messages that are read through in about the time that it takes to go to another place."""
-END = 2**63 - 1
+_END = 2**63 - 1
 """Behind all messages."""
 
 
 def first_new(
-    bronze: Location, at: Checkpoint, held: Mapping[Place, Held], kafka: KafkaSettings
-) -> dict[Place, int]:
+    bronze: Location,
+    at: Checkpoint,
+    held: Mapping[TopicPartitionKey, BrokerRange],
+    kafka: KafkaSettings,
+) -> dict[TopicPartitionKey, int]:
     """By partition whose log is not the one that was read: its first message that is another.
 
     `bronze`: the table's folder. Looks as far back as the checkpoint keeps batches; messages of
@@ -50,12 +53,12 @@ def first_new(
     known = _Bronze(bronze, at)
     taken = {place: runs for place, runs in _taken(at).items() if place in held}
     sought = {place: known.newest(place, runs, held[place]) for place, runs in taken.items()}
-    newest = {place: found for place, found in sought.items() if found is not None}
+    newest = {place: place_row for place, place_row in sought.items() if place_row is not None}
     if not newest:
         return {}
-    with closing(Log(kafka)) as log:
+    with closing(PartitionLog(kafka)) as log:
         now = log.messages({place: offset for place, (_, offset) in newest.items()})
-        others = [one for one in now if known.differs(one, *newest[one], now[one])]
+        others = [entry for entry in now if known.differs(entry, *newest[entry], now[entry])]
         return {place: _first(place, taken[place], held[place], known, log) for place in others}
 
 
@@ -68,7 +71,7 @@ class _Run:
     end: int
 
 
-def _taken(at: Checkpoint) -> dict[Place, list[_Run]]:
+def _taken(at: Checkpoint) -> dict[TopicPartitionKey, list[_Run]]:
     """What batches took, the newest first, as far back as the checkpoint keeps them.
 
     Not beyond one that went on behind a gap: what lies before it may rightly be gone.
@@ -76,8 +79,8 @@ def _taken(at: Checkpoint) -> dict[Place, list[_Run]]:
     folder = at.folder / "spark" / "offsets"
     kept = sorted(number for number in numbers(folder) if number <= (at.done or 0))
     ends = {number: offsets_of(folder / str(number)) for number in kept}
-    found: dict[Place, list[_Run]] = {}
-    closed: set[Place] = set()
+    results: dict[TopicPartitionKey, list[_Run]] = {}
+    closed: set[TopicPartitionKey] = set()
     for number in reversed(kept):
         if number and number - 1 not in ends:
             break
@@ -87,31 +90,33 @@ def _taken(at: Checkpoint) -> dict[Place, list[_Run]]:
             closed |= moved
         for place in moved - closed:
             run = _Run(number, before.get(place, 0), ends[number][place])
-            found.setdefault(place, []).append(run)
-    return found
+            results.setdefault(place, []).append(run)
+    return results
 
 
 def _decided(at: Checkpoint, number: int) -> Mapping[str, Any]:
-    there = file_of(at.folder, number).exists()
+    there = decisions_file(at.folder, number).exists()
     return decided(at.folder, number) if there else {}
 
 
-def _first(place: Place, runs: Sequence[_Run], held: Held, known: _Bronze, log: Log) -> int:
+def _first(
+    place: TopicPartitionKey, runs: Sequence[_Run], held: BrokerRange, known: _Bronze, log: Log
+) -> int:
     """The first message that is another, by halving: all after it are others too."""
 
     def other(run: _Run, offset: int) -> bool:
         now = log.messages({place: offset})
         return place in now and known.differs(place, run, offset, now[place])
 
-    found = held.end
+    end = held.end
     for run in runs:
         offsets = known.offsets(place, run, held)
         same = bisect_left(offsets, True, key=partial(other, run))
         if same < len(offsets):
-            found = offsets[same]
+            end = offsets[same]
         if same:
             break
-    return found
+    return end
 
 
 class _Bronze:
@@ -124,32 +129,36 @@ class _Bronze:
         self._commits = newest_first(folder)
         self._files: dict[int, tuple[Location, ...]] = {}
 
-    def newest(self, place: Place, runs: Sequence[_Run], held: Held) -> tuple[_Run, int] | None:
+    def newest(
+        self, place: TopicPartitionKey, runs: Sequence[_Run], held: BrokerRange
+    ) -> tuple[_Run, int] | None:
         """The newest message that the broker could still have, and the run that took it."""
         for run in runs:
             if offsets := self.offsets(place, run, held):
                 return run, offsets[-1]
         return None
 
-    def offsets(self, place: Place, run: _Run, held: Held) -> list[int]:
+    def offsets(self, place: TopicPartitionKey, run: _Run, held: BrokerRange) -> list[int]:
         """Messages of a run that the broker could still have, ascending."""
         begin, end = max(run.begin, held.first), min(run.end, held.end)
         within = [("offset", ">=", begin), ("offset", "<", end)]
         return sorted(self._column("offset", place, run, within)) if begin < end else []
 
-    def differs(self, place: Place, run: _Run, offset: int, raw: bytes | None) -> bool:
+    def differs(self, place: TopicPartitionKey, run: _Run, offset: int, raw: bytes | None) -> bool:
         """Whether the record from there has other bytes."""
         return raw not in self._column("raw", place, run, [("offset", "==", offset)])
 
-    def _column(self, name: str, place: Place, run: _Run, within: list[Any]) -> list[Any]:
+    def _column(
+        self, name: str, place: TopicPartitionKey, run: _Run, within: list[Any]
+    ) -> list[Any]:
         wanted = [("topic", "==", place[0]), ("partition", "==", place[1]), *within]
-        found: list[Any] = []
+        results: list[Any] = []
         for file in self._of(run.batch):
             # A file that is gone, as after an erasure, or that is damaged says nothing.
             with suppress(FileNotFoundError, pa.ArrowInvalid):
                 rows = pq.read_table(to_read(file), columns=[name], filters=wanted)
-                found += rows.column(name).to_pylist()
-        return found
+                results += rows.column(name).to_pylist()
+        return results
 
     def _of(self, batch: int) -> tuple[Location, ...]:
         while batch not in self._files:
@@ -165,7 +174,7 @@ class _Bronze:
         return self._files[batch]
 
 
-class Log:
+class PartitionLog:
     """The broker's messages, one of a partition at a time."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
@@ -186,19 +195,25 @@ class Log:
             }
         )
 
-    def messages(self, wanted: Mapping[Place, int]) -> dict[Place, bytes | None]:
+    def messages(
+        self, wanted: Mapping[TopicPartitionKey, int]
+    ) -> dict[TopicPartitionKey, bytes | None]:
         """The messages at these offsets; one that is not there is missing in the answer."""
-        found = self.first(wanted)
-        return {place: one.value() for place, one in found.items() if one.offset() == wanted[place]}
+        first = self.first(wanted)
+        return {
+            place: message.value()
+            for place, message in first.items()
+            if message.offset() == wanted[place]
+        }
 
-    def first(self, wanted: Mapping[Place, int]) -> dict[Place, Message]:
+    def first(self, wanted: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, Message]:
         """The first message of each partition from an offset on; one that has none there is
         missing in the answer."""
-        found: dict[Place, Message] = {}
+        messages: dict[TopicPartitionKey, Message] = {}
         waiting = {*wanted}
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + _SECONDS
         try:
-            self._reader.assign([TopicPartition(*one, at) for one, at in wanted.items()])
+            self._reader.assign([TopicPartition(*key, offset) for key, offset in wanted.items()])
             while waiting:
                 if time.monotonic() > end:
                     raise Retryable(f"the broker gives no messages of {min(waiting)[0]}")
@@ -209,42 +224,42 @@ class Log:
                 if place not in waiting:
                     continue
                 if message.error() is None:
-                    found[place] = message
+                    messages[place] = message
                 waiting.discard(place)
                 self._reader.incremental_unassign([TopicPartition(*place)])
         except KafkaException as error:
             raise Retryable(f"the broker gives no messages: {error.args[0].str()}") from None
-        return found
+        return messages
 
-    def walk(self, place: Place, offsets: Iterable[int], budget: int) -> dict[int, int]:
+    def walk(self, place: TopicPartitionKey, offsets: Iterable[int], budget: int) -> dict[int, int]:
         """By offset of a partition: that of the first message from there on, `END` if none is.
 
         Asks for as many, in the order given, as `budget` messages are read for: where the next
         one is not far it reads on, and to go there costs as much as `NEAR` of them. Raises
         `Retryable` when the broker does not say.
         """
-        found: dict[int, int] = {}
-        before, at, spent = 0, -1, 0
+        results: dict[int, int] = {}
+        before, position, spent = 0, -1, 0
         try:
             for wanted in offsets:
                 if spent >= budget:
                     break
-                begun = at
-                if at < 0 or not before <= wanted <= at + NEAR:
+                begun = position
+                if position < 0 or not before <= wanted <= position + NEAR:
                     self._reader.unassign()
                     self._reader.assign([TopicPartition(*place, wanted)])
-                    begun = at = -1
-                while at < wanted:
-                    at = self._next(place)
-                spent += NEAR if begun < 0 else min(at - begun, NEAR)
-                found[wanted], before = at, wanted
+                    begun = position = -1
+                while position < wanted:
+                    position = self._next(place)
+                spent += NEAR if begun < 0 else min(position - begun, NEAR)
+                results[wanted], before = position, wanted
             self._reader.unassign()
         except KafkaException as error:
             raise Retryable(f"the broker gives no messages: {error.args[0].str()}") from None
-        return found
+        return results
 
-    def _next(self, place: Place) -> int:
-        end = time.monotonic() + SECONDS
+    def _next(self, place: TopicPartitionKey) -> int:
+        end = time.monotonic() + _SECONDS
         while time.monotonic() < end:
             message = self._reader.poll(1.0)
             if message is None or (message.topic(), message.partition()) != place:
@@ -253,7 +268,7 @@ class Log:
             if error is None:
                 return int(message.offset() or 0)
             if error.code() == KafkaError._PARTITION_EOF:
-                return END
+                return _END
             raise Retryable(f"the broker gives no messages of {place[0]}: {error.str()}")
         raise Retryable(f"the broker gives no messages of {place[0]}")
 

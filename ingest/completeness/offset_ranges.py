@@ -18,7 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     import duckdb
 
-    from infra.streaming.kafka_offsets import Place
+    from infra.streaming.kafka_offsets import TopicPartitionKey
 
 BITS = 16
 BLOCK = 1 << BITS
@@ -49,7 +49,7 @@ class Stretch:
     """What its first records are named by, where another partition's log lost its end since."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartitionKey:
         """Its partition."""
         return self.topic, self.partition
 
@@ -69,7 +69,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Found:
+class CountedStretch:
     """What bronze has of a stretch."""
 
     stretch: Stretch
@@ -80,21 +80,23 @@ class Found:
     """Rows that stand there once more, by block, also of offsets before it that came lately."""
 
 
-def look(
+def count_ranges(
     connection: duckdb.DuckDBPyConnection, stretches: Sequence[Stretch], since: datetime | None
-) -> list[Found]:
+) -> list[CountedStretch]:
     """What bronze has of each stretch. `since`: arrivals from which on it is looked at first."""
     if not stretches:
         return []
     counted = _counted(connection, stretches, since)
     short = [
-        n for n, one in enumerate(stretches) if one.holes != "none" and _short(one, counted[n])
+        n
+        for n, stretch in enumerate(stretches)
+        if stretch.holes != "none" and _short(stretch, counted[n])
     ]
     if since is not None and short:
         again = _counted(connection, [stretches[n] for n in short], None)
-        counted |= {n: _beside(again[at], counted[n]) for at, n in enumerate(short)}
+        counted |= {n: _beside(again[index], counted[n]) for index, n in enumerate(short)}
     holes = _holes(connection, stretches, counted)
-    return [_found(one, counted[n], holes[n]) for n, one in enumerate(stretches)]
+    return [_found(stretch, counted[n], holes[n]) for n, stretch in enumerate(stretches)]
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class _Block:
     """The same of offsets before the stretch."""
 
 
-Counted = dict[int, _Block]
+_Counted = dict[int, _Block]
 
 _PLAN = """
 CREATE OR REPLACE TEMP TABLE stretch (
@@ -136,23 +138,23 @@ WHERE r."offset" >= s.first AND r."offset" < s."end" AND {ours}
 
 def _counted(
     connection: duckdb.DuckDBPyConnection, stretches: Sequence[Stretch], since: datetime | None
-) -> dict[int, Counted]:
+) -> dict[int, _Counted]:
     _plan(connection, stretches)
     # In all of the table rows of before would be counted with each stretch again.
     where = (
-        f'r."offset" >= s.first AND r."offset" >= {min(one.first for one in stretches)}'
+        f'r."offset" >= s.first AND r."offset" >= {min(stretch.first for stretch in stretches)}'
         if since is None
         else f"r.received_at >= TIMESTAMPTZ '{since.isoformat()}'"
     )
     asked = _COUNT.format(bits=BITS, low=BLOCK - 1, where=where, ours=_OURS)
-    found: dict[int, Counted] = {n: {} for n in range(len(stretches))}
+    counteds: dict[int, _Counted] = {n: {} for n in range(len(stretches))}
     for n, block, rows, different, ours, within in connection.execute(asked).fetchall():
         before = (rows - ours) - (different - within)
-        found[n][block] = _Block(within, ours - within, before)
-    return found
+        counteds[n][block] = _Block(within, ours - within, before)
+    return counteds
 
 
-def _beside(whole: Counted, late: Counted) -> Counted:
+def _beside(whole: _Counted, late: _Counted) -> _Counted:
     """What all of the table has of a stretch, with what came lately before it: the former does not
     look there."""
     return {
@@ -164,38 +166,45 @@ def _beside(whole: Counted, late: Counted) -> Counted:
 def _plan(connection: duckdb.DuckDBPyConnection, stretches: Sequence[Stretch]) -> None:
     connection.execute(_PLAN)
     rows = [
-        (n, *one.place, one.ids(one.topic_id), one.ids(one.before), one.first, one.end)
-        for n, one in enumerate(stretches)
+        (
+            n,
+            *stretch.place,
+            stretch.ids(stretch.topic_id),
+            stretch.ids(stretch.before),
+            stretch.first,
+            stretch.end,
+        )
+        for n, stretch in enumerate(stretches)
     ]
     connection.executemany("INSERT INTO stretch VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
-def _short(stretch: Stretch, counted: Counted) -> bool:
+def _short(stretch: Stretch, counted: _Counted) -> bool:
     """Whether offsets seem to be missing."""
-    return sum(one.within for one in counted.values()) < stretch.end - stretch.first
+    return sum(block.within for block in counted.values()) < stretch.end - stretch.first
 
 
 def _holes(
     connection: duckdb.DuckDBPyConnection,
     stretches: Sequence[Stretch],
-    counted: dict[int, Counted],
+    counted: dict[int, _Counted],
 ) -> dict[int, list[Span]]:
     """The holes of each stretch, ascending: of blocks without any row, and inside of others."""
-    found: dict[int, list[Span]] = {n: [] for n in counted}
+    holes: dict[int, list[Span]] = {n: [] for n in counted}
     lacking: list[tuple[int, int]] = []
     for n, stretch in enumerate(stretches):
         for block in stretch.blocks if stretch.holes != "none" else ():
             begin, end = stretch.part(block)
             held = counted[n].get(block)
             if held is None or not held.within:
-                found[n].append((begin, end))
+                holes[n].append((begin, end))
             elif held.within < end - begin:
                 lacking.append((n, block))
     _plan(connection, stretches)
-    for at in range(0, len(lacking), BLOCKS_AT_ONCE):
-        for n, span in _inside(connection, stretches, lacking[at : at + BLOCKS_AT_ONCE]):
-            found[n].append(span)
-    return {n: _joined(sorted(spans)) for n, spans in found.items()}
+    for index in range(0, len(lacking), BLOCKS_AT_ONCE):
+        for n, span in _inside(connection, stretches, lacking[index : index + BLOCKS_AT_ONCE]):
+            holes[n].append(span)
+    return {n: _joined(sorted(spans)) for n, spans in holes.items()}
 
 
 def _inside(
@@ -211,8 +220,8 @@ def _inside(
     for n, block in lacking:
         begin, end = stretches[n].part(block)
         missing = np.ones(end - begin, dtype=bool)
-        at = np.asarray(rows["at"], dtype=np.int64)[np.asarray(rows["n"]) == n]
-        missing[at[(at >= begin) & (at < end)] - begin] = False
+        asarray = np.asarray(rows["at"], dtype=np.int64)[np.asarray(rows["n"]) == n]
+        missing[asarray[(asarray >= begin) & (asarray < end)] - begin] = False
         edges = np.flatnonzero(np.diff(np.concatenate(([0], missing.astype(np.int8), [0]))))
         for first, last in edges.reshape(-1, 2).tolist():
             yield n, (begin + first, begin + last)
@@ -220,22 +229,22 @@ def _inside(
 
 def _joined(spans: Sequence[Span]) -> list[Span]:
     """Spans in order, those that touch as one."""
-    found: list[Span] = []
+    joined_spans: list[Span] = []
     for begin, end in spans:
-        if found and found[-1][1] >= begin:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if joined_spans and joined_spans[-1][1] >= begin:
+            joined_spans[-1] = (joined_spans[-1][0], max(joined_spans[-1][1], end))
         else:
-            found.append((begin, end))
-    return found
+            joined_spans.append((begin, end))
+    return joined_spans
 
 
-def _found(stretch: Stretch, counted: Counted, holes: list[Span]) -> Found:
+def _found(stretch: Stretch, counted: _Counted, holes: list[Span]) -> CountedStretch:
     if stretch.holes == "inside" and holes and holes[0][0] == stretch.first:
         holes = holes[1:]
-    times = {block: one.twice + one.before for block, one in counted.items()}
-    return Found(
+    times = {block: block_row.twice + block_row.before for block, block_row in counted.items()}
+    return CountedStretch(
         stretch,
-        records=sum(one.within for one in counted.values()),
+        records=sum(block_row.within for block_row in counted.values()),
         holes=tuple(holes) if stretch.holes != "none" else (),
         twice={block: more for block, more in sorted(times.items()) if more},
     )
@@ -246,26 +255,26 @@ def without(holes: Sequence[Span], known: Sequence[Span]) -> list[Span]:
     left: list[Span] = []
     taken = _joined(sorted(known))
     for begin, end in holes:
-        at = begin
+        latest = begin
         for first, last in taken:
-            if last <= at or first >= end:
+            if last <= latest or first >= end:
                 continue
-            if first > at:
-                left.append((at, first))
-            at = max(at, last)
-        if at < end:
-            left.append((at, end))
+            if first > latest:
+                left.append((latest, first))
+            latest = max(latest, last)
+        if latest < end:
+            left.append((latest, end))
     return left
 
 
-def gathered(spans: Sequence[Span], most: int) -> list[Span]:
+def merged_ranges(spans: Sequence[Span], most: int) -> list[Span]:
     """Spans in order as no more than so many, of which each reaches over what is between those that
     are nearest to each other."""
     if len(spans) <= most:
         return list(spans)
-    between = np.array([later[0] - one[1] for one, later in pairwise(spans)])
+    between = np.array([later[0] - span[1] for span, later in pairwise(spans)])
     ends = [*np.sort(np.argsort(between, kind="stable")[len(spans) - most :]).tolist()]
-    begins = [0, *(at + 1 for at in ends)]
+    begins = [0, *(end + 1 for end in ends)]
     return [
         (spans[first][0], spans[last][1])
         for first, last in zip(begins, [*ends, len(spans) - 1], strict=True)

@@ -39,7 +39,7 @@ def _structs(values: Sequence[Any], kind: pa.StructType, where: str) -> pa.Array
     # Few shapes occur, however many rows there are.
     shapes = {tuple(value) for value in present}
     names = set().union(*shapes)
-    fields = [kind.field(at) for at in range(kind.num_fields)]
+    fields = [kind.field(index) for index in range(kind.num_fields)]
     unknown = names.difference(field.name for field in fields)
     if unknown:
         raise ValueError(f"{where} has no {sorted(unknown)}")
@@ -61,7 +61,7 @@ def _structs(values: Sequence[Any], kind: pa.StructType, where: str) -> pa.Array
 
 
 def _lists(values: Sequence[Any], kind: pa.ListType, where: str) -> pa.Array:
-    flat = [one for value in values if value for one in value]
+    flat = [element for value in values if value for element in value]
     if not flat and all(value is None for value in values):
         return pa.nulls(len(values), kind)
     ends = list(accumulate((0 if value is None else len(value) for value in values), initial=0))
@@ -72,13 +72,13 @@ def _lists(values: Sequence[Any], kind: pa.ListType, where: str) -> pa.Array:
 
 def _shared(values: list[Any], kind: pa.DataType, where: str) -> pa.Array:
     """Structs of which many are the same object: each is converted once."""
-    at: dict[int, int] = {}
+    results: dict[int, int] = {}
     distinct: list[Any] = []
     for value in values:
-        if id(value) not in at:
-            at[id(value)] = len(distinct)
+        if id(value) not in results:
+            results[id(value)] = len(distinct)
             distinct.append(value)
     if len(distinct) * 2 > len(values):
         return column(values, kind, where)
-    indices = pa.array([at[id(value)] for value in values], pa.int32())
+    indices = pa.array([results[id(value)] for value in values], pa.int32())
     return column(distinct, kind, where).take(indices)

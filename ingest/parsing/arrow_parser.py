@@ -25,13 +25,13 @@ from ingest.parsing.source import JoiningSource, ParseSettings, Record, sources
 
 __all__ = ["EVENT_ARROW", "arrow_parser", "event_rows"]
 
-Batches = Iterator[pa.RecordBatch]
+_Batches = Iterator[pa.RecordBatch]
 
 TOGETHER = 1_000
 """Records whose rows are held as dictionaries at once: ten times as many cost a third more each."""
 
 
-def arrow_parser(settings: ParseSettings) -> Callable[[Batches], Batches]:
+def arrow_parser(settings: ParseSettings) -> Callable[[_Batches], _Batches]:
     """What `mapInArrow` takes: rows of bronze.record to rows of silver.event.
 
     Pickles by reference; parsers are looked up by name where it runs. A parser
@@ -41,7 +41,7 @@ def arrow_parser(settings: ParseSettings) -> Callable[[Batches], Batches]:
     return partial(_parse, settings)
 
 
-def _parse(settings: ParseSettings, batches: Batches) -> Batches:
+def _parse(settings: ParseSettings, batches: _Batches) -> _Batches:
     parser = Parser(settings)
     for batch in batches:
         yield from parser(batch)
@@ -53,7 +53,7 @@ class Parser:
     def __init__(self, settings: ParseSettings) -> None:
         self._settings = settings
 
-    def __call__(self, batch: pa.RecordBatch) -> Batches:
+    def __call__(self, batch: pa.RecordBatch) -> _Batches:
         """The rows of all records, one or more for each; not in the records' order."""
         left: list[pa.RecordBatch] = []
         for name, records in _by_source(batch):
@@ -78,7 +78,7 @@ class Parser:
             pieces = [rows_of_all(part, self._settings) for part in parts]
             return list(_batches(parts, pieces)) if parts else []
 
-    def _one_by_one(self, records: pa.RecordBatch) -> Batches:
+    def _one_by_one(self, records: pa.RecordBatch) -> _Batches:
         # Lines that are parts of one event must be seen together.
         joining = isinstance(sources().get(records.column("source")[0].as_py()), JoiningSource)
         together = records.num_rows if joining else TOGETHER
@@ -96,7 +96,7 @@ class Parser:
             for record in large:
                 yield from self._large(record)
 
-    def _large(self, record: Record) -> Batches:
+    def _large(self, record: Record) -> _Batches:
         for rows in rows_in_parts(record, self._settings):
             with no_collection():
                 made = list(_batches([[record]], [rows]))
@@ -109,8 +109,8 @@ def _by_source(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
     if len(names) == 1:
         yield names[0], batch
         return
-    for at, name in enumerate(names):
-        yield name, batch.filter(pc.equal(encoded.indices, at))
+    for index, name in enumerate(names):
+        yield name, batch.filter(pc.equal(encoded.indices, index))
 
 
 def records_of(batch: pa.RecordBatch) -> list[Record]:
@@ -147,7 +147,7 @@ def _headers(pairs: list[dict[str, Any]] | None) -> dict[str, bytes]:
     return {pair["key"]: pair["value"] for pair in pairs if pair["value"]} if pairs else {}
 
 
-def _batches(parts: list[list[Record]], pieces: list[list[dict[str, Any]]]) -> Batches:
+def _batches(parts: list[list[Record]], pieces: list[list[dict[str, Any]]]) -> _Batches:
     """The rows as Arrow. Where they do not fit its types, halved down to the event at fault."""
     try:
         yield to_arrow([row for piece in pieces for row in piece])
@@ -160,13 +160,13 @@ def _batches(parts: list[list[Record]], pieces: list[list[dict[str, Any]]]) -> B
         yield from _batches(parts[half:], pieces[half:])
 
 
-def _one_batch(records: list[Record], rows: list[dict[str, Any]], error: Exception) -> Batches:
+def _one_batch(records: list[Record], rows: list[dict[str, Any]], error: Exception) -> _Batches:
     """The rows of one event or record, those at fault replaced by a dead letter."""
     source = records[0].source
     reason = f"parser {source} made a row that fits no column: {error}"[:500]
     if len(rows) == 1:
-        at = int(rows[0]["event_uid"].rpartition("#")[2])
-        yield to_arrow([dead_letter(record, reason, at) for record in records])
+        position = int(rows[0]["event_uid"].rpartition("#")[2])
+        yield to_arrow([dead_letter(record, reason, position) for record in records])
         return
     for row in rows:
         try:
@@ -203,8 +203,8 @@ def transposed(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
         shapes.setdefault(tuple(row), []).append(row)
     columns: dict[str, list[Any]] = {name: [] for shape in shapes for name in shape}
     for shape, alike in shapes.items():
-        found = dict(zip(shape, zip(*map(dict.values, alike), strict=True), strict=True))
+        merged = dict(zip(shape, zip(*map(dict.values, alike), strict=True), strict=True))
         nothing = (None,) * len(alike)
         for name, values in columns.items():
-            values.extend(found.get(name, nothing))
+            values.extend(merged.get(name, nothing))
     return columns

@@ -19,15 +19,15 @@ from ingest.parsing.schema_registry import Schema, framed, schema
 from ingest.parsing.source import Format, Unreadable
 from ingest.parsing.strict_json import FILE_BYTES
 
-CONTAINER = b"Obj\x01"
+_CONTAINER = b"Obj\x01"
 
 
-def decode(raw: bytes, packed: Format) -> bytes:
+def decode_avro(raw: bytes, packed: Format) -> bytes:
     """The message as JSON, or its field; of a container file one record a line."""
     if len(raw) > FILE_BYTES:
         raise Unreadable(f"the message has {len(raw)} bytes; at most {FILE_BYTES} are read")
     try:
-        if raw[:4] == CONTAINER:
+        if raw[:4] == _CONTAINER:
             return _container(raw, packed.field)
         if packed.registry is not None:
             number, raw = framed(raw)
@@ -43,10 +43,10 @@ def decode(raw: bytes, packed: Format) -> bytes:
 
 def _one(raw: bytes, known: Any, field: str | None) -> bytes:
     stream = io.BytesIO(raw)
-    found = import_module("fastavro").schemaless_reader(stream, known, None)
+    schemaless_reader = import_module("fastavro").schemaless_reader(stream, known, None)
     if stream.tell() != len(raw):
         raise Unreadable(f"trailing bytes after the Avro record, at byte {stream.tell()}")
-    return text_of(found, field)
+    return text_of(schemaless_reader, field)
 
 
 def _container(raw: bytes, field: str | None) -> bytes:
@@ -84,16 +84,16 @@ def _of_file(file: str) -> Any:
 
 @lru_cache(maxsize=1024)
 def _of_registry(registry: str, number: int) -> Any:
-    found = schema(registry, number, "avro")
-    if found is None:
+    schema_result = schema(registry, number, "avro")
+    if schema_result is None:
         raise Unreadable(f"no schema {number} in the registry")
     try:
-        return _parsed(found, {})
+        return _parsed(schema_result, {})
     except Exception as error:
         raise Unreadable(f"schema {number} of the registry is no Avro schema: {error}") from None
 
 
 def _parsed(found: Schema, named: dict[str, Any]) -> Any:
-    for one in found.references:
-        _parsed(one, named)
+    for reference in found.references:
+        _parsed(reference, named)
     return import_module("fastavro.schema").parse_schema(json.loads(found.text), named)

@@ -37,7 +37,7 @@ def readable(record: Record, settings: ParseSettings) -> Record:
     if settings.formats:
         packed = settings.format(record.source)
         if packed is not None:
-            return replace(record, raw=unpacked(record.raw, packed))
+            return replace(record, raw=_unpacked(record.raw, packed))
     return record
 
 
@@ -45,9 +45,9 @@ def _as_written(record: Record) -> Record:
     written = record.headers.get(WRITTEN)
     if written is not None:
         with suppress(ValueError):
-            at = datetime.fromisoformat(written.decode("ascii", "replace"))
-            if at.tzinfo is not None and at < record.received_at:
-                return replace(record, received_at=at)
+            instant = datetime.fromisoformat(written.decode("ascii", "replace"))
+            if instant.tzinfo is not None and instant < record.received_at:
+                return replace(record, received_at=instant)
     return record
 
 
@@ -66,10 +66,10 @@ def straight(records: pa.RecordBatch, settings: ParseSettings) -> bool:
     return REFUSED not in headers.flatten().field("key").unique().to_pylist()
 
 
-def unpacked(raw: bytes, packed: Format) -> bytes:
+def _unpacked(raw: bytes, packed: Format) -> bytes:
     """A message as JSON, or the field of it that is the record. Raises `Unreadable`."""
     if packed.kind == "avro":
-        from ingest.parsing.avro import decode
+        pass
     else:
-        from ingest.parsing.protobuf import decode
-    return decode(raw, packed)
+        from ingest.parsing.protobuf import decode_protobuf
+    return decode_protobuf(raw, packed)

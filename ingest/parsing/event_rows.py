@@ -74,7 +74,7 @@ def joined(records: Iterable[Record], settings: ParseSettings) -> list[list[Reco
     return pieces
 
 
-def rows_of(record: Record, settings: ParseSettings) -> list[dict[str, Any]]:
+def _rows_of(record: Record, settings: ParseSettings) -> list[dict[str, Any]]:
     """The rows of one record: its events, or one dead letter."""
     return rows_of_all([record], settings)
 
@@ -91,33 +91,33 @@ def rows_in_parts(record: Record, settings: ParseSettings) -> Iterator[list[dict
 
     All of them together are those of `rows_of`, with the same ids, but for what is in neither.
     """
-    found = None
+    result = None
     try:
         source = lookup(record.source)
         if isinstance(source, JsonSource):
-            found = parts(readable(record, settings).raw, source.large)
-            first = next(found, None)
+            result = parts(readable(record, settings).raw, source.large)
+            first = next(result, None)
     except Usage:
-        found = None
+        result = None
     except Unreadable as why:
         # Of gzip that is padded, or broken, the source itself says more.
         if record.raw[:2] != GZIP or "bronze.record" in str(why):
             yield [dead_letter(record, str(why))]
             return
-        found = None
-    if found is None or first is None:
-        yield rows_of(record, settings)
+        result = None
+    if result is None or first is None:
+        yield _rows_of(record, settings)
         return
-    at, dead, omitted = 0, 0, 0
-    for held in chain([first], found):
-        rows = _part(record, held, at, settings)
+    position, dead, omitted = 0, 0, 0
+    for held in chain([first], result):
+        rows = _part(record, held, position, settings)
         made = len(rows)
         rows, more = few_dead_letters(rows, dead)
-        at, omitted = at + made, omitted + more
+        position, omitted = position + made, omitted + more
         dead += sum(1 for row in rows if row.get("dead_letter_reason"))
         yield rows
     if omitted:
-        yield [dead_letter(record, left_out(omitted), at)]
+        yield [dead_letter(record, left_out(omitted), position)]
 
 
 def _part(
@@ -214,7 +214,7 @@ def _row(
     source, target, device = get("src_endpoint"), get("dst_endpoint"), get("device")
     host = device.get("hostname") if device else None
     event["event_uid"] = f"{record.record_id}#{at}"
-    event["record_ids"] = [one.record_id for one in records]
+    event["record_ids"] = [record_row.record_id for record_row in records]
     event["source"] = record.source
     event["mode"] = record.mode
     event["received_at"] = record.received_at

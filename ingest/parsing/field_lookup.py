@@ -23,8 +23,8 @@ from ingest.parsing.timestamps import (
     stamp_parts,
 )
 
-DEPTH = 5
-MOST = 4096
+_DEPTH = 5
+_MOST = 4096
 """Fields looked at; whatever lies behind them stays where it is."""
 _SEPARATORS = re.compile(r"[._\-@ $:/]+")
 _MINUTES = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d)(Z|[+-]\d\d:?\d\d)?", re.ASCII)
@@ -52,7 +52,7 @@ class Named:
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
         self._paths: dict[str, list[tuple[str, ...]]] = {}
-        self._left = MOST
+        self._left = _MOST
         self._index(fields, (), 1)
 
     def _index(self, node: Mapping[str, Any], path: tuple[str, ...], depth: int) -> None:
@@ -62,7 +62,7 @@ class Named:
                 return
             here = (*path, key)
             if type(value) is dict:
-                if depth < DEPTH:
+                if depth < _DEPTH:
                     self._index(value, here, depth + 1)
             else:
                 self._paths.setdefault(spelled(here), []).append(here)
@@ -73,17 +73,17 @@ class Named:
         """The first value under one of the names that `reads` makes something of, and its path."""
         for name in names:
             for path in self._paths.get(name, ()):
-                found = reads(self._at(path))
-                if found is not None:
-                    return found, path
+                value_read = reads(self._at(path))
+                if value_read is not None:
+                    return value_read, path
         return None, None
 
     def take(self, names: Iterable[str], reads: Callable[[Any], Any] | None = None) -> Any:
         """What `find` finds, taken out of the fields."""
-        found, path = self.find(names, reads or text)
+        result, path = self.find(names, reads or text)
         if path is not None:
             self.drop(path)
-        return found
+        return result
 
     def has(self, name: str) -> bool:
         """Whether a field of that name is there."""
@@ -147,9 +147,9 @@ def ip(value: Any) -> tuple[str, int | None] | None:
     if type(value) is not str or len(value) > 64:
         return None
     value = value.strip()
-    found = address(value)
-    if found:
-        return found, None
+    ip_address = address(value)
+    if ip_address:
+        return ip_address, None
     match = _HOST_PORT.fullmatch(value)
     inner = address(match[1] or match[2]) if match else None
     number = port(match[3]) if match else None
@@ -161,7 +161,7 @@ def mac(value: Any) -> str | None:
     return mac_address(value) if type(value) is str else None
 
 
-def moment(value: Any, zone: ZoneInfo, received_at: datetime) -> Stamp | None:
+def read_moment(value: Any, zone: ZoneInfo, received_at: datetime) -> Stamp | None:
     """A time in any of the forms that products write; None where it is none."""
     if type(value) is int or type(value) is float:
         stamp = stamp_epoch(value, received_at)
@@ -211,10 +211,10 @@ def _in_words(value: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
             int(year), month, day, clock, zone, received_at, original=value, offset=offset
         )
     try:
-        found = parsedate_to_datetime(value)
-        if found.tzinfo is None:
-            found = found.replace(tzinfo=zone)
-        return stamp_iso(found.isoformat(), zone, received_at)
+        changed = parsedate_to_datetime(value)
+        if changed.tzinfo is None:
+            changed = changed.replace(tzinfo=zone)
+        return stamp_iso(changed.isoformat(), zone, received_at)
     except (ValueError, OverflowError, TypeError, IndexError):
         return Stamp.missing(received_at, value)
 
@@ -222,5 +222,5 @@ def _in_words(value: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
 def of_two(day: Any, clock: Any, zone: ZoneInfo, received_at: datetime) -> Stamp | None:
     """A date and a time of day that stand in fields of their own."""
     if type(day) is str and type(clock) is str and _DAY.fullmatch(day) and _CLOCK.fullmatch(clock):
-        return moment(f"{day}T{clock}", zone, received_at)
+        return read_moment(f"{day}T{clock}", zone, received_at)
     return None

@@ -19,14 +19,14 @@ from ingest.parsing.syslog import Line, SyslogSource, base_event, counted, one_l
 from ingest.parsing.syslog_header import find
 from ingest.parsing.timestamps import Stamp, stamp_iso
 
-FRAMED = re.compile(
+_FRAMED = re.compile(
     r"\ufeff?(?:\d{1,8} )?<\d{1,3}>|(?:[A-Z][a-z]{2},? )?(?:\d{4} )?[A-Z][a-z]{2} {1,2}\d{1,2} "
     r"|\d{4}-\d\d-\d\d[T ]|1 \d{4}-",
     re.ASCII,
 )
 """How a line in syslog begins; only such a line is tried as one."""
 
-CONTAINER = re.compile(
+_CONTAINER = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) "
     r"(?:stdout|stderr) [FP] (?P<text>.*)",
     re.ASCII | re.DOTALL,
@@ -46,22 +46,22 @@ def each_line(raw: bytes, read: Callable[[bytes], Event]) -> list[Event]:
     lines = [line for line in raw.split(b"\n") if line.strip()]
     if len(lines) < 2:
         return [read(lines[0] if lines else raw)]
-    found: list[Event] = []
+    events: list[Event] = []
     for line in lines:
         try:
-            found.append(read(line))
+            events.append(read(line))
         except Unreadable as why:
-            found.append({"dead_letter_reason": str(why)})
-    if all("dead_letter_reason" in event for event in found):
-        raise Unreadable(found[0]["dead_letter_reason"])
-    return found
+            events.append({"dead_letter_reason": str(why)})
+    if all("dead_letter_reason" in event for event in events):
+        raise Unreadable(events[0]["dead_letter_reason"])
+    return events
 
 
 def bare_line(text: str, context: Context) -> Line:
     """A line without framing, as readers take it."""
     received_at = context.record.received_at
     stamp = Stamp.missing(received_at, None)
-    packed = CONTAINER.fullmatch(text)
+    packed = _CONTAINER.fullmatch(text)
     if packed:
         stamp = stamp_iso(packed["time"], context.zone(context.host), received_at)
         text = packed["text"]
@@ -89,29 +89,29 @@ class FramedSource(SyslogSource):
             return None  # among the lines of a stream of syslog: then it is one of no class
 
     def _event(self, text: str, context: Context) -> Event:
-        framed = None if CONTAINER.match(text) else _framed(text, context)
+        framed = None if _CONTAINER.match(text) else _framed(text, context)
         ours = framed is not None and self.reads_program(framed.program or "")
-        found = None
+        reader = None
         if framed is None or (self.bare_first and not ours):
-            found = self.reader(bare_line(text, context), context)
-        if found is None and framed is not None:
+            reader = self.reader(bare_line(text, context), context)
+        if reader is None and framed is not None:
             event = self.reader(framed, context) or base_event(framed, self.product)
             return counted(event, framed)
-        if found is None:
+        if reader is None:
             raise Unreadable(f"no line of {self.product['name']} at byte 0: '{text[:40]}'")
-        return found
+        return reader
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)
         end = raw[len(text.encode()) :]
-        packed = CONTAINER.match(text)
+        packed = _CONTAINER.match(text)
         changed = None
-        if not FRAMED.match(text) or self.bare_first:
+        if not _FRAMED.match(text) or self.bare_first:
             changed = self.restamper(text, when, zone)
         elif packed:
-            at = packed.start("text")
-            inner = self.restamper(text[at:], when, zone)
-            changed = inner and text[:at] + inner
+            start = packed.start("text")
+            inner = self.restamper(text[start:], when, zone)
+            changed = inner and text[:start] + inner
         if changed is None:
             new = one_line(syslog.restamp(raw, when, zone))
             changed = self._inside(new, when, zone)
@@ -122,13 +122,13 @@ class FramedSource(SyslogSource):
         match = find(text).match
         if not match["text"]:
             return text
-        at = match.start("text")
-        changed = self.restamper(text[at:], when, zone)
-        return text if changed is None else text[:at] + changed
+        start = match.start("text")
+        changed = self.restamper(text[start:], when, zone)
+        return text if changed is None else text[:start] + changed
 
 
 def _framed(text: str, context: Context) -> Line | None:
-    if not FRAMED.match(text):
+    if not _FRAMED.match(text):
         return None
     try:
         return syslog.read_text(text, context)

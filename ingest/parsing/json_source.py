@@ -77,15 +77,15 @@ def objects(raw: bytes, envelope: str | None = "Records") -> Iterator[dict[str, 
             except Unreadable as why:
                 yield why
         return
-    found = decode_object(raw, LINE_BYTES if len(raw) <= LINE_BYTES else FILE_BYTES)
-    if envelope is not None and type(found.get(envelope)) is list:
-        for element in found[envelope]:
+    decoded = decode_object(raw, LINE_BYTES if len(raw) <= LINE_BYTES else FILE_BYTES)
+    if envelope is not None and type(decoded.get(envelope)) is list:
+        for element in decoded[envelope]:
             if type(element) is dict:
                 yield element
             else:
                 yield Unreadable(f"{envelope}: an element that is no object")
         return
-    yield found
+    yield decoded
 
 
 PART_BYTES = 2 * 1024 * 1024
@@ -137,8 +137,8 @@ def _elements_of(content: bytes, envelope: str | None) -> Iterable[bytes | msgsp
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     require_few(len(elements))
-    said = sum(len(memoryview(element)) for element in elements) + 8 * len(elements)
-    return None if len(content) > said + 64 else elements
+    sum_result = sum(len(memoryview(element)) for element in elements) + 8 * len(elements)
+    return None if len(content) > sum_result + 64 else elements
 
 
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
@@ -170,11 +170,11 @@ def _elements(raw: bytes) -> Iterator[dict[str, Any] | Unreadable]:
     wrapped = decode_object(b'{"v":' + raw + b"}", FILE_BYTES + 8)
     if not wrapped["v"]:
         raise Unreadable("expected a JSON object, found an array without any")
-    for at, element in enumerate(wrapped["v"]):
+    for index, element in enumerate(wrapped["v"]):
         if type(element) is dict:
             yield element
         else:
-            yield Unreadable(f"element {at} of the array is no object")
+            yield Unreadable(f"element {index} of the array is no object")
 
 
 class JsonSource(Source):
@@ -193,23 +193,23 @@ class JsonSource(Source):
         """The events of one object, which it may empty as it goes. Raises `Unreadable`."""
 
     def parse(self, record: Record, context: Context) -> list[Event]:
-        found: list[Event] = []
+        events: list[Event] = []
         read = 0
         for each in objects(record.raw, self.envelope):
             try:
                 if isinstance(each, Unreadable):
                     raise each
-                found += self.events(each, context)
+                events += self.events(each, context)
                 read += 1
             except Unreadable as why:
-                found.append({"dead_letter_reason": str(why)})
-                if read == 0 and len(found) >= MAX_UNREADABLE:
+                events.append({"dead_letter_reason": str(why)})
+                if read == 0 and len(events) >= MAX_UNREADABLE:
                     raise Unreadable(
                         f"none of its first {MAX_UNREADABLE} objects can be read: {why}"
                     ) from None
-        if read == 0 and found:
-            raise Unreadable(found[0]["dead_letter_reason"])
-        return found
+        if read == 0 and events:
+            raise Unreadable(events[0]["dead_letter_reason"])
+        return events
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         return restamp_json(raw, self.time_key, when, zone)

@@ -17,7 +17,7 @@ from ingest.parsing.strict_json import encode
 from ingest.parsing.timestamps import Stamp
 
 VERSION = "1.8.0"
-BASE, FILE, KERNEL_EXTENSION, KERNEL, MEMORY, MODULE = 0, 1001, 1002, 1003, 1004, 1005
+BASE, FILE, KERNEL_EXTENSION, KERNEL, _MEMORY, MODULE = 0, 1001, 1002, 1003, 1004, 1005
 JOB, PROCESS, EVENT_LOG, SCRIPT, PERIPHERAL = 1006, 1007, 1008, 1009, 1010
 FINDING = 2004
 ACCOUNT, AUTHENTICATION, AUTHORIZATION, ENTITY, USER_ACCESS, GROUP = (
@@ -85,7 +85,7 @@ DISPOSITION = MappingProxyType(
 )
 
 
-class Kind(NamedTuple):
+class _Kind(NamedTuple):
     """An OCSF class: its name, its category, its activities, and columns it has no place for."""
 
     name: str
@@ -94,22 +94,22 @@ class Kind(NamedTuple):
     without: frozenset[str]
 
 
-def _kinds() -> Iterator[tuple[int, Kind]]:
+def _kinds() -> Iterator[tuple[int, _Kind]]:
     # Not by path: on a cluster's workers this package lies in an archive.
     stored = msgspec.json.decode(files("ingest.parsing").joinpath("classes.json").read_bytes())
     for uid, about in stored.items():
         yield (
             int(uid),
-            Kind(
+            _Kind(
                 about["name"],
                 about["category_uid"],
-                MappingProxyType({int(at): name for at, name in about["activities"].items()}),
+                MappingProxyType({int(key): name for key, name in about["activities"].items()}),
                 frozenset(about["without"]),
             ),
         )
 
 
-KINDS: Mapping[int, Kind] = MappingProxyType(dict(_kinds()))
+KINDS: Mapping[int, _Kind] = MappingProxyType(dict(_kinds()))
 """Every class of OCSF 1.8.0 that is neither deprecated nor of drones or remediation."""
 
 HTTP_METHODS: Mapping[str, int] = MappingProxyType(
@@ -204,7 +204,7 @@ def metadata(product: Mapping[str, str], stamp: Stamp, **fields: str | None) -> 
 
 def observables(*found: tuple[str, int, Any]) -> list[dict[str, Any]] | None:
     """Observables from (OCSF path, type_id, value), without the empty ones and repeats."""
-    return [_observable(*one) for one in dict.fromkeys(found) if one[2]] or None
+    return [_observable(*fromkey) for fromkey in dict.fromkeys(found) if fromkey[2]] or None
 
 
 @lru_cache(maxsize=65536)
@@ -237,12 +237,12 @@ def address(text: str) -> str | None:
     if "%" in text:
         return None
     try:
-        found = ip_address(text)
+        ipv4_mapped = ip_address(text)
     except ValueError:
         return None
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    return str(found)
+    if isinstance(ipv4_mapped, IPv6Address) and ipv4_mapped.ipv4_mapped is not None:
+        ipv4_mapped = ipv4_mapped.ipv4_mapped
+    return str(ipv4_mapped)
 
 
 _SEPARATORS = re.compile(r"[:.-]")

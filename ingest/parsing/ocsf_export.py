@@ -18,14 +18,14 @@ from ingest.parsing.ocsf import BASE, FINDING, HTTP_METHODS, KINDS
 from ingest.parsing.timestamps import EPOCH
 
 SEARCH_ONLY = frozenset({"src_ip", "dst_ip", "user_name", "host_name", "mac"})
-OURS = frozenset(
+_OURS = frozenset(
     {"event_uid", "record_ids", "correlation_uid", "duplicate_of", "dead_letter_reason", "mode"}
 )
 _MOVED = frozenset(
     {"source", "received_at", "time_quality", "scope", "auth_method", "relay_ip", "more"}
 )
-_HIDDEN = SEARCH_ONLY | OURS | _MOVED
-EVIDENCE = frozenset(
+_HIDDEN = SEARCH_ONLY | _OURS | _MOVED
+_EVIDENCE = frozenset(
     {
         *("src_endpoint", "dst_endpoint", "connection_info", "http_request", "http_response"),
         *("process", "file", "user", "query", "tls", "api", "resources", "job", "script", "email"),
@@ -47,24 +47,24 @@ def ocsf_object(row: Mapping[str, Any]) -> dict[str, Any]:
     if row.get("dead_letter_reason") is not None:
         names = ("dead_letter_reason", "source", "class_uid", "time", "received_at")
         return {name: _plain(row[name]) for name in names}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, value in row.items():
         if value is not None and name not in _HIDDEN:
             plain = _plain(value)
             if plain is not None:
-                found[name] = _SHAPES[name](plain) if name in _SHAPES else plain
-    if isinstance(found.get("unmapped"), str):
-        found["unmapped"] = msgspec.json.decode(found["unmapped"])
+                results[name] = _SHAPES[name](plain) if name in _SHAPES else plain
+    if isinstance(results.get("unmapped"), str):
+        results["unmapped"] = msgspec.json.decode(results["unmapped"])
     if row.get("auth_method"):
-        found["unmapped"] = found.get("unmapped", {}) | {"auth_method": row["auth_method"]}
+        results["unmapped"] = results.get("unmapped", {}) | {"auth_method": row["auth_method"]}
     if row.get("more"):
-        _merge(found, msgspec.json.decode(row["more"]))
-    _keep_valid(found)
-    _move_misplaced(found)
+        _merge(results, msgspec.json.decode(row["more"]))
+    _keep_valid(results)
+    _move_misplaced(results)
     if row.get("relay_ip"):
-        found["relay"] = {"ip": row["relay_ip"], "type_id": 0}
-    found["metadata"] = _about(row, found["metadata"])
-    return found
+        results["relay"] = {"ip": row["relay_ip"], "type_id": 0}
+    results["metadata"] = _about(row, results["metadata"])
+    return results
 
 
 def _keep_valid(found: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ def _move_misplaced(found: dict[str, Any]) -> None:
     """
     uid = found["class_uid"]
     if uid == FINDING:
-        evidence = {name: found[name] for name in found if name in EVIDENCE}
+        evidence = {name: found[name] for name in found if name in _EVIDENCE}
         if "evidences" not in found and evidence.keys() - NO_EVIDENCE:
             found["evidences"] = [evidence]
     misplaced = KINDS[uid].without & found.keys()
@@ -91,7 +91,7 @@ def _move_misplaced(found: dict[str, Any]) -> None:
         return
     moved = {name: found.pop(name) for name in sorted(misplaced) if not _kept(uid, name)}
     if uid == FINDING:
-        moved = {name: value for name, value in moved.items() if name not in EVIDENCE}
+        moved = {name: value for name, value in moved.items() if name not in _EVIDENCE}
     if moved:
         found["unmapped"] = found.get("unmapped", {}) | moved
 
@@ -129,21 +129,21 @@ def _plain(value: Any) -> Any:
     if of is dict:
         return _struct(value)
     if of is list:
-        return [_plain(one) for one in value] or None
+        return [_plain(element) for element in value] or None
     if of is datetime:
         return milliseconds(value)
     return value
 
 
 def _struct(value: dict[str, Any]) -> dict[str, Any] | None:
-    found = {}
-    for name, one in value.items():
-        if one is None:
+    results = {}
+    for name, element in value.items():
+        if element is None:
             continue
-        plain = one if type(one) is str or type(one) is int else _plain(one)
+        plain = element if type(element) is str or type(element) is int else _plain(element)
         if plain is not None:
-            found[name] = plain
-    return found or None
+            results[name] = plain
+    return results or None
 
 
 def milliseconds(time: datetime) -> int:
@@ -244,10 +244,10 @@ def _module(module: dict[str, Any]) -> dict[str, Any]:
 
 
 def _script(script: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {key: script[key] for key in ("uid", "name") if key in script}
+    results: dict[str, Any] = {key: script[key] for key in ("uid", "name") if key in script}
     if "path" in script:
-        found["file"] = _file({"path": script["path"]})
-    return found | {
+        results["file"] = _file({"path": script["path"]})
+    return results | {
         "script_content": {"value": script.get("content", "")},
         "type_id": script.get("type_id", 0),
     }

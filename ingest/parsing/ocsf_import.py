@@ -13,12 +13,12 @@ from typing import Any
 from ingest.parsing.ocsf import address, mac_address
 from ingest.parsing.timestamps import EARLIEST, EPOCH
 
-Reader = Callable[[Any], Any]
-Shape = Mapping[str, Any]
-INT32, INT64 = 2**31, 2**63
+_Reader = Callable[[Any], Any]
+_Shape = Mapping[str, Any]
+INT32, _INT64 = 2**31, 2**63
 
 
-def text(value: Any) -> str | None:
+def _text(value: Any) -> str | None:
     """A string."""
     return value if type(value) is str else None
 
@@ -30,7 +30,7 @@ def small(value: Any) -> int | None:
 
 def large(value: Any) -> int | None:
     """A whole number of 64 bits."""
-    return value if type(value) is int and -INT64 <= value < INT64 else None
+    return value if type(value) is int and -_INT64 <= value < _INT64 else None
 
 
 def truth(value: Any) -> bool | None:
@@ -38,17 +38,17 @@ def truth(value: Any) -> bool | None:
     return value if type(value) is bool else None
 
 
-def port(value: Any) -> int | None:
+def _port(value: Any) -> int | None:
     """A port."""
     return value if type(value) is int and 0 <= value <= 65535 else None
 
 
-def ip(value: Any) -> str | None:
+def _ip(value: Any) -> str | None:
     """An address in its canonical spelling."""
     return address(value) if type(value) is str else None
 
 
-def mac(value: Any) -> str | None:
+def _mac(value: Any) -> str | None:
     """A hardware address in its canonical spelling."""
     return mac_address(value) if type(value) is str else None
 
@@ -58,40 +58,40 @@ def time(value: Any) -> datetime | None:
     if type(value) is not int:
         return None
     try:
-        found = EPOCH + timedelta(milliseconds=value)
+        EPOCH_result = EPOCH + timedelta(milliseconds=value)
     except OverflowError:
         return None
-    return found if found >= EARLIEST else None
+    return EPOCH_result if EPOCH_result >= EARLIEST else None
 
 
-def texts(value: Any) -> list[str] | None:
+def _texts(value: Any) -> list[str] | None:
     """A list of strings."""
-    return value if type(value) is list and all(type(one) is str for one in value) else None
+    return value if type(value) is list and all(type(element) is str for element in value) else None
 
 
-def names(value: Any) -> list[str] | None:
+def _names(value: Any) -> list[str] | None:
     """The names of a list of objects."""
-    if type(value) is not list or not all(type(one) is dict for one in value):
+    if type(value) is not list or not all(type(element) is dict for element in value):
         return None
-    found = [one.get("name") for one in value]
-    return found if found and all(type(one) is str for one in found) else None
+    name_list = [element.get("name") for element in value]
+    return name_list if name_list and all(type(element) is str for element in name_list) else None
 
 
 def fingerprints(value: Any) -> list[dict[str, str]] | None:
     """A list of fingerprints."""
     if type(value) is not list:
         return None
-    found = [
-        {"algorithm": one.get("algorithm") or "Unknown", "value": one["value"]}
-        for one in value
-        if type(one) is dict
-        and type(one.get("value")) is str
-        and type(one.get("algorithm", "")) is str
+    hash_list = [
+        {"algorithm": fingerprint.get("algorithm") or "Unknown", "value": fingerprint["value"]}
+        for fingerprint in value
+        if type(fingerprint) is dict
+        and type(fingerprint.get("value")) is str
+        and type(fingerprint.get("algorithm", "")) is str
     ]
-    return found or None
+    return hash_list or None
 
 
-def at(*path: str, reads: Reader = text) -> Callable[[dict[str, Any]], Any]:
+def _at(*path: str, reads: _Reader = _text) -> Callable[[dict[str, Any]], Any]:
     """A reader of what lies deeper in an object."""
 
     def read(node: Any) -> Any:
@@ -104,48 +104,48 @@ def at(*path: str, reads: Reader = text) -> Callable[[dict[str, Any]], Any]:
     return read
 
 
-def _strings(*keys: str) -> dict[str, Reader]:
-    return dict.fromkeys(keys, text)
+def _strings(*keys: str) -> dict[str, _Reader]:
+    return dict.fromkeys(keys, _text)
 
 
-USER: Shape = {
+_USER: _Shape = {
     **_strings("name", "uid", "domain", "type", "email_addr", "full_name", "credential_uid"),
-    "groups": names,
-    "account_uid": at("account", "uid"),
+    "groups": _names,
+    "account_uid": _at("account", "uid"),
 }
-ENDPOINT: Shape = {
+_ENDPOINT: _Shape = {
     **_strings("hostname", "domain", "name", "svc_name", "uid", "zone", "interface_name"),
-    "ip": ip,
-    "port": port,
-    "mac": mac,
-    "country": at("location", "country"),
+    "ip": _ip,
+    "port": _port,
+    "mac": _mac,
+    "country": _at("location", "country"),
 }
-FILE: Shape = {
+_FILE: _Shape = {
     **_strings("name", "path", "mime_type", "company_name", "desc", "internal_name", "version"),
     "size": large,
     "type_id": small,
     "hashes": fingerprints,
-    "product": at("product", "name"),
+    "product": _at("product", "name"),
 }
-PARENT: Shape = {
+_PARENT: _Shape = {
     **_strings("name", "cmd_line", "uid"),
     "pid": large,
-    "path": lambda node: text(node),
-    "user": USER,
+    "path": lambda node: _text(node),
+    "user": _USER,
 }
-PROCESS: Shape = {
+_PROCESS: _Shape = {
     **_strings("name", "cmd_line", "uid", "integrity"),
     "pid": large,
     "tid": large,
-    "user": USER,
+    "user": _USER,
 }
-CERTIFICATE: Shape = {
+_CERTIFICATE: _Shape = {
     **_strings("subject", "issuer", "serial_number"),
     "created_time": time,
     "expiration_time": time,
     "fingerprints": fingerprints,
 }
-COLUMNS: Shape = MappingProxyType(
+_COLUMNS: _Shape = MappingProxyType(
     {
         **_strings(
             *("activity_name", "status_code", "status_detail", "message", "rcode"),
@@ -156,17 +156,17 @@ COLUMNS: Shape = MappingProxyType(
             **_strings("version", "original_time"),
             "product": _strings("name", "vendor_name", "version"),
         },
-        "src_endpoint": ENDPOINT,
-        "dst_endpoint": ENDPOINT,
-        "user": USER,
+        "src_endpoint": _ENDPOINT,
+        "dst_endpoint": _ENDPOINT,
+        "user": _USER,
         "device": {
             **_strings("hostname", "uid", "name"),
-            "ip": ip,
-            "mac": mac,
+            "ip": _ip,
+            "mac": _mac,
             "type_id": small,
         },
-        "file": FILE,
-        "module": {**_strings("base_address", "function_name"), "file": FILE},
+        "file": _FILE,
+        "module": {**_strings("base_address", "function_name"), "file": _FILE},
         "job": _strings("name", "cmd_line", "desc"),
         "reg_key": _strings("path"),
         "query": _strings("hostname", "type", "class"),
@@ -174,10 +174,10 @@ COLUMNS: Shape = MappingProxyType(
         "http_request": {
             **_strings("http_method", "version", "user_agent", "referrer"),
             "length": large,
-            "x_forwarded_for": texts,
+            "x_forwarded_for": _texts,
             "url": {
                 **_strings("url_string", "hostname", "path", "query_string", "scheme"),
-                "port": port,
+                "port": _port,
             },
         },
         "http_response": {**_strings("message", "content_type"), "code": small, "length": large},
@@ -199,19 +199,19 @@ COLUMNS: Shape = MappingProxyType(
         },
         "email": {
             **_strings("from", "subject", "message_uid", "uid"),
-            "to": texts,
-            "cc": texts,
+            "to": _texts,
+            "cc": _texts,
             "size": large,
         },
         "finding_info": {
             **_strings("uid", "title", "desc", "src_url"),
-            "types": texts,
+            "types": _texts,
             "created_time": time,
             "analytic": {**_strings("uid", "name", "category", "version"), "type_id": small},
         },
         "firewall_rule": _strings("uid", "name", "type", "desc"),
         "group": _strings("name", "uid", "domain"),
-        "privileges": texts,
+        "privileges": _texts,
         "duration": large,
         "start_time": time,
         "end_time": time,
@@ -226,137 +226,139 @@ COLUMNS: Shape = MappingProxyType(
 )
 
 
-def taken(node: Any, shape: Shape) -> dict[str, Any] | None:
+def _taken(node: Any, shape: _Shape) -> dict[str, Any] | None:
     """What of an object fits the columns of a shape."""
     if type(node) is not dict:
         return None
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, reads in shape.items():
         if isinstance(reads, Mapping):
-            value: Any = taken(node.get(name), reads)
+            value: Any = _taken(node.get(name), reads)
         elif name in ("account_uid", "country") or (name == "product" and "size" in shape):
             value = reads(node)
         else:
             value = reads(node.get(name))
         if value is not None:
-            found[name] = value
-    return found or None
+            results[name] = value
+    return results or None
 
 
-def process(node: Any, depth: int = 0) -> dict[str, Any] | None:
+def _process(node: Any, depth: int = 0) -> dict[str, Any] | None:
     """A process, with its parent, as their columns have them."""
-    found = taken(node, PARENT if depth else PROCESS)
-    if found is None and type(node) is not dict:
+    taken_columns = _taken(node, _PARENT if depth else _PROCESS)
+    if taken_columns is None and type(node) is not dict:
         return None
-    found = found or {}
+    taken_columns = taken_columns or {}
     file = node.get("file") if type(node.get("file")) is dict else {}
-    path = text(node.get("path")) or text(file.get("path"))
+    path = _text(node.get("path")) or _text(file.get("path"))
     if path:
-        found["path"] = path
+        taken_columns["path"] = path
     if not depth:
         extra = {
-            "cwd": text(node.get("working_directory")),
-            "session_uid": at("session", "uid")(node),
+            "cwd": _text(node.get("working_directory")),
+            "session_uid": _at("session", "uid")(node),
             "hashes": fingerprints(file.get("hashes")),
-            "parent": process(node.get("parent_process"), 1),
-            **{key: text(file.get(key)) for key in ("company_name", "desc", "internal_name")},
-            "version": text(file.get("version")),
-            "product": at("product", "name")(file),
+            "parent": _process(node.get("parent_process"), 1),
+            **{key: _text(file.get(key)) for key in ("company_name", "desc", "internal_name")},
+            "version": _text(file.get("version")),
+            "product": _at("product", "name")(file),
         }
-        found |= {key: value for key, value in extra.items() if value is not None}
-    return found or None
+        taken_columns |= {key: value for key, value in extra.items() if value is not None}
+    return taken_columns or None
 
 
-def actor(node: Any) -> dict[str, Any] | None:
+def _actor(node: Any) -> dict[str, Any] | None:
     """Who did it."""
     if type(node) is not dict:
         return None
-    found = {
-        "user": taken(node.get("user"), USER),
-        "process": process(node.get("process")),
-        "session": taken(node.get("session"), {"uid": text, "is_mfa": truth}),
-        "invoked_by": text(node.get("invoked_by")),
+    results = {
+        "user": _taken(node.get("user"), _USER),
+        "process": _process(node.get("process")),
+        "session": _taken(node.get("session"), {"uid": _text, "is_mfa": truth}),
+        "invoked_by": _text(node.get("invoked_by")),
     }
-    return {key: value for key, value in found.items() if value is not None} or None
+    return {key: value for key, value in results.items() if value is not None} or None
 
 
-def tls(node: Any) -> dict[str, Any] | None:
+def _tls(node: Any) -> dict[str, Any] | None:
     """TLS; only with its version, for which `present` would put a word."""
     if type(node) is not dict or type(node.get("version")) is not str:
         return None
-    found = {
-        **(taken(node, _strings("version", "cipher", "sni")) or {}),
-        "ja3_hash": at("ja3_hash", "value")(node),
-        "ja3s_hash": at("ja3s_hash", "value")(node),
+    result = {
+        **(_taken(node, _strings("version", "cipher", "sni")) or {}),
+        "ja3_hash": _at("ja3_hash", "value")(node),
+        "ja3s_hash": _at("ja3s_hash", "value")(node),
     }
     certificate = node.get("certificate")
     if type(certificate) is dict and {"issuer", "serial_number"} <= certificate.keys():
-        found["certificate"] = taken(certificate, CERTIFICATE)
-    return {key: value for key, value in found.items() if value is not None}
+        result["certificate"] = _taken(certificate, _CERTIFICATE)
+    return {key: value for key, value in result.items() if value is not None}
 
 
-def script(node: Any) -> dict[str, Any] | None:
+def _script(node: Any) -> dict[str, Any] | None:
     """A script with its text."""
-    content = at("script_content", "value")(node)
+    content = _at("script_content", "value")(node)
     if content is None:
         return None
-    found = taken(node, {"uid": text, "name": text, "type_id": small}) or {}
-    path = at("file", "path")(node)
-    return found | {"content": content} | ({"path": path} if path else {})
+    taken_columns = _taken(node, {"uid": _text, "name": _text, "type_id": small}) or {}
+    path = _at("file", "path")(node)
+    return taken_columns | {"content": content} | ({"path": path} if path else {})
 
 
-def rows_of(*keys: tuple[str, Reader]) -> Reader:
+def _rows_of(*keys: tuple[str, _Reader]) -> _Reader:
     """A reader of a list of objects."""
 
     def read(value: Any) -> list[dict[str, Any]] | None:
         if type(value) is not list or not value:
             return None
-        found = [taken(one, dict(keys)) for one in value]
-        return [one for one in found if one] or None
+        takens = [_taken(element, dict(keys)) for element in value]
+        return [element for element in takens if element] or None
 
     return read
 
 
 def columns_of(fields: dict[str, Any]) -> dict[str, Any]:
     """The columns that an OCSF object fills."""
-    found: dict[str, Any] = taken(fields, COLUMNS) or {}
+    taken_columns: dict[str, Any] = _taken(fields, _COLUMNS) or {}
     others: dict[str, Any] = {
-        "process": process(fields.get("process")),
-        "actor": actor(fields.get("actor")),
-        "tls": tls(fields.get("tls")),
-        "script": script(fields.get("script")),
-        "answers": rows_of(("rdata", text), ("type", text), ("ttl", large))(fields.get("answers")),
-        "resources": rows_of(("uid", text), ("name", text), ("type", text))(
+        "process": _process(fields.get("process")),
+        "actor": _actor(fields.get("actor")),
+        "tls": _tls(fields.get("tls")),
+        "script": _script(fields.get("script")),
+        "answers": _rows_of(("rdata", _text), ("type", _text), ("ttl", large))(
+            fields.get("answers")
+        ),
+        "resources": _rows_of(("uid", _text), ("name", _text), ("type", _text))(
             fields.get("resources")
         ),
         "observables": _observables(fields.get("observables")),
         "reg_value": _registry(fields.get("reg_value")),
         "win_service": _service(fields.get("win_service")),
     }
-    return found | {key: value for key, value in others.items() if value is not None}
+    return taken_columns | {key: value for key, value in others.items() if value is not None}
 
 
 def _observables(value: Any) -> list[dict[str, Any]] | None:
-    reads = rows_of(("name", text), ("type", text), ("type_id", small), ("value", text))
-    found = reads(value)
-    return [one for one in found or () if "value" in one and "type_id" in one] or None
+    reads = _rows_of(("name", _text), ("type", _text), ("type_id", small), ("value", _text))
+    value_read = reads(value)
+    return [name for name in value_read or () if "value" in name and "type_id" in name] or None
 
 
 def _registry(node: Any) -> dict[str, Any] | None:
-    found = taken(node, _strings("name", "path", "data", "type"))
-    return found if found and "name" in found else None
+    taken_columns = _taken(node, _strings("name", "path", "data", "type"))
+    return taken_columns if taken_columns and "name" in taken_columns else None
 
 
 def _service(node: Any) -> dict[str, Any] | None:
-    found = taken(node, _strings("name", "cmd_line"))
-    if found is None:
+    taken_columns = _taken(node, _strings("name", "cmd_line"))
+    if taken_columns is None:
         return None
     for name, theirs in (
         ("start_type", "service_start_type"),
         ("start_name", "service_start_name"),
         ("type", "service_type"),
     ):
-        value = text(node.get(theirs))
+        value = _text(node.get(theirs))
         if value is not None:
-            found[name] = value
-    return found
+            taken_columns[name] = value
+    return taken_columns

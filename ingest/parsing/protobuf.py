@@ -18,14 +18,14 @@ from ingest.parsing.schema_registry import Schema, framed, schema
 from ingest.parsing.source import Format, Unreadable
 from ingest.parsing.strict_json import FILE_BYTES
 
-WELL_KNOWN = ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
+_WELL_KNOWN = ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
 """Files of google/protobuf/ that schemas import without bringing them along."""
 
-UNKNOWN = "_unknown_fields"
+_UNKNOWN = "_unknown_fields"
 """Where fields stand that the schema does not know: number to values."""
 
 
-def decode(raw: bytes, packed: Format) -> bytes:
+def decode_protobuf(raw: bytes, packed: Format) -> bytes:
     """The message as JSON, its fields under the schema's names; or its field."""
     if len(raw) > FILE_BYTES:
         raise Unreadable(f"the message has {len(raw)} bytes; at most {FILE_BYTES} are read")
@@ -49,16 +49,16 @@ def decode(raw: bytes, packed: Format) -> bytes:
 
 def message_indexes(raw: bytes) -> tuple[tuple[int, ...], bytes]:
     """Which message of its file it is, from the outermost in; and what follows."""
-    at, count = _zigzag(raw, 0)
+    position, count = _zigzag(raw, 0)
     if count == 0:
-        return (0,), raw[at:]
+        return (0,), raw[position:]
     if not 0 < count <= 32:
         raise Unreadable(f"{count} message indexes in front of the message")
-    found = []
+    result = []
     for _ in range(count):
-        at, index = _zigzag(raw, at)
-        found.append(index)
-    return tuple(found), raw[at:]
+        position, index = _zigzag(raw, position)
+        result.append(index)
+    return tuple(result), raw[position:]
 
 
 def _zigzag(raw: bytes, at: int) -> tuple[int, int]:
@@ -85,8 +85,11 @@ def _of_file(file: str, name: str | None) -> Any:
         pool = _pool(files.file)
         last = files.file[-1]
         if name is None and len(last.message_type) != 1:
-            found = [f"{last.package}.{one.name}".strip(".") for one in last.message_type]
-            raise ValueError(f"set message to one of {', '.join(found)}")
+            message_types = [
+                f"{last.package}.{message_type.name}".strip(".")
+                for message_type in last.message_type
+            ]
+            raise ValueError(f"set message to one of {', '.join(message_types)}")
         full = name or f"{last.package}.{last.message_type[0].name}".strip(".")
         return _class(pool.FindMessageTypeByName(full))
     except Exception as error:
@@ -95,13 +98,13 @@ def _of_file(file: str, name: str | None) -> Any:
 
 @lru_cache(maxsize=1024)
 def _of_registry(registry: str, number: int, indexes: Sequence[int]) -> Any:
-    found = schema(registry, number, "protobuf")
-    if found is None:
+    text_found = schema(registry, number, "protobuf")
+    if text_found is None:
         raise Unreadable(f"no schema {number} in the registry")
     try:
-        files = list(_files(found))
+        files = list(_files(text_found))
         kind = _pool(files).FindFileByName(files[-1].name)
-        names = [one.name for one in files[-1].message_type]
+        names = [message_type.name for message_type in files[-1].message_type]
         place = kind.message_types_by_name[names[indexes[0]]]
         for index in indexes[1:]:
             place = place.nested_types[index]
@@ -112,9 +115,9 @@ def _of_registry(registry: str, number: int, indexes: Sequence[int]) -> Any:
 
 def _files(found: Schema) -> Iterator[Any]:
     """The file descriptors of a registered schema, each before who imports it."""
-    for one in found.references:
-        for file in _files(one):
-            file.name = one.name
+    for reference in found.references:
+        for file in _files(reference):
+            file.name = reference.name
             yield file
     descriptors = import_module("google.protobuf.descriptor_pb2")
     content = base64.b64decode(found.text)
@@ -136,7 +139,7 @@ def _pool(files: Sequence[Any]) -> Any:
     pool = import_module("google.protobuf.descriptor_pool").DescriptorPool()
     descriptors = import_module("google.protobuf.descriptor_pb2")
     brought = {file.name for file in files}
-    for name in WELL_KNOWN:
+    for name in _WELL_KNOWN:
         known = import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR
         if known.name not in brought:
             pool.Add(descriptors.FileDescriptorProto.FromString(known.serialized_pb))
@@ -156,22 +159,26 @@ def _plain(message: Any) -> Any:
     """A message as JSON has it: numbers as numbers, enums as names, what is unknown kept."""
     if message.DESCRIPTOR.full_name.startswith("google.protobuf."):
         return import_module("google.protobuf.json_format").MessageToDict(message)
-    found = {field.name: _value(field, value) for field, value in message.ListFields()}
+    results = {field.name: _value(field, value) for field, value in message.ListFields()}
     unknown: dict[str, list[Any]] = {}
-    for one in import_module("google.protobuf.unknown_fields").UnknownFieldSet(message):
-        data = one.data if isinstance(one.data, int | bytes) else str(one.data)
-        unknown.setdefault(str(one.field_number), []).append(data)
-    return found | {UNKNOWN: unknown} if unknown else found
+    for unknown_field in import_module("google.protobuf.unknown_fields").UnknownFieldSet(message):
+        data = (
+            unknown_field.data
+            if isinstance(unknown_field.data, int | bytes)
+            else str(unknown_field.data)
+        )
+        unknown.setdefault(str(unknown_field.field_number), []).append(data)
+    return results | {_UNKNOWN: unknown} if unknown else results
 
 
 def _value(field: Any, value: Any) -> Any:
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
         inside = kind.fields_by_name["value"]
-        return {str(key): _single(inside, one) for key, one in value.items()}
+        return {str(key): _single(inside, element) for key, element in value.items()}
     if isinstance(value, str | bytes | int | float) or hasattr(value, "ListFields"):
         return _single(field, value)
-    return [_single(field, one) for one in value]
+    return [_single(field, element) for element in value]
 
 
 def _single(field: Any, value: Any) -> Any:

@@ -10,14 +10,14 @@ from typing import IO, NamedTuple, cast
 from ingest.parsing.json_source import GZIP
 from ingest.parsing.source import Source
 
-CHUNK = 64 * 1024
+_CHUNK = 64 * 1024
 
 
 class TooLong(Exception):
     """A file that is one record is longer than records may be; its text says so."""
 
 
-class Piece(NamedTuple):
+class RecordPiece(NamedTuple):
     """One record of a file: its number from 1 (its line's), its bytes, its header lines.
 
     `cut`: it is only a part of a line that is longer than lines may be.
@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 def pieces(
     stream: IO[bytes], source: Source, header: bytes = b"", longest: int = -1
-) -> Iterator[Piece]:
+) -> Iterator[RecordPiece]:
     """The records of a file of `source`, without ends of line.
 
     A packed file (gzip) of lines is unpacked, one that is a record stays as it is.
@@ -40,7 +40,7 @@ def pieces(
     a whole file raises `TooLong`. Raises `OSError`, `EOFError` or `zlib.error`
     where gzip of lines is broken.
     """
-    start = _some(stream, CHUNK)
+    start = _some(stream, _CHUNK)
     start += _some(stream, 1) if len(start) == 1 else b""
     if start[:2] != GZIP:
         yield from _unpacked(_together(start, stream), source, header, longest)
@@ -48,18 +48,18 @@ def pieces(
     if source.whole_file:
         content = start + _rest(stream, longest, len(start))
         if _starts_whole(content, source):
-            yield Piece(1, content, header)
+            yield RecordPiece(1, content, header)
             return
         stream, start = io.BytesIO(content), b""
     with GzipFile(fileobj=_together(start, stream)) as lines:
         yield from _unpacked(cast("IO[bytes]", lines), source, header, longest)
 
 
-def whole(stream: IO[bytes], longest: int = -1) -> Iterator[Piece]:
+def whole(stream: IO[bytes], longest: int = -1) -> Iterator[RecordPiece]:
     """A file as its one record, as of formats that have no lines. Raises `TooLong`."""
     content = _rest(stream, longest, 0)
     if content:
-        yield Piece(1, content, b"")
+        yield RecordPiece(1, content, b"")
 
 
 class _Joined(io.RawIOBase):
@@ -73,14 +73,14 @@ class _Joined(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what io passes
-        found = self._start[: len(buffer)] or _some(self._rest, len(buffer))
+        start = self._start[: len(buffer)] or _some(self._rest, len(buffer))
         self._start = self._start[len(buffer) :]
-        buffer[: len(found)] = found
-        return len(found)
+        buffer[: len(start)] = start
+        return len(start)
 
 
 def _together(start: bytes, rest: IO[bytes]) -> IO[bytes]:
-    return cast("IO[bytes]", io.BufferedReader(_Joined(start, rest), CHUNK))
+    return cast("IO[bytes]", io.BufferedReader(_Joined(start, rest), _CHUNK))
 
 
 def _some(stream: IO[bytes], size: int) -> bytes:
@@ -93,10 +93,10 @@ def _rest(stream: IO[bytes], longest: int, had: int) -> bytes:
     """All that is left, if the whole is not longer than records may be."""
     if longest < 0:
         return stream.read()
-    found = stream.read(max(0, longest - had) + 1)
-    if had + len(found) > longest:
+    content = stream.read(max(0, longest - had) + 1)
+    if had + len(content) > longest:
         raise TooLong(f"the file is one record of more than {longest} bytes")
-    return found
+    return content
 
 
 def _starts_whole(content: bytes, source: Source) -> bool:
@@ -107,17 +107,19 @@ def _starts_whole(content: bytes, source: Source) -> bool:
         return True  # as one record it becomes a dead letter that says so
 
 
-def _unpacked(stream: IO[bytes], source: Source, header: bytes, longest: int) -> Iterator[Piece]:
+def _unpacked(
+    stream: IO[bytes], source: Source, header: bytes, longest: int
+) -> Iterator[RecordPiece]:
     first = stream.readline(longest)
     if source.whole_file and source.is_whole(first):
-        yield Piece(1, first + _rest(stream, longest, len(first)), header)
+        yield RecordPiece(1, first + _rest(stream, longest, len(first)), header)
         return
     yield from _lines(first, stream, source, header, longest)
 
 
 def _lines(
     line: bytes, stream: IO[bytes], source: Source, header: bytes, longest: int
-) -> Iterator[Piece]:
+) -> Iterator[RecordPiece]:
     block: list[bytes] = []
     number, part_of_long = 0, False
     while line:
@@ -126,12 +128,12 @@ def _lines(
         goes_on = longest > 0 and len(line) >= longest and not line.endswith(b"\n")
         bare = line.rstrip(b"\r\n")
         if goes_on or part_of_long:
-            yield Piece(number, line, header, cut=True)
+            yield RecordPiece(number, line, header, cut=True)
         elif source.is_header(bare):
             block.append(bare)
             header = b"\n".join(block)
         else:
             block = []  # a header line after this one begins another block
-            yield Piece(number, bare or line, header)
+            yield RecordPiece(number, bare or line, header)
         part_of_long = goes_on
         line = stream.readline(longest)

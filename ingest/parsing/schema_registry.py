@@ -17,8 +17,8 @@ from urllib.request import Request, urlopen
 from infra.errors import Retryable
 from ingest.parsing.source import Unreadable
 
-MAGIC = 0
-TIMEOUT_SECONDS = 10.0
+_MAGIC = 0
+_TIMEOUT_SECONDS = 10.0
 LARGEST = 4 * 1024 * 1024
 """Bytes of a schema; a registry that sends more is not asked on."""
 
@@ -33,7 +33,7 @@ class Schema(NamedTuple):
 
 def framed(raw: bytes) -> tuple[int, bytes]:
     """The id of a framed message's schema, and what follows. Raises `Unreadable`."""
-    if len(raw) < 5 or raw[0] != MAGIC:
+    if len(raw) < 5 or raw[0] != _MAGIC:
         raise Unreadable("no schema id in front: the message is not framed as a registry's are")
     return int.from_bytes(raw[1:5], "big"), raw[5:]
 
@@ -60,12 +60,14 @@ def schema(registry: str, number: int, form: str) -> Schema | None:
 
 def _with_references(registry: str, name: str, answer: dict[str, Any], form: str) -> Schema:
     named = []
-    for one in answer.get("references") or ():
-        path = f"/subjects/{quote(one['subject'], safe='')}/versions/{int(one['version'])}"
-        found = _asked(registry, path, form)
-        if found is None:
+    for reference in answer.get("references") or ():
+        path = (
+            f"/subjects/{quote(reference['subject'], safe='')}/versions/{int(reference['version'])}"
+        )
+        asked = _asked(registry, path, form)
+        if asked is None:
             raise Retryable(f"the schema registry names {path} and does not have it")
-        named.append(_with_references(registry, one["name"], found, form))
+        named.append(_with_references(registry, reference["name"], asked, form))
     return Schema(name, str(answer["schema"]), tuple(named))
 
 
@@ -80,9 +82,9 @@ def _asked(registry: str, path: str, form: str) -> dict[str, Any] | None:
         user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         request.add_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
     try:
-        with urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
-            found: dict[str, Any] = json.loads(answer.read(LARGEST))
-            return found
+        with urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+            decoded: dict[str, Any] = json.loads(answer.read(LARGEST))
+            return decoded
     except HTTPError as error:
         if error.code == 404:
             return None

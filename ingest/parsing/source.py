@@ -88,14 +88,14 @@ class ParseSettings:
             scopes=tuple((scope.name, scope.hosts) for scope in settings.scopes),
             formats={
                 name: Format(
-                    one.format,
-                    None if one.schema_file is None else str(one.schema_file.absolute()),
-                    one.registry,
-                    one.message,
-                    one.field,
+                    options.format,
+                    None if options.schema_file is None else str(options.schema_file.absolute()),
+                    options.registry,
+                    options.message,
+                    options.field,
                 )
-                for name, one in sources.items()
-                if one.format != "text"
+                for name, options in sources.items()
+                if options.format != "text"
             },
         )
 
@@ -280,7 +280,7 @@ def lookup(name: str) -> Source:
     if name in known:
         return known[name]
     family, _, kind = name.partition(":")
-    found = known[family].member(kind) if family in known else None
-    if found is None:
+    member = known[family].member(kind) if family in known else None
+    if member is None:
         raise Usage(f"no source '{name}'; there are {', '.join(sorted(known))}")
-    return found
+    return member

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from infra.config.settings import Settings
 
 
-class Listed(NamedTuple):
+class _Listed(NamedTuple):
     """The sources of one parser, and what it reads."""
 
     names: tuple[str, ...]
@@ -21,14 +21,14 @@ class Listed(NamedTuple):
     parser: str
 
 
-def listing() -> list[Listed]:
+def _listing() -> list[_Listed]:
     """Every parser, by the name of its first source."""
-    found = []
+    listeds = []
     for module in source_modules():
         doc = " ".join((module.__doc__ or "").split("\n\n")[0].split())
         names = tuple(source.name for source in module.SOURCES)
-        found.append(Listed(names, doc, f"{module.__name__.replace('.', '/')}.py"))
-    return sorted(found)
+        listeds.append(_Listed(names, doc, f"{module.__name__.replace('.', '/')}.py"))
+    return sorted(listeds)
 
 
 def build(subparsers: Any) -> None:
@@ -44,17 +44,18 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         print("\n".join(_markdown()))
     elif args.output == "table":
         rows = [
-            {"source": one.names[0], "also": one.names[1:], "reads": one.doc} for one in listing()
+            {"source": entry.names[0], "also": entry.names[1:], "reads": entry.doc}
+            for entry in _listing()
         ]
         print_rows(rows)
     else:
-        print_rows([one._asdict() for one in listing()], args.output, Listed._fields)
+        print_rows([entry._asdict() for entry in _listing()], args.output, _Listed._fields)
     return 0
 
 
 def _markdown() -> Iterator[str]:
     yield "# Sources\n\nMade by `headgate sources --output markdown`; do not edit.\n"
     yield "| source | what it reads | parser |\n|---|---|---|"
-    for one in listing():
-        names = ", ".join(f"`{name}`" for name in one.names)
-        yield f"| {names} | {one.doc} | `{one.parser}` |"
+    for entry in _listing():
+        names = ", ".join(f"`{name}`" for name in entry.names)
+        yield f"| {names} | {entry.doc} | `{entry.parser}` |"

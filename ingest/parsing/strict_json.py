@@ -17,7 +17,7 @@ from ingest.parsing.source import Unreadable
 
 LINE_BYTES = 10 * 1024 * 1024
 FILE_BYTES = 64 * 1024 * 1024
-DEPTH = 64
+_DEPTH = 64
 INT64 = 2**63
 
 _decode = msgspec.json.Decoder().decode
@@ -69,8 +69,8 @@ def kind(value: object) -> str:
 
 def _measure(node: Any, depth: int) -> int:
     """Number of keys in `node`; raises `Unreadable` for depth and oversized integers."""
-    if depth > DEPTH:
-        raise Unreadable(f"nested deeper than {DEPTH} levels")
+    if depth > _DEPTH:
+        raise Unreadable(f"nested deeper than {_DEPTH} levels")
     keys, values = (len(node), node.values()) if type(node) is dict else (0, node)
     if len(node) > MAX_EVENTS:
         require_few(len(node), "values in one array or object")
@@ -87,7 +87,7 @@ def _measure(node: Any, depth: int) -> int:
 
 def _place(node: Any, value: object) -> str:
     pairs = node.items() if type(node) is dict else enumerate(node)
-    return next(f"'{key}'" for key, found in pairs if found is value)
+    return next(f"'{key}'" for key, text_found in pairs if text_found is value)
 
 
 def _refuse_repeated_keys(raw: bytes) -> None:
@@ -107,17 +107,17 @@ def _reason(raw: bytes, error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return not_utf8(raw)
     if isinstance(error, RecursionError):
-        return f"nested deeper than {DEPTH} levels"
+        return f"nested deeper than {_DEPTH} levels"
     if b"\x00" in raw:
         return f"a NUL at byte {raw.index(0)}"
     text = str(error)
-    at = re.search(r"(.*) \(byte (\d+)\)", text.removeprefix("JSON is malformed: "))
-    if at and at[1] == "trailing characters":
-        end = int(at[2]) - 1
+    match = re.search(r"(.*) \(byte (\d+)\)", text.removeprefix("JSON is malformed: "))
+    if match and match[1] == "trailing characters":
+        end = int(match[2]) - 1
         what = "a second value" if raw[end : end + 1] in (b"{", b"[") else "trailing bytes"
         return f"{what} after the end of the JSON value, at byte {end} of {len(raw)}"
-    if at:
-        return f"not valid JSON: {at[1]} at byte {at[2]}"
+    if match:
+        return f"not valid JSON: {match[1]} at byte {match[2]}"
     if "truncated" in text and re.search(rb"\\u[dD][89a-fA-F]", raw):
         return "not valid JSON: cut short, or an escaped surrogate without its pair"
     if "truncated" in text:

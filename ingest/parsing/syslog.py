@@ -69,24 +69,24 @@ def read(raw: bytes, context: Context) -> Line:
 
 def read_text(message: str, context: Context) -> Line:
     """The syslog message in a text of one line. Raises `Unreadable`."""
-    found = find(message)
-    part = found.match.groupdict()
+    position = find(message)
+    part = position.match.groupdict()
     received_at = context.record.received_at
     host = _value(part.get("host")) or context.host
-    if found.header is None:
+    if position.header is None:
         stamp = Stamp.missing(received_at, None)
     else:
-        stamp = found.header.stamp(part["time"], context.zone(host), received_at)
+        stamp = position.header.stamp(part["time"], context.zone(host), received_at)
     pid = _value(part.get("pid")) or None
     number = int(pid) if pid and pid.isdecimal() and len(pid) <= 10 else None
     program, text = _value(part["program"]), (part["text"] or "").strip()
     rest = kept(
-        facility=None if found.level is None else found.level >> 3,
-        level=None if found.level is None else found.level & 7,
+        facility=None if position.level is None else position.level >> 3,
+        level=None if position.level is None else position.level & 7,
         msgid=_value(part.get("msgid")),
         structured_data=_value(part.get("data")),
         pid=pid if number is None else None,
-        octets=found.octets,
+        octets=position.octets,
         sequence=part.get("sequence"),
         clock_mark=part.get("mark"),
         unit=(part.get("unit") or "").strip(" ()") or None,
@@ -128,15 +128,15 @@ def _value(text: str | None) -> str | None:
 def restamp(raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
     """`raw` with the time in its header replaced by `when`, in its own framing."""
     text = one_line(raw)
-    found = find(text)
-    if found.header is None:
+    position = find(text)
+    if position.header is None:
         raise Unreadable("no time in the syslog header, but a priority alone")
-    old = found.match["time"]
-    new = found.header.write(old, when, zone)
+    old = position.match["time"]
+    new = position.header.write(old, when, zone)
     if new is None:
         raise Unreadable(f"no time in the syslog header, but '{old[:40]}'")
-    at = len(text[: found.match.start("time")].encode())
-    return raw[:at] + new.encode() + raw[at + len(old.encode()) :]
+    instant = len(text[: position.match.start("time")].encode())
+    return raw[:instant] + new.encode() + raw[instant + len(old.encode()) :]
 
 
 def base_event(line: Line, product: Mapping[str, str]) -> Event:
@@ -186,7 +186,7 @@ def names_of(program: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-Reader = Callable[[Line, Context], "Event | None"]
+_Reader = Callable[[Line, Context], "Event | None"]
 """Reads one program's own words; None where a line belongs to no class of its own."""
 
 
@@ -201,7 +201,7 @@ class SyslogSource(Source):
     name: str
     programs: frozenset[str]
     product: Mapping[str, str]
-    reader: Reader
+    reader: _Reader
 
     def parse(self, record: Record, context: Context) -> list[Event]:
         line = read(record.raw, context)
@@ -215,8 +215,8 @@ class SyslogSource(Source):
         """The event of a line that the source has a class for."""
         if line.program is None or not self.reads_program(line.program):
             return None
-        found = self.reader(line, context)
-        return found and placed(counted(found, line))
+        reader = self.reader(line, context)
+        return reader and placed(counted(reader, line))
 
     def reads_program(self, program: str) -> bool:
         """Whether the lines of `program` are for this source."""

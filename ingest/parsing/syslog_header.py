@@ -73,7 +73,7 @@ RFC5424_BARE = re.compile(
     r"(?P<msgid>\S+) (?!\[)(?P<text>.*)",
     re.ASCII,
 )
-SECONDS = re.compile(rf"(?:1 )?(?P<time>\d{{10}}(?:\.\d{{1,9}})?) {_TAGGED}", re.ASCII)
+_SECONDS = re.compile(rf"(?:1 )?(?P<time>\d{{10}}(?:\.\d{{1,9}})?) {_TAGGED}", re.ASCII)
 CISCO = re.compile(
     rf"(?:: )?(?:(?P<sequence>\d{{1,10}}): )?(?:(?P<host>\S{{1,256}}): )??(?P<mark>[*.])?{_BSD}: "
     r"(?:(?P<program>%[A-Z0-9_]+-(?:[A-Z0-9_]+-)*[0-7]-[A-Z0-9_]+): ?)?(?P<text>.*)",
@@ -83,7 +83,7 @@ BARE = re.compile(rf"(?!1 \d{{4}}-\d\d-\d\dT){_TAG}", re.ASCII)
 """What follows a priority where nothing else is a header: perhaps the program, then text."""
 
 
-class Header(NamedTuple):
+class _Header(NamedTuple):
     """A form of header: how it is recognised, its time read, and its time written."""
 
     pattern: re.Pattern[str]
@@ -148,8 +148,8 @@ def _write_bsd(text: str, when: datetime, zone: ZoneInfo) -> str | None:
         "fraction": f"{local.microsecond:06d}000"[: len(part["fraction"] or "")],
     }
     changed = text
-    for name, at in sorted(_spans(part), key=lambda found: -found[1]):
-        changed = changed[:at] + new[name] + changed[part.end(name) :]
+    for name, position in sorted(_spans(part), key=lambda found: -found[1]):
+        changed = changed[:position] + new[name] + changed[part.end(name) :]
     return f"{local:%a}{changed[3:]}" if text[3:4] in (",", " ") and text[:3] in _DAYS else changed
 
 
@@ -198,36 +198,36 @@ def _write_seconds(text: str, when: datetime, zone: ZoneInfo) -> str:
 
 
 HEADERS = (
-    Header(RFC3164, _stamp_bsd, _write_bsd),
-    Header(RFC5424, _stamp_iso, _write_iso),
-    Header(ISO_DATED, _stamp_iso, _write_iso),
-    Header(CISCO, _stamp_bsd, _write_bsd),
-    Header(SECONDS, _stamp_seconds, _write_seconds),
-    Header(RFC5424_BARE, _stamp_iso, _write_iso),
+    _Header(RFC3164, _stamp_bsd, _write_bsd),
+    _Header(RFC5424, _stamp_iso, _write_iso),
+    _Header(ISO_DATED, _stamp_iso, _write_iso),
+    _Header(CISCO, _stamp_bsd, _write_bsd),
+    _Header(_SECONDS, _stamp_seconds, _write_seconds),
+    _Header(RFC5424_BARE, _stamp_iso, _write_iso),
 )
-PRI = re.compile(r"<(\d{1,3})>", re.ASCII)
-FRAMED = re.compile(r"\ufeff?(?:(?P<octets>\d{1,8}) (?=<))?\ufeff?", re.ASCII)
+_PRI = re.compile(r"<(\d{1,3})>", re.ASCII)
+_FRAMED = re.compile(r"\ufeff?(?:(?P<octets>\d{1,8}) (?=<))?\ufeff?", re.ASCII)
 """What transports put before the priority: a byte order mark, a count of octets (RFC 6587)."""
 
 
-class Found(NamedTuple):
+class _Found(NamedTuple):
     """A header that was recognised."""
 
     match: re.Match[str]
-    header: Header | None
+    header: _Header | None
     level: int | None
     octets: int | None
 
 
-def find(text: str) -> Found:
+def find(text: str) -> _Found:
     """The header of a syslog message; without `Header` where only its priority can be read.
 
     Raises `Unreadable` where there is neither priority nor time.
     """
-    framed = FRAMED.match(text)
+    framed = _FRAMED.match(text)
     begin = framed.end() if framed else 0
     octets = int(framed["octets"]) if framed and framed["octets"] else None
-    pri = PRI.match(text, begin)
+    pri = _PRI.match(text, begin)
     start = pri.end() if pri else begin
     level = int(pri[1]) if pri else None
     if level is not None and level > 191:
@@ -239,10 +239,10 @@ def find(text: str) -> Found:
             if match["host"] is None and match["program"] in ZONES:
                 # `Nov 21 10:00:00 UTC: %SYS-...`: that is no program, but the clock's zone.
                 match = CISCO.fullmatch(text, spaced) or match
-            return Found(match, header, level, octets)
+            return _Found(match, header, level, octets)
     bare = BARE.fullmatch(text, spaced) if pri and text[spaced:].strip() else None
     if bare:
-        return Found(bare, None, level, octets)
+        return _Found(bare, None, level, octets)
     raise Unreadable(
         f"no syslog header at byte {start}: expected RFC 3164 or RFC 5424, "
         f"found '{text[start : start + 40]}'"

@@ -18,7 +18,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CLOCK_AHEAD = timedelta(days=1)
 """How far a sender's clock or zone may run ahead before its year must be the one before."""
 
-ISO = re.compile(
+_ISO = re.compile(
     r"(\d{4}-\d\d-\d\d)([T ])(\d\d:\d\d:\d\d)(?:([.,])(\d{1,9}))?(Z|[+-]\d\d(?::?\d\d)?)?",
     re.ASCII,
 )
@@ -116,14 +116,14 @@ def stamp_parts(
     return stamp if stamp.original is None else stamp._replace(original=original[:64])
 
 
-CLF = re.compile(
+_CLF = re.compile(
     r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d:\d\d:\d\d(?:\.\d{1,9})?)(?: ([+-]\d{4}))?", re.ASCII
 )
 
 
 def stamp_clf(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
     """`10/Oct/2000:13:55:36 -0700`, as web servers write it."""
-    match = CLF.fullmatch(text)
+    match = _CLF.fullmatch(text)
     if match is None:
         return Stamp.missing(received_at, text)
     day, month, year, clock, offset = match.groups()
@@ -142,7 +142,7 @@ def stamp_clf(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
 @lru_cache(maxsize=4096)
 def of_iso(text: str, zone: ZoneInfo) -> tuple[datetime, str] | None:
     """An ISO 8601 time and its quality; a naive one is in `zone`. None if it is not one."""
-    match = ISO.fullmatch(text)
+    match = _ISO.fullmatch(text)
     if match is None:
         return None
     day, _, clock, _, fraction, offset = match.groups()
@@ -225,7 +225,7 @@ def as_rfc3164(when: datetime, zone: ZoneInfo) -> str:
 
 def like_iso(text: str, when: datetime, zone: ZoneInfo) -> str | None:
     """`when` written as `text` is: same separator, digits and offset. None if not ISO."""
-    match = ISO.fullmatch(text)
+    match = _ISO.fullmatch(text)
     if match is None:
         return None
     _, between, _, point, fraction, offset = match.groups()

@@ -40,8 +40,8 @@ def constant(value: Any, rows: int, kind: pa.DataType | None = None) -> pa.Array
 def looked_up(keys: pa.Array, table: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
     """`table` of each key, asked once for each that occurs; null for null."""
     encoded = keys.dictionary_encode()
-    found = [table(key) for key in encoded.dictionary.to_pylist()]
-    return pa.array(found, kind).take(encoded.indices)
+    tables = [table(key) for key in encoded.dictionary.to_pylist()]
+    return pa.array(tables, kind).take(encoded.indices)
 
 
 def struct(path: str, rows: int, mask: pa.Array | None = None, **leaves: pa.Array) -> pa.Array:
@@ -50,7 +50,7 @@ def struct(path: str, rows: int, mask: pa.Array | None = None, **leaves: pa.Arra
     `mask`: true where the struct itself is null.
     """
     kind = kind_of(path)
-    fields = [kind.field(at) for at in range(kind.num_fields)]
+    fields = [kind.field(index) for index in range(kind.num_fields)]
     unknown = leaves.keys() - {field.name for field in fields}
     if unknown:
         raise ValueError(f"{path} has no {sorted(unknown)}")
@@ -63,10 +63,10 @@ def struct(path: str, rows: int, mask: pa.Array | None = None, **leaves: pa.Arra
 
 def nowhere(*leaves: pa.Array) -> pa.Array:
     """True where none of the leaves has a value."""
-    found = pc.is_null(leaves[0])
+    is_null = pc.is_null(leaves[0])
     for leaf in leaves[1:]:
-        found = pc.and_(found, pc.is_null(leaf))
-    return found
+        is_null = pc.and_(is_null, pc.is_null(leaf))
+    return is_null
 
 
 def observables(rows: int, *found: tuple[str, int, pa.Array]) -> pa.Array:
@@ -91,7 +91,7 @@ def observables(rows: int, *found: tuple[str, int, pa.Array]) -> pa.Array:
             pa.array([type_id for _, type_id, _ in found], pa.int32()).take(of),
             values,
         ],
-        fields=[kind.value_type.field(at) for at in range(4)],
+        fields=[kind.value_type.field(index) for index in range(4)],
     )
     empty = pa.array(~present.any(axis=1))
     return pa.ListArray.from_arrays(pa.array(ends), elements, type=kind, mask=empty)

@@ -29,14 +29,14 @@ from infra.streaming.job import Batch, Lock, beside
 from infra.streaming.lake import Lake
 from ingest.parsing.source import lookup
 from ingest.pipeline.file_scanner import Scanner, require_some
-from ingest.pipeline.files_job import Entry, Refusals, flow
+from ingest.pipeline.files_job import FileEntry, Refusals, flow
 from ingest.tables import EVENT, LANDED, RECORD
 
-JOB = "import"
-NICE = 10
+IMPORT_JOB = "import"
+_NICE = 10
 """Other processes of the machine go first, as the live jobs are among them."""
 
-Show = Callable[[str, int, int], None]
+_Show = Callable[[str, int, int], None]
 """Hears how far a part of the work is: its name, bytes done, bytes in all (0: not known)."""
 
 
@@ -57,45 +57,45 @@ def take_in(
     folder: FolderSettings,
     *,
     tell: Callable[[str], None],
-    show: Show = lambda part, done, total: None,
+    show: _Show = lambda part, done, total: None,
 ) -> Imported:
     """Import the files of `folder` that were not taken before, and what an earlier import left.
 
     Raises `Usage` when a pattern matches nothing, `Fatal` when another import runs.
     """
-    checkpoint = lake.settings.checkpoint_root / JOB
-    Lock(checkpoint, JOB).release()  # says so before any file is looked at
+    checkpoint = lake.settings.checkpoint_root / IMPORT_JOB
+    Lock(checkpoint, IMPORT_JOB).release()  # says so before any file is looked at
     folders = {" ".join(folder.paths)[:200]: folder}
     require_some(lake, folders)
-    found, looked = Imported(), 0
+    result, looked = Imported(), 0
 
     def step(size: int) -> None:
         nonlocal looked
         looked += size
         show("looking", looked, 0)
 
-    look = Scanner(lake, JOB, folders, tell).look(step)
+    look = Scanner(lake, IMPORT_JOB, folders, tell).look(step)
     for path in look.waiting:
         tell(f"{path}: was written to while it was looked at; not taken, import it when it rests")
-    found.known, found.refused = look.known, look.refused + len(look.waiting)
-    total = lake.read(LANDED).where((F.col("job") == JOB) & (F.col("state") == "taken"))
+    result.known, result.refused = look.known, look.refused + len(look.waiting)
+    total = lake.read(LANDED).where((F.col("job") == IMPORT_JOB) & (F.col("state") == "taken"))
     whole = int((total.agg(F.sum("size")).first() or [0])[0] or 0)
     mark = _Mark(checkpoint / "done.json")
     before = mark.bytes
 
-    def done(run: Batch, entries: Sequence[Entry], refused: Refusals) -> None:
+    def done(run: Batch, entries: Sequence[FileEntry], refused: Refusals) -> None:
         taken = [entry for entry in entries if entry["state"] == "taken"]
         size = sum(entry["size"] for entry in taken)
         mark.put(run.batch_id, size)
-        found.files += len(taken) - len(refused.unread)
-        found.refused += refused.files - (len(entries) - len(taken))
-        found.bytes += size
-        found.records += run.rows.get(RECORD.name, 0)
-        found.dead += run.counts.get("dead", 0)
+        result.files += len(taken) - len(refused.unread)
+        result.refused += refused.files - (len(entries) - len(taken))
+        result.bytes += size
+        result.records += run.rows.get(RECORD.name, 0)
+        result.dead += run.counts.get("dead", 0)
         show("importing", mark.bytes - before, whole - before)
 
-    flow(lake, JOB, trigger_seconds=None, done=done).wait()
-    return found
+    flow(lake, IMPORT_JOB, trigger_seconds=None, done=done).wait()
+    return result
 
 
 @dataclass(frozen=True)
@@ -159,18 +159,18 @@ def import_command(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage(f"--tz {args.tz}: {error.errors()[0]['msg']}") from None
     with ExitStack() as stack:
         # Files are looked at, and noted in a table, before the job has its lock.
-        stack.callback(beside(settings.checkpoint_root, f"job {JOB}").release)
-        os.nice(NICE)
+        stack.callback(beside(settings.checkpoint_root, f"job {IMPORT_JOB}").release)
+        os.nice(_NICE)
         spark = session(settings, "headgate import")
         stack.callback(spark.stop)
         lake = Lake(spark, settings).ensure(RECORD, EVENT, LANDED)
         with _progress() as show:
-            found = take_in(lake, folder, tell=_say, show=show)
+            take = take_in(lake, folder, tell=_say, show=show)
     _say(
-        f"{found.files} files, {found.bytes:,} bytes, {found.records:,} records, {found.dead:,} "
-        f"dead letters; {found.known} files were in already, {found.refused} refused"
+        f"{take.files} files, {take.bytes:,} bytes, {take.records:,} records, {take.dead:,} "
+        f"dead letters; {take.known} files were in already, {take.refused} refused"
     )
-    return 1 if found.refused else 0
+    return 1 if take.refused else 0
 
 
 def _say(sentence: str) -> None:
@@ -178,7 +178,7 @@ def _say(sentence: str) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Show]:
+def _progress() -> Iterator[_Show]:
     """A bar on stderr where a person looks at it."""
     if not sys.stderr.isatty():
         yield lambda part, done, total: None

@@ -17,7 +17,14 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from infra.delta.parquet_writer import DataFile, FileWriter, Target, collected, told, writing
+from infra.delta.parquet_writer import (
+    DataFile,
+    FileWriter,
+    Target,
+    collected,
+    files_written,
+    writing,
+)
 from infra.delta.schema import Table
 from infra.process.clock import TOLERANCE
 from infra.spark.session import at_once
@@ -26,7 +33,7 @@ from ingest.parsing.arrow_parser import Parser, to_arrow
 from ingest.parsing.source import ParseSettings
 from ingest.tables import EVENT, HEARTBEAT, RECORD
 
-Batches = Iterator[pa.RecordBatch]
+_Batches = Iterator[pa.RecordBatch]
 
 SLICE_BYTES = 16 * 1024 * 1024
 """Raw bytes parsed at once: what a worker holds grows with this, not with the batch."""
@@ -82,10 +89,10 @@ class Pass:
         self._reach = reach
         self._repeats = dict(repeats or {})
 
-    def __call__(self, batches: Batches) -> Batches:
+    def __call__(self, batches: _Batches) -> _Batches:
         context = TaskContext.get()
         first = context is None or context.partitionId() == 0
-        yield told(self._files(batches, beat=first))
+        yield files_written(self._files(batches, beat=first))
 
     def over(self, records: DataFrame) -> list[DataFile]:
         """Run over rows of bronze.record on Spark; the files that were written."""
@@ -101,17 +108,17 @@ class Pass:
         """The files of a batch that is a heartbeat and nothing else, written right here."""
         return self._files(iter(()), beat=True)
 
-    def _files(self, batches: Batches, *, beat: bool) -> list[DataFile]:
+    def _files(self, batches: _Batches, *, beat: bool) -> list[DataFile]:
         with writing(self._targets) as writers:
-            found = [(name, begin()) for name, begin in self._stages if name in writers]
+            data_files = [(name, begin()) for name, begin in self._stages if name in writers]
             parser = Parser(self._parsing)
             for records in slices(map(self._arrived, batches)):
                 if RECORD.name in writers:
                     writers[RECORD.name].write(records)
                 for events in parser(records):
-                    _write(marked(events, self._repeats), writers, found)
+                    _write(marked(events, self._repeats), writers, data_files)
             if beat and self._reach.finished is not None:
-                _write(heartbeat(self._reach.finished), writers, found)
+                _write(_heartbeat(self._reach.finished), writers, data_files)
             files = [writer.close() for writer in writers.values()]
         return [file for file in files if file is not None]
 
@@ -145,8 +152,10 @@ def marked(events: pa.RecordBatch, repeats: Mapping[str, str]) -> pa.RecordBatch
     marks = [repeats.get(uid) for uid in events.column("event_uid").to_pylist()]
     if not any(marks):
         return events
-    at = events.schema.get_field_index("duplicate_of")
-    return events.set_column(at, events.schema.field(at), pa.array(marks, pa.string()))
+    field_index = events.schema.get_field_index("duplicate_of")
+    return events.set_column(
+        field_index, events.schema.field(field_index), pa.array(marks, pa.string())
+    )
 
 
 def _write(
@@ -161,7 +170,7 @@ def _write(
             writers[name].write(rows)
 
 
-def slices(batches: Batches) -> Batches:
+def slices(batches: _Batches) -> _Batches:
     """The same rows in batches of at most `SLICE_BYTES` of raw data, or of one row."""
     for batch in batches:
         lengths = pc.fill_null(pc.binary_length(batch.column("raw")), 0)
@@ -176,18 +185,18 @@ def slices(batches: Batches) -> Batches:
 
 def _without_empty(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The records with null for no headers, as they were before `Pass.over`."""
-    at = batch.schema.get_field_index("headers")
-    headers = batch.column(at)
+    field_index = batch.schema.get_field_index("headers")
+    headers = batch.column(field_index)
     none = pc.equal(pc.list_value_length(headers), 0)
     if not pc.any(none).as_py():
         return batch
     kept = pc.if_else(none, pa.scalar(None, headers.type), headers)
-    return batch.set_column(at, batch.schema.field(at), kept)
+    return batch.set_column(field_index, batch.schema.field(field_index), kept)
 
 
-def heartbeat(finished: str) -> pa.RecordBatch:
+def _heartbeat(finished: str) -> pa.RecordBatch:
     """The row that says how far the input is in."""
-    at = datetime.fromisoformat(finished)
+    instant = datetime.fromisoformat(finished)
     return to_arrow(
         [
             {
@@ -195,8 +204,8 @@ def heartbeat(finished: str) -> pa.RecordBatch:
                 "record_ids": [],
                 "source": HEARTBEAT,
                 "mode": "live",
-                "time": at,
-                "received_at": at,
+                "time": instant,
+                "received_at": instant,
                 "class_uid": 0,
             }
         ]

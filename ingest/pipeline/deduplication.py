@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS pending (
 );
 """
 
-Row = tuple[int, int | None, str, int]
+_Row = tuple[int, int | None, str, int]
 """A row of `SEEN`."""
 
 
@@ -73,7 +73,7 @@ class Redelivery:
         self._file = lake.settings.home.absolute() / "redelivery.sqlite"
         self._owner = (run.job, run.query_id)
         self._batch = run.batch_id
-        self._fresh: list[Row] = []
+        self._fresh: list[_Row] = []
         self._names: list[str] = []
         if run.look_back and self._file.exists():
             self._settle(self._batch if committed else self._batch - 1)
@@ -132,7 +132,7 @@ class Redelivery:
         """Nothing of this job is pending any more, nor of a checkpoint it had before."""
         memory.execute("DELETE FROM pending WHERE job = ?", self._owner[:1])
 
-    def _rows(self, names: Iterable[str]) -> list[Row]:
+    def _rows(self, names: Iterable[str]) -> list[_Row]:
         """The keys in some files, in the order of receipt."""
         tables = [pq.read_table(self._folder / name, schema=arrow_schema(SEEN)) for name in names]
         if not tables:
@@ -165,24 +165,24 @@ class Redelivery:
             memory.execute("COMMIT")
 
 
-def _known(memory: sqlite3.Connection, rows: Sequence[Row]) -> dict[int, str]:
+def _known(memory: sqlite3.Connection, rows: Sequence[_Row]) -> dict[int, str]:
     """The keys that were seen before, with the first event of each."""
     # In the order of the table, which is several times faster than at random.
     asked = sorted({key for row in rows for key in row[:2] if key is not None})
     memory.execute("CREATE TEMP TABLE asked (key INTEGER PRIMARY KEY)")
     memory.executemany("INSERT INTO asked VALUES (?)", zip(asked, strict=True))
-    found: dict[int, str] = {}
+    results: dict[int, str] = {}
     for table in ("generation_0", "generation_1"):
-        found |= dict(memory.execute(f"SELECT key, uid FROM asked JOIN {table} USING (key)"))
-    return found
+        results |= dict(memory.execute(f"SELECT key, uid FROM asked JOIN {table} USING (key)"))
+    return results
 
 
-def _sorted_out(rows: Sequence[Row], first: dict[int, str]) -> tuple[list[Row], dict[str, str]]:
+def _sorted_out(rows: Sequence[_Row], first: dict[int, str]) -> tuple[list[_Row], dict[str, str]]:
     """The rows whose key is new, and the others' event_uid to that of the first delivery.
 
     `first`: what is known; it learns the new ones.
     """
-    fresh: list[Row] = []
+    fresh: list[_Row] = []
     repeated: dict[str, str] = {}
     for row in rows:
         key, live_key, uid, _ = row
@@ -195,7 +195,7 @@ def _sorted_out(rows: Sequence[Row], first: dict[int, str]) -> tuple[list[Row], 
     return fresh, repeated
 
 
-def _remember(memory: sqlite3.Connection, rows: Sequence[Row]) -> None:
+def _remember(memory: sqlite3.Connection, rows: Sequence[_Row]) -> None:
     """Add keys; where a generation is full, the older one makes room."""
     if not rows:
         return
@@ -222,18 +222,20 @@ def keys() -> Find:
 
 
 def _find(events: pa.RecordBatch) -> list[pa.RecordBatch]:
-    found = []
+    record_batches = []
     for source in events.column("source").unique().to_pylist():
-        columns = columns_of(source)
+        columns = _columns_of(source)
         if columns:
             of_source = pc.equal(events.column("source"), source)
             readable = events.column("dead_letter_reason").is_null()
-            found.append(_keys(events.filter(pc.and_(of_source, readable)), source, columns))
-    return found
+            record_batches.append(
+                _keys(events.filter(pc.and_(of_source, readable)), source, columns)
+            )
+    return record_batches
 
 
 @cache
-def columns_of(source: str) -> tuple[str, ...]:
+def _columns_of(source: str) -> tuple[str, ...]:
     """The columns that make an event of `source` the same; none: it is delivered once."""
     try:
         return lookup(source).redelivery

@@ -22,14 +22,14 @@ from pyspark.sql import functions as F
 
 from infra.config.settings import FolderSettings
 from infra.errors import Usage
-from infra.spark.session import java
+from infra.spark.session import java_options
 from infra.streaming.lake import Lake
 from ingest.parsing.source import lookup
 from ingest.pipeline.unreadable_files import RENAMED, TAKEN, UNREAD, lost
 from ingest.tables import LANDED
 
 GROUP_FILES = 500
-GROUP_BYTES = 64 * 1024 * 1024
+_GROUP_BYTES = 64 * 1024 * 1024
 """Files taken together, which make one batch, have at most this many bytes, or are one."""
 
 TELL_AGAIN = timedelta(hours=1)
@@ -41,11 +41,11 @@ READ_AGAIN = timedelta(hours=1)
 SLOW_SECONDS = 60.0
 """A file that is not finished for so long is named."""
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-CHUNK = 1024 * 1024
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CHUNK = 1024 * 1024
 
 
-class Found(NamedTuple):
+class _Found(NamedTuple):
     """A file as a listing shows it; `modified` is in microseconds since 1970."""
 
     path: str
@@ -55,7 +55,7 @@ class Found(NamedTuple):
     @property
     def modified_at(self) -> datetime:
         """The same as a time."""
-        return EPOCH + timedelta(microseconds=self.modified)
+        return _EPOCH + timedelta(microseconds=self.modified)
 
 
 class Look(NamedTuple):
@@ -73,7 +73,7 @@ def is_local(path: str) -> bool:
     return "://" not in path or path.startswith("file://")
 
 
-def listing(spark: SparkSession, *patterns: str) -> Iterator[Found]:
+def listing(spark: SparkSession, *patterns: str) -> Iterator[_Found]:
     """The files that folders or patterns name, at any depth below a folder.
 
     Names that begin with a dot are of those who are still writing; empty files are
@@ -83,21 +83,21 @@ def listing(spark: SparkSession, *patterns: str) -> Iterator[Found]:
         yield from _local(pattern) if is_local(pattern) else _remote(spark, pattern)
 
 
-def _local(pattern: str) -> Iterator[Found]:
+def _local(pattern: str) -> Iterator[_Found]:
     pattern = os.path.abspath(pattern.removeprefix("file://"))
     below = os.path.join(glob.escape(pattern), "**", "*") if os.path.isdir(pattern) else pattern
     names = iter((pattern,)) if os.path.isfile(pattern) else glob.iglob(below, recursive=True)
     for name in sorted(names):
         try:
-            found = os.stat(name)
+            stat_result = os.stat(name)
         except OSError:
             continue  # gone since it was listed, or a link to nothing
-        if stat.S_ISREG(found.st_mode) and found.st_size:
-            yield Found(name, found.st_size, found.st_mtime_ns // 1000)
+        if stat.S_ISREG(stat_result.st_mode) and stat_result.st_size:
+            yield _Found(name, stat_result.st_size, stat_result.st_mtime_ns // 1000)
 
 
-def _remote(spark: SparkSession, pattern: str) -> Iterator[Found]:
-    root = java(spark, "org.apache.hadoop.fs.Path")(pattern)
+def _remote(spark: SparkSession, pattern: str) -> Iterator[_Found]:
+    root = java_options(spark, "org.apache.hadoop.fs.Path")(pattern)
     files = root.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     for match in files.globStatus(root) or ():
         if not match.isDirectory():
@@ -108,18 +108,18 @@ def _remote(spark: SparkSession, pattern: str) -> Iterator[Found]:
             yield from _object(below.next())
 
 
-def _object(status: Any) -> Iterator[Found]:
+def _object(status: Any) -> Iterator[_Found]:
     path = status.getPath()
     if status.getLen() and not path.getName().startswith("."):
-        yield Found(path.toString(), status.getLen(), status.getModificationTime() * 1000)
+        yield _Found(path.toString(), status.getLen(), status.getModificationTime() * 1000)
 
 
-def digest(path: str, size: int | None = None) -> str:
+def _digest(path: str, size: int | None = None) -> str:
     """SHA-256 of a local file, or of its first `size` bytes."""
     content = hashlib.sha256()
     with open(path, "rb") as file:
         left = os.fstat(file.fileno()).st_size if size is None else size
-        while left > 0 and (chunk := file.read(min(CHUNK, left))):
+        while left > 0 and (chunk := file.read(min(_CHUNK, left))):
             content.update(chunk)
             left -= len(chunk)
     return content.hexdigest()
@@ -143,7 +143,7 @@ class Scanner:
         self._tell = tell
         self._known = self._seen()
         self._again: dict[int, float] = {}
-        self._waiting: dict[str, tuple[Found, float, float]] = {}
+        self._waiting: dict[str, tuple[_Found, float, float]] = {}
         self._named: set[str] = set()
         self._changed: list[str] = []
 
@@ -166,7 +166,7 @@ class Scanner:
             return
         self._known = self._seen()
         for entry in unread:
-            modified = (entry["modified_at"].astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
+            modified = (entry["modified_at"].astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
             self._known[hash(entry["path"])] = hash((entry["size"], modified))
             self._again[hash(entry["path"])] = time.monotonic() + READ_AGAIN.total_seconds()
 
@@ -186,24 +186,24 @@ class Scanner:
                     (),
                     total.bytes + sum(row["size"] for row in rows if row["state"] == "taken"),
                 )
-                step(sum(one.size for one in group))
+                step(sum(piece.size for piece in group))
         return total._replace(waiting=(*self._waiting, *self._changed))
 
-    def _ready(self, folder: FolderSettings) -> Iterator[Found]:
+    def _ready(self, folder: FolderSettings) -> Iterator[_Found]:
         """Files that are new or changed, and finished."""
         listed: set[int] = set()
-        for found in listing(self._lake.spark, *folder.paths):
+        for candidate in listing(self._lake.spark, *folder.paths):
             # Patterns may overlap, and one with two ** names a file more than once.
-            if hash(found.path) in listed or not self._is_text(found.path):
+            if hash(candidate.path) in listed or not self._is_text(candidate.path):
                 continue
-            listed.add(hash(found.path))
-            if self._is_known(found):
+            listed.add(hash(candidate.path))
+            if self._is_known(candidate):
                 continue
-            if self._is_finished(found, folder.settle_seconds):
-                self._waiting.pop(found.path, None)
-                yield found
+            if self._is_finished(candidate, folder.settle_seconds):
+                self._waiting.pop(candidate.path, None)
+                yield candidate
 
-    def _is_known(self, found: Found) -> bool:
+    def _is_known(self, found: _Found) -> bool:
         """Whether it was decided about as it is now, and not to be looked at again."""
         path = hash(found.path)
         if self._again.get(path, math.inf) < time.monotonic():
@@ -222,7 +222,7 @@ class Scanner:
             return False
         return True
 
-    def _is_finished(self, found: Found, settle: float) -> bool:
+    def _is_finished(self, found: _Found, settle: float) -> bool:
         """Not written to for `settle` seconds, by its own time or, where that lies, by ours."""
         now = time.monotonic()
         if 0 <= settle <= time.time() - found.modified / 1e6:
@@ -242,26 +242,28 @@ class Scanner:
         return False
 
     def _decide(
-        self, name: str, folder: FolderSettings, group: Sequence[Found]
+        self, name: str, folder: FolderSettings, group: Sequence[_Found]
     ) -> list[dict[str, Any]]:
         hashes = self._hashes(group)
         rows = []
         with self._lake.alone(LANDED):
             before = _Before.of(self._lake, group, hashes)
-            for found in group:
-                if found.path not in hashes:
-                    self._changed.append(found.path)  # while it was looked at: next time
+            for candidate in group:
+                if candidate.path not in hashes:
+                    self._changed.append(candidate.path)  # while it was looked at: next time
                     continue
-                verdict = before.verdict(found, hashes[found.path])
+                verdict = before.verdict(candidate, hashes[candidate.path])
                 if verdict is not None:
-                    rows.append(self._row(name, folder, found, hashes[found.path], *verdict))
+                    rows.append(
+                        self._row(name, folder, candidate, hashes[candidate.path], *verdict)
+                    )
             if rows:
                 named = [tuple(row[column.name] for column in LANDED.columns) for row in rows]
                 frame = self._lake.spark.createDataFrame(named, LANDED.schema).coalesce(1)
                 frame.write.format("delta").mode("append").save(self._lake.path(LANDED))
-        for found in group:
-            if found.path in hashes:
-                self._known[hash(found.path)] = hash((found.size, found.modified))
+        for candidate in group:
+            if candidate.path in hashes:
+                self._known[hash(candidate.path)] = hash((candidate.size, candidate.modified))
         for row in rows:
             if row["state"] == "refused":
                 self._tell(f"{row['path']}: {row['reason']}")
@@ -271,7 +273,7 @@ class Scanner:
         self,
         name: str,
         folder: FolderSettings,
-        found: Found,
+        found: _Found,
         content: str,
         state: str,
         reason: str | None,
@@ -292,28 +294,28 @@ class Scanner:
             "host": folder.host,
         }
 
-    def _hashes(self, group: Sequence[Found]) -> dict[str, str]:
+    def _hashes(self, group: Sequence[_Found]) -> dict[str, str]:
         """Hashes by path, without files that changed meanwhile or cannot be read."""
         if not is_local(group[0].path):
             spark = self._lake.spark
-            paths = [escaped(found.path) for found in group]
+            paths = [escaped(candidate.path) for candidate in group]
             content = spark.read.format("binaryFile").load(paths)
             rows = content.select("path", F.sha2("content", 256).alias("hash")).collect()
             return {row["path"]: row["hash"] for row in rows}
         hashes: dict[str, str] = {}
-        for found in group:
+        for candidate in group:
             try:
-                content_hash = digest(found.path)
-                after = os.stat(found.path)
+                content_hash = _digest(candidate.path)
+                after = os.stat(candidate.path)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                if found.path not in self._named:
-                    self._named.add(found.path)
-                    self._tell(f"{found.path}: cannot be read ({error.strerror})")
+                if candidate.path not in self._named:
+                    self._named.add(candidate.path)
+                    self._tell(f"{candidate.path}: cannot be read ({error.strerror})")
                 continue
-            if (after.st_size, after.st_mtime_ns // 1000) == (found.size, found.modified):
-                hashes[found.path] = content_hash
+            if (after.st_size, after.st_mtime_ns // 1000) == (candidate.size, candidate.modified):
+                hashes[candidate.path] = content_hash
         return hashes
 
 
@@ -322,15 +324,15 @@ def escaped(path: str) -> str:
     return "".join(f"\\{letter}" if letter in "\\{}[]*?," else letter for letter in path)
 
 
-def _groups(ready: Iterator[Found]) -> Iterator[list[Found]]:
-    group: list[Found] = []
+def _groups(ready: Iterator[_Found]) -> Iterator[list[_Found]]:
+    group: list[_Found] = []
     size = 0
-    for found in ready:
-        if group and (len(group) >= GROUP_FILES or size + found.size > GROUP_BYTES):
+    for candidate in ready:
+        if group and (len(group) >= GROUP_FILES or size + candidate.size > _GROUP_BYTES):
             yield group
             group, size = [], 0
-        group.append(found)
-        size += found.size
+        group.append(candidate)
+        size += candidate.size
     if group:
         yield group
 
@@ -343,9 +345,9 @@ class _Before(NamedTuple):
     content: dict[str, Row]
 
     @classmethod
-    def of(cls, lake: Lake, group: Sequence[Found], hashes: Mapping[str, str]) -> _Before:
+    def of(cls, lake: Lake, group: Sequence[_Found], hashes: Mapping[str, str]) -> _Before:
         """Asks the table once for a group."""
-        paths = [found.path for found in group]
+        paths = [candidate.path for candidate in group]
         rows = (
             lake.read(LANDED)
             .where(F.col("path").isin(paths) | F.col("hash").isin(list(hashes.values())))
@@ -367,7 +369,7 @@ class _Before(NamedTuple):
             {row["hash"]: row for row in taken},
         )
 
-    def verdict(self, found: Found, content: str) -> tuple[str, str | None] | None:
+    def verdict(self, found: _Found, content: str) -> tuple[str, str | None] | None:
         """What becomes of a file, and why; None: nothing, it is known."""
         last = self.taken.get(found.path)
         if last is not None and last["hash"] == content:
@@ -377,18 +379,18 @@ class _Before(NamedTuple):
             return "renamed", f"taken as {other['path']}"
         if last is not None and found.size > last["size"] and is_local(found.path):
             try:
-                grown = digest(found.path, last["size"]) == last["hash"]
+                grown = _digest(found.path, last["size"]) == last["hash"]
             except OSError:
                 return None
             if grown:
                 return self._grown(found, last)
         return "taken", None
 
-    def _grown(self, found: Found, last: Row) -> tuple[str, str] | None:
-        told = self.newest[found.path]
-        if told["state"] == "refused" and (
-            told["size"] == found.size
-            or told["found_at"].astimezone(UTC) > datetime.now(UTC) - TELL_AGAIN
+    def _grown(self, found: _Found, last: Row) -> tuple[str, str] | None:
+        newest = self.newest[found.path]
+        if newest["state"] == "refused" and (
+            newest["size"] == found.size
+            or newest["found_at"].astimezone(UTC) > datetime.now(UTC) - TELL_AGAIN
         ):
             return None
         return "refused", (
@@ -402,7 +404,7 @@ def _holds(row: Row) -> bool:
     """Whether a path still holds what was taken there; if not, that was moved."""
     path = Path(row["path"])
     try:
-        return path.stat().st_size == row["size"] and digest(row["path"]) == str(row["hash"])
+        return path.stat().st_size == row["size"] and _digest(row["path"]) == str(row["hash"])
     except OSError:
         return False
 

@@ -48,8 +48,8 @@ OUT_BYTES = 4 * 1024 * 1024
 OUT_ROWS = 2_000
 """Records travel from one worker to the next in batches of at most this."""
 
-Batches = Iterator[pa.RecordBatch]
-Entry = Mapping[str, Any]
+_Batches = Iterator[pa.RecordBatch]
+FileEntry = Mapping[str, Any]
 """A row of ops.file."""
 
 
@@ -57,7 +57,7 @@ class Refusals(NamedTuple):
     """Files of a batch that were refused: how many, and those that nothing was read of."""
 
     files: int
-    unread: Sequence[Entry]
+    unread: Sequence[FileEntry]
 
 
 def files(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job:
@@ -70,7 +70,7 @@ def files(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job:
         raise Usage("no folder is configured: job files reads the [folders.NAME] of the settings")
     scanner = Scanner(lake, "files", settings.folders, lambda line: say(f"job files: {line}"))
 
-    def done(run: Batch, entries: Sequence[Entry], refused: Refusals) -> None:
+    def done(run: Batch, entries: Sequence[FileEntry], refused: Refusals) -> None:
         scanner.look_again(refused.unread)
 
     pause = settings.jobs.files_trigger_seconds
@@ -89,15 +89,15 @@ def _watch(scanner: Scanner, job: Job, pause: float) -> None:
     """Look into the folders while the job runs; where nothing lands, rest nine tenths of it."""
     news = News()
     while job.query.isActive:
-        began, found = time.monotonic(), False
+        began, result = time.monotonic(), False
         try:
             look = scanner.look()
-            found = look.taken + look.known + look.refused > 0
+            result = look.taken + look.known + look.refused > 0
             news.over()
         except Exception as error:  # a folder that is away now may be back at the next look
             if job.query.isActive:
                 news.tell(f"job files: the folders cannot be looked at: {reason(str(error))}")
-        time.sleep(pause if found else max(pause, 9 * (time.monotonic() - began)))
+        time.sleep(pause if result else max(pause, 9 * (time.monotonic() - began)))
 
 
 def flow(
@@ -106,7 +106,9 @@ def flow(
     steps: Sequence[Step] = (),
     *,
     trigger_seconds: float | None,
-    done: Callable[[Batch, Sequence[Entry], Refusals], None] = lambda run, entries, refused: None,
+    done: Callable[[Batch, Sequence[FileEntry], Refusals], None] = lambda run, entries, refused: (
+        None
+    ),
 ) -> Job:
     """The files that ops.file names for `job`, one commit of it a batch.
 
@@ -118,10 +120,10 @@ def flow(
         entries = [row.asDict() for row in arrived.collect()]
         if not entries:
             return
-        at = datetime.fromisoformat(run.decide("received_at", lambda: clock.now().isoformat()))
+        instant = datetime.fromisoformat(run.decide("received_at", lambda: clock.now().isoformat()))
         live = any(entry["mode"] != "import" for entry in entries)
-        with held(lake.spool / "open", job, at) if live else nullcontext():
-            records = _records(lake, arrived, entries, _Reading(at, parsing), run)
+        with held(lake.spool / "open", job, instant) if live else nullcontext():
+            records = _records(lake, arrived, entries, _Reading(instant, parsing), run)
             through(lake, records, parsing, Reach(), steps, run)
         why = refusals(lake, run)
         done(run, entries, Refusals(len(why), take_back(lake, entries, why)))
@@ -132,7 +134,7 @@ def flow(
 
 
 def _records(
-    lake: Lake, arrived: DataFrame, entries: Sequence[Entry], how: _Reading, run: Batch
+    lake: Lake, arrived: DataFrame, entries: Sequence[FileEntry], how: _Reading, run: Batch
 ) -> DataFrame | None:
     """The records of the batch's files; of a batch that bronze has already, those it has.
 
@@ -150,25 +152,27 @@ def _records(
         chosen = arrived.where(F.col("path").isin([entry["path"] for entry in near]))
         parts.append(chosen.repartition(tasks).mapInArrow(how.local, RECORD.schema))
     if far:
-        content = lake.spark.read.format("binaryFile").load([escaped(one["path"]) for one in far])
+        content = lake.spark.read.format("binaryFile").load(
+            [escaped(entry_row["path"]) for entry_row in far]
+        )
         named = content.select("path", "content").join(F.broadcast(arrived), "path")
         parts.append(named.mapInArrow(how.content, RECORD.schema))
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
 
 
-JOBS = ("files", "import")
+_JOBS = ("files", "import")
 
 
 def under_way(checkpoints: Path) -> list[datetime]:
     """When batches of files that are not in began: their records have arrived then. One whose
     process died counts until it is taken up again."""
-    found = []
-    for job in JOBS:
+    instants = []
+    for job in _JOBS:
         begun = max(numbers(checkpoints / job / "batches", ".json"), default=None)
-        told = {} if begun is None else decided(checkpoints / job, begun)
-        if "received_at" in told and "in_ledger" not in told:
-            found.append(datetime.fromisoformat(told["received_at"]))
-    return found
+        message = {} if begun is None else decided(checkpoints / job, begun)
+        if "received_at" in message and "in_ledger" not in message:
+            instants.append(datetime.fromisoformat(message["received_at"]))
+    return instants
 
 
 # -- in the workers ----------------------------------------------------------------------------
@@ -181,11 +185,11 @@ class _Reading:
     at: datetime
     parsing: ParseSettings
 
-    def local(self, batches: Batches) -> Batches:
+    def local(self, batches: _Batches) -> _Batches:
         """Rows of ops.file in, the records of their files out."""
         return _packed(_local(entry, self) for batch in batches for entry in batch.to_pylist())
 
-    def content(self, batches: Batches) -> Batches:
+    def content(self, batches: _Batches) -> _Batches:
         """The same for rows that carry their file's `content`, as from an object store."""
         return _packed(
             _pieces(entry, io.BytesIO(entry["content"]), self)
@@ -194,7 +198,7 @@ class _Reading:
         )
 
 
-def _local(entry: Entry, how: _Reading) -> Iterator[dict[str, Any]]:
+def _local(entry: FileEntry, how: _Reading) -> Iterator[dict[str, Any]]:
     """The records of a local file, or the one that says why it was refused."""
     if entry["state"] == "refused":
         yield _refused(entry, entry["reason"], how.at, entry["hash"])
@@ -207,8 +211,10 @@ def _local(entry: Entry, how: _Reading) -> Iterator[dict[str, Any]]:
     with _Hashed(file) as counted:
         if not _is_as_found(entry, file):
             now = os.fstat(file.fileno()).st_size
-            said = f"still grows: {entry['size']} bytes when it was found, {now} when it was read"
-            yield _refused(entry, f"{said}; nothing of it was read", how.at)
+            message = (
+                f"still grows: {entry['size']} bytes when it was found, {now} when it was read"
+            )
+            yield _refused(entry, f"{message}; nothing of it was read", how.at)
             return
         stream = cast("IO[bytes]", io.BufferedReader(counted, OUT_BYTES))
         yield from _pieces(entry, stream, how)
@@ -217,11 +223,11 @@ def _local(entry: Entry, how: _Reading) -> Iterator[dict[str, Any]]:
             raise OSError(f"{entry['path']} was written to while it was read")
 
 
-def _is_as_found(entry: Entry, file: IO[bytes]) -> bool:
+def _is_as_found(entry: FileEntry, file: IO[bytes]) -> bool:
     now = os.fstat(file.fileno())
     modified = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now.st_mtime_ns // 1000)
-    found: datetime = entry["modified_at"]
-    return now.st_size == entry["size"] and modified == found.astimezone(UTC)
+    modified_result: datetime = entry["modified_at"]
+    return now.st_size == entry["size"] and modified == modified_result.astimezone(UTC)
 
 
 class _Hashed(io.RawIOBase):
@@ -235,10 +241,10 @@ class _Hashed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what io passes
-        found = self._file.read(len(buffer))
-        self._hash.update(found)
-        buffer[: len(found)] = found
-        return len(found)
+        content = self._file.read(len(buffer))
+        self._hash.update(content)
+        buffer[: len(content)] = content
+        return len(content)
 
     def hash(self) -> str:
         """Of all of the file: what nobody wanted is read now."""
@@ -251,34 +257,34 @@ class _Hashed(io.RawIOBase):
         super().close()
 
 
-def _pieces(entry: Entry, stream: IO[bytes], how: _Reading) -> Iterator[dict[str, Any]]:
-    number, at = 0, how.at
+def _pieces(entry: FileEntry, stream: IO[bytes], how: _Reading) -> Iterator[dict[str, Any]]:
+    number, position = 0, how.at
     try:
-        found = (
+        whole_number = (
             whole(stream, FILE_BYTES)
             if how.parsing.format(entry["source"])
             else pieces(stream, lookup(entry["source"]), b"", FILE_BYTES)
         )
-        for number, raw, header, cut in found:
-            row = _row(entry, number, raw, at, named=entry["hash"][:16])
+        for number, raw, header, cut in whole_number:
+            row = _row(entry, number, raw, position, named=entry["hash"][:16])
             if header:
                 row["headers"].append({"key": "header", "value": header})
             if cut:
-                said = f"a part of a line of more than {FILE_BYTES} bytes"
-                row["headers"].append({"key": REFUSED, "value": said.encode()})
+                message = f"a part of a line of more than {FILE_BYTES} bytes"
+                row["headers"].append({"key": REFUSED, "value": message.encode()})
             yield row
     except TooLong as error:
-        yield _refused(entry, str(error), at, entry["hash"])
+        yield _refused(entry, str(error), position, entry["hash"])
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        said = f"its gzip is broken after {number} lines: {error}"
-        yield _refused(entry, said, at, entry["hash"], number + 1)
+        message = f"its gzip is broken after {number} lines: {error}"
+        yield _refused(entry, message, position, entry["hash"], number + 1)
     except OSError as error:
-        said = f"could not be read beyond {number} lines: {error.strerror}"
-        yield _refused(entry, said, at, entry["hash"], number + 1)
+        message = f"could not be read beyond {number} lines: {error.strerror}"
+        yield _refused(entry, message, position, entry["hash"], number + 1)
 
 
 def _row(
-    entry: Entry, number: int, raw: bytes, at: datetime, *, named: str | None
+    entry: FileEntry, number: int, raw: bytes, at: datetime, *, named: str | None
 ) -> dict[str, Any]:
     modified: datetime = entry["modified_at"]
     headers = {
@@ -300,7 +306,7 @@ def _row(
 
 
 def _refused(
-    entry: Entry, why: str, at: datetime, content: str | None = None, number: int = 0
+    entry: FileEntry, why: str, at: datetime, content: str | None = None, number: int = 0
 ) -> dict[str, Any]:
     """The record of a file that is not read, or not to its end: a dead letter names it."""
     row = _row(entry, number, b"", at, named=content and content[:16])
@@ -308,7 +314,7 @@ def _refused(
     return row
 
 
-def _packed(rows_of_files: Iterator[Iterator[dict[str, Any]]]) -> Batches:
+def _packed(rows_of_files: Iterator[Iterator[dict[str, Any]]]) -> _Batches:
     """Rows as batches of bronze.record that are never large."""
     rows: list[dict[str, Any]] = []
     size = 0

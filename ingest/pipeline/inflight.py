@@ -14,10 +14,10 @@ from pathlib import Path
 
 from infra.storage.atomic_files import write_whole
 
-LONGEST = timedelta(seconds=30)
+_LONGEST = timedelta(seconds=30)
 """A batch that takes longer, or whose process died, holds nobody up: its findings come late."""
 
-MARGIN = timedelta(milliseconds=1)
+_MARGIN = timedelta(milliseconds=1)
 
 
 @contextmanager
@@ -31,15 +31,15 @@ def held(folder: Path, job: str, at: datetime) -> Iterator[None]:
         mark.unlink(missing_ok=True)
 
 
-def below(folder: Path, finished: str | None) -> str | None:
+def oldest_in_flight(folder: Path, finished: str | None) -> str | None:
     """How far the input is finished, files under way included. Both are ISO texts, UTC."""
     if finished is None:
         return None
-    told = datetime.fromisoformat(finished)
-    least = told
+    instant = datetime.fromisoformat(finished)
+    least = instant
     for mark in folder.glob("[!.]*") if folder.is_dir() else ():
         with suppress(OSError, ValueError):
-            at = datetime.fromisoformat(mark.read_text("utf-8"))
-            if told - at < LONGEST:
-                least = min(least, at - MARGIN)
+            position = datetime.fromisoformat(mark.read_text("utf-8"))
+            if instant - position < _LONGEST:
+                least = min(least, position - _MARGIN)
     return least.isoformat()

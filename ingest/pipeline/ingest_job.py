@@ -25,19 +25,24 @@ from infra.process.log import say
 from infra.storage.paths import to_read
 from infra.storage.state_file import StateFile
 from infra.streaming.job import Batch, Job
-from infra.streaming.kafka_offsets import Broker, Checkpoint, Place, checkpoint
+from infra.streaming.kafka_offsets import (
+    Checkpoint,
+    OffsetReader,
+    TopicPartitionKey,
+    kafka_checkpoint,
+)
 from infra.streaming.lake import Lake
-from ingest.completeness.gaps import LOOK, cuts, own_id, require_none
+from ingest.completeness.gaps import LOOK, cuts, own_id, require_no_gap
 from ingest.parsing.source import ParseSettings
 from ingest.pipeline.batch_pass import Pass, Reach, Stage, latest
 from ingest.pipeline.deduplication import Redelivery, discard
-from ingest.pipeline.inflight import below
+from ingest.pipeline.inflight import oldest_in_flight
 from ingest.tables import EVENT, RECORD
 
 Step = Callable[[Batch], Stage]
 """What a caller of `ingest` does with each batch's events, decided anew for every batch."""
 
-MODES = ("live", "replay", "import")
+_MODES = ("live", "replay", "import")
 ROWS_PER_TASK = 2_000
 """Fewer rows than this are not worth a task of their own."""
 
@@ -50,11 +55,11 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
     """
     settings = lake.settings
     topics = Topics(settings)
-    require_none(settings)
+    require_no_gap(settings)
     parsing = ParseSettings.of(settings)
     cap = Cap(settings)
-    if told := ahead(settings.checkpoint_root / "ingest", clock.now()):
-        say(f"job ingest: {told}")
+    if ahead_result := clock_behind(settings.checkpoint_root / "ingest", clock.now()):
+        say(f"job ingest: {ahead_result}")
 
     def batch(arrived: DataFrame, run: Batch) -> None:
         taken = _taken(run)
@@ -62,7 +67,7 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
         read_at = datetime.fromisoformat(run.decide("read_at", lambda: clock.now().isoformat()))
         finished = run.decide(
             "finished",
-            lambda: below(
+            lambda: oldest_in_flight(
                 lake.spool / "open",
                 _finished(arrived, taken, topics, settings, cap(run.batch_id), read_at),
             ),
@@ -77,11 +82,11 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
     return lake.each_batch("ingest", messages(lake.spark, settings), batch, trigger_seconds=trigger)
 
 
-def ahead(checkpoint: Path, now: datetime) -> str:
+def clock_behind(checkpoint: Path, now: datetime) -> str:
     """What there is to say where the last batch is from after `now`: a clock was wrong, or is."""
     begun = numbers(checkpoint / "batches", ".json")
-    told = decided(checkpoint, max(begun)).get("finished") if begun else None
-    reached = datetime.fromisoformat(told) if told else now
+    finished = decided(checkpoint, max(begun)).get("finished") if begun else None
+    reached = datetime.fromisoformat(finished) if finished else now
     by = (reached - now).total_seconds()
     if by <= TOLERANCE:
         return ""
@@ -137,16 +142,18 @@ def through(
 
 def raw_bytes(lake: Lake, files: Sequence[DataFile]) -> int:
     """Bytes of the raw records in files of bronze, as Parquet holds them before it compresses."""
-    found = 0
+    result = 0
     for file in files:
         if file.table == RECORD.name:
-            told = pq.read_metadata(to_read(lake.folder(RECORD) / file.name))
-            for group in map(told.row_group, range(told.num_row_groups)):
+            metadata = pq.read_metadata(to_read(lake.folder(RECORD) / file.name))
+            for group in map(metadata.row_group, range(metadata.num_row_groups)):
                 columns = map(group.column, range(group.num_columns))
-                found += sum(
-                    one.total_uncompressed_size for one in columns if one.path_in_schema == "raw"
+                result += sum(
+                    column.total_uncompressed_size
+                    for column in columns
+                    if column.path_in_schema == "raw"
                 )
-    return found
+    return result
 
 
 def messages(spark: SparkSession, settings: Settings) -> DataFrame:
@@ -179,7 +186,7 @@ def to_records(messages: DataFrame, ids: Mapping[str, str], settings: Settings) 
     return messages.select(
         F.concat_ws(":", topic_id, "partition", "offset").alias("record_id"),
         _lookup(sources, F.col("topic")).alias("source"),
-        F.when(mode.isin(*MODES), mode).otherwise("live").alias("mode"),
+        F.when(mode.isin(*_MODES), mode).otherwise("live").alias("mode"),
         F.col("timestamp").alias("received_at"),
         "topic",
         "partition",
@@ -199,13 +206,13 @@ class Topics:
         """Ask for the partitions' leaders before it is looked whether anything is missing."""
         self._settings = settings
         self._kafka = settings.kafka
-        self._broker = Broker(self._kafka)
-        at = self._at()
-        self._known = dict(at.ids)
-        self._epochs = self._broker.epochs(at.offsets)
+        self._broker = OffsetReader(self._kafka)
+        position = self._at()
+        self._known = dict(position.ids)
+        self._epochs = self._broker.epochs(position.offsets)
         self._reader: Consumer | None = None
 
-    def ids(self, taken: Taken) -> dict[str, str]:
+    def ids(self, taken: _Taken) -> dict[str, str]:
         """What records of the topics that hold logs are named by.
 
         Asked for each batch: a topic may be made anew at any time, and a broker begin anew.
@@ -213,16 +220,16 @@ class Topics:
         what was in it is gone, and a person has to know.
         """
         wanted = {topic for topic, _ in taken} - {self._kafka.tick_topic}
-        found = self._broker.ids(wanted)
+        topic_ids = self._broker.ids(wanted)
         for topic in sorted(wanted):
-            if topic not in found:
+            if topic not in topic_ids:
                 raise Retryable(f"topic {topic}: the broker does not know it at the moment")
-            if own_id(self._known.setdefault(topic, found[topic])) != found[topic]:
+            if own_id(self._known.setdefault(topic, topic_ids[topic])) != topic_ids[topic]:
                 raise Fatal(f"topic {topic} was made anew; {LOOK}")
         self._same({(topic, int(part)) for topic, part in taken if topic in wanted})
         return {topic: self._known[topic] for topic in wanted}
 
-    def _same(self, places: set[Place]) -> None:
+    def _same(self, places: set[TopicPartitionKey]) -> None:
         """Raises `Fatal` where a broker that began anew has another log than the one read."""
         now = self._broker.epochs(places)
         anew = [place for place in now if self._epochs.get(place, now[place]) != now[place]]
@@ -231,7 +238,7 @@ class Topics:
         self._epochs |= now
 
     def _at(self) -> Checkpoint:
-        return checkpoint(self._settings.checkpoint_root / "ingest")
+        return kafka_checkpoint(self._settings.checkpoint_root / "ingest")
 
     def time_of(self, topic: str, partition: int, offset: int) -> datetime | None:
         """When the broker took a message; None when it does not say within seconds."""
@@ -251,11 +258,11 @@ class Topics:
         return datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
 
 
-Taken = dict[tuple[str, str], tuple[int, int]]
+_Taken = dict[tuple[str, str], tuple[int, int]]
 """By topic and partition: the offset after the batch's last message, and how many it took."""
 
 
-def _taken(run: Batch) -> Taken:
+def _taken(run: Batch) -> _Taken:
     """What the batch takes from each partition, from the checkpoint's offsets."""
     spark = run.folder / "spark" / "offsets"
     now = _offsets((spark / str(run.batch_id)).read_text("utf-8"))
@@ -267,10 +274,10 @@ def _taken(run: Batch) -> Taken:
 
 def _offsets(text: str) -> dict[tuple[str, str], int]:
     """`{(topic, partition): offset}` of a Kafka source's line in an offsets file."""
-    found: dict[str, dict[str, int]] = json.loads(text.splitlines()[2])
+    decoded: dict[str, dict[str, int]] = json.loads(text.splitlines()[2])
     return {
         (topic, partition): offset
-        for topic, partitions in found.items()
+        for topic, partitions in decoded.items()
         for partition, offset in partitions.items()
     }
 
@@ -288,9 +295,14 @@ class Cap:
         remedy = "until the batch in flight is in, the least is claimed"
         self._file = StateFile(folder / "cap.json", dict[str, int], remedy)
         self._now = settings.jobs.max_offsets_per_batch
-        at = checkpoint(folder)
-        in_flight = at.planned is not None and at.planned != at.done
-        self._planned = at.planned if in_flight and at.planned is not None else -1
+        checkpoint_folder = kafka_checkpoint(folder)
+        in_flight = (
+            checkpoint_folder.planned is not None
+            and checkpoint_folder.planned != checkpoint_folder.done
+        )
+        self._planned = (
+            checkpoint_folder.planned if in_flight and checkpoint_folder.planned is not None else -1
+        )
         self._least = min(self._now, self._before())
         self._write(self._least)
 
@@ -318,7 +330,7 @@ class Cap:
 
 def _finished(
     arrived: DataFrame,
-    taken: Taken,
+    taken: _Taken,
     topics: Topics,
     settings: Settings,
     cap: int,

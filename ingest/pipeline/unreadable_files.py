@@ -30,23 +30,23 @@ def instead(entry: Mapping[str, Any]) -> str:
 
     When it was found: it may be found again, and not read again.
     """
-    found: datetime = entry["found_at"]
-    return f"{found.timestamp():.6f}"
+    result: datetime = entry["found_at"]
+    return f"{result.timestamp():.6f}"
 
 
 def refusals(lake: Lake, run: Batch) -> dict[str, str]:
     """Why files of a batch were refused in reading them, by the id of the record that says so."""
     if not run.counts.get("dead"):
         return {}
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     empty = pc.field("raw") == pa.scalar(b"", pa.binary())
     for file in lake.files_of(RECORD, run.versions[RECORD.name]):
         rows = pq.read_table(to_read(file), columns=["record_id", "headers"], filters=empty)
         for row in rows.to_pylist():
-            said = {one["key"]: one["value"] for one in row["headers"] or ()}
-            if REFUSED in said:
-                found[row["record_id"]] = said[REFUSED].decode("utf-8", "replace")
-    return found
+            message = {header["key"]: header["value"] for header in row["headers"] or ()}
+            if REFUSED in message:
+                result[row["record_id"]] = message[REFUSED].decode("utf-8", "replace")
+    return result
 
 
 def take_back(
@@ -70,6 +70,6 @@ def take_back(
 def lost(files: DataFrame) -> DataFrame:
     """Hashes of contents, of rows of ops.file, that were taken and read nowhere."""
     last = F.max_by("state", "found_at").alias("last")
-    told = files.where(F.col("state").isin(TAKEN, UNREAD)).groupBy("path", "hash").agg(last)
+    agg = files.where(F.col("state").isin(TAKEN, UNREAD)).groupBy("path", "hash").agg(last)
     everywhere = F.bool_and(F.col("last") == UNREAD).alias("unread")
-    return told.groupBy("hash").agg(everywhere).where("unread").select("hash")
+    return agg.groupBy("hash").agg(everywhere).where("unread").select("hash")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from infra.config.settings import Settings
     from ingest.quality.outcome import Outcome
 
-MOST_ROWS = 500_000
-NICE = 10
+_MOST_ROWS = 500_000
+_NICE = 10
 """A scheduled run lets the jobs beside it go first."""
 
 WHAT = {
@@ -50,7 +50,7 @@ def build(subparsers: Any) -> None:
         "--all", action="store_true", help="drift: also what a source had from the beginning"
     )
     command.add_argument(
-        "--rows", type=int, default=MOST_ROWS, help=f"look at the newest N (default: {MOST_ROWS})"
+        "--rows", type=int, default=_MOST_ROWS, help=f"look at the newest N (default: {_MOST_ROWS})"
     )
     add_output_option(command)
     command.set_defaults(run=run)
@@ -69,19 +69,19 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 def _check(
     args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
 ) -> int:
-    from ingest.quality.measurements import written
+    from ingest.quality.measurements import measure_written
     from ingest.quality.validate import check
 
-    found = written(settings, since, until, args.rows)
-    outcomes = check(found)
+    measured = measure_written(settings, since, until, args.rows)
+    outcomes = check(measured)
     _show(outcomes, args.output)
-    if found.total > len(found.rows):
+    if measured.total > len(measured.rows):
         print(
-            f"looked at the newest {len(found.rows)} of {found.total} rows (--rows); "
+            f"looked at the newest {len(measured.rows)} of {measured.total} rows (--rows); "
             "dead letters and sources are counted over all",
             file=sys.stderr,
         )
-    return 0 if all(one.passed for one in outcomes) else 1
+    return 0 if all(outcome.passed for outcome in outcomes) else 1
 
 
 def _run(
@@ -89,14 +89,14 @@ def _run(
 ) -> int:
     from ingest.quality.run import run as run_all
 
-    os.nice(NICE)
+    os.nice(_NICE)
     ran = run_all(settings)
-    _show([one for one in ran.outcomes if not one.passed], args.output)
-    failed = sum(not one.passed for one in ran.outcomes)
-    new = sum(not one.baseline for one in ran.fields)
+    _show([outcome for outcome in ran.outcomes if not outcome.passed], args.output)
+    failed = sum(not outcome.passed for outcome in ran.outcomes)
+    new = sum(not outcome.baseline for outcome in ran.fields)
     print(
         f"quality: {len(ran.outcomes)} expectations, {failed} not met, {new} new fields, "
-        f"{sum(one.broken for one in ran.found.silences)} sources silent, {ran.told} records sent",
+        f"{sum(outcome.broken for outcome in ran.found.silences)} sources silent, {ran.told} records sent",
         file=sys.stderr,
     )
     return 1 if failed else 0
@@ -106,11 +106,11 @@ def _history(
     args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
 ) -> int:
     from infra.delta.duckdb_views import connect
-    from ingest.quality.outcome_store import history
+    from ingest.quality.outcome_store import outcome_history
 
     connection = connect(settings.lake_root, needs=("ops.quality",))
     try:
-        rows = history(connection, since, until, failed=args.failed)
+        rows = outcome_history(connection, since, until, failed=args.failed)
     finally:
         connection.close()
     _print(rows, args.output)
@@ -145,31 +145,35 @@ def _silence(
 ) -> int:
     from infra.delta.duckdb_views import connect
     from ingest.quality.silence_rules import finished
-    from ingest.quality.source_silence import silences, span
+    from ingest.quality.source_silence import silences, span_text
 
     connection = connect(settings.lake_root, needs=("bronze.record", "silver.event"))
     try:
         now = until or datetime.now(UTC)
-        at = min(now, finished(connection) or now)
-        found = silences(connection, settings, at, now=until)
+        instant = min(now, finished(connection) or now)
+        result = silences(connection, settings, instant, now=until)
     finally:
         connection.close()
     if args.output != "table":
-        _print([asdict(one) for one in found], args.output)
+        _print([asdict(silence) for silence in result], args.output)
     else:
         rows = [
             {
-                "source": one.source,
-                "state": "SILENT" if one.broken else "learning" if one.allowed is None else "ok",
-                "newest": one.newest,
-                "silent for": span(one.seconds),
-                "may be silent for": "" if one.allowed is None else span(one.allowed),
-                "because": one.why,
+                "source": silence.source,
+                "state": "SILENT"
+                if silence.broken
+                else "learning"
+                if silence.allowed is None
+                else "ok",
+                "newest": silence.newest,
+                "silent for": span_text(silence.seconds),
+                "may be silent for": "" if silence.allowed is None else span_text(silence.allowed),
+                "because": silence.why,
             }
-            for one in found
+            for silence in result
         ]
         _print(rows, "table")
-    return 1 if any(one.broken for one in found) else 0
+    return 1 if any(silence.broken for silence in result) else 0
 
 
 Does = Callable[[argparse.Namespace, "Settings", datetime | None, datetime | None], int]
@@ -184,16 +188,16 @@ _DOES: Mapping[str, Does] = {
 
 def _show(outcomes: Sequence[Outcome], form: str) -> None:
     if form != "table":
-        print_rows([asdict(one) for one in outcomes], form)
+        print_rows([asdict(outcome) for outcome in outcomes], form)
         return
-    for one in outcomes:
-        print(_line(one))
+    for outcome in outcomes:
+        print(_line(outcome))
 
 
 def _line(one: Outcome) -> str:
     """An outcome for a terminal, control characters of a log's values made harmless."""
-    told = "" if one.passed and not one.unexpected else f"  {one.unexpected} of {one.checked}"
-    text = f"{'ok    ' if one.passed else 'FAILED'} {one.name}{told}"
+    message = "" if one.passed and not one.unexpected else f"  {one.unexpected} of {one.checked}"
+    text = f"{'ok    ' if one.passed else 'FAILED'} {one.name}{message}"
     if one.examples:
         text += f": {one.examples}"
     return printable(text)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from infra.config.settings import Settings
 
-MOST_ROWS = 500_000
-WEEK = timedelta(days=7)
+_MOST_ROWS = 500_000
+_WEEK = timedelta(days=7)
 HOUR = timedelta(hours=1)
-ENOUGH = 100
+_ENOUGH = 100
 """Events an hour from which a source's volume is compared with last week's."""
 
 _COLUMNS = {column.name for column in EVENT.columns}
@@ -96,11 +96,11 @@ class Written:
         return int(self.shares["rows"].sum())
 
 
-def written(
+def measure_written(
     settings: Settings,
     since: datetime | None,
     until: datetime | None,
-    most: int = MOST_ROWS,
+    most: int = _MOST_ROWS,
     now: datetime | None = None,
 ) -> Written:
     """Rows received in `[since, until)`, at most the newest `most`, without heartbeats.
@@ -114,15 +114,15 @@ def written(
     )
     try:
         reached = finished(connection)
-        at = until or now or datetime.now(UTC)
-        at = min(at, reached) if reached else at
+        instant = until or now or datetime.now(UTC)
+        instant = min(instant, reached) if reached else instant
         interval = {"since": since, "until": until}
         rows = connection.execute(_rows(), {**interval, "most": most}).df()
         shares = connection.execute(_SHARES, interval).df()
-        hour = at.replace(minute=0, second=0, microsecond=0) - HOUR
+        hour = instant.replace(minute=0, second=0, microsecond=0) - HOUR
         volumes = _volumes(connection, hour)
         there = _has_records(connection)
-        quiet = silences(connection, settings, at, now=now or until) if there else ()
+        quiet = silences(connection, settings, instant, now=now or until) if there else ()
     finally:
         connection.close()
     return Written(rows, shares, volumes, tuple(quiet), since, until, hour)
@@ -131,13 +131,13 @@ def written(
 def _volumes(connection: duckdb.DuckDBPyConnection, hour: datetime) -> pd.DataFrame:
     import pandas as pd
 
-    now, before = (_volume(connection, at) for at in (hour, hour - WEEK))
-    found = pd.DataFrame(
+    now, before = (_volume(connection, instant) for instant in (hour, hour - _WEEK))
+    astype = pd.DataFrame(
         [(name, now.get(name, 0), before.get(name, 0)) for name in sorted({*now, *before})],
         columns=["source", "now", "before"],
     ).astype({"now": "int64", "before": "int64"})
-    found["ratio"] = (found["now"] / found["before"]).where(found["before"] >= ENOUGH)
-    return found
+    astype["ratio"] = (astype["now"] / astype["before"]).where(astype["before"] >= _ENOUGH)
+    return astype
 
 
 def _volume(connection: duckdb.DuckDBPyConnection, hour: datetime) -> dict[str, int]:

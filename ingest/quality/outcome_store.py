@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.errors import Retryable
 from infra.storage.state_file import JsonLayout, StateFile
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 
 if TYPE_CHECKING:
     import duckdb
@@ -29,11 +29,11 @@ ORDER BY run_at DESC, passed, suite, expectation LIMIT $most
 """
 
 
-REMEDY = "remove it: the next run begins as the first one did, and tells again what fails"
+_REMEDY = "remove it: the next run begins as the first one did, and tells again what fails"
 
 
 @dataclass
-class State:
+class QualityState:
     """What one run leaves to the next, in `<home>/quality/state.json`."""
 
     until: str | None = None
@@ -46,7 +46,7 @@ class State:
     """Of the last 30 days, as of when a silence of each source was told."""
 
     @classmethod
-    def load(cls, folder: Path) -> State:
+    def load(cls, folder: Path) -> QualityState:
         """What the last run left; nothing before the first."""
         return _file(folder).read() or cls()
 
@@ -55,11 +55,11 @@ class State:
         _file(folder).write(self)
 
 
-def _file(folder: Path) -> StateFile[State]:
-    return StateFile(folder / "state.json", State, REMEDY, layout=JsonLayout.SORTED)
+def _file(folder: Path) -> StateFile[QualityState]:
+    return StateFile(folder / "state.json", QualityState, _REMEDY, layout=JsonLayout.SORTED)
 
 
-def folder_of(settings: Settings) -> Path:
+def quality_folder(settings: Settings) -> Path:
     """Where runs keep what they need."""
     return settings.home.absolute() / "quality"
 
@@ -70,7 +70,7 @@ def spool_of(settings: Settings, table: str) -> Path:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def quality_lock(folder: Path) -> Iterator[None]:
     """The only run; raises `Retryable` when there is another."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
@@ -81,25 +81,25 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def keep(settings: Settings, outcomes: Sequence[Outcome], run_at: datetime) -> None:
+def write_outcomes(settings: Settings, outcomes: Sequence[Outcome], run_at: datetime) -> None:
     """Leave the outcomes of a run for ops.quality."""
     spool = spool_of(settings, "quality")
-    for number, one in enumerate(outcomes):
+    for number, outcome in enumerate(outcomes):
         row: dict[str, Any] = {
             "run_at": run_at.isoformat(),
-            "suite": one.suite,
-            "expectation": one.expectation,
-            "passed": one.passed,
-            "checked": one.checked,
-            "unexpected": one.unexpected,
-            "examples": one.examples or None,
-            "since": one.since.isoformat() if one.since else None,
-            "until": one.until.isoformat() if one.until else None,
+            "suite": outcome.suite,
+            "expectation": outcome.expectation,
+            "passed": outcome.passed,
+            "checked": outcome.checked,
+            "unexpected": outcome.unexpected,
+            "examples": outcome.examples or None,
+            "since": outcome.since.isoformat() if outcome.since else None,
+            "until": outcome.until.isoformat() if outcome.until else None,
         }
-        put(spool, f"{run_at:%Y%m%dT%H%M%S%f}-{number}", row)
+        put_row(spool, f"{run_at:%Y%m%dT%H%M%S%f}-{number}", row)
 
 
-def history(
+def outcome_history(
     connection: duckdb.DuckDBPyConnection,
     since: datetime | None,
     until: datetime | None,

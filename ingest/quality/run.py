@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from infra.delta.duckdb_views import connect
 from ingest.quality import outcome_store, self_events, unmapped_fields
-from ingest.quality.measurements import Written, written
+from ingest.quality.measurements import Written, measure_written
 from ingest.quality.outcome import Outcome
 from ingest.quality.silence_rules import finished
 from ingest.quality.unmapped_fields import Field
@@ -17,7 +17,7 @@ from ingest.quality.validate import check
 if TYPE_CHECKING:
     from infra.config.settings import Settings
 
-AT_FIRST = timedelta(days=1)
+_AT_FIRST = timedelta(days=1)
 """How far the first run looks back, and any run at most: it checks what is new, not history."""
 
 
@@ -38,10 +38,10 @@ def run(settings: Settings, now: datetime | None = None) -> Ran:
     `logs.headgate`. If the broker is away, `Retryable` is raised, and the next run says
     again what this one could not.
     """
-    folder = outcome_store.folder_of(settings)
-    with outcome_store.alone(folder):
+    folder = outcome_store.quality_folder(settings)
+    with outcome_store.quality_lock(folder):
         run_at = now or datetime.now(UTC)
-        state = outcome_store.State.load(folder)
+        state = outcome_store.QualityState.load(folder)
         connection = connect(
             settings.lake_root,
             needs=("silver.event", "ops.drift"),
@@ -49,7 +49,7 @@ def run(settings: Settings, now: datetime | None = None) -> Ran:
         )
         try:
             until = min(run_at, finished(connection) or run_at)
-            since = until - AT_FIRST
+            since = until - _AT_FIRST
             if state.until is not None:
                 since = min(max(since, datetime.fromisoformat(state.until)), until)
             spool = outcome_store.spool_of(settings, "drift")
@@ -57,17 +57,17 @@ def run(settings: Settings, now: datetime | None = None) -> Ran:
             fields = unmapped_fields.learn(connection, known, since, until)
         finally:
             connection.close()
-        found = written(settings, since, until, now=run_at)
-        outcomes = check(found, expect_some=False)
-        said = [
+        measured = measure_written(settings, since, until, now=run_at)
+        outcomes = check(measured, expect_some=False)
+        lines = [
             *self_events.of_outcomes(outcomes, state, run_at),
-            *self_events.of_silences(found.silences, state, run_at),
+            *self_events.of_silences(measured.silences, state, run_at),
             *self_events.of_drift(fields, run_at),
         ]
-        outcome_store.keep(settings, outcomes, run_at)
-        self_events.send(settings, said)
+        outcome_store.write_outcomes(settings, outcomes, run_at)
+        self_events.send(settings, lines)
         # Only what was told is known: a record that did not get out is told by the next run.
-        unmapped_fields.keep(spool, fields)
+        unmapped_fields.write_fields(spool, fields)
         state.until = until.isoformat()
         state.save(folder)
-    return Ran(outcomes, fields, found, len(said))
+    return Ran(outcomes, fields, measured, len(lines))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from infra.errors import Retryable
 from infra.kafka.client import ensure_topics, producer, require_broker, topic_of
 from ingest.quality.outcome import Outcome
-from ingest.quality.outcome_store import State
+from ingest.quality.outcome_store import QualityState
 from ingest.quality.source_silence import LOOK_BACK, Silence
 from ingest.quality.unmapped_fields import Field
 
@@ -29,72 +29,77 @@ SOURCE = "headgate"
 NAMED = 50
 """Fields that one record names; of more it says how many."""
 
-Said = dict[str, Any]
+_Said = dict[str, Any]
 
 
-def of_outcomes(outcomes: Sequence[Outcome], state: State, run_at: datetime) -> Iterator[Said]:
+def of_outcomes(
+    outcomes: Sequence[Outcome], state: QualityState, run_at: datetime
+) -> Iterator[_Said]:
     """A record for each expectation that failed, and for each that is met again.
 
     What failed in the last run already is an update. Sources that are silent have records
     of their own (`of_silences`).
     """
-    at = run_at.isoformat()
-    for one in outcomes:
-        if one.suite == "freshness":
+    stamp = run_at.isoformat()
+    for outcome in outcomes:
+        if outcome.suite == "freshness":
             continue
-        first = state.failing.pop(one.name, None)
-        if one.passed and first is None:
+        first = state.failing.pop(outcome.name, None)
+        if outcome.passed and first is None:
             continue
-        if not one.passed:
-            state.failing[one.name] = first or at
-        activity = "close" if one.passed else "create" if first is None else "update"
-        count = f"{one.unexpected} of {one.checked}"
-        examples = f", for example {one.examples}" if one.examples else ""
+        if not outcome.passed:
+            state.failing[outcome.name] = first or stamp
+        activity = "close" if outcome.passed else "create" if first is None else "update"
+        count = f"{outcome.unexpected} of {outcome.checked}"
+        examples = f", for example {outcome.examples}" if outcome.examples else ""
         yield {
             "kind": "data_quality",
             "activity": activity,
-            "level": "informational" if one.passed else "medium",
-            "time": at,
-            "uid": _digest(one.name, at),
-            "finding": _digest(one.name, first or at),
-            "title": f"Data quality: {one.expectation}",
-            "message": f"{one.name}: met again"
-            if one.passed
-            else f"{one.name}: not so for {count}{examples}",
-            "check": one.name,
-            "suite": one.suite,
-            "expectation": one.expectation,
-            "checked": one.checked,
-            "unexpected": one.unexpected,
-            "examples": one.examples,
-            "failing_since": first or at,
+            "level": "informational" if outcome.passed else "medium",
+            "time": stamp,
+            "uid": _digest(outcome.name, stamp),
+            "finding": _digest(outcome.name, first or stamp),
+            "title": f"Data quality: {outcome.expectation}",
+            "message": f"{outcome.name}: met again"
+            if outcome.passed
+            else f"{outcome.name}: not so for {count}{examples}",
+            "check": outcome.name,
+            "suite": outcome.suite,
+            "expectation": outcome.expectation,
+            "checked": outcome.checked,
+            "unexpected": outcome.unexpected,
+            "examples": outcome.examples,
+            "failing_since": first or stamp,
         }
 
 
-def of_silences(found: Sequence[Silence], state: State, run_at: datetime) -> Iterator[Said]:
+def of_silences(found: Sequence[Silence], state: QualityState, run_at: datetime) -> Iterator[_Said]:
     """A record for each silence that began, and for each that ended; none while it lasts.
 
     When they were told is kept: such a pause is no habit of its source
     (`ingest.quality.silence_baseline`).
     """
     oldest = (run_at - LOOK_BACK).isoformat()
-    kept = {name: [at for at in told if at >= oldest] for name, told in state.told.items()}
-    state.told = {name: told for name, told in kept.items() if told}
-    for one in found:
-        since = state.silent.get(one.source)
-        newest = one.newest.isoformat()
+    kept = {
+        name: [instant for instant in message if instant >= oldest]
+        for name, message in state.told.items()
+    }
+    state.told = {name: message for name, message in kept.items() if message}
+    for silence in found:
+        since = state.silent.get(silence.source)
+        newest = silence.newest.isoformat()
         ended = since is not None and since != newest
         if ended:
-            del state.silent[one.source]
-            yield _silence(one, str(since), "close", run_at)
-        if one.broken and (since is None or ended):
-            state.silent[one.source] = newest
-            at = one.newest + timedelta(seconds=one.seconds)
-            state.told.setdefault(one.source, []).append(at.isoformat())
-            yield _silence(one, newest, "create", run_at)
+            del state.silent[silence.source]
+            yield _silence(silence, str(since), "close", run_at)
+        if silence.broken and (since is None or ended):
+            state.silent[silence.source] = newest
+            instant = silence.newest + timedelta(seconds=silence.seconds)
+            state.told.setdefault(silence.source, []).append(instant.isoformat())
+            yield _silence(silence, newest, "create", run_at)
 
 
-def _silence(one: Silence, since: str, activity: str, run_at: datetime) -> Said:
+def _silence(one: Silence, since: str, activity: str, run_at: datetime) -> _Said:
     over = activity == "close"
     return {
         "kind": "source_silent",
@@ -115,14 +120,14 @@ def _silence(one: Silence, since: str, activity: str, run_at: datetime) -> Said:
     }
 
 
-def of_drift(fields: Sequence[Field], run_at: datetime) -> Iterator[Said]:
+def of_drift(fields: Sequence[Field], run_at: datetime) -> Iterator[_Said]:
     """A record for each source that has fields it did not have before."""
     new: dict[str, list[Field]] = {}
-    for one in fields:
-        if not one.baseline:
-            new.setdefault(one.source, []).append(one)
-    for source, found in new.items():
-        names = [one.field for one in found]
+    for field in fields:
+        if not field.baseline:
+            new.setdefault(field.source, []).append(field)
+    for source, field_names in new.items():
+        names = [field.field for field in field_names]
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         yield {
             "kind": "field_drift",
@@ -137,7 +142,7 @@ def of_drift(fields: Sequence[Field], run_at: datetime) -> Iterator[Said]:
             "drifting_source": source,
             "fields": names[:NAMED],
             "field_count": len(names),
-            "example": found[0].event_uid,
+            "example": field_names[0].event_uid,
         }
 
 
@@ -145,7 +150,7 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def send(settings: Settings, records: Sequence[Said], seconds: float = 30.0) -> None:
+def send(settings: Settings, records: Sequence[_Said], seconds: float = 30.0) -> None:
     """Put the records into the topic; raises `Retryable` when the broker does not take all."""
     if not records:
         return

@@ -17,18 +17,18 @@ from itertools import pairwise
 OUTAGE = timedelta(minutes=15)
 """Shorter than this nothing at all may arrive: a batch that takes long brings no tick either."""
 
-USUAL = 3
+_USUAL = 3
 """A silence that was told so often within the look-back is a habit after all: each night."""
 
-TOLD, OUT, LOST = "told as silent", "nothing arrived at all", "its messages were lost"
-UNREAD = "its files were not read"
+_TOLD, _OUT, LOST = "told as silent", "nothing arrived at all", "its messages were lost"
+_UNREAD = "its files were not read"
 """Why a pause is left out."""
 
-Interval = tuple[datetime, datetime]
+SilentInterval = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True)
-class Heard:
+class SourceActivity:
     """When a source was heard: in `minutes`, and its pauses longer than `OUTAGE`."""
 
     source: str
@@ -37,28 +37,28 @@ class Heard:
     minutes: int
     short: float
     """Its longest pause of the others, in seconds."""
-    long: Sequence[Interval] = ()
+    long: Sequence[SilentInterval] = ()
 
 
 @dataclass(frozen=True)
 class Unknown:
     """Times in which nobody can tell whether a source sent anything."""
 
-    out: Sequence[Interval] = ()
-    lost: Sequence[Interval] = ()
-    unread: Sequence[Interval] = ()
+    out: Sequence[SilentInterval] = ()
+    lost: Sequence[SilentInterval] = ()
+    unread: Sequence[SilentInterval] = ()
     """In which its files were not read, if it comes as files."""
 
-    def within(self, pause: Interval) -> float:
+    def within(self, pause: SilentInterval) -> float:
         """Seconds of a pause that are such times."""
-        found = joined(_cut([*self.out, *self.lost, *self.unread], pause))
-        return sum((end - start).total_seconds() for start, end in found)
+        joined_result = joined(_cut([*self.out, *self.lost, *self.unread], pause))
+        return sum((end - start).total_seconds() for start, end in joined_result)
 
-    def why(self, pause: Interval) -> str:
+    def why(self, pause: SilentInterval) -> str:
         """Why a pause that has such times is no habit."""
         if any(_cut(self.out, pause)):
-            return OUT
-        return LOST if any(_cut(self.lost, pause)) else UNREAD
+            return _OUT
+        return LOST if any(_cut(self.lost, pause)) else _UNREAD
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ class Left:
 
 
 @dataclass
-class Habit:
+class SilenceHabit:
     """The longest pause that is usual, and what was left out that would have been longer."""
 
     longest: float
     left: list[Left] = field(default_factory=list)
 
 
-def habit(heard: Heard, unknown: Unknown, told: Iterable[datetime]) -> Habit:
+def habit(heard: SourceActivity, unknown: Unknown, told: Iterable[datetime]) -> SilenceHabit:
     """How long a source usually pauses at most. `told`: instants at which it was told as silent."""
     instants = sorted(told)
     longest, silent = heard.short, []
@@ -88,21 +88,21 @@ def habit(heard: Heard, unknown: Unknown, told: Iterable[datetime]) -> Habit:
         usual = whole - unknown.within((start, end))
         if bisect_right(instants, end) > bisect_right(instants, start):
             silent.append(usual)
-            left.append((whole, Left(start, whole, TOLD)))
+            left.append((whole, Left(start, whole, _TOLD)))
             continue
         longest = max(longest, usual)
         if usual < whole:
             left.append((whole, Left(start, whole - usual, unknown.why((start, end)))))
-    if len(silent) >= USUAL:
-        longest = max(longest, sorted(silent)[-USUAL])
-    return Habit(longest, [one for whole, one in left if whole > longest])
+    if len(silent) >= _USUAL:
+        longest = max(longest, sorted(silent)[-_USUAL])
+    return SilenceHabit(longest, [pause for whole, pause in left if whole > longest])
 
 
-def outages(found: Sequence[Heard], since: datetime, at: datetime) -> list[Interval]:
+def outages(found: Sequence[SourceActivity], since: datetime, at: datetime) -> list[SilentInterval]:
     """Times longer than `OUTAGE` in which none of the sources was heard, ticks left aside."""
     steps: list[tuple[datetime, int]] = []
-    for one in found:
-        for start, end in ((since, one.first), *one.long, (one.newest, at)):
+    for heard in found:
+        for start, end in ((since, heard.first), *heard.long, (heard.newest, at)):
             steps += [(start, 1), (end, -1)]
     quiet, began, out = 0, since, []
     # Where one ends and another begins at the same instant, something was heard between them.
@@ -114,7 +114,9 @@ def outages(found: Sequence[Heard], since: datetime, at: datetime) -> list[Inter
     return out
 
 
-def without_ticks(quiet: Iterable[Interval], ticks: Sequence[datetime]) -> Iterator[Interval]:
+def without_ticks(
+    quiet: Iterable[SilentInterval], ticks: Sequence[datetime]
+) -> Iterator[SilentInterval]:
     """The parts of times, longer than `OUTAGE`, without a tick; `ticks` are in their order.
 
     Only between the first tick and the last: before and after them nobody can tell.
@@ -127,9 +129,9 @@ def without_ticks(quiet: Iterable[Interval], ticks: Sequence[datetime]) -> Itera
                 yield before, after
 
 
-def joined(intervals: Iterable[Interval]) -> Iterator[Interval]:
+def joined(intervals: Iterable[SilentInterval]) -> Iterator[SilentInterval]:
     """The same times, each once."""
-    held: Interval | None = None
+    held: SilentInterval | None = None
     for start, end in sorted(intervals):
         if held is None or start > held[1]:
             if held is not None:
@@ -141,7 +143,7 @@ def joined(intervals: Iterable[Interval]) -> Iterator[Interval]:
         yield held
 
 
-def _cut(intervals: Iterable[Interval], to: Interval) -> Iterator[Interval]:
+def _cut(intervals: Iterable[SilentInterval], to: SilentInterval) -> Iterator[SilentInterval]:
     for start, end in intervals:
         low, high = max(start, to[0]), min(end, to[1])
         if low < high:

@@ -17,12 +17,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ingest.completeness.rollup_coverage import span as compared
-from ingest.quality.outcome_store import State, folder_of
+from ingest.quality.outcome_store import QualityState, quality_folder
 from ingest.quality.silence_baseline import (
     OUTAGE,
-    Habit,
-    Heard,
-    Interval,
+    SilenceHabit,
+    SilentInterval,
+    SourceActivity,
     Unknown,
     habit,
     outages,
@@ -43,7 +43,7 @@ LOOK_BACK = timedelta(days=30)
 LEAST_MINUTES = 10
 """Minutes in which a source must have been heard before it has a habit."""
 
-NAMED = 3
+_NAMED = 3
 """Pauses left out that are named."""
 
 
@@ -146,10 +146,10 @@ class Silence:
 
     def sentence(self) -> str:
         """What there is to say of it."""
-        besides = f", {span(self.unknown)} of it unknown" if self.unknown else ""
+        besides = f", {span_text(self.unknown)} of it unknown" if self.unknown else ""
         return (
             f"{self.source}: nothing since {self.newest:%Y-%m-%d %H:%M:%S} UTC, for "
-            f"{span(self.seconds)}{besides}; {self.why}"
+            f"{span_text(self.seconds)}{besides}; {self.why}"
         )
 
 
@@ -171,33 +171,35 @@ def silences(
     out = _outages(connection, heard, since, at)
     lost = _lost(connection, settings, since)
     filed, stops = _unread(connection, since)
-    silent = State.load(folder_of(settings)).told
-    found = []
-    for one in heard:
-        gaps = [gap for topic, gap in lost if _feeds(topic, one.source)]
-        unread = stops if any(_feeds(name, one.source) for name in filed) else ()
+    silent = QualityState.load(quality_folder(settings)).told
+    result = []
+    for habit_row in heard:
+        gaps = [gap for topic, gap in lost if _feeds(topic, habit_row.source)]
+        unread = stops if any(_feeds(name, habit_row.source) for name in filed) else ()
         unknown = Unknown(out, gaps, unread)
-        instants = map(datetime.fromisoformat, silent.get(one.source, ()))
-        found.append(_judged(one, unknown, habit(one, unknown, instants), at, settings, told))
-    known = {one.source for one in heard}
-    found += [
+        instants = map(datetime.fromisoformat, silent.get(habit_row.source, ()))
+        result.append(
+            _judged(habit_row, unknown, habit(habit_row, unknown, instants), at, settings, told)
+        )
+    known = {habit_row.source for habit_row in heard}
+    result += [
         _forgotten(source, newest, at, settings)
         for source, newest in told.items()
         if source not in known
     ]
-    return sorted(found, key=lambda one: one.source)
+    return sorted(result, key=lambda habit_row: habit_row.source)
 
 
 def _heard(
     connection: duckdb.DuckDBPyConnection, since: datetime, at: datetime, now: datetime | None
-) -> list[Heard]:
+) -> list[SourceActivity]:
     start, end = compared(connection, since, at)
     asked = _HEARD.format(counted=_COUNTED if start < end else "")
     bounds: dict[str, object] = {"since": since, "start": start, "end": end, "at": at, "now": now}
     bounds |= {"ours": list(OURS), "short": OUTAGE.total_seconds()}
     rows = connection.execute(asked, bounds).fetchall()
     return [
-        Heard(
+        SourceActivity(
             source, first, newest, minutes, short, [(began, ended) for began, ended in long or ()]
         )
         for source, first, newest, minutes, short, long in rows
@@ -205,8 +207,11 @@ def _heard(
 
 
 def _outages(
-    connection: duckdb.DuckDBPyConnection, heard: Sequence[Heard], since: datetime, at: datetime
-) -> list[Interval]:
+    connection: duckdb.DuckDBPyConnection,
+    heard: Sequence[SourceActivity],
+    since: datetime,
+    at: datetime,
+) -> list[SilentInterval]:
     """Times in which nothing arrived at all, no source and no tick."""
     quiet = outages(heard, since, at)
     if not quiet:
@@ -221,7 +226,7 @@ def _there(connection: duckdb.DuckDBPyConnection, *names: str) -> bool:
 
 def _unread(
     connection: duckdb.DuckDBPyConnection, since: datetime
-) -> tuple[list[str], list[Interval]]:
+) -> tuple[list[str], list[SilentInterval]]:
     """Sources whose files job `files` reads, and times in which no driver ran that could.
 
     A driver of job `files` alone that stops beside one of job `ingest` is not noticed.
@@ -238,7 +243,7 @@ def _unread(
 
 def _lost(
     connection: duckdb.DuckDBPyConnection, settings: Settings, since: datetime
-) -> list[tuple[str, Interval]]:
+) -> list[tuple[str, SilentInterval]]:
     """Sources of topics that lost messages (gaps a person accepted), and when these had come."""
     there = _there(connection, "ops.gap")
     gaps = connection.execute(_GAPS, {"since": since}).fetchall() if there else []
@@ -246,19 +251,19 @@ def _lost(
         return []
     from infra.kafka.client import source_of
 
-    found = []
+    results = []
     for topic, partition, first, accepted_at, source, lost_after, lost_before in gaps:
         if source is not None:
             if lost_after is not None:  # else nothing came before it that a pause could begin with
-                found.append((source, (lost_after, lost_before or accepted_at)))
+                results.append((source, (lost_after, lost_before or accepted_at)))
             continue
         place = {"topic": topic, "partition": partition}
         (before,) = connection.execute(_BEFORE, place | {"last": first - 1}).fetchone() or (None,)
         if before is None:
             continue
         (after,) = connection.execute(_AFTER, place | {"before": before}).fetchone() or (None,)
-        found.append((source_of(topic, settings.kafka), (before, after or accepted_at)))
-    return found
+        results.append((source_of(topic, settings.kafka), (before, after or accepted_at)))
+    return results
 
 
 def _feeds(named: str, source: str) -> bool:
@@ -275,9 +280,9 @@ def _own(source: str, settings: Settings) -> int | None:
 
 
 def _judged(
-    heard: Heard,
+    heard: SourceActivity,
     unknown: Unknown,
-    usual: Habit,
+    usual: SilenceHabit,
     at: datetime,
     settings: Settings,
     told: Mapping[str, datetime],
@@ -290,7 +295,7 @@ def _judged(
         allowed, why = None, f"heard in {heard.minutes} minutes only, which is no habit yet"
     else:
         allowed = max(usual.longest, least * 60.0)
-        why = f"its longest pause was {span(usual.longest)}, at least {least} min are allowed"
+        why = f"its longest pause was {span_text(usual.longest)}, at least {least} min are allowed"
         why += _left_out(usual)
     seconds = max(0.0, (at - heard.newest).total_seconds())
     missed = unknown.within((heard.newest, at))
@@ -303,14 +308,14 @@ def _by_settings(minutes: int) -> tuple[float | None, str]:
     return minutes * 60.0, f"the settings allow {minutes} min"
 
 
-def _left_out(usual: Habit) -> str:
+def _left_out(usual: SilenceHabit) -> str:
     """What would have been a longer pause, and why it is none."""
     if not usual.left:
         return ""
     longest = sorted(usual.left, key=lambda one: -one.seconds)
-    named = [f"{span(o.seconds)} since {o.since:%Y-%m-%d %H:%M} ({o.why})" for o in longest]
-    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
-    return f"; not counted: {', '.join(named[:NAMED])}{more}"
+    named = [f"{span_text(o.seconds)} since {o.since:%Y-%m-%d %H:%M} ({o.why})" for o in longest]
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return f"; not counted: {', '.join(named[:_NAMED])}{more}"
 
 
 def _forgotten(source: str, newest: datetime, at: datetime, settings: Settings) -> Silence:
@@ -322,7 +327,7 @@ def _forgotten(source: str, newest: datetime, at: datetime, settings: Settings) 
     return Silence(source, newest, (at - newest).total_seconds(), 0.0, allowed, why)
 
 
-def span(seconds: float) -> str:
+def span_text(seconds: float) -> str:
     """A length of time as people say it."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:

@@ -18,7 +18,7 @@ from ingest.parsing.ocsf import ACTION, KINDS, SEVERITY, STATUS
 from ingest.parsing.source import lookup
 from ingest.quality.measurements import HOUR, RANGES, Written, ours, presence
 from ingest.quality.required_columns import ONE_OF, REQUIRED
-from ingest.quality.source_silence import span
+from ingest.quality.source_silence import span_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ MOSTLY = 0.99
 LEAST_VOLUME, MOST_VOLUME = 0.2, 5.0
 """A source's hour against the same hour last week: a fifth to five times is a week's weather."""
 
-DISPOSITIONS = (*range(28), 99)
+_DISPOSITIONS = (*range(28), 99)
 FINDING_STATUS = (*range(7), 99)
 _SET = "is a value of its class"
 
@@ -123,14 +123,20 @@ def source_expectations() -> list[Expectation]:
 def sources_of(found: Written) -> Suite:
     """Each source as one row, with whether it can be read."""
     frame = found.shares.sort_values("dead_share", ascending=False)  # the worst come first
-    frame["readable"] = [readable(name) for name in frame["source"]]
+    frame["readable"] = [_readable(name) for name in frame["source"]]
     if "lag_seconds" not in frame:
         frame["lag_seconds"] = None
     lags = dict(zip(frame["source"], frame["lag_seconds"], strict=True))
     says = {
-        str(one.source): f"{one.source}: {one.dead} dead letters of {one.rows}"
-        + (f", come {span(lags[one.source])} late" if _odd(lags[one.source]) else "")
-        for one in frame.itertuples()
+        str(
+            itertuple.source
+        ): f"{itertuple.source}: {itertuple.dead} dead letters of {itertuple.rows}"
+        + (
+            f", come {span_text(lags[itertuple.source])} late"
+            if _odd(lags[itertuple.source])
+            else ""
+        )
+        for itertuple in frame.itertuples()
     }
     expectations = source_expectations()
     return Suite("sources", frame, expectations, "source", says, found.since, found.until)
@@ -140,7 +146,7 @@ def _odd(lag: Any) -> bool:
     return lag is not None and abs(lag) > AHEAD_SECONDS
 
 
-def readable(source: str) -> bool:
+def _readable(source: str) -> bool:
     """Whether there is a parser for a source; a family such as zeek reads any of its kinds."""
     try:
         lookup(source)
@@ -172,7 +178,7 @@ def class_expectations(uid: int, frame: pd.DataFrame) -> list[Expectation]:
         "severity_id": SEVERITY,
         "status_id": of_status,
         "action_id": ACTION,
-        "disposition_id": DISPOSITIONS,
+        "disposition_id": _DISPOSITIONS,
     }
     ranges = {"src_port": 65535, "dst_port": 65535, "http_code": 999, "duration": None}
     ranges |= dict.fromkeys(("bytes_in", "bytes_out"))
@@ -214,9 +220,9 @@ def freshness(found: tuple[Silence, ...], until: datetime | None) -> Suite:
 
     frame = pd.DataFrame(
         {
-            "source": [one.source for one in found],
-            "silent_seconds": [one.known for one in found],
-            "allowed_seconds": pd.Series([one.allowed for one in found], dtype="float64"),
+            "source": [silence.source for silence in found],
+            "silent_seconds": [silence.known for silence in found],
+            "allowed_seconds": pd.Series([silence.allowed for silence in found], dtype="float64"),
         }
     )
     expected = library().ExpectColumnPairValuesAToBeGreaterThanB(
@@ -226,7 +232,7 @@ def freshness(found: tuple[Silence, ...], until: datetime | None) -> Suite:
         ignore_row_if="either_value_is_missing",
         notes="no source is silent for longer than it ever was",
     )
-    says = {one.source: one.sentence() for one in found}
+    says = {silence.source: silence.sentence() for silence in found}
     return Suite("freshness", frame, [expected], "source", says, None, until)
 
 
@@ -240,8 +246,10 @@ def volume(volumes: pd.DataFrame, hour: datetime | None) -> Suite:
         "the same hour last week",
     )
     says = {
-        str(one.source): f"{one.source}: {one.now} events, {one.before} a week before"
-        for one in volumes.itertuples()
+        str(
+            itertuple.source
+        ): f"{itertuple.source}: {itertuple.now} events, {itertuple.before} a week before"
+        for itertuple in volumes.itertuples()
     }
     end = None if hour is None else hour + HOUR
     return Suite("volume", volumes, [expected], "source", says, hour, end)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 from ingest.quality.silence_rules import OURS
 
 if TYPE_CHECKING:
@@ -32,16 +32,16 @@ OTHERS, NONE = "(others)", "(none)"
 
 OPEN = 50
 """A place with more different keys than this holds data by its keys, such as names of tags."""
-DEPTH = 3
+_DEPTH = 3
 NAME = 120
 """Levels looked into, and characters kept of a key."""
 
-REMEMBERED = 10 * MOST_FIELDS
+_REMEMBERED = 10 * MOST_FIELDS
 """Different fields of a source that are counted in one run; what is beyond them is others."""
 
-MOST_ROWS = 2_000_000
+_MOST_ROWS = 2_000_000
 """Rows looked at in one run; of more, a sample."""
-AT_ONCE = 5_000
+_AT_ONCE = 5_000
 
 _COUNT = """
 SELECT source, count(*) AS rows, min(received_at) AS first, min(event_uid) AS example
@@ -58,7 +58,7 @@ WHERE received_at >= $since AND received_at < $until AND dead_letter_reason IS N
   AND hash(event_uid) % $every = 0
 """
 
-Known = Mapping[str, frozenset[str]]
+_Known = Mapping[str, frozenset[str]]
 
 
 @dataclass
@@ -92,18 +92,18 @@ class _Seen:
     others: Field | None = None
 
     def add(self, source: str, path: str, at: datetime, uid: str) -> None:
-        found = self.fields.get(path)
-        if found is None and len(self.fields) >= REMEMBERED:
-            found = self.others = self.others or Field(source, OTHERS, at, 0, uid)
-        elif found is None:
-            found = self.fields[path] = Field(source, path, at, 0, uid)
-        found.rows += 1
-        if at < found.first_seen:
-            found.first_seen, found.event_uid = at, uid
+        fields = self.fields.get(path)
+        if fields is None and len(self.fields) >= _REMEMBERED:
+            fields = self.others = self.others or Field(source, OTHERS, at, 0, uid)
+        elif fields is None:
+            fields = self.fields[path] = Field(source, path, at, 0, uid)
+        fields.rows += 1
+        if at < fields.first_seen:
+            fields.first_seen, fields.event_uid = at, uid
 
 
 def learn(
-    connection: duckdb.DuckDBPyConnection, known: Known, since: datetime, until: datetime
+    connection: duckdb.DuckDBPyConnection, known: _Known, since: datetime, until: datetime
 ) -> list[Field]:
     """The fields of events received in `[since, until)` that are not in `known`.
 
@@ -112,12 +112,12 @@ def learn(
     span = {"since": since, "until": until, "ours": list(OURS)}
     counted = connection.execute(_COUNT, span).fetchall()
     seen: dict[str, _Seen] = defaultdict(_Seen)
-    every = 1 + sum(rows for _, rows, _, _ in counted) // MOST_ROWS
+    every = 1 + sum(rows for _, rows, _, _ in counted) // _MOST_ROWS
     asked = connection.execute(_ROWS, {**span, "every": every})
-    while batch := asked.fetchmany(AT_ONCE):
-        for source, at, uid, text in batch:
+    while batch := asked.fetchmany(_AT_ONCE):
+        for source, position, uid, text in batch:
             for path in _paths(text):
-                seen[source].add(source, path, at, uid)
+                seen[source].add(source, path, position, uid)
     new: list[Field] = []
     for source, _, first, example in counted:
         of_source = list(_new(source, seen[source], known.get(source)))
@@ -130,10 +130,10 @@ def learn(
 def _paths(text: str) -> set[str]:
     """The fields in the JSON object that `unmapped` is."""
     try:
-        found = msgspec.json.decode(text)
+        decoded = msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError):
         return set()
-    return set(_below("", found, 1)) if isinstance(found, dict) else set()
+    return set(_below("", decoded, 1)) if isinstance(decoded, dict) else set()
 
 
 def _below(above: str, value: Any, depth: int) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _below(above: str, value: Any, depth: int) -> Iterator[str]:
         for key, inner in value.items():
             path = f"{above}.{key[:NAME]}" if above else key[:NAME]
             yield path
-            if depth < DEPTH:
+            if depth < _DEPTH:
                 yield from _below(path, inner, depth + 1)
     elif isinstance(value, list):
         for inner in value:
@@ -151,20 +151,20 @@ def _below(above: str, value: Any, depth: int) -> Iterator[str]:
 def _new(source: str, seen: _Seen, known: frozenset[str] | None) -> Iterator[Field]:
     """What a source has that is not known of it, the most frequent first, bounded."""
     had = known or frozenset()
-    found = _folded(source, seen.fields, had)
+    folded = _folded(source, seen.fields, had)
     fresh = sorted(
-        (one for one in found.values() if one.field not in had),
-        key=lambda one: (-one.rows, one.field),
+        (field for field in folded.values() if field.field not in had),
+        key=lambda field: (-field.rows, field.field),
     )
     room = max(0, MOST_FIELDS - len(had - {OTHERS, NONE}))
     left = fresh[room:] + ([seen.others] if seen.others else [])
     named = fresh[:room]
     if left and OTHERS not in had:
-        rows = sum(one.rows for one in left)
+        rows = sum(field.rows for field in left)
         named.append(Field(source, OTHERS, left[0].first_seen, rows, left[0].event_uid))
-    for one in named:
-        one.baseline = known is None
-        yield one
+    for field in named:
+        field.baseline = known is None
+        yield field
 
 
 def _folded(source: str, fields: Mapping[str, Field], had: Iterable[str]) -> dict[str, Field]:
@@ -175,38 +175,38 @@ def _folded(source: str, fields: Mapping[str, Field], had: Iterable[str]) -> dic
         for depth in range(1, len(parts)):
             keys[".".join(parts[:depth])].add(parts[depth])
     wide = {place for place, names in keys.items() if len(names) > OPEN or "*" in names}
-    found: dict[str, Field] = {}
-    for path, one in fields.items():
+    all_fields: dict[str, Field] = {}
+    for path, field in fields.items():
         parts = path.split(".")
         places = (".".join(parts[:depth]) for depth in range(1, len(parts)))
         place = next((each for each in places if each in wide), None)
         name = path if place is None else f"{place}.*"
-        if name not in found:
-            found[name] = Field(source, name, one.first_seen, 0, one.event_uid)
-        into = found[name]
-        into.rows += one.rows
-        if one.first_seen < into.first_seen:
-            into.first_seen, into.event_uid = one.first_seen, one.event_uid
-    return found
+        if name not in all_fields:
+            all_fields[name] = Field(source, name, field.first_seen, 0, field.event_uid)
+        into = all_fields[name]
+        into.rows += field.rows
+        if field.first_seen < into.first_seen:
+            into.first_seen, into.event_uid = field.first_seen, field.event_uid
+    return all_fields
 
 
-def known_fields(connection: duckdb.DuckDBPyConnection, spool: Path) -> Known:
+def known_fields(connection: duckdb.DuckDBPyConnection, spool: Path) -> _Known:
     """What ops.drift names, and what waits to be folded into it."""
-    found: dict[str, set[str]] = defaultdict(set)
+    sets: dict[str, set[str]] = defaultdict(set)
     # The spool first: what is folded meanwhile is then in the table.
     for file in sorted(spool.glob("**/*.json")):
         try:
             row = json.loads(file.read_bytes())
         except FileNotFoundError:
             continue
-        found[row["source"]].add(row["field"])
+        sets[row["source"]].add(row["field"])
     for source, name in connection.execute("SELECT source, field FROM ops.drift").fetchall():
-        found[source].add(name)
-    return {source: frozenset(names) for source, names in found.items()}
+        sets[source].add(name)
+    return {source: frozenset(names) for source, names in sets.items()}
 
 
-def keep(spool: Path, fields: Iterable[Field]) -> None:
+def write_fields(spool: Path, fields: Iterable[Field]) -> None:
     """Leave rows for ops.drift; the same field again replaces what still waits."""
-    for one in fields:
-        digest = hashlib.sha256(json.dumps([one.source, one.field]).encode()).hexdigest()[:32]
-        put(spool, digest, one.row())
+    for field in fields:
+        digest = hashlib.sha256(json.dumps([field.source, field.field]).encode()).hexdigest()[:32]
+        put_row(spool, digest, field.row())

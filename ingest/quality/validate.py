@@ -9,7 +9,7 @@ from ingest.quality.measurements import Written
 from ingest.quality.outcome import Outcome
 from ingest.quality.suites import Suite, suites
 
-EXAMPLES = 3
+_EXAMPLES = 3
 
 
 def check(found: Written, *, expect_some: bool = True) -> list[Outcome]:
@@ -37,7 +37,7 @@ def validate(made: Sequence[Suite]) -> Iterator[Outcome]:
         )
         batch = definition.get_batch({"dataframe": frame})
         asked = gx.ExpectationSuite(name=suite.name, expectations=list(suite.expectations))
-        form = {"result_format": "SUMMARY", "partial_unexpected_count": EXAMPLES * 10}
+        form = {"result_format": "SUMMARY", "partial_unexpected_count": _EXAMPLES * 10}
         if suite.key is not None:
             form["unexpected_index_column_names"] = [suite.key]
         for result in batch.validate(asked, result_format=form).results:
@@ -52,7 +52,7 @@ def _outcome(result: dict[str, Any], suite: Suite) -> Outcome:
         passed=bool(result["success"]),
         checked=int(numbers.get("element_count", 0)) - int(numbers.get("missing_count") or 0),
         unexpected=int(numbers.get("unexpected_count", 0)),
-        examples=failure or ", ".join(list(dict.fromkeys(_examples(numbers, suite)))[:EXAMPLES]),
+        examples=failure or ", ".join(list(dict.fromkeys(_examples(numbers, suite)))[:_EXAMPLES]),
         suite=suite.name,
         since=suite.since,
         until=suite.until,

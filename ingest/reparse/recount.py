@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from infra.storage.file_lock import Alone, Taken
+from infra.storage.file_lock import ExclusiveLock, Taken
 from infra.streaming.job import LOCK, already_runs
 from ingest.completeness.rollup_coverage import HOUR
 from ingest.tables import RECOUNT
@@ -51,9 +51,9 @@ class Recounts:
         by_hour: dict[datetime, list[datetime]] = {}
         for arrived, counted in sorted(wanted):
             by_hour.setdefault(arrived, []).append(counted)
-        at = datetime.now(UTC)
+        instant = datetime.now(UTC)
         rows = [
-            {"hour": arrived, "happened": counted, "asked_at": at, "asked_by": self._by}
+            {"hour": arrived, "happened": counted, "asked_at": instant, "asked_by": self._by}
             for arrived, counted in by_hour.items()
         ]
         self._lake.ensure(RECOUNT).add(RECOUNT, rows, f'{{"recount": "{self._by}"}}')
@@ -72,7 +72,7 @@ def changing(settings: Settings) -> str | None:
         if not (folder / LOCK).exists():
             continue
         try:
-            Alone(folder / LOCK, already_runs(folder, job)).release()
+            ExclusiveLock(folder / LOCK, already_runs(folder, job)).release()
         except Taken:
             return job
     return None

@@ -26,15 +26,15 @@ from infra.delta.duckdb_views import connect
 from infra.delta.log_reader import newest_first
 from infra.delta.transaction import Moved
 from infra.errors import Fatal, Retryable, Usage
-from infra.process.os_user import person
+from infra.process.os_user import acting_user
 from infra.storage.paths import beginning, delete
 from infra.storage.state_file import StateFile
 from infra.streaming.job import Lock
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 from ingest.parsing.source import ParseSettings, lookup
 from ingest.quality.silence_rules import OURS, finished
 from ingest.reparse.recount import Recounts, of_counts
-from ingest.reparse.slice_rewrite import Counts, Slice, Span
+from ingest.reparse.slice_rewrite import Counts, RewriteSpan, Slice
 from ingest.tables import EVENT
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from infra.config.settings import Settings
     from infra.streaming.lake import Lake
 
-JOB = "reparse"
-NICE = 10
-SLICE_ROWS = 20_000
+REPARSE_JOB = "reparse"
+_NICE = 10
+_SLICE_ROWS = 20_000
 """Rows of one commit: what is held in memory, and what a crash does again."""
-TRIES = 5
+_TRIES = 5
 
 _OF_SOURCE = "(source = $source OR starts_with(source, $source || ':'))"
 _DAYS = f"""
@@ -63,7 +63,7 @@ GROUP BY received_at ORDER BY received_at
 
 
 @dataclass
-class Progress:
+class ReparseProgress:
     """How far a run has got, beside the checkpoints: the same command goes on from there."""
 
     asked: str
@@ -95,7 +95,7 @@ def reparse(
     *,
     dry: bool = False,
     tell: Callable[[str], None] = lambda sentence: None,
-    slice_rows: int = SLICE_ROWS,
+    slice_rows: int = _SLICE_ROWS,
 ) -> Reparsed:
     """Read the records of `source`, or of a family's sources, received in `[since, until)` again.
 
@@ -103,8 +103,8 @@ def reparse(
     Raises `Fatal` when ingest has never said how far it is or nothing of the span is
     complete, and when another reparse runs.
     """
-    folder = lake.settings.checkpoint_root / JOB
-    lock = Lock(folder, JOB)
+    folder = lake.settings.checkpoint_root / REPARSE_JOB
+    lock = Lock(folder, REPARSE_JOB)
     try:
         connection = connect(
             lake.settings.lake_root,
@@ -150,22 +150,22 @@ class _Run:
     def __init__(self, lake: Lake, folder: Path, asked: str, until: datetime, dry: bool) -> None:
         self.dry = dry
         remedy = "remove it: the same command then begins anew, and takes nothing twice"
-        self._file = StateFile(folder / "progress.json", Progress, remedy)
-        fresh = Progress(asked, uuid.uuid4().hex[:12], until.isoformat())
+        self._file = StateFile(folder / "progress.json", ReparseProgress, remedy)
+        fresh = ReparseProgress(asked, uuid.uuid4().hex[:12], until.isoformat())
         self.progress = fresh if dry else self._earlier(asked) or fresh
         self.until = datetime.fromisoformat(self.progress.until)
         self.counts = Counts(**self.progress.counts)
         self.folder = folder / "parsed"
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        self.prefix = f"{JOB}-{self.progress.run_id}-"
-        self.note = json.dumps({JOB: self.progress.run_id})
-        self.recounts = Recounts(lake, JOB)
+        self.prefix = f"{REPARSE_JOB}-{self.progress.run_id}-"
+        self.note = json.dumps({REPARSE_JOB: self.progress.run_id})
+        self.recounts = Recounts(lake, REPARSE_JOB)
         if not dry:
             self._clear(lake)
             self._save()
 
-    def _earlier(self, asked: str) -> Progress | None:
+    def _earlier(self, asked: str) -> ReparseProgress | None:
         before = self._file.read()
         return before if before is not None and before.asked == asked else None
 
@@ -184,7 +184,7 @@ class _Run:
                     left.pop(name, None)
         delete(left.values())
 
-    def done(self, span: Span, counts: Counts) -> None:
+    def done(self, span: RewriteSpan, counts: Counts) -> None:
         """A slice is through."""
         self.counts.add(counts)
         self.progress.done[span.source] = span.until.isoformat()
@@ -206,7 +206,7 @@ class _Run:
 
 def _spans(
     connection: duckdb.DuckDBPyConnection, source: str, since: datetime, run: _Run, most: int
-) -> Iterator[Span]:
+) -> Iterator[RewriteSpan]:
     """The span in slices of about `most` rows; rows received at one instant stay together."""
     bounds = {"source": source, "since": since, "until": run.until}
     for name, day in connection.execute(_DAYS, bounds).fetchall():
@@ -218,16 +218,18 @@ def _spans(
             continue
         start, rows = begin, 0
         times = connection.execute(_TIMES, {"source": name, "since": begin, "until": end})
-        for at, count in times.fetchall():
+        for instant, count in times.fetchall():
             if rows and rows + count > most:
-                yield Span(name, start, at)
-                start, rows = at, 0
+                yield RewriteSpan(name, start, instant)
+                start, rows = instant, 0
             rows += count
         if rows:
-            yield Span(name, start, end)
+            yield RewriteSpan(name, start, end)
 
 
-def _through(lake: Lake, spans: Iterator[Span], run: _Run, tell: Callable[[str], None]) -> None:
+def _through(
+    lake: Lake, spans: Iterator[RewriteSpan], run: _Run, tell: Callable[[str], None]
+) -> None:
     parsing = ParseSettings.of(lake.settings)
     for span in spans:
         counts = _again(lake, parsing, span, run)
@@ -239,9 +241,9 @@ def _through(lake: Lake, spans: Iterator[Span], run: _Run, tell: Callable[[str],
     run.end()
 
 
-def _again(lake: Lake, parsing: ParseSettings, span: Span, run: _Run) -> Counts:
+def _again(lake: Lake, parsing: ParseSettings, span: RewriteSpan, run: _Run) -> Counts:
     """A slice, tried again where somebody else replaced the same files meanwhile."""
-    for _ in range(TRIES):
+    for _ in range(_TRIES):
         piece = Slice(lake, parsing, span, run.folder, run.recounts)
         try:
             return piece.rewrite(run.prefix, run.note, dry=run.dry)
@@ -250,7 +252,7 @@ def _again(lake: Lake, parsing: ParseSettings, span: Span, run: _Run) -> Counts:
         finally:
             for file in run.folder.glob("*.parquet"):
                 file.unlink(missing_ok=True)
-    raise Retryable(f"silver.event: {last} was replaced by others {TRIES} times; try again later")
+    raise Retryable(f"silver.event: {last} was replaced by others {_TRIES} times; try again later")
 
 
 # -- command -----------------------------------------------------------------------------------
@@ -283,7 +285,7 @@ def reparse_command(args: argparse.Namespace, settings: Settings) -> int:
     until = instant("--to", args.until).astimezone(UTC) if args.until else None
     if until is not None and since >= until:
         raise Usage(f"--from {args.since}: not before --to {args.until}")
-    os.nice(NICE)
+    os.nice(_NICE)
     spark = session(settings, "headgate reparse")
     asked: dict[str, object] = {"source": args.source, "from": since.isoformat()}
     asked["to"] = until.isoformat() if until else None
@@ -292,33 +294,33 @@ def reparse_command(args: argparse.Namespace, settings: Settings) -> int:
         done = reparse(lake, args.source, since, until, dry=args.dry_run, tell=_say)
     except Exception as error:
         if not args.dry_run:
-            note(settings, asked | {"said": str(error)[:500]}, "failed")
+            _note(settings, asked | {"said": str(error)[:500]}, "failed")
         raise
     finally:
         spark.stop()
     counts = asdict(done.counts)
     if not args.dry_run:
-        told = {"until": done.until.isoformat(), "run": done.run_id, **counts}
-        note(settings, asked | told, "ok")
+        message = {"until": done.until.isoformat(), "run": done.run_id, **counts}
+        _note(settings, asked | message, "ok")
     if args.output == "json":
-        told = {"to": done.until.isoformat(), "dry": args.dry_run, "recounts": len(done.hours)}
-        print(json.dumps({**asked, **told, **counts}))
+        message = {"to": done.until.isoformat(), "dry": args.dry_run, "recounts": len(done.hours)}
+        print(json.dumps({**asked, **message, **counts}))
     else:
         lines = [*_sentences(done.counts, dry=args.dry_run), *of_counts(settings, done.hours)]
         print("\n".join(lines))
     return 0
 
 
-def note(settings: Settings, detail: dict[str, object], outcome: str) -> None:
+def _note(settings: Settings, detail: dict[str, object], outcome: str) -> None:
     """Leave a row for ops.audit."""
-    at = datetime.now(UTC)
-    put(
+    instant = datetime.now(UTC)
+    put_row(
         settings.home.absolute() / "spool" / "audit",
-        f"reparse-{at:%Y%m%dT%H%M%S%f}",
+        f"reparse-{instant:%Y%m%dT%H%M%S%f}",
         {
-            "at": at.isoformat(),
-            "who": person(),
-            "act": JOB,
+            "at": instant.isoformat(),
+            "who": acting_user(),
+            "act": REPARSE_JOB,
             "target": f"silver.event {detail['source']}",
             "detail": json.dumps(detail),
             "outcome": outcome,

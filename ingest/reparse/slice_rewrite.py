@@ -30,13 +30,13 @@ from ingest.tables import EVENT, RECORD
 
 FILE_ROWS = 500_000
 """Rows that one new file holds at most."""
-AT_ONCE = 2_000
-APART = timedelta(days=1)
+_AT_ONCE = 2_000
+_APART = timedelta(days=1)
 """Records of one event came within such a span of each other."""
 
 
 @dataclass(frozen=True)
-class Span:
+class RewriteSpan:
     """Rows of one source, received in `[since, until)`."""
 
     source: str
@@ -72,7 +72,7 @@ class Slice:
         self,
         lake: Lake,
         parsing: ParseSettings,
-        span: Span,
+        span: RewriteSpan,
         folder: Path,
         recounts: Recounts | None = None,
     ) -> None:
@@ -180,7 +180,7 @@ class Slice:
 
     def _records(self) -> Iterator[pa.RecordBatch]:
         """The slice's records, those that bronze still has."""
-        apart = APART if self._joins else timedelta(0)
+        apart = _APART if self._joins else timedelta(0)
         low, high = self._span.since - apart, self._span.until + apart
         scan = self._scan(self._files(RECORD, low, high), RECORD)
         schema = arrow_schema(RECORD)
@@ -191,13 +191,13 @@ class Slice:
             'ORDER BY received_at, partition, "offset", record_id',
             {"low": low, "high": high},
         )
-        for batch in reader.fetch_record_batch(AT_ONCE):
+        for batch in reader.fetch_record_batch(_AT_ONCE):
             records = pa.Table.from_batches([batch]).cast(schema).combine_chunks()
-            for found in records.to_batches():
-                self._engine.register("found", pa.Table.from_batches([found]))
+            for to_batch in records.to_batches():
+                self._engine.register("found", pa.Table.from_batches([to_batch]))
                 self._engine.execute("INSERT INTO present SELECT record_id FROM found")
-                self.counts.records += found.num_rows
-                yield found
+                self.counts.records += to_batch.num_rows
+                yield to_batch
 
     def _single(self) -> Iterator[pa.RecordBatch]:
         for records in slices(self._records()):
@@ -212,14 +212,16 @@ class Slice:
         """
         records: dict[str, Record] = {}
         for batch in self._records():
-            records |= {one.record_id: one for one in records_of(batch)}
+            records |= {record.record_id: record for record in records_of(batch)}
         rows = self._engine.execute("SELECT record_ids, dead FROM held").fetchall()
         together = dict.fromkeys(tuple(ids) for ids, dead in rows if not dead)
-        read = {one for ids in together for one in ids}
-        dead = [one for uid, one in records.items() if uid not in read]
-        groups = [[records[one] for one in ids] for ids in together if records.keys() >= set(ids)]
-        for start in range(0, len(groups), AT_ONCE):
-            yield from self._parser.groups(groups[start : start + AT_ONCE])
+        read = {record for ids in together for record in ids}
+        dead = [record for uid, record in records.items() if uid not in read]
+        groups = [
+            [records[record] for record in ids] for ids in together if records.keys() >= set(ids)
+        ]
+        for start in range(0, len(groups), _AT_ONCE):
+            yield from self._parser.groups(groups[start : start + _AT_ONCE])
         yield from self._parser.groups([dead] if dead else [])
 
     # -- the difference ------------------------------------------------------------------------
@@ -326,7 +328,7 @@ class _Out:
 
     def take(self, engine: duckdb.DuckDBPyConnection, sql: str) -> None:
         """Write the rows of a query."""
-        for batch in engine.cursor().execute(sql).fetch_record_batch(AT_ONCE):
+        for batch in engine.cursor().execute(sql).fetch_record_batch(_AT_ONCE):
             if self._writer is None:
                 self._writer = FileWriter(self._target)
             self._writer.write(batch)

@@ -29,8 +29,8 @@ from ingest.replay.schedule import (
     MODE,
     SENDER,
     ZONE,
-    Header,
     Plan,
+    ReplayHeader,
     Shot,
     load_plan,
     plan_of_files,
@@ -52,7 +52,7 @@ __all__ = [
     "schedule",
 ]
 
-Produce = Callable[[str, bytes, list[Header]], None]
+Produce = Callable[[str, bytes, list[ReplayHeader]], None]
 """Takes a message for a topic: `produce(topic, raw, headers)`."""
 
 FLUSH_SECONDS = 30.0
@@ -151,7 +151,7 @@ def _batches(shots: Sequence[Shot]) -> Iterator[tuple[float, list[Shot]]]:
 
 def _message(
     shot: Shot, start: datetime, zones: ParseSettings, mode: str | None
-) -> tuple[bytes, list[Header]]:
+) -> tuple[bytes, list[ReplayHeader]]:
     headers = list(shot.headers)
     zone = shot.zone
     raw = shot.raw
@@ -183,7 +183,7 @@ class KafkaOut:
         self._producer = producer(settings.kafka, **{"compression.type": "lz4"})
         self.failed: list[str] = []
 
-    def __call__(self, topic: str, raw: bytes, headers: list[Header]) -> None:
+    def __call__(self, topic: str, raw: bytes, headers: list[ReplayHeader]) -> None:
         while True:
             try:
                 self._producer.produce(topic, raw, headers=[*headers], on_delivery=self._done)

@@ -24,8 +24,8 @@ from infra.errors import Usage
 from ingest.parsing.record_reader import pieces
 from ingest.parsing.source import Context, ParseSettings, Record, Unreadable, lookup
 
-Header = tuple[str, bytes]
-SENDER, HOST, ZONE, MODE, HEADER = "sender", "host", "tz", "mode", "header"
+ReplayHeader = tuple[str, bytes]
+SENDER, _HOST, ZONE, MODE, _HEADER = "sender", "host", "tz", "mode", "header"
 """Headers: which line of which file a message was; who wrote it; zone of its naive times; mode;
 the lines that name its fields, in formats that have such."""
 
@@ -33,7 +33,7 @@ FAR = timedelta(days=366)
 """A line this far from the middle of its file carries a wrong time; it keeps its place instead."""
 
 
-class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ReplayInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One file of a plan. Offsets are seconds on the demo's timeline at speed 1."""
 
     file: str
@@ -68,7 +68,7 @@ class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Files on a timeline."""
 
-    input: tuple[Input, ...]
+    input: tuple[ReplayInput, ...]
     title: str = ""
 
     @property
@@ -85,7 +85,7 @@ class Shot:
     event_at: float
     source: str
     raw: bytes
-    headers: tuple[Header, ...] = ()
+    headers: tuple[ReplayHeader, ...] = ()
     zone: str | None = None
     origin: str = ""
     as_is: bool = False
@@ -114,7 +114,7 @@ def load_plan(path: Path) -> Plan:
     return msgspec.structs.replace(plan, input=tuple(inputs))
 
 
-def _check(each: Input, file: Path, where: str) -> None:
+def _check(each: ReplayInput, file: Path, where: str) -> None:
     if not file.is_file():
         raise Usage(f"{where}: no such file")
     if each.squeeze <= 0 or each.held_until < 0 or (each.gap is not None and each.gap < 0):
@@ -152,7 +152,7 @@ def plan_of_files(
     for file in files:
         if not file.is_file():
             raise Usage(f"{file}: no such file")
-        inputs.append(Input(file=str(file), source=source, zone=tz, as_is=as_is))
+        inputs.append(ReplayInput(file=str(file), source=source, zone=tz, as_is=as_is))
     firsts = [_first(_times(each, _lines(each), settings or ParseSettings())) for each in inputs]
     zero = _first(firsts)
     # A file without any readable time begins with the others.
@@ -182,9 +182,9 @@ def schedule(plan: Plan, speed: float = 1.0, settings: ParseSettings | None = No
     return shots
 
 
-def _shots(each: Input, speed: float, settings: ParseSettings) -> Iterator[Shot]:
+def _shots(each: ReplayInput, speed: float, settings: ParseSettings) -> Iterator[Shot]:
     lines = _lines(each)
-    known = ((HOST, each.host.encode()),) if each.host else ()
+    known = ((_HOST, each.host.encode()),) if each.host else ()
     for (number, raw, header), offset in zip(lines, _offsets(each, lines, settings), strict=True):
         if each.until is not None and offset > each.until:
             continue
@@ -196,7 +196,7 @@ def _shots(each: Input, speed: float, settings: ParseSettings) -> Iterator[Shot]
             headers=(
                 (SENDER, f"replay {Path(each.file).name} line {number}".encode()),
                 *known,
-                *(((HEADER, header),) if header else ()),
+                *(((_HEADER, header),) if header else ()),
             ),
             zone=each.zone,
             origin=f"{each.file} line {number}",
@@ -210,11 +210,11 @@ class _File(msgspec.Struct):
     Records: list[msgspec.Raw]
 
 
-Lines = list[tuple[int, bytes, bytes]]
+_Lines = list[tuple[int, bytes, bytes]]
 """Line numbers from 1, the lines without their ends, and the header that holds for each."""
 
 
-def _lines(each: Input) -> Lines:
+def _lines(each: ReplayInput) -> _Lines:
     """The lines an input takes of its file; a file that is one record counts as line 1."""
     content = _content(Path(each.file))
     if each.unpack:
@@ -239,12 +239,12 @@ def _content(file: Path) -> bytes:
 
 def _unpacked(content: bytes, file: str) -> list[bytes]:
     try:
-        return [bytes(one) for one in msgspec.json.decode(content, type=_File).Records]
+        return [bytes(Record) for Record in msgspec.json.decode(content, type=_File).Records]
     except msgspec.DecodeError as error:
         raise Usage(f"{file}: no file of records to unpack: {error}") from error
 
 
-def _offsets(each: Input, lines: Lines, settings: ParseSettings) -> list[float]:
+def _offsets(each: ReplayInput, lines: _Lines, settings: ParseSettings) -> list[float]:
     """Where each line lies, in seconds at speed 1; one without a time lies with the one before."""
     if each.gap is not None:
         return [each.start + nth * each.gap for nth in range(len(lines))]
@@ -262,7 +262,7 @@ def _first(times: Sequence[datetime | None]) -> datetime | None:
     return min((when for when in times if when is not None), default=None)
 
 
-def _times(each: Input, lines: Lines, settings: ParseSettings) -> list[datetime | None]:
+def _times(each: ReplayInput, lines: _Lines, settings: ParseSettings) -> list[datetime | None]:
     """When each line says it happened; None where it does not or cannot be believed."""
     # Years that a format leaves out are completed from here.
     reference = (
@@ -277,11 +277,11 @@ def _times(each: Input, lines: Lines, settings: ParseSettings) -> list[datetime 
 
 
 def _time(
-    each: Input, raw: bytes, header: bytes, reference: datetime, settings: ParseSettings
+    each: ReplayInput, raw: bytes, header: bytes, reference: datetime, settings: ParseSettings
 ) -> datetime | None:
     headers = {ZONE: each.zone.encode()} if each.zone else {}
     if header:
-        headers[HEADER] = header
+        headers[_HEADER] = header
     record = Record("replay", each.source, "live", reference, raw, headers)
     try:
         events = lookup(each.source).parse(record, Context(record, settings))

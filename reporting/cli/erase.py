@@ -13,9 +13,9 @@ from infra.errors import Fatal
 
 if TYPE_CHECKING:
     from infra.config.settings import Settings
-    from reporting.erasure.request import Wish
+    from reporting.erasure.request import ErasureRequest
 
-NICE = 10
+_NICE = 10
 """Other processes of the machine go first, as the live jobs are among them."""
 
 
@@ -55,11 +55,11 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
     from infra.spark.session import session
     from infra.streaming.lake import Lake
     from reporting.erasure.certificate import sentences
-    from reporting.erasure.request import Wish, names_of, require, words_of
-    from reporting.erasure.run import erase, preview
+    from reporting.erasure.request import ErasureRequest, require_request, subject_names, words_of
+    from reporting.erasure.run import erase, preview_erasure
 
     kind, name = ("user", arguments.user) if arguments.user else ("device", arguments.device)
-    wish = Wish(
+    wish = ErasureRequest(
         "user" if kind == "user" else "device",
         name,
         arguments.pseudonymise,
@@ -68,28 +68,32 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
         tuple(arguments.also),
         arguments.reason,
     )
-    require(wish, yes=arguments.yes, dry=arguments.dry_run)
+    require_request(wish, yes=arguments.yes, dry=arguments.dry_run)
     if not settings.lake_root.is_dir():
         raise Fatal(f"{settings.lake_root}: there is no lake here; start the jobs or set 'lake'")
-    words_of(wish, names_of(settings, wish), "")  # what is refused is so before a JVM starts
-    os.nice(NICE)
+    words_of(wish, subject_names(settings, wish), "")  # what is refused is so before a JVM starts
+    os.nice(_NICE)
     small = settings.spark.model_copy(update={"driver_memory": "1g"})
     spark = session(settings.model_copy(update={"spark": small}), "headgate-erase")
     try:
         lake = Lake(spark, settings)
         if arguments.dry_run:
-            found = preview(lake, wish, _progress)
-            lines = _previewed(found, wish)
+            preview_rows = preview_erasure(lake, wish, _progress)
+            lines = _previewed(preview_rows, wish)
         else:
-            found = erase(lake, wish, _progress, vacuum=arguments.vacuum)
-            lines = sentences(found)
+            preview_rows = erase(lake, wish, _progress, vacuum=arguments.vacuum)
+            lines = sentences(preview_rows)
     finally:
         spark.stop()
-    print(json.dumps(found, ensure_ascii=False) if arguments.output == "json" else "\n".join(lines))
-    return 0 if arguments.dry_run or finished(found) else 1
+    print(
+        json.dumps(preview_rows, ensure_ascii=False)
+        if arguments.output == "json"
+        else "\n".join(lines)
+    )
+    return 0 if arguments.dry_run or finished_erasure(preview_rows) else 1
 
 
-def finished(certificate: Mapping[str, Any]) -> bool:
+def finished_erasure(certificate: Mapping[str, Any]) -> bool:
     """Whether nothing is left that a later run would still have to do."""
     behind = certificate["jobs_behind"] or not certificate["settled"]
     waits = certificate["unpublished"] or certificate["undelivered"]
@@ -98,7 +102,7 @@ def finished(certificate: Mapping[str, Any]) -> bool:
     )
 
 
-def _previewed(found: Mapping[str, Any], wish: Wish) -> Iterator[str]:
+def _previewed(found: Mapping[str, Any], wish: ErasureRequest) -> Iterator[str]:
     yield f"Words: {', '.join(found['words'])}"
     for table, counts in found["tables"].items():
         yield (

@@ -16,7 +16,7 @@ from infra.config.settings import Settings
 from infra.errors import Fatal, Usage
 from infra.process.table_output import add_output_option, print_rows
 from infra.process.text_output import printable
-from reporting.cli.reader import opened
+from reporting.cli.reader import open_lake
 from reporting.interval import Interval, parse_interval
 from reporting.ledger.completeness import (
     COLUMNS,
@@ -79,7 +79,7 @@ def run_report(args: argparse.Namespace, settings: Settings) -> int:
     out: Path = args.out or settings.home / "reports" / f"{args.name}-{interval.slug}.html"
     render: Render = daily.render
     with roomy():
-        page = render(opened(settings, daily.TABLES), interval, datetime.now(UTC))
+        page = render(open_lake(settings, daily.TABLES), interval, datetime.now(UTC))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(page, "utf-8")
@@ -111,17 +111,17 @@ def run_ledger(args: argparse.Namespace, settings: Settings) -> int:
     since = _instant("--since", args.since) or until - timedelta(days=1)
     if since >= until:
         raise Usage(f"--since {since.isoformat()}: not before --until {until.isoformat()}")
-    lake = opened(settings, TABLES)
+    lake = open_lake(settings, TABLES)
     by_hour = args.by == "hour"
     rows = (hourly if by_hour else completeness)(lake, since, until, args.source)
     sums = totals(rows) if by_hour else [total(rows)]
-    show(rows, sums, args.output, by_hour=by_hour)
+    _show(rows, sums, args.output, by_hour=by_hour)
     for gap in missed(lake, since, until, args.source):
         print(f"headgate: {printable(gap.sentence())}", file=sys.stderr)
-    return 1 if any(one.unaccounted or one.duplicated for one in sums) else 0
+    return 1 if any(counts.unaccounted or counts.duplicated for counts in sums) else 0
 
 
-def show(
+def _show(
     rows: Sequence[Completeness],
     sums: Sequence[Completeness],
     form: str,
@@ -133,13 +133,13 @@ def show(
     both = [*rows, *sums]
     if by_hour:
         both.sort(key=lambda row: (str(row.hour), row.source == "all"))
-    told = [
+    asdicts = [
         asdict(row) | {"packs": list(row.packs), "hour": row.hour and row.hour.isoformat()}
         for row in both
     ]
-    told = [{name: row[name] for name in columns} for row in told]
+    asdicts = [{name: row[name] for name in columns} for row in asdicts]
     print_rows(
-        told,
+        asdicts,
         form,
         columns,
         shown={
@@ -154,7 +154,7 @@ def _instant(option: str, text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        at = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError:
         raise Usage(f"{option} {text}: write a time such as 2026-11-20T14:00") from None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)

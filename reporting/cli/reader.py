@@ -15,7 +15,7 @@ from ingest.pipeline.files_job import under_way
 from reporting.ledger.completeness import excuse, forgive
 
 
-def opened(settings: Settings, needs: Sequence[str]) -> duckdb.DuckDBPyConnection:
+def open_lake(settings: Settings, needs: Sequence[str]) -> duckdb.DuckDBPyConnection:
     """The lake for questions about completeness: with what is excused, and room to spill."""
     before = under_way(settings.checkpoint_root)
     connection = connect(settings.lake_root, needs=needs, memory=settings.api.statement_memory)

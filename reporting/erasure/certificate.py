@@ -14,25 +14,25 @@ from typing import Any
 from infra.config.settings import Settings
 from infra.delta.schema import Table
 from infra.errors import Fatal, Retryable
-from infra.maintenance.maintenance import keep
+from infra.maintenance.maintenance import retention_interval
 from infra.storage.atomic_files import write_whole
 from infra.streaming.lake import Lake
-from infra.streaming.outbox import note
+from infra.streaming.outbox import note_audit
 from reporting.erasure.outside_tables import left, models
-from reporting.erasure.request import Progress, Wish, digest
-from reporting.erasure.rewrite import commits_of, there
+from reporting.erasure.request import ErasureProgress, ErasureRequest, digest
+from reporting.erasure.rewrite import commits_of, tables_there
 from reporting.erasure.subject_match import Search
-from reporting.erasure.topics import kept, sentences_of
+from reporting.erasure.topics import sentences_of, topics_kept
 
-FOLDER = "erasures"
+_FOLDER = "erasures"
 LOG_DAYS = 30
 """How long Delta keeps a table's log, which holds each file's smallest and largest values."""
 
 
 def certificate_of(
     lake: Lake,
-    wish: Wish,
-    progress: Progress,
+    wish: ErasureRequest,
+    progress: ErasureProgress,
     behind: Mapping[str, list[str]],
     *,
     settled: bool,
@@ -53,7 +53,7 @@ def certificate_of(
         "reason": wish.reason,
         "tables": {
             table.name: _told(lake, table, done, now)
-            for table in there(lake)
+            for table in tables_there(lake)
             if (done := commits_of(lake, table, progress.id, progress.since.get(table.name, 0)))
         },
         "jobs_behind": dict(behind),
@@ -66,15 +66,15 @@ def _told(
 ) -> dict[str, Any]:
     """What became of a table, and until when its former versions still hold it."""
     try:
-        kept = keep(lake.settings, table, lake.folder(table))
+        kept = retention_interval(lake.settings, table, lake.folder(table))
         until = (now + kept).isoformat(timespec="seconds")
     except Fatal as error:
         until = f"it cannot be told when ({error})"
     return {
-        "rows_removed": sum(one["removed"] for one in done),
-        "rows_replaced": sum(one["replaced"] for one in done),
-        "files": sum(len(one["files"]) for one in done),
-        "versions": [one["version"] for one in done],
+        "rows_removed": sum(rewrite["removed"] for rewrite in done),
+        "rows_replaced": sum(rewrite["replaced"] for rewrite in done),
+        "files": sum(len(rewrite["files"]) for rewrite in done),
+        "versions": [rewrite["version"] for rewrite in done],
         "former_versions_until": until,
         "log_until": (now + timedelta(days=LOG_DAYS)).isoformat(timespec="seconds"),
     }
@@ -91,13 +91,14 @@ def not_touched(
     deleted: Mapping[str, int] | str
     compacted: dict[str, dict[str, int | None]] = {}
     try:
-        deleted, compacted = (away, {}) if away else kept(settings)
+        deleted, compacted = (away, {}) if away else topics_kept(settings)
     except Retryable as error:
         deleted = str(error)
     return {
         "topics_keep_ms": deleted,
         "topics_compacted": {
-            topic: told | {"messages": messages.get(topic)} for topic, told in compacted.items()
+            topic: topic_state | {"messages": messages.get(topic)}
+            for topic, topic_state in compacted.items()
         },
         "files": list(left(settings, search)),
         "state": "jobs sessions and alert remember leases, findings and alerts until they are "
@@ -128,25 +129,25 @@ def _counts(settings: Settings) -> str | None:
 
 def certificates(settings: Settings) -> list[dict[str, Any]]:
     """Those that were written here, as far as they are kept."""
-    found = []
-    for file in (settings.home.absolute() / FOLDER).glob("*.json"):
+    result = []
+    for file in (settings.home.absolute() / _FOLDER).glob("*.json"):
         with suppress(OSError, ValueError):
-            found.append(json.loads(file.read_text("utf-8")))
-    return found
+            result.append(json.loads(file.read_text("utf-8")))
+    return result
 
 
 def write_down(settings: Settings, certificate: Mapping[str, Any]) -> None:
-    folder = settings.home.absolute() / FOLDER
+    folder = settings.home.absolute() / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     name = certificate["id"]
     write_whole(folder / f"{name}.json", json.dumps(certificate, indent=1, ensure_ascii=False))
     write_whole(folder / f"{name}.txt", "\n".join(sentences(certificate)) + "\n")
     rows = {
-        table: told["rows_removed"] + told["rows_replaced"]
-        for table, told in certificate["tables"].items()
+        table: table_result["rows_removed"] + table_result["rows_replaced"]
+        for table, table_result in certificate["tables"].items()
     }
     detail = {"rows": rows, "reason": certificate["reason"], "kind": certificate["subject"]["kind"]}
-    note(settings.home.absolute() / "spool", "erase", name, detail)
+    note_audit(settings.home.absolute() / "spool", "erase", name, detail)
 
 
 def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
@@ -159,14 +160,14 @@ def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
         yield f"Reason: {certificate['reason']}"
     if not certificate["tables"]:
         yield "No table had a row that names it."
-    for table, told in certificate["tables"].items():
-        removed, replaced = told["rows_removed"], told["rows_replaced"]
-        until = told["former_versions_until"]
+    for table, table_result in certificate["tables"].items():
+        removed, replaced = table_result["rows_removed"], table_result["rows_replaced"]
+        until = table_result["former_versions_until"]
         yield (
             f"{table}: {removed:,} rows removed, {replaced:,} reworded, in versions "
-            f"{', '.join(map(str, told['versions']))}; former versions "
+            f"{', '.join(map(str, table_result['versions']))}; former versions "
             + (f"are kept until {until}" if until else "were deleted")
-            + f", smallest and largest values in its log until {told['log_until']}."
+            + f", smallest and largest values in its log until {table_result['log_until']}."
         )
     for place, count in certificate["outside"].items():
         how = "deleted" if place == "rollups" and not certificate["pseudonymised"] else "reworded"

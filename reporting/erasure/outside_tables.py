@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from alerts.anomaly.store import BASELINES, FOLDER
-from alerts.cli.webhooks import file_of
+from alerts.cli.webhooks import queue_file
 from alerts.rulepack.locations import store_folder
-from enrich.assets.index_store import end_former, index_files, renew
+from enrich.assets.index_store import end_former, index_files, renew_index
 from infra.config.settings import Settings
 from infra.storage.atomic_files import write_whole
 from reporting.erasure.subject_match import Search
 
-ROWS = 20_000
+_ROWS = 20_000
 
 
 def spooled(settings: Settings, search: Search, *, dry: bool) -> int:
@@ -36,17 +36,17 @@ def spooled(settings: Settings, search: Search, *, dry: bool) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for file in (root / folder).glob("**/*.json"):
                 with suppress(FileNotFoundError):
-                    said = file.read_text("utf-8")
-                    if search.has(said):
+                    text_value = file.read_text("utf-8")
+                    if search.has(text_value):
                         done += 1
                         if not dry:
-                            write_whole(file, search.text(said))
+                            write_whole(file, search.text(text_value))
     return done
 
 
 def queued(settings: Settings, search: Search, *, dry: bool) -> int:
     """Replace words in alerts that wait for webhooks; how many had some."""
-    file = file_of(settings)
+    file = queue_file(settings)
     if not file.exists():
         return 0
     done = 0
@@ -77,10 +77,10 @@ def indexed(settings: Settings, search: Search, *, dry: bool) -> list[str]:
     if not dry:
         # First, as one that is being made now is not among the files yet.
         end_former(settings)
-    found = [file for file in index_files(settings) if _is_in(file, search)]
-    if found and not dry:
-        renew(settings, found)
-    return [file.name for file in found]
+    files = [file for file in index_files(settings) if _is_in(file, search)]
+    if files and not dry:
+        renew_index(settings, files)
+    return [file.name for file in files]
 
 
 def _is_in(index: Path, search: Search) -> bool:
@@ -89,8 +89,10 @@ def _is_in(index: Path, search: Search) -> bool:
         with closing(sqlite3.connect(f"{index.as_uri()}?mode=ro&immutable=1", uri=True)) as held:
             for asked in ("SELECT body FROM said", "SELECT key FROM entry"):
                 rows = held.execute(asked)
-                while some := rows.fetchmany(ROWS):
-                    if pc.any(search.rows(pa.array([one for (one,) in some], pa.string()))).as_py():
+                while some := rows.fetchmany(_ROWS):
+                    if pc.any(
+                        search.rows(pa.array([value for (value,) in some], pa.string()))
+                    ).as_py():
                         return True
     except sqlite3.Error:
         return index.exists()
@@ -103,14 +105,14 @@ def _is_in(index: Path, search: Search) -> bool:
 def left(settings: Settings, search: Search) -> Sequence[str]:
     """Files beside the tables that name the subject and are not touched, and that a person must."""
     home = settings.home.absolute()
-    found: list[str] = []
+    results: list[str] = []
     for folder in ("backtests", "status", "reports"):
-        found += [
+        results += [
             str(file.relative_to(home))
             for file in sorted((home / folder).rglob("*"))
             if file.is_file() and _names(file, search)
         ]
-    return found
+    return results
 
 
 def models(settings: Settings, search: Search) -> list[str]:
@@ -134,7 +136,7 @@ def _names(file: Path, search: Search) -> bool:
         with pq.ParquetFile(file) as held:
             return any(
                 any(search.rows(column).to_pylist())
-                for batch in held.iter_batches(ROWS)
+                for batch in held.iter_batches(_ROWS)
                 for column in batch.columns
             )
     if file.suffix in (".json", ".ndjson", ".html", ".txt", ".csv", ".log"):

@@ -31,7 +31,7 @@ UNION SELECT DISTINCT unnest(hostnames) FROM silver.asset_version WHERE list_con
 
 
 @dataclass(frozen=True)
-class Wish:
+class ErasureRequest:
     """Who is to be erased, and how."""
 
     kind: Literal["user", "device"]
@@ -46,7 +46,7 @@ class Wish:
 
 
 @dataclass
-class Progress:
+class ErasureProgress:
     """What a run that was cut off goes on with."""
 
     id: str
@@ -61,18 +61,20 @@ class Progress:
     """Ids of rows that are gone, for those that may come yet and belong to them."""
 
 
-def names_of(settings: Settings, wish: Wish) -> list[str]:
+def subject_names(settings: Settings, wish: ErasureRequest) -> list[str]:
     """The names that the subject has by itself, by the wish, and by the inventories."""
-    found = set(wish.also)
+    set_result = set(wish.also)
     if wish.kind == "user":
-        found |= {wish.name} | {one for one in _accounts(settings, wish.name) if _tells(one)}
+        set_result |= {wish.name} | {
+            account for account in _accounts(settings, wish.name) if _tells(account)
+        }
     elif wish.hostnames:
         hosts = _asked(settings, _HOSTS, {"mac": device(wish.name, BLANK)[0].text})
-        found |= {one for one in hosts if _tells(one)}
-    return sorted(found - set(wish.but))
+        set_result |= {account for account in hosts if _tells(account)}
+    return sorted(set_result - set(wish.but))
 
 
-def words_of(wish: Wish, names: Sequence[str], instead: str) -> tuple[Word, ...]:
+def words_of(wish: ErasureRequest, names: Sequence[str], instead: str) -> tuple[Word, ...]:
     """The words for these names. Raises `Usage` where they cannot be told from other text."""
     if wish.kind == "user":
         if not names:
@@ -97,7 +99,12 @@ def _asked(settings: Settings, sql: str, values: Mapping[str, str]) -> Iterator[
     try:
         wanted = ("silver.user_version", "silver.asset_version", "silver.dhcp_segment")
         left_out = refresh(
-            engine, [one for one in definitions(settings.lake_root) if one.name in wanted]
+            engine,
+            [
+                definition
+                for definition in definitions(settings.lake_root)
+                if definition.name in wanted
+            ],
         )
         if any(name in sql for name in left_out):
             return
@@ -108,13 +115,15 @@ def _asked(settings: Settings, sql: str, values: Mapping[str, str]) -> Iterator[
         engine.close()
 
 
-def digest(salt: str, wish: Wish) -> str:
+def digest(salt: str, wish: ErasureRequest) -> str:
     """SHA-256 of salt, kind, name in small letters and manner, as a JSON list."""
-    said = json.dumps([salt, wish.kind, wish.name.lower(), wish.pseudonymise])
-    return hashlib.sha256(said.encode()).hexdigest()
+    dumps = json.dumps([salt, wish.kind, wish.name.lower(), wish.pseudonymise])
+    return hashlib.sha256(dumps.encode()).hexdigest()
 
 
-def progress_of(settings: Settings, file: Path, wish: Wish, newest: Mapping[str, int]) -> Progress:
+def progress_of(
+    settings: Settings, file: Path, wish: ErasureRequest, newest: Mapping[str, int]
+) -> ErasureProgress:
     """What an earlier run left in `file`, or a new beginning; written there.
 
     `newest`: the version that each table has now.
@@ -122,49 +131,54 @@ def progress_of(settings: Settings, file: Path, wish: Wish, newest: Mapping[str,
     if (before := progress_file(file).read()) is not None:
         progress = _continued(settings, before, wish)
         # A table that was restored meanwhile counts from its older version on.
-        since = {name: min(at, newest.get(name, at)) for name, at in progress.since.items()}
+        since = {
+            name: min(instant, newest.get(name, instant))
+            for name, instant in progress.since.items()
+        }
         progress = replace(progress, since=since)
     else:
         # An address of its own kind: locally administered, so no maker's (IEEE 802).
         pseudonym = "02" + secrets.token_hex(5)
         if wish.kind == "user":
             pseudonym = f"person-{secrets.token_hex(4)}"
-        progress = Progress(
+        progress = ErasureProgress(
             uuid.uuid4().hex[:12],
             secrets.token_hex(8),
             pseudonym,
             datetime.now(UTC).isoformat(),
-            names_of(settings, wish),
+            subject_names(settings, wish),
             dict(newest),
         )
     save(file, progress)
     return progress
 
 
-def save(file: Path, progress: Progress) -> None:
+def save(file: Path, progress: ErasureProgress) -> None:
     """Keep what a later run goes on with."""
     progress_file(file).write(progress)
 
 
-def progress_file(file: Path) -> StateFile[Progress]:
+def progress_file(file: Path) -> StateFile[ErasureProgress]:
     """A file as what a later run goes on with."""
     remedy = (
         "put it back from a backup, or remove it: the erasure then begins anew, under another "
         "pseudonym"
     )
-    return StateFile(file, Progress, remedy)
+    return StateFile(file, ErasureProgress, remedy)
 
 
-def _continued(settings: Settings, before: Progress, wish: Wish) -> Progress:
+def _continued(
+    settings: Settings, before: ErasureProgress, wish: ErasureRequest
+) -> ErasureProgress:
     """An earlier run's, with the names that this command adds or leaves out."""
-    names = sorted((set(before.names) | set(names_of(settings, wish))) - set(wish.but))
+    names = sorted((set(before.names) | set(subject_names(settings, wish))) - set(wish.but))
     # Of an id nobody knows by which name it was learnt; those of rows that are there are learnt
     # again.
     linked = before.linked if set(before.names) <= set(names) else {}
     return replace(before, names=names, linked=linked)
 
 
-def require(wish: Wish, *, yes: bool, dry: bool) -> None:
+def require_request(wish: ErasureRequest, *, yes: bool, dry: bool) -> None:
     """Raises `Usage` unless a person has said that it is to be done."""
     if not yes and not dry:
         raise Usage(

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from infra.delta.log_reader import commit, newest_version, text, versions
+from infra.delta.log_reader import commit, commit_text, newest_version, versions
 from infra.delta.parquet_writer import DataFile, FileWriter, Target, whole_schema
 from infra.delta.schema import Table, catalog
 from infra.delta.transaction import ActiveFile, Moved, active_files, as_old
@@ -29,22 +29,22 @@ from infra.streaming.lake import Lake
 from ingest.reparse.recount import AHEAD, Recounts
 from reporting.erasure.subject_match import Search, Word
 
-ROWS = 20_000
-FILES_AT_ONCE = 50
+_ROWS = 20_000
+_FILES_AT_ONCE = 50
 """Files of one commit: what a crash does again."""
-TRIES = 5
+_TRIES = 5
 BLANK = "[erased]"
-EVENT, RECORD, FINDING = "silver.event", "bronze.record", "gold.finding"
-ATTRIBUTION, ATTRIBUTED = "gold.attribution", "gold.attributed_event"
+_EVENT, _RECORD, _FINDING = "silver.event", "bronze.record", "gold.finding"
+_ATTRIBUTION, _ATTRIBUTED = "gold.attribution", "gold.attributed_event"
 IDS = {
-    RECORD: ("record_id",),
-    FINDING: ("finding_id", "event_uid"),
-    ATTRIBUTED: ("event_uid",),
-    ATTRIBUTION: ("finding_id",),
+    _RECORD: ("record_id",),
+    _FINDING: ("finding_id", "event_uid"),
+    _ATTRIBUTED: ("event_uid",),
+    _ATTRIBUTION: ("finding_id",),
 }
 """Tables with rows that belong to the subject by an id, and the columns that tell it."""
 
-Tell = Callable[[str], None]
+_Tell = Callable[[str], None]
 
 
 def keeps_rows(table: Table) -> bool:
@@ -66,7 +66,7 @@ class Erasure:
 
 
 @dataclass
-class Counts:
+class _Counts:
     """What one table came to."""
 
     removed: int = 0
@@ -89,28 +89,28 @@ class Linked:
 
     def known(self, table: str) -> int:
         """How many ids there are that rows of a table may have."""
-        if table == RECORD:
+        if table == _RECORD:
             return len(self.records)
-        if table in (FINDING, ATTRIBUTED):
+        if table in (_FINDING, _ATTRIBUTED):
             return len(self.events)
-        return len(self.findings) if table == ATTRIBUTION else 0
+        return len(self.findings) if table == _ATTRIBUTION else 0
 
     def rows(self, table: str, batch: pa.RecordBatch) -> pa.Array | None:
         """Which rows of a batch these are; None where the table has no such ids."""
-        if table == RECORD:
+        if table == _RECORD:
             return _among(batch, "record_id", self.records)
-        if table in (FINDING, ATTRIBUTED):
+        if table in (_FINDING, _ATTRIBUTED):
             return _among(batch, "event_uid", self.events)
-        if table == ATTRIBUTION:
+        if table == _ATTRIBUTION:
             return _among(batch, "finding_id", self.findings)
         return None
 
     def learn(self, table: str, batch: pa.RecordBatch) -> None:
         """Take the ids from rows that name the subject."""
-        if table == EVENT:
+        if table == _EVENT:
             self.events.update(batch.column("event_uid").to_pylist())
             self.records.update(pc.list_flatten(batch.column("record_ids")).to_pylist())
-        elif table == FINDING:
+        elif table == _FINDING:
             self.findings.update(batch.column("finding_id").to_pylist())
 
 
@@ -123,7 +123,7 @@ class Eraser:
         erasure: Erasure,
         *,
         dry: bool,
-        tell: Tell,
+        tell: _Tell,
         linked: Linked | None = None,
         keep: Callable[[Linked], None] = lambda linked: None,
     ) -> None:
@@ -139,11 +139,11 @@ class Eraser:
         self._linked = linked or Linked()
         self._keep = keep
         self._kept = self._linked.size
-        self._done = Search([Word(one.instead, "") for one in erasure.search.words])
+        self._done = Search([Word(word.instead, "") for word in erasure.search.words])
         self._changed: set[tuple[datetime, datetime]] = set()
         """Hours in which events that go arrived, and those in which they count."""
         self._recounts = Recounts(lake, "erase")
-        self.counts: dict[str, Counts] = {}
+        self.counts: dict[str, _Counts] = {}
 
     @property
     def recounts(self) -> int:
@@ -156,15 +156,15 @@ class Eraser:
         Raises `Retryable` when others keep replacing the same files.
         """
         before = sum(counts.files for counts in self.counts.values())
-        by_name = {table.name: table for table in there(self._lake)}
+        by_name = {table.name: table for table in tables_there(self._lake)}
         # Ids are learnt before anything goes, and kept before the rows go that tell them. Bronze
         # goes before silver, so that no record is left that no event accounts for.
-        for name in (EVENT, FINDING):
+        for name in (_EVENT, _FINDING):
             if name in by_name:
                 self._look(by_name[name])
-        last = [name for name in (FINDING, EVENT) if name in by_name]
-        others = [name for name in by_name if name not in (RECORD, *last)]
-        for name in (*(name for name in (RECORD,) if name in by_name), *others, *last):
+        last = [name for name in (_FINDING, _EVENT) if name in by_name]
+        others = [name for name in by_name if name not in (_RECORD, *last)]
+        for name in (*(name for name in (_RECORD,) if name in by_name), *others, *last):
             self._tell(name)
             self._through(by_name[name])
         return sum(counts.files for counts in self.counts.values()) > before
@@ -172,12 +172,12 @@ class Eraser:
     def _look(self, table: Table) -> None:
         """Learn which ids are the subject's."""
         for file in self._unseen(table):
-            for batch, found in self._judged(table, file):
-                self._linked.learn(table.name, batch.filter(found))
+            for batch, result in self._judged(table, file):
+                self._linked.learn(table.name, batch.filter(result))
 
     def _through(self, table: Table) -> None:
         last: Moved | None = None
-        for _ in range(TRIES):
+        for _ in range(_TRIES):
             version = newest_version(self._lake.folder(table))
             if self._looked.get(table.name) == (version, self._known(table)):
                 return
@@ -191,10 +191,10 @@ class Eraser:
                 return
             except Moved as moved:
                 last = moved
-        raise Retryable(f"{table.name}: {last} was replaced by others {TRIES} times; go on later")
+        raise Retryable(f"{table.name}: {last} was replaced by others {_TRIES} times; go on later")
 
-    def _count(self, table: Table, done: Counts) -> None:
-        counts = self.counts.setdefault(table.name, Counts())
+    def _count(self, table: Table, done: _Counts) -> None:
+        counts = self.counts.setdefault(table.name, _Counts())
         counts.removed += done.removed
         counts.replaced += done.replaced
         counts.files += done.files
@@ -216,15 +216,15 @@ class Eraser:
 
     def _holding(self, table: Table) -> list[ActiveFile]:
         """Files that have to be written anew, at most as many as one commit takes."""
-        found: list[ActiveFile] = []
+        active_files: list[ActiveFile] = []
         for file in self._unseen(table):
             if any(pc.any(rows).as_py() for _, rows in self._judged(table, file)):
-                found.append(file)
-                if len(found) == FILES_AT_ONCE and not self._dry:
+                active_files.append(file)
+                if len(active_files) == _FILES_AT_ONCE and not self._dry:
                     break
             else:
                 self._clean[table.name][file.name] = self._known(table)
-        return found
+        return active_files
 
     def _known(self, table: Table) -> int:
         """How many ids are looked for in a table."""
@@ -237,18 +237,18 @@ class Eraser:
         """
         clean = file.name in self._clean.get(table.name, {})
         with pq.ParquetFile(to_read(self._lake.folder(table) / file.name)) as held:
-            names = [one.name for one in held.schema_arrow if _can_name(one.type)]
-            if clean and (self._erasure.removes or table.name != RECORD):
+            names = [field.name for field in held.schema_arrow if _can_name(field.type)]
+            if clean and (self._erasure.removes or table.name != _RECORD):
                 names = list(IDS[table.name])
-            for batch in held.iter_batches(ROWS, columns=names):
+            for batch in held.iter_batches(_ROWS, columns=names):
                 yield batch, self._owned(table, batch) if clean else self._found(table, batch)
 
     def _found(self, table: Table, batch: pa.RecordBatch) -> pa.Array:
         """Which rows name the subject, or belong to it by an id."""
-        found = pa.array([False] * batch.num_rows, pa.bool_())
+        array = pa.array([False] * batch.num_rows, pa.bool_())
         for column in batch.columns:
-            found = pc.or_(found, self._erasure.search.rows(column))
-        return pc.or_(found, self._owned(table, batch))
+            array = pc.or_(array, self._erasure.search.rows(column))
+        return pc.or_(array, self._owned(table, batch))
 
     def _owned(self, table: Table, batch: pa.RecordBatch) -> pa.Array:
         """Which rows belong to the subject by an id, and were not reworded already."""
@@ -266,10 +266,10 @@ class Eraser:
 
         A raw record is the exception: it may say the name in a form that nobody can search.
         """
-        return self._erasure.removes or table.name == RECORD
+        return self._erasure.removes or table.name == _RECORD
 
-    def _rewrite(self, table: Table, files: Sequence[ActiveFile]) -> Counts:
-        folder, counts, added = self._lake.folder(table), Counts(files=len(files)), []
+    def _rewrite(self, table: Table, files: Sequence[ActiveFile]) -> _Counts:
+        folder, counts, added = self._lake.folder(table), _Counts(files=len(files)), []
         prefix = f"erase-{self._erasure.id}-{uuid.uuid4().hex[:8]}-"
         try:
             for file in files:
@@ -295,13 +295,13 @@ class Eraser:
         table: Table,
         files: Sequence[ActiveFile],
         added: Sequence[DataFile],
-        counts: Counts,
+        counts: _Counts,
     ) -> None:
-        told = {"removed": counts.removed, "replaced": counts.replaced}
-        if table.name == EVENT:
+        lines = {"removed": counts.removed, "replaced": counts.replaced}
+        if table.name == _EVENT:
             self._recounts.ask(self._changed)
         try:
-            self._lake.replace(table, files, added, json.dumps({"erase": self._erasure.id} | told))
+            self._lake.replace(table, files, added, json.dumps({"erase": self._erasure.id} | lines))
         except Moved:
             # The only end that says that nothing was committed. After any other the new files may
             # be part of the table; where they are not, upkeep takes them.
@@ -309,7 +309,9 @@ class Eraser:
             raise
         self._clean[table.name].update((file.name, self._known(table)) for file in added)
 
-    def _anew(self, table: Table, file: ActiveFile, prefix: str, counts: Counts) -> DataFile | None:
+    def _anew(
+        self, table: Table, file: ActiveFile, prefix: str, counts: _Counts
+    ) -> DataFile | None:
         folder = self._lake.folder(table)
         removes = self._erasure.removes and not keeps_rows(table)
         with pq.ParquetFile(to_read(folder / file.name)) as held:
@@ -317,18 +319,18 @@ class Eraser:
                 Target.of(table, folder, prefix), schema=whole_schema(table, [held.schema_arrow])
             )
             writer = FileWriter(target)
-            for batch in held.iter_batches(ROWS):
-                found = self._found(table, batch)
-                self._linked.learn(table.name, batch.filter(found))
-                hits = int(pc.sum(found).as_py() or 0)
+            for batch in held.iter_batches(_ROWS):
+                result = self._found(table, batch)
+                self._linked.learn(table.name, batch.filter(result))
+                hits = int(pc.sum(result).as_py() or 0)
                 if removes:
                     counts.removed += hits
-                    if hits and table.name == EVENT:
-                        self._changed.update(_hours(batch.filter(found)))
+                    if hits and table.name == _EVENT:
+                        self._changed.update(_hours(batch.filter(result)))
                 else:
                     counts.replaced += hits
                 if not self._dry:
-                    kept = batch.filter(pc.invert(found)) if removes else batch
+                    kept = batch.filter(pc.invert(result)) if removes else batch
                     writer.write(kept if removes or not hits else self._other_words(table, batch))
             made = writer.close()
             return made and as_old(made, [file])
@@ -336,18 +338,18 @@ class Eraser:
     def _other_words(self, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [self._erasure.search.replaced(column) for column in batch.columns]
         made = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-        if table.name != RECORD:
+        if table.name != _RECORD:
             return made
         linked = self._owned(table, batch)
         # What belongs to the subject and does not name it in plain text cannot be reworded.
-        at = made.schema.get_field_index("raw")
+        field_index = made.schema.get_field_index("raw")
         unnamed = pc.and_(linked, pc.invert(self._erasure.search.rows(batch.column("raw"))))
-        raw = pc.if_else(unnamed, pa.scalar(BLANK.encode(), pa.binary()), made.column(at))
-        return made.set_column(at, made.schema.field(at), raw)
+        raw = pc.if_else(unnamed, pa.scalar(BLANK.encode(), pa.binary()), made.column(field_index))
+        return made.set_column(field_index, made.schema.field(field_index), raw)
 
 
 def _among(batch: pa.RecordBatch, column: str, ids: set[str]) -> pa.Array:
-    wanted = pa.array(sorted(one for one in ids if one is not None), pa.string())
+    wanted = pa.array(sorted(name for name in ids if name is not None), pa.string())
     return pc.fill_null(pc.is_in(batch.column(column), value_set=wanted), False)
 
 
@@ -367,7 +369,7 @@ def _whole(at: datetime) -> datetime:
 def _can_name(kind: pa.DataType) -> bool:
     """Whether there is text or bytes anywhere in a column."""
     if pa.types.is_struct(kind):
-        return any(_can_name(kind.field(at).type) for at in range(kind.num_fields))
+        return any(_can_name(kind.field(index).type) for index in range(kind.num_fields))
     if pa.types.is_list(kind):
         return _can_name(kind.value_type)
     if pa.types.is_map(kind):
@@ -375,9 +377,9 @@ def _can_name(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def there(lake: Lake) -> list[Table]:
+def tables_there(lake: Lake) -> list[Table]:
     """The tables that the lake has."""
-    return [one for one in catalog().values() if newest_version(lake.folder(one)) >= 0]
+    return [table for table in catalog().values() if newest_version(lake.folder(table)) >= 0]
 
 
 def commits_of(
@@ -388,13 +390,13 @@ def commits_of(
     `since`: the first version that is looked at. A log with its archive can be long.
     """
     folder = lake.folder(table)
-    found = (commit_of(folder, version, erasure) for version in versions(folder, since))
-    return [one for one in found if one is not None]
+    commits = (commit_of(folder, version, erasure) for version in versions(folder, since))
+    return [commit for commit in commits if commit is not None]
 
 
 def commit_of(folder: Location, version: int, erasure: str | None = None) -> dict[str, Any] | None:
     """What an erasure, or any, did in one commit; None where it was not its."""
-    written = text(folder, version)
+    written = commit_text(folder, version)
     if (erasure or "erase") not in written:
         return None
     info: dict[str, Any] = {}
@@ -404,16 +406,16 @@ def commit_of(folder: Location, version: int, erasure: str | None = None) -> dic
         info = action.get("commitInfo", info)
         if "remove" in action:
             removed.append(action["remove"]["path"])
-    said = _said(info.get("userMetadata"))
-    if "erase" not in said or erasure not in (None, said["erase"]):
+    message = _said(info.get("userMetadata"))
+    if "erase" not in message or erasure not in (None, message["erase"]):
         return None
-    return {**said, "version": version, "at": info["timestamp"], "files": removed}
+    return {**message, "version": version, "at": info["timestamp"], "files": removed}
 
 
 def _said(metadata: str | None) -> dict[str, Any]:
     """What a commit says of itself, where that is ours."""
     try:
-        found = json.loads(metadata or "{}")
+        decoded = json.loads(metadata or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return decoded if isinstance(decoded, dict) else {}

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from alerts.cli.webhooks import delivering
 from infra.config.settings import Settings
-from infra.delta.log_reader import commit, newest_version, table_id, text, versions
+from infra.delta.log_reader import commit, commit_text, newest_version, table_id, versions
 from infra.delta.schema import Table
 from infra.delta.transaction import active_files
 from infra.errors import Fatal, HeadgateError
@@ -27,20 +27,28 @@ from infra.streaming.log_retention import unread_by
 from reporting.erasure.certificate import certificate_of, certificates, not_touched, write_down
 from reporting.erasure.outside_tables import indexed, left, queued, spooled
 from reporting.erasure.request import (
-    Progress,
-    Wish,
+    ErasureProgress,
+    ErasureRequest,
     digest,
-    names_of,
     progress_file,
     progress_of,
     save,
+    subject_names,
     words_of,
 )
-from reporting.erasure.rewrite import BLANK, Eraser, Erasure, Linked, commit_of, commits_of, there
+from reporting.erasure.rewrite import (
+    BLANK,
+    Eraser,
+    Erasure,
+    Linked,
+    commit_of,
+    commits_of,
+    tables_there,
+)
 from reporting.erasure.subject_match import Search
 from reporting.erasure.topics import taken_back, unqueued, unsent
 
-JOB = "erase"
+_JOB = "erase"
 WAIT_SECONDS = 60.0
 """How long jobs that are behind are waited for, so that what they carry on is found as well."""
 BROKER_SECONDS = 5.0
@@ -49,15 +57,17 @@ PASSES = 4
 CLOCKS_SECONDS = 3600.0
 """The clock of the data files and that of the commits may differ a little."""
 
-Found = TypeVar("Found", list[int], int)
+_Found = TypeVar("Found", list[int], int)
 
 
-def preview(lake: Lake, wish: Wish, tell: Callable[[str], None]) -> dict[str, Any]:
+def preview_erasure(
+    lake: Lake, wish: ErasureRequest, tell: Callable[[str], None]
+) -> dict[str, Any]:
     """What an erasure would come to; nothing is changed."""
-    search = Search(words_of(wish, names_of(lake.settings, wish), BLANK))
+    search = Search(words_of(wish, subject_names(lake.settings, wish), BLANK))
     eraser = Eraser(lake, Erasure("preview", search, not wish.pseudonymise), dry=True, tell=tell)
     eraser.run()
-    counts = {name: asdict(one) for name, one in eraser.counts.items() if one.files}
+    counts = {name: asdict(count) for name, count in eraser.counts.items() if count.files}
     return {
         "words": [word.text for word in search.words],
         "tables": counts,
@@ -69,7 +79,7 @@ def preview(lake: Lake, wish: Wish, tell: Callable[[str], None]) -> dict[str, An
 
 
 def erase(
-    lake: Lake, wish: Wish, tell: Callable[[str], None], *, vacuum: bool = False,
+    lake: Lake, wish: ErasureRequest, tell: Callable[[str], None], *, vacuum: bool = False,
     wait_seconds: float = WAIT_SECONDS,
 ) -> dict[str, Any]:  # fmt: skip
     """Erase, beside the jobs; the certificate, which is also written to `<home>/erasures`.
@@ -78,9 +88,9 @@ def erase(
     are in the way, `Fatal` while another erasure runs.
     """
     settings = lake.settings
-    lock = Lock(settings.checkpoint_root / JOB, JOB)
+    lock = Lock(settings.checkpoint_root / _JOB, _JOB)
     try:
-        file = settings.checkpoint_root / JOB / f"{digest('', wish)}.json"
+        file = settings.checkpoint_root / _JOB / f"{digest('', wish)}.json"
         progress = progress_of(settings, file, wish, _newest(lake))
         instead = progress.pseudonym if wish.pseudonymise else BLANK
         search = Search(words_of(wish, progress.names, instead))
@@ -120,12 +130,12 @@ def erase(
 
 
 def _newest(lake: Lake) -> dict[str, int]:
-    return {table.name: newest_version(lake.folder(table)) for table in there(lake)}
+    return {table.name: newest_version(lake.folder(table)) for table in tables_there(lake)}
 
 
-def _keep(file: Path, progress: Progress, linked: Linked) -> None:
-    found = {kind: sorted(filter(None, ids)) for kind, ids in vars(linked).items()}
-    save(file, replace(progress, linked=found))
+def _keep(file: Path, progress: ErasureProgress, linked: Linked) -> None:
+    results = {kind: sorted(filter(None, ids)) for kind, ids in vars(linked).items()}
+    save(file, replace(progress, linked=results))
 
 
 def _passes(
@@ -153,15 +163,15 @@ def _wait(lake: Lake, seconds: float, tell: Callable[[str], None]) -> dict[str, 
 
     An earlier one may have been this person's: a second run must not call that done.
     """
-    end, said = time.monotonic() + seconds, False
+    end, message = time.monotonic() + seconds, False
     while True:
         behind = _behind(lake)
         running = {job for job in _names(behind) if _runs(lake.settings, job)}
         if not running or time.monotonic() >= end:
             return behind
-        if not said:
+        if not message:
             tell(f"waiting for jobs that are behind: {', '.join(sorted(running))}")
-            said = True
+            message = True
         time.sleep(1)
 
 
@@ -178,27 +188,27 @@ def _names(behind: Mapping[str, Sequence[str]]) -> set[str]:
 
 
 def _behind(lake: Lake) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     since, written = _since(lake.settings), certificates(lake.settings)
-    for table in there(lake):
+    for table in tables_there(lake):
         folder = lake.folder(table)
         last = _last(lake, table, since.get(table.name, 0), written)
         jobs = {
             job
             for job, version in unread_by(lake.settings, table_id(folder))
-            if any(_appended(folder, one) for one in versions(folder, version) if one < last)
+            if any(_appended(folder, part) for part in versions(folder, version) if part < last)
         }
         if jobs:
-            found[table.name] = sorted(jobs)
-    return found
+            results[table.name] = sorted(jobs)
+    return results
 
 
 def _since(settings: Settings) -> dict[str, int]:
     """From which version of each table on an erasure that has no certificate may have written."""
-    files = (settings.checkpoint_root / JOB).glob("*.json")
-    found = [progress.since for file in files if (progress := progress_file(file).read())]
-    names = {name for since in found for name in since}
-    return {name: min(since.get(name, 0) for since in found) for name in names}
+    files = (settings.checkpoint_root / _JOB).glob("*.json")
+    results = [progress.since for file in files if (progress := progress_file(file).read())]
+    names = {name for since in results for name in since}
+    return {name: min(since.get(name, 0) for since in results) for name in names}
 
 
 def _last(lake: Lake, table: Table, since: int, written: Sequence[Mapping[str, Any]]) -> int:
@@ -210,12 +220,12 @@ def _last(lake: Lake, table: Table, since: int, written: Sequence[Mapping[str, A
     done = commits_of(lake, table, since=since)
     if done:
         return int(done[-1]["version"])
-    told = [
-        (version, one["id"])
-        for one in written
-        for version in one["tables"].get(table.name, {}).get("versions", ())
+    writtens = [
+        (version, status_row["id"])
+        for status_row in written
+        for version in status_row["tables"].get(table.name, {}).get("versions", ())
     ]
-    for version, erasure in sorted(told, reverse=True):
+    for version, erasure in sorted(writtens, reverse=True):
         with suppress(FileNotFoundError):
             if commit_of(lake.folder(table), version, erasure):
                 return int(version)
@@ -260,20 +270,20 @@ def _unread_by_hooks(
 
 
 def _outstanding(
-    ask: Callable[[], Found], runs: Callable[[], bool], seconds: float, tell: Callable[[], None]
-) -> Found | str:
+    ask: Callable[[], _Found], runs: Callable[[], bool], seconds: float, tell: Callable[[], None]
+) -> _Found | str:
     """What somebody still has to do, once there was a while for it where it `runs`."""
-    end, said = time.monotonic() + seconds, False
+    end, message = time.monotonic() + seconds, False
     while True:
         try:
-            found = ask()
+            rows = ask()
         except Exception as error:  # the broker's own kinds too: an erasure of the tables goes on
             return str(error)
-        if not found or time.monotonic() >= end or not runs():
-            return found
-        if not said:
+        if not rows or time.monotonic() >= end or not runs():
+            return rows
+        if not message:
             tell()
-            said = True
+            message = True
         time.sleep(1)
 
 
@@ -287,9 +297,9 @@ def _delete(
     tell: Callable[[str], None],
 ) -> None:
     """Delete the files that left the rewritten tables, which ends looking back in them."""
-    for table in there(lake):
-        told = certificate["tables"].get(table.name)
-        if told is None:
+    for table in tables_there(lake):
+        tables = certificate["tables"].get(table.name)
+        if tables is None:
             continue
         if table.name in behind or table.name == "gold.alert":
             why = "jobs have yet to read them" if table.name in behind else "not published for sure"
@@ -299,7 +309,7 @@ def _delete(
         gone = _left_it(lake, table)
         # Asked last: until then a job reads further, and needs fewer of them.
         delete(folder / name for name in gone - _unread(lake, table))
-        told["former_versions_until"] = None
+        tables["former_versions_until"] = None
 
 
 def _left_it(lake: Lake, table: Table) -> set[str]:
@@ -312,7 +322,7 @@ def _left_it(lake: Lake, table: Table) -> set[str]:
     gone: set[str] = set()
     for version in reversed(versions(folder)):
         made = math.inf
-        for line in text(folder, version).splitlines():
+        for line in commit_text(folder, version).splitlines():
             action = json.loads(line)
             made = action.get("commitInfo", {}).get("timestamp", made)
             name = unquote(action.get("remove", {}).get("path", ""))
@@ -328,17 +338,20 @@ def _former(lake: Lake, table: Table) -> dict[str, float]:
 
     Also those that jobs are writing: only the log tells them apart.
     """
-    folder, found = lake.folder(table), {}
+    folder, result = lake.folder(table), {}
     names = sizes(folder, ".parquet").keys()
     for name in names - {file.name for file in active_files(lake.spark, lake.path(table))}:
         with suppress(FileNotFoundError):
-            found[name] = (folder / name).stat().st_mtime
-    return found
+            result[name] = (folder / name).stat().st_mtime
+    return result
 
 
 def _unread(lake: Lake, table: Table) -> set[str]:
     """Names of files that jobs have yet to read, though upkeep may have put others in place."""
     folder = lake.folder(table)
     first = [version for _, version in unread_by(lake.settings, table_id(folder))]
-    found = (commit(folder, one) for one in (versions(folder, min(first)) if first else ()))
-    return {name for one in found if one.appends for name in one.adds}
+    commits = (
+        commit(folder, table_commit)
+        for table_commit in (versions(folder, min(first)) if first else ())
+    )
+    return {name for table_commit in commits if table_commit.appends for name in table_commit.adds}

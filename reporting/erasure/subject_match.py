@@ -71,7 +71,8 @@ class Word:
     def spelled(self) -> str:
         """The same in bytes, where RE2 knows capitals of ASCII alone."""
         return "".join(
-            _quoted(one) if one.isascii() else f"(?-i:{'|'.join(_cases(one))})" for one in self.text
+            _quoted(text) if text.isascii() else f"(?-i:{'|'.join(_cases(text))})"
+            for text in self.text
         )
 
 
@@ -84,7 +85,7 @@ def person(names: Iterable[str], instead: str) -> tuple[Word, ...]:
 
     Raises `Usage` for a name too short to be told from other text.
     """
-    found: dict[str, Word] = {}
+    words: dict[str, Word] = {}
     for name in names:
         if len(name) < SHORTEST:
             raise Usage(
@@ -95,11 +96,11 @@ def person(names: Iterable[str], instead: str) -> tuple[Word, ...]:
         spelled |= {name.replace(" ", "%20"), name.replace(" ", "+")}
         # Beyond ASCII, capitals are other letters once they are encoded.
         cases = {name} if name.isascii() else {name, name.lower(), name.upper(), name.title()}
-        spelled |= cases | {json.dumps(one)[1:-1] for one in cases} | set(map(quote, cases))
+        spelled |= cases | {json.dumps(case)[1:-1] for case in cases} | set(map(quote, cases))
         for text in sorted(spelled):
-            found.setdefault(text.lower(), Word(text, instead))
+            words.setdefault(text.lower(), Word(text, instead))
     # The longest first: `anna@corp.example` goes as a whole and not as `anna`.
-    return tuple(sorted(found.values(), key=lambda word: (-len(word.text), word.text)))
+    return tuple(sorted(words.values(), key=lambda word: (-len(word.text), word.text)))
 
 
 def device(mac: str, instead: str) -> tuple[Word, ...]:
@@ -112,14 +113,14 @@ def device(mac: str, instead: str) -> tuple[Word, ...]:
     if not _MAC.fullmatch(digits) or re.search(r"[^0-9A-Fa-f:.-]", mac):
         raise Usage(f"'{mac}' is no hardware address; write aa:bb:cc:dd:ee:ff")
     as_mac = bool(_MAC.fullmatch(instead))
-    return tuple(Word(form(digits), form(instead) if as_mac else instead) for form in SPELLINGS)
+    return tuple(Word(form(digits), form(instead) if as_mac else instead) for form in _SPELLINGS)
 
 
 def _by(size: int, mark: str) -> Callable[[str], str]:
-    return lambda digits: mark.join(digits[at : at + size] for at in range(0, 12, size))
+    return lambda digits: mark.join(digits[index : index + size] for index in range(0, 12, size))
 
 
-SPELLINGS = (_by(2, ":"), _by(2, "-"), _by(4, "."), _by(12, ""))
+_SPELLINGS = (_by(2, ":"), _by(2, "-"), _by(4, "."), _by(12, ""))
 
 
 class Search:
@@ -149,17 +150,17 @@ class Search:
         if _is_text(kind):
             return _by_kind(array, self._in_text.rows, self._in_bytes.rows)
         if pa.types.is_struct(kind):
-            found = none
-            for at in range(kind.num_fields):
-                found = pc.or_(found, self.rows(pc.struct_field(array, [at])))
-            return found
+            matching = none
+            for index in range(kind.num_fields):
+                matching = pc.or_(matching, self.rows(pc.struct_field(array, [index])))
+            return matching
         if pa.types.is_list(kind) or pa.types.is_map(kind):
             inner = self.rows(_inside(array))
             if not pc.any(inner).as_py():
                 return none
             rows = pc.filter(_parents(array), inner).to_pylist()
             held = set(rows)
-            return pa.array([at in held for at in range(len(array))], pa.bool_())
+            return pa.array([index in held for index in range(len(array))], pa.bool_())
         return none
 
     def text(self, said: str) -> str:
@@ -177,7 +178,9 @@ class Search:
         if _is_text(kind):
             return _by_kind(array, self._replaced_text, self._replaced_bytes).cast(kind)
         if pa.types.is_struct(kind):
-            parts = [self.replaced(pc.struct_field(array, [at])) for at in range(kind.num_fields)]
+            parts = [
+                self.replaced(pc.struct_field(array, [index])) for index in range(kind.num_fields)
+            ]
             return pa.StructArray.from_arrays(
                 parts, fields=list(kind), mask=pc.is_null(array).combine_chunks()
                 if isinstance(array, pa.ChunkedArray) else pc.is_null(array),
@@ -211,9 +214,9 @@ class _Finder:
         # Most columns of most files have no such letters at all, and to make the whole expression
         # takes longer than to read a small file with the short one.
         if array.null_count < len(array):
-            found = pc.fill_null(pc.match_substring_regex(array, self._anywhere), False)
-            if not pc.any(found).as_py():
-                return found
+            fill_null = pc.fill_null(pc.match_substring_regex(array, self._anywhere), False)
+            if not pc.any(fill_null).as_py():
+                return fill_null
             return pc.fill_null(pc.match_substring_regex(array, self._of_its_own), False)
         return pa.array([False] * len(array), pa.bool_())
 
@@ -243,7 +246,7 @@ def _by_kind(
     try:
         return text(array.cast(_as_text(array.type)))
     except pa.ArrowInvalid:
-        mask = pa.array([_is_utf8(one) for one in array.to_pylist()], pa.bool_())
+        mask = pa.array([_is_utf8(row) for row in array.to_pylist()], pa.bool_())
     others = raw(array.filter(pc.invert(mask)))
     read = text(array.filter(mask).cast(_as_text(array.type))).cast(others.type)
     places = [pc.indices_nonzero(mask), pc.indices_nonzero(pc.invert(mask))]
@@ -287,7 +290,7 @@ def _parents(array: pa.Array) -> pa.Array:
     if not pa.types.is_map(array.type):
         return pc.list_parent_indices(array)
     counts = [0 if row is None else len(row) for row in array.to_pylist()]
-    return pa.array([at for at, count in enumerate(counts) for _ in range(count)], pa.int64())
+    return pa.array([index for index, count in enumerate(counts) for _ in range(count)], pa.int64())
 
 
 def _like(array: pa.Array, values: pa.Array) -> pa.Array:
@@ -296,11 +299,11 @@ def _like(array: pa.Array, values: pa.Array) -> pa.Array:
         pairs = values.to_pylist()
         counts = [None if row is None else len(row) for row in array.to_pylist()]
         key, item = array.type.key_field.name, array.type.item_field.name
-        rows, at = [], 0
+        rows, position = [], 0
         for count in counts:
-            taken = pairs[at : at + (count or 0)]
-            rows.append(None if count is None else [(one[key], one[item]) for one in taken])
-            at += count or 0
+            taken = pairs[position : position + (count or 0)]
+            rows.append(None if count is None else [(entry[key], entry[item]) for entry in taken])
+            position += count or 0
         return pa.array(rows, array.type)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_pylist()
     offsets, end = [0], 0

@@ -21,27 +21,27 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from confluent_kafka import Message
 
-from alerts.cli.webhooks import file_of
-from alerts.delivery.publisher import published, read_all, state_of
+from alerts.cli.webhooks import queue_file
+from alerts.delivery.publisher import published, publisher_state, read_all
 from alerts.tables import ALERT
 from infra.config.settings import Settings
 from infra.delta.log_reader import commit, newest_version, versions
 from infra.delta.transaction import active_files
 from infra.errors import HeadgateError, Retryable
 from infra.kafka.client import COMPACTION_LAG, producer
-from infra.kafka.topic_config import told, topics
+from infra.kafka.topic_config import topic_settings, topics
 from infra.storage.paths import Location, to_read
 from infra.streaming.lake import Lake
 from reporting.erasure.subject_match import Search
 
-TRIES = 5
-ROWS = 5_000
+_TRIES = 5
+_ROWS = 5_000
 UNLIMITED = 2**63 - 1
 """Kafka's word for a lag that was never set."""
 
 
 @dataclass(frozen=True)
-class Said:
+class _Said:
     """What a topic has under a key of which some message names the subject."""
 
     newest: bytes | None
@@ -52,21 +52,21 @@ class Said:
     """How many do."""
 
 
-Named = Mapping[bytes, Said]
+_Named = Mapping[bytes, _Said]
 
 
-def naming(messages: Iterator[Message], search: Search) -> dict[bytes, Said]:
+def naming(messages: Iterator[Message], search: Search) -> dict[bytes, _Said]:
     """Keys of a compacted topic under which some message names the subject."""
-    found: dict[bytes, Said] = {}
-    while some := list(islice(messages, ROWS)):
+    saids: dict[bytes, _Said] = {}
+    while some := list(islice(messages, _ROWS)):
         pairs = [(message.key() or b"", message.value()) for message in some]
         keys, values = (pa.array(column, pa.binary()) for column in zip(*pairs, strict=True))
         hits = pc.or_(search.rows(keys), search.rows(values)).to_pylist()
         for (key, value), hit in zip(pairs, hits, strict=True):
-            before = found.get(key)
+            before = saids.get(key)
             if hit or before:
-                found[key] = Said(value, hit, (before.messages if before else 0) + hit)
-    return found
+                saids[key] = _Said(value, hit, (before.messages if before else 0) + hit)
+    return saids
 
 
 def taken_back(
@@ -79,7 +79,7 @@ def taken_back(
     """
     kafka = lake.settings.kafka
     states = partial(_states, lake.settings, search)
-    ways: list[tuple[str, str, Callable[[], Named], Callable[[Named], int]]] = [
+    ways: list[tuple[str, str, Callable[[], _Named], Callable[[_Named], int]]] = [
         ("alert_states", kafka.state_topic, states, partial(restated, lake, search))
     ]
     if kafka.rollups_topic:
@@ -93,7 +93,7 @@ def taken_back(
     for where, topic, read, say_anew in ways:
         try:
             before = read()
-            messages[topic] = sum(one.messages for one in before.values())
+            messages[topic] = sum(topic_count.messages for topic_count in before.values())
             done[where] = say_anew(before)
         except Retryable as error:
             done[where] = str(error)
@@ -105,23 +105,23 @@ def taken_back(
 # -- states of alerts ------------------------------------------------------------------------------
 
 
-def _states(settings: Settings, search: Search) -> Named:
+def _states(settings: Settings, search: Search) -> _Named:
     return naming(read_all(settings, settings.kafka.state_topic), search)
 
 
-def restated(lake: Lake, search: Search, before: Named) -> int:
+def restated(lake: Lake, search: Search, before: _Named) -> int:
     """Say the states of some alerts anew on the compacted topic; how many named the subject.
 
     `before`: what the topic has. A state that names it no more is said once more as long as a
     former message does: Kafka closes the segment that it lies in only when another one comes.
     Raises `Retryable` when the broker does not take it.
     """
-    said: dict[bytes, int] = {}
-    for _ in range(TRIES):
+    lines: dict[bytes, int] = {}
+    for _ in range(_TRIES):
         newest = {
             alert: (revision, body)
             for alert, revision, body in _newest(lake, before.keys())
-            if said.get(alert) != revision
+            if lines.get(alert) != revision
         }
         if not newest:
             break
@@ -129,22 +129,25 @@ def restated(lake: Lake, search: Search, before: Named) -> int:
         bodies = {alert: search.text(body) for alert, (_, body) in newest.items()}
         states = [(alert, _state(body, before[alert].newest)) for alert, body in bodies.items()]
         _say(lake.settings, lake.settings.kafka.state_topic, states)
-        said |= {alert: revision for alert, (revision, _) in newest.items()}
-    gone = {alert: one for alert, one in before.items() if alert not in said}
-    again = [(alert, None if one.names else one.newest) for alert, one in gone.items()]
+        lines |= {alert: revision for alert, (revision, _) in newest.items()}
+    gone = {alert: alert_state for alert, alert_state in before.items() if alert not in lines}
+    again = [
+        (alert, None if alert_state.names else alert_state.newest)
+        for alert, alert_state in gone.items()
+    ]
     _say(lake.settings, lake.settings.kafka.state_topic, again)
-    return sum(one.names for one in before.values())
+    return sum(alert_state.names for alert_state in before.values())
 
 
 def _state(body: str, before: bytes | None) -> bytes:
     """The state that a revision tells, published when the one before it was."""
-    state = state_of(msgspec.json.decode(body))
+    state = publisher_state(msgspec.json.decode(body))
     try:
-        at = msgspec.json.decode(before or b"{}").get("published_at")
+        published_at = msgspec.json.decode(before or b"{}").get("published_at")
     except (msgspec.DecodeError, AttributeError):
-        at = None
+        published_at = None
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return msgspec.json.encode(state | {"published_at": at or now})
+    return msgspec.json.encode(state | {"published_at": published_at or now})
 
 
 def _say(settings: Settings, topic: str, messages: Iterable[tuple[bytes, bytes | None]]) -> None:
@@ -173,13 +176,13 @@ def _newest(lake: Lake, alerts: Iterable[bytes]) -> Iterator[tuple[bytes, int, s
     newest: dict[bytes, tuple[int, str]] = {}
     wanted = set(alerts)
     for file in active_files(lake.spark, lake.path(ALERT)) if wanted else ():
-        found = to_read(lake.folder(ALERT) / file.name)
-        rows = pq.read_table(found, columns=["alert_id", "revision", "body"])
+        content = to_read(lake.folder(ALERT) / file.name)
+        rows = pq.read_table(content, columns=["alert_id", "revision", "body"])
         for row in rows.to_pylist():
             alert = row["alert_id"].encode()
             if alert in wanted and row["revision"] > newest.get(alert, (0, ""))[0]:
                 newest[alert] = (row["revision"], row["body"])
-    return ((alert, *found) for alert, found in newest.items())
+    return ((alert, *content) for alert, content in newest.items())
 
 
 # -- alerts that wait to be published --------------------------------------------------------------
@@ -203,14 +206,14 @@ def unsent(lake: Lake, search: Search) -> list[int]:
 
 def _tells(folder: Location, version: int, search: Search) -> bool:
     """Whether what goes out of a commit names the subject. Files that are gone do not go out."""
-    found = commit(folder, version)
-    for name in found.adds if found.appends else ():
+    table_commit = commit(folder, version)
+    for name in table_commit.adds if table_commit.appends else ():
         try:
             rows = pq.read_table(to_read(folder / name), columns=["body", "suppressed_by"])
         except FileNotFoundError:
             continue
-        told = rows.filter(pc.is_null(rows["suppressed_by"]))["body"].combine_chunks()
-        if pc.any(search.rows(told)).as_py():
+        combine_chunks = rows.filter(pc.is_null(rows["suppressed_by"]))["body"].combine_chunks()
+        if pc.any(search.rows(combine_chunks)).as_py():
             return True
     return False
 
@@ -225,7 +228,7 @@ def unqueued(settings: Settings, search: Search) -> int:
     topic cannot be read.
     """
     topic = settings.kafka.alerts_topic
-    file = file_of(settings)
+    file = queue_file(settings)
     if not settings.webhooks or not file.exists():
         return 0
     with closing(sqlite3.connect(file, timeout=30)) as db:
@@ -234,14 +237,14 @@ def unqueued(settings: Settings, search: Search) -> int:
         places: dict[int, int] = dict(db.execute(asked, (topic,)).fetchall()) if began else {}
     if not places:
         return 0  # they begin with what comes from then on
-    found = naming(read_all(settings, topic, since=places), search)
-    return sum(one.messages for one in found.values())
+    naming_result = naming(read_all(settings, topic, since=places), search)
+    return sum(topic_count.messages for topic_count in naming_result.values())
 
 
 # -- counts ----------------------------------------------------------------------------------------
 
 
-def _counts(settings: Settings, search: Search) -> dict[bytes, Said]:
+def _counts(settings: Settings, search: Search) -> dict[bytes, _Said]:
     """What the topic with counts has under keys that name the subject; nothing without a topic.
 
     Raises `Retryable` when it cannot be read.
@@ -252,27 +255,29 @@ def _counts(settings: Settings, search: Search) -> dict[bytes, Said]:
     return naming(read_all(settings, topic), search)
 
 
-def recounted(settings: Settings, search: Search, removes: bool, before: Named) -> int:
+def recounted(settings: Settings, search: Search, removes: bool, before: _Named) -> int:
     """Delete counts of a topic by tombstones, or put them under other words; how many.
 
     A key that was deleted before is so once more while a count is still there. Raises `Retryable`
     when the broker does not take it.
     """
     messages: list[tuple[bytes, bytes | None]] = []
-    for key, one in before.items():
-        if one.newest is not None and not removes:
-            other, value = (search.text(text.decode()) for text in (key, one.newest))
+    for key, alert_state in before.items():
+        if alert_state.newest is not None and not removes:
+            other, value = (search.text(text.decode()) for text in (key, alert_state.newest))
             messages.append((other.encode(), value.encode()))
-        if search.has(key.decode()) and (one.newest is not None or one.messages > 1):
+        if search.has(key.decode()) and (
+            alert_state.newest is not None or alert_state.messages > 1
+        ):
             messages.append((key, None))
     _say(settings, settings.kafka.rollups_topic, messages)
-    return sum(one.newest is not None for one in before.values())
+    return sum(alert_state.newest is not None for alert_state in before.values())
 
 
 # -- what cannot be taken back ---------------------------------------------------------------------
 
 
-def kept(settings: Settings) -> tuple[dict[str, int], dict[str, dict[str, int | None]]]:
+def topics_kept(settings: Settings) -> tuple[dict[str, int], dict[str, dict[str, int | None]]]:
     """How long topics that may name somebody keep messages, by what is set at the broker.
 
     First of those that delete what is old: milliseconds, -1 for ever. Then of compacted ones how
@@ -283,42 +288,42 @@ def kept(settings: Settings) -> tuple[dict[str, int], dict[str, dict[str, int | 
     ours = [kafka.alerts_topic, kafka.state_topic, kafka.rollups_topic]
     try:
         there = sorted(topics(kafka) - {kafka.tick_topic})
-        found = told(
+        result = topic_settings(
             kafka, [name for name in there if name.startswith(kafka.topic_prefix) or name in ours]
         )
     except HeadgateError as error:
         raise Retryable(f"the broker does not say how long it keeps messages: {error}") from None
     deleted: dict[str, int] = {}
     compacted: dict[str, dict[str, int | None]] = {}
-    for name, one in found.items():
-        policies = one["cleanup.policy"].split(",")
+    for name, topic_count in result.items():
+        policies = topic_count["cleanup.policy"].split(",")
         if "compact" in policies:
-            lag = int(one[COMPACTION_LAG])
+            lag = int(topic_count[COMPACTION_LAG])
             compacted[name] = {
                 "lag_ms": None if lag == UNLIMITED else lag,
-                "tombstone_ms": int(one["delete.retention.ms"]),
+                "tombstone_ms": int(topic_count["delete.retention.ms"]),
             }
         if "delete" in policies or "compact" not in policies:
-            deleted[name] = int(one["retention.ms"]) if "delete" in policies else -1
+            deleted[name] = int(topic_count["retention.ms"]) if "delete" in policies else -1
     return deleted, compacted
 
 
 def sentences_of(untouched: Mapping[str, Any]) -> Iterator[str]:
     """How long topics keep what they have, as a person reads it."""
-    found = untouched["topics_keep_ms"]
-    if isinstance(found, str):
-        yield found
+    topics_keep_ms = untouched["topics_keep_ms"]
+    if isinstance(topics_keep_ms, str):
+        yield topics_keep_ms
         return
-    for topic, millis in found.items():
+    for topic, millis in topics_keep_ms.items():
         yield f"topic {topic} keeps each message {_span(millis)}"
-    for topic, one in untouched["topics_compacted"].items():
-        count = one.get("messages")
+    for topic, topic_state in untouched["topics_compacted"].items():
+        count = topic_state.get("messages")
         if count == 0:
             yield f"topic {topic} is compacted: no message of it named it"
             continue
         which = "messages that name it"
         which += ", if there are," if count is None else f" ({count})"
-        if one["lag_ms"] is None:
+        if topic_state["lag_ms"] is None:
             yield (
                 f"topic {topic} is compacted without {COMPACTION_LAG}: {which} stay for as long as "
                 "it is quiet; run headgate kafka topics --apply, and the same command again a day "
@@ -327,9 +332,9 @@ def sentences_of(untouched: Mapping[str, Any]) -> Iterator[str]:
             continue
         yield (
             f"topic {topic} is compacted: {which} go with the first message that comes to their "
-            f"partition once they are {_span(one['lag_ms'])} old ({COMPACTION_LAG}); where none "
+            f"partition once they are {_span(topic_state['lag_ms'])} old ({COMPACTION_LAG}); where none "
             "comes, the same command, run again after that, sends one. A tombstone goes "
-            f"{_span(one['tombstone_ms'])} later at the earliest"
+            f"{_span(topic_state['tombstone_ms'])} later at the earliest"
         )
 
 

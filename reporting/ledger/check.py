@@ -16,12 +16,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from infra.config.settings import KafkaSettings, Settings
 from infra.kafka.client import source_of
-from infra.storage.file_lock import Alone
-from infra.streaming.kafka_offsets import Broker, Checkpoint, Held, Place, checkpoint
-from infra.streaming.outbox import put
-from ingest.completeness.gaps import JOB, find, own_id
-from ingest.completeness.ledger_state import Again, State, folder_of
-from ingest.completeness.offset_ranges import Found, Span, Stretch, block_of, gathered, look, size
+from infra.storage.file_lock import ExclusiveLock
+from infra.streaming.kafka_offsets import (
+    BrokerRange,
+    Checkpoint,
+    OffsetReader,
+    TopicPartitionKey,
+    kafka_checkpoint,
+)
+from infra.streaming.outbox import put_row
+from ingest.completeness.gaps import INGEST_JOB, find_gaps, own_id
+from ingest.completeness.ledger_state import LedgerCheckState, RepeatedStretch, ledger_check_folder
+from ingest.completeness.offset_ranges import (
+    CountedStretch,
+    Span,
+    Stretch,
+    block_of,
+    count_ranges,
+    merged_ranges,
+    size,
+)
 from ingest.quality.silence_rules import finished
 from reporting.ledger.completeness import Completeness, excused, hourly
 from reporting.ledger.missing_offsets import Accepted, Explainer, Reasons, accepted
@@ -31,47 +45,47 @@ if TYPE_CHECKING:
 
 TABLES = ("bronze.record", "silver.event", "gold.finding", "gold.attribution", "ops.gap",
           "ops.ledger")  # fmt: skip
-SLACK = timedelta(hours=1)
+_SLACK = timedelta(hours=1)
 """So far before what the last check had seen is looked at again: clocks differ, what stands twice
 came soon after what it repeats, and a batch of files is in later than it arrived."""
-AT_FIRST = timedelta(days=1)
+_AT_FIRST = timedelta(days=1)
 """How far back the first run counts records; offsets it looks at in all of bronze."""
-HOUR = timedelta(hours=1)
-SOON = 0.75
+_HOUR = timedelta(hours=1)
+_SOON = 0.75
 """Unread messages that are older than this share of what their topic keeps are about to be lost."""
-EXAMPLES = 10
+_EXAMPLES = 10
 KEPT = 100
 """So many spans of a partition are looked at again; more are, together with what is between."""
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Checked:
+class LedgerCheckResult:
     """What a check came to: rows of ops.ledger_check, what did not pass in words, and the holes
     that nothing explains."""
 
-    rows: list[Row]
+    rows: list[_Row]
     failures: list[str]
     holes: list[tuple[Stretch, Span]]
 
 
-def check(
+def check_ledger(
     settings: Settings,
     connection: duckdb.DuckDBPyConnection,
     *,
     everything: bool = False,
     now: datetime | None = None,
-) -> Checked:
+) -> LedgerCheckResult:
     """Compare checkpoint, bronze, broker and tables; rows are left for the driver to write.
 
     `connection`: from `reporting.cli.main.opened`. `everything`: as if it were the first check.
     Raises `Retryable` where the broker is away, `Taken` beside another check.
     """
-    folder = folder_of(settings)
-    held = Alone(folder / "lock", lambda who: f"another check is under way (process {who})")
+    folder = ledger_check_folder(settings)
+    held = ExclusiveLock(folder / "lock", lambda who: f"another check is under way (process {who})")
     try:
-        state = State() if everything else State.load(folder)
+        state = LedgerCheckState() if everything else LedgerCheckState.load(folder)
         checked, after = _check(settings, connection, state, now or datetime.now(UTC))
         _keep(settings, checked.rows)
         after.save(folder)
@@ -81,27 +95,39 @@ def check(
 
 
 def _check(
-    settings: Settings, connection: duckdb.DuckDBPyConnection, state: State, now: datetime
-) -> tuple[Checked, State]:
+    settings: Settings,
+    connection: duckdb.DuckDBPyConnection,
+    state: LedgerCheckState,
+    now: datetime,
+) -> tuple[LedgerCheckResult, LedgerCheckState]:
     # What the job had read then, bronze has when it is looked at later.
-    at = checkpoint(settings.checkpoint_root / JOB)
+    checkpoint_folder = kafka_checkpoint(settings.checkpoint_root / INGEST_JOB)
     reached = finished(connection)
-    broker = Broker(settings.kafka)
-    there = broker.held({*broker.partitions(settings.kafka.topic_prefix), *at.offsets})
+    broker = OffsetReader(settings.kafka)
+    there = broker.held(
+        {*broker.partitions(settings.kafka.topic_prefix), *checkpoint_folder.offsets}
+    )
     gaps = accepted(settings, connection)
-    wanted = stretches(at, state, settings.kafka, gaps, there)
-    since = datetime.fromisoformat(state.finished) - SLACK if state.finished else None
+    wanted = stretches(checkpoint_folder, state, settings.kafka, gaps, there)
+    since = datetime.fromisoformat(state.finished) - _SLACK if state.finished else None
     last = datetime.fromisoformat(state.at) if state.at else None
     old = len(state.again)
-    found = look(connection, wanted[:old], None) + look(connection, wanted[old:], since)
-    with closing(Explainer(settings, connection, gaps, there, last, at.ids)) as explain:
-        judged = [(one, explain(one, again=n < old)) for n, one in enumerate(found)]
-    places = Places(settings, broker, at, there, now)
-    rows = [places.row(place, judged) for place in sorted({*at.offsets, *there} - places.ticks)]
+    looked_up = count_ranges(connection, wanted[:old], None) + count_ranges(
+        connection, wanted[old:], since
+    )
+    with closing(
+        Explainer(settings, connection, gaps, there, last, checkpoint_folder.ids)
+    ) as explain:
+        judged = [(stretch, explain(stretch, again=n < old)) for n, stretch in enumerate(looked_up)]
+    places = _Places(settings, broker, checkpoint_folder, there, now)
+    rows = [
+        places.row(place, judged)
+        for place in sorted({*checkpoint_folder.offsets, *there} - places.ticks)
+    ]
     counted, hours = _sources(connection, state, reached)
     rows += counted
     failures = [*_lost(settings), *filter(None, map(_words, rows))]
-    after = State(
+    after = LedgerCheckState(
         at=now.isoformat(),
         passed=not failures,
         missing=sum(row["missing"] for row in rows if row["topic"]),
@@ -109,50 +135,52 @@ def _check(
         unaccounted=sum(row["missing"] for row in rows if not row["topic"]),
         expiring=sum(row.get("expiring") or 0 for row in rows),
         lost=len(failures) - sum(not row["passed"] for row in rows),
-        through=_through(at, state, settings.kafka),
+        through=_through(checkpoint_folder, state, settings.kafka),
         again=sorted(_again(judged)),
         finished=reached.isoformat() if reached else None,
         hours=hours,
     )
     rows = [{"run_at": now.isoformat(), **row} for row in rows]
-    holes = [(one.stretch, span) for one, why in judged for span in why.missing]
-    return Checked(rows, failures, holes), after
+    holes = [(stretch.stretch, span) for stretch, why in judged for span in why.missing]
+    return LedgerCheckResult(rows, failures, holes), after
 
 
 # -- offsets ---------------------------------------------------------------------------------------
 
 
-def key(place: Place) -> str:
+def key(place: TopicPartitionKey) -> str:
     """A partition as the state names it."""
     return f"{place[0]}/{place[1]}"
 
 
 def stretches(
     at: Checkpoint,
-    state: State,
+    state: LedgerCheckState,
     kafka: KafkaSettings,
     gaps: Sequence[Accepted],
-    held: Mapping[Place, Held],
+    held: Mapping[TopicPartitionKey, BrokerRange],
 ) -> list[Stretch]:
     """What is to be looked at: first what is looked at again, then what the job has read since."""
-    found = [Stretch(*one) for one in state.again]
+    stretch_list = [Stretch(*stretch) for stretch in state.again]
     for place, end in sorted(at.offsets.items()):
         named = at.ids.get(place[0])
         if place[0] == kafka.tick_topic or named is None:
             continue
-        for one in _new(place, named, end, state, gaps, held):
-            if one.first <= one.end:  # where nothing is new, something may stand there again
-                found.append(one)
-    return found
+        for stretch in _new(place, named, end, state, gaps, held):
+            if (
+                stretch.first <= stretch.end
+            ):  # where nothing is new, something may stand there again
+                stretch_list.append(stretch)
+    return stretch_list
 
 
 def _new(
-    place: Place,
+    place: TopicPartitionKey,
     named: str,
     end: int,
-    state: State,
+    state: LedgerCheckState,
     gaps: Sequence[Accepted],
-    held: Mapping[Place, Held],
+    held: Mapping[TopicPartitionKey, BrokerRange],
 ) -> Iterator[Stretch]:
     before, through = state.through.get(key(place), ("", 0))
     if before == named:
@@ -166,7 +194,7 @@ def _new(
         return
     kinds = ("recreated", "reset")
     last = datetime.fromisoformat(state.at) if state.at else datetime(1, 1, 1, tzinfo=UTC)
-    anew = [one for one in gaps if one.place == place and one.kind in kinds and one.at >= last]
+    anew = [gap for gap in gaps if gap.place == place and gap.kind in kinds and gap.at >= last]
     if anew:
         yield Stretch(*place, before, through, anew[0].first)
         on = anew[-1].goes_on_at
@@ -177,7 +205,9 @@ def _new(
         yield Stretch(*place, named, 0, end, begins)
 
 
-def _through(at: Checkpoint, state: State, kafka: KafkaSettings) -> dict[str, tuple[str, int]]:
+def _through(
+    at: Checkpoint, state: LedgerCheckState, kafka: KafkaSettings
+) -> dict[str, tuple[str, int]]:
     read = {
         key(place): (at.ids[place[0]], end)
         for place, end in at.offsets.items()
@@ -186,29 +216,29 @@ def _through(at: Checkpoint, state: State, kafka: KafkaSettings) -> dict[str, tu
     return state.through | read
 
 
-def _again(judged: Sequence[tuple[Found, Reasons]]) -> set[Again]:
+def _again(judged: Sequence[tuple[CountedStretch, Reasons]]) -> set[RepeatedStretch]:
     """Where something is missing, and the blocks where something stands twice."""
-    found: set[Again] = set()
+    agains: set[RepeatedStretch] = set()
     missing: dict[tuple[str, int, str], list[Span]] = {}
-    for one, why in judged:
-        at = one.stretch
-        named = at.topic, at.partition, at.topic_id
+    for stretch_row, why in judged:
+        stretch = stretch_row.stretch
+        named = stretch.topic, stretch.partition, stretch.topic_id
         missing.setdefault(named, []).extend(why.missing)
-        found |= {(*named, *block_of(block), "none") for block in one.twice}
+        agains |= {(*named, *block_of(block), "none") for block in stretch_row.twice}
     for named, spans in missing.items():
-        found |= {(*named, *span, "all") for span in gathered(sorted(spans), KEPT)}
-    return found
+        agains |= {(*named, *span, "all") for span in merged_ranges(sorted(spans), KEPT)}
+    return agains
 
 
-class Places:
+class _Places:
     """What is told of each partition."""
 
     def __init__(
         self,
         settings: Settings,
-        broker: Broker,
+        broker: OffsetReader,
         at: Checkpoint,
-        held: Mapping[Place, Held],
+        held: Mapping[TopicPartitionKey, BrokerRange],
         now: datetime,
     ) -> None:
         self._settings = settings
@@ -220,53 +250,63 @@ class Places:
         self.ticks |= {place for place in at.offsets if place[0] == settings.kafka.tick_topic}
         self._kept = broker.retention_ms(place[0] for place in held)
 
-    def row(self, place: Place, judged: Sequence[tuple[Found, Reasons]]) -> Row:
+    def row(
+        self, place: TopicPartitionKey, judged: Sequence[tuple[CountedStretch, Reasons]]
+    ) -> _Row:
         """A row of ops.ledger_check, without when the check ran."""
         read = self._at.offsets.get(place, 0)
-        ours = [(one, why) for one, why in judged if one.stretch.place == place]
+        ours = [
+            (judged_stretch, why)
+            for judged_stretch, why in judged
+            if judged_stretch.stretch.place == place
+        ]
         spans = [span for _, why in ours for span in why.missing]
         there = self._held.get(place)
         unread = max(0, there.end - max(there.first, read)) if there else None
         expiring = self._expiring(place, read, there) if unread else 0
-        row: Row = {
+        row: _Row = {
             "topic": place[0],
             "partition": place[1],
             "source": source_of(place[0], self._settings.kafka),
-            "from_offset": min((one.stretch.first for one, _ in ours), default=read),
+            "from_offset": min(
+                (judged_stretch.stretch.first for judged_stretch, _ in ours), default=read
+            ),
             "to_offset": read,
-            "records": sum(one.records for one, _ in ours),
+            "records": sum(judged_stretch.records for judged_stretch, _ in ours),
             "gaps": sum(why.gaps for _, why in ours),
             "expired": sum(why.expired for _, why in ours),
             "erased": sum(why.erased for _, why in ours),
             "empty": sum(why.empty for _, why in ours),
             "unasked": sum(why.unasked for _, why in ours),
             "missing": size(spans),
-            "repeated": _repeated([one for one, _ in ours]),
+            "repeated": _repeated([judged_stretch for judged_stretch, _ in ours]),
             "broker_first": there.first if there else None,
             "broker_end": there.end if there else None,
             "unread": unread,
             "expiring": expiring,
-            "examples": json.dumps(spans[:EXAMPLES]) if spans else None,
+            "examples": json.dumps(spans[:_EXAMPLES]) if spans else None,
         }
         return row | {"passed": not (row["missing"] or row["repeated"] or expiring)}
 
-    def _expiring(self, place: Place, read: int, there: Held | None) -> int | None:
+    def _expiring(
+        self, place: TopicPartitionKey, read: int, there: BrokerRange | None
+    ) -> int | None:
         """Unread messages that the broker will not keep for long; None: it does not say."""
         kept_ms = self._kept.get(place[0])
         if kept_ms is None or there is None:
             return None
-        oldest = int(self._now.timestamp() * 1000 - SOON * kept_ms)
+        oldest = int(self._now.timestamp() * 1000 - _SOON * kept_ms)
         young = self._broker.since(place, oldest)
         return max(0, (there.end if young is None else young) - max(read, there.first))
 
 
-def _repeated(found: Sequence[Found]) -> int:
+def _repeated(found: Sequence[CountedStretch]) -> int:
     """Rows that stand there again; a block may have been looked at for two reasons."""
     blocks: dict[tuple[str, int], int] = {}
-    for one in found:
-        for block, more in one.twice.items():
-            at = one.stretch.topic_id, block
-            blocks[at] = max(more, blocks.get(at, 0))
+    for stretch in found:
+        for block, more in stretch.twice.items():
+            results = stretch.stretch.topic_id, block
+            blocks[results] = max(more, blocks.get(results, 0))
     return sum(blocks.values())
 
 
@@ -274,26 +314,30 @@ def _repeated(found: Sequence[Found]) -> int:
 
 
 def _sources(
-    connection: duckdb.DuckDBPyConnection, state: State, reached: datetime | None
-) -> tuple[list[Row], list[str]]:
+    connection: duckdb.DuckDBPyConnection, state: LedgerCheckState, reached: datetime | None
+) -> tuple[list[_Row], list[str]]:
     """A row for each source of what arrived since the last check and shortly before it, and the
     hours that are looked at again the next time: in which records are unaccounted, or are still
     being written. An import that was killed stands in its hour, and holds up nothing else."""
     if reached is None:
         return [], state.hours
-    since = reached - AT_FIRST
+    since = reached - _AT_FIRST
     if state.finished is not None:
-        since = min(datetime.fromisoformat(state.finished), reached) - SLACK
+        since = min(datetime.fromisoformat(state.finished), reached) - _SLACK
     spans = [
-        (begin, min(begin + HOUR, since)) for begin in map(datetime.fromisoformat, state.hours)
+        (begin, min(begin + _HOUR, since)) for begin in map(datetime.fromisoformat, state.hours)
     ]
     spans = [(begin, end) for begin, end in [*spans, (since, reached)] if begin < end]
-    found = [row for begin, end in spans for row in hourly(connection, begin, end)]
-    bad = {one.hour for one in found if one.unaccounted or one.duplicated or one.unfinished}
-    bad |= {hour_of(at) for at in excused(connection)}
+    sources = [row for begin, end in spans for row in hourly(connection, begin, end)]
+    bad = {
+        source.hour
+        for source in sources
+        if source.unaccounted or source.duplicated or source.unfinished
+    }
+    bad |= {hour_of(position) for position in excused(connection)}
     by_source: dict[str, list[Completeness]] = {}
-    for one in found:
-        by_source.setdefault(one.source, []).append(one)
+    for source in sources:
+        by_source.setdefault(source.source, []).append(source)
     first = min((begin for begin, _ in spans), default=since)
     rows = [_counted(name, ours, first, reached) for name, ours in sorted(by_source.items())]
     return rows, sorted(hour.isoformat() for hour in bad if hour)
@@ -304,13 +348,13 @@ def hour_of(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-def _counted(name: str, rows: Sequence[Completeness], since: datetime, until: datetime) -> Row:
-    missing = sum(one.unaccounted for one in rows)
-    repeated = sum(one.duplicated for one in rows)
+def _counted(name: str, rows: Sequence[Completeness], since: datetime, until: datetime) -> _Row:
+    missing = sum(row.unaccounted for row in rows)
+    repeated = sum(row.duplicated for row in rows)
     return {
         "topic": None,
         "source": name,
-        "records": sum(one.received for one in rows),
+        "records": sum(row.received for row in rows),
         "missing": missing,
         "repeated": repeated,
         "since": since.isoformat(),
@@ -324,11 +368,11 @@ def _counted(name: str, rows: Sequence[Completeness], since: datetime, until: da
 
 def _lost(settings: Settings) -> list[str]:
     """Gaps that nobody has accepted yet."""
-    gaps = find(settings)
-    return [one.sentence() for one in gaps if one.topic != settings.kafka.tick_topic]
+    gaps = find_gaps(settings)
+    return [gap.sentence() for gap in gaps if gap.topic != settings.kafka.tick_topic]
 
 
-def _words(row: Row) -> str:
+def _words(row: _Row) -> str:
     if row["passed"]:
         return ""
     if row["topic"] is None:
@@ -336,20 +380,22 @@ def _words(row: Row) -> str:
             f"source {row['source']}: {row['missing']} records unaccounted and {row['repeated']} "
             f"event ids on more than one row, of arrivals since {row['since'][:19]}"
         )
-    said = []
+    words = []
     if row["missing"]:
         spans = json.loads(row["examples"])
         shown = ", ".join(f"{begin} to {end - 1}" for begin, end in spans[:3])
-        said.append(f"{row['missing']} messages that were read are not in bronze ({shown})")
+        words.append(f"{row['missing']} messages that were read are not in bronze ({shown})")
     if row["repeated"]:
-        said.append(f"{row['repeated']} rows of bronze stand there again")
+        words.append(f"{row['repeated']} rows of bronze stand there again")
     if row["expiring"]:
-        said.append(f"{row['expiring']} unread messages are soon deleted by the broker's retention")
-    return f"topic {row['topic']} partition {row['partition']}: {'; '.join(said)}"
+        words.append(
+            f"{row['expiring']} unread messages are soon deleted by the broker's retention"
+        )
+    return f"topic {row['topic']} partition {row['partition']}: {'; '.join(words)}"
 
 
-def _keep(settings: Settings, rows: Sequence[Row]) -> None:
+def _keep(settings: Settings, rows: Sequence[_Row]) -> None:
     spool = settings.home.absolute() / "spool" / "ledger_check"
     for number, row in enumerate(rows):
         name = datetime.fromisoformat(row["run_at"]).strftime("%Y%m%dT%H%M%S%f")
-        put(spool, f"{name}-{number}", row)
+        put_row(spool, f"{name}-{number}", row)

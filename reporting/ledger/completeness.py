@@ -25,7 +25,7 @@ TABLES = (
     "bronze.record", "silver.event", "gold.finding", "gold.attribution", "ops.gap", "ops.ledger",
 )  # fmt: skip
 
-SLICE_ROWS = 1_000_000
+_SLICE_ROWS = 1_000_000
 """Records and events that are held at once, about: some 300 MB."""
 BUSY = 4
 """Minutes that hold more than this part of those rows are counted by seconds."""
@@ -79,11 +79,11 @@ COLUMNS = {
 }
 """What each number means, for the command and the report."""
 
-NUMBERS = tuple(
-    one.name for one in fields(Completeness) if one.name not in ("source", "packs", "hour")
+_NUMBERS = tuple(
+    field.name for field in fields(Completeness) if field.name not in ("source", "packs", "hour")
 )
 
-Counts = dict[tuple[datetime, str], dict[str, int]]
+_Counts = dict[tuple[datetime, str], dict[str, int]]
 """Numbers by hour and source."""
 
 
@@ -93,7 +93,7 @@ def completeness(
     until: datetime,
     source: str | None = None,
     *,
-    most: int = SLICE_ROWS,
+    most: int = _SLICE_ROWS,
 ) -> list[Completeness]:
     """One row a source for records received in [since, until), by an exact anti-join.
 
@@ -101,10 +101,12 @@ def completeness(
     held at once. Raises `Fatal` where it finds neither the memory nor the room to spill that it
     needs.
     """
-    found: dict[str, Completeness] = {}
+    completenesses: dict[str, Completeness] = {}
     for row in hourly(connection, since, until, source, most=most):
-        found[row.source] = _sum(row.source, [found.get(row.source, Completeness("")), row])
-    return [found[name] for name in sorted(found)]
+        completenesses[row.source] = _sum(
+            row.source, [completenesses.get(row.source, Completeness("")), row]
+        )
+    return [completenesses[name] for name in sorted(completenesses)]
 
 
 def hourly(
@@ -113,7 +115,7 @@ def hourly(
     until: datetime,
     source: str | None = None,
     *,
-    most: int = SLICE_ROWS,
+    most: int = _SLICE_ROWS,
 ) -> list[Completeness]:
     """The same by hour of arrival: a row for each hour and source of which there is anything."""
     with roomy():
@@ -154,7 +156,7 @@ Weight = tuple[datetime, int]
 
 
 @dataclass(frozen=True)
-class Slice:
+class LedgerSlice:
     """Arrivals in `[since, until)`; of more than is held at once, in so many parts by their ids.
 
     `beside`: from when until when what names them is looked for at first.
@@ -166,21 +168,23 @@ class Slice:
     beside: tuple[datetime, datetime]
 
 
-def cut(weights: Sequence[Weight], since: datetime, until: datetime, most: int) -> Iterator[Slice]:
+def cut(
+    weights: Sequence[Weight], since: datetime, until: datetime, most: int
+) -> Iterator[LedgerSlice]:
     """[since, until) in slices of `most` rows, or of one weight that is more; weights in order.
 
     On either side of a slice half as many rows are read at most, so none is read many times.
     """
     begun, first, held = since, 0, 0
-    for at, (moment, rows) in enumerate(weights):
+    for index, (moment, rows) in enumerate(weights):
         if held and held + rows > most:
             end = max(moment, since)
-            beside = _beside(weights, first, at, begun, end, most)
-            yield Slice(begun, end, ceil(held / most), beside)
-            begun, first, held = end, at, 0
+            beside = _beside(weights, first, index, begun, end, most)
+            yield LedgerSlice(begun, end, ceil(held / most), beside)
+            begun, first, held = end, index, 0
         held += rows
     beside = _beside(weights, first, len(weights), begun, until, most)
-    yield Slice(begun, until, max(1, ceil(held / most)), beside)
+    yield LedgerSlice(begun, until, max(1, ceil(held / most)), beside)
 
 
 def _beside(
@@ -189,16 +193,16 @@ def _beside(
     """`BESIDE` on both sides of weights, or as much of it as holds half of `most` rows."""
     begin, end = since - BESIDE, until + BESIDE
     held = 0
-    for at in reversed(range(first)):
-        if weights[at + 1][0] <= begin:
+    for index in reversed(range(first)):
+        if weights[index + 1][0] <= begin:
             break
-        held += weights[at][1]
+        held += weights[index][1]
         if held > most // 2:
-            begin = min(since, weights[at + 1][0])
+            begin = min(since, weights[index + 1][0])
             break
     held = 0
-    for at in range(last, len(weights)):
-        moment, rows = weights[at]
+    for index in range(last, len(weights)):
+        moment, rows = weights[index]
         if moment >= end:
             break
         held += rows
@@ -313,9 +317,9 @@ def _records(
     until: datetime,
     source: str | None,
     most: int,
-) -> Counts:
+) -> _Counts:
     """All that records and their events say, by hour and source."""
-    counts: Counts = {}
+    counts: _Counts = {}
     run = connection.execute
     run(_BEGIN)
     # Asked before the records: of what is in by then the rows are there when they are looked for.
@@ -323,9 +327,9 @@ def _records(
     for piece in cut(_weights(connection, since, until, most), since, until, most):
         span = {**_span(piece.since, piece.until), **_span(*piece.beside, "beside_")}
         for part in range(piece.parts):
-            told = {**span, "parts": piece.parts, "part": part}
-            run(_RECEIVED.format(**told), {"source": source})
-            run(_BESIDE.format(**told))
+            records = {**span, "parts": piece.parts, "part": part}
+            run(_RECEIVED.format(**records), {"source": source})
+            run(_BESIDE.format(**records))
             run(_JUDGED)
             _take(counts, run(_COUNTED))
             _take(counts, run(_ROWS))
@@ -346,15 +350,15 @@ def _weights(
 ) -> list[Weight]:
     """The rows of each minute, and of each second of those minutes that hold many."""
     asked = _WEIGHTS.format(grain="MINUTE", which="", **_span(since, until))
-    found: list[Weight] = connection.execute(asked).fetchall()
+    weights: list[Weight] = connection.execute(asked).fetchall()
     many = most // BUSY
-    busy = [minute for minute, rows in found if rows > many]
+    busy = [minute for minute, rows in weights if rows > many]
     if not busy:
-        return found
+        return weights
     within = max(since, busy[0]), min(until, busy[-1] + timedelta(minutes=1))
     asked = _WEIGHTS.format(grain="SECOND", which=_BUSY, **_span(*within))
     seconds = connection.execute(asked, {"busy": busy}).fetchall()
-    return sorted([*(one for one in found if one[1] <= many), *seconds])
+    return sorted([*(weight for weight in weights if weight[1] <= many), *seconds])
 
 
 def _span(since: datetime, until: datetime, prefix: str = "") -> dict[str, str]:
@@ -369,13 +373,13 @@ def _one(result: duckdb.DuckDBPyConnection) -> tuple[Any, ...]:
     return result.fetchone() or ()
 
 
-def _take(counts: Counts, result: duckdb.DuckDBPyConnection) -> None:
+def _take(counts: _Counts, result: duckdb.DuckDBPyConnection) -> None:
     names = [column[0] for column in result.description or ()][2:]
     for hour, source, *numbers in result.fetchall():
         _add(counts, hour, source, dict(zip(names, numbers, strict=True)))
 
 
-def _add(counts: Counts, hour: datetime, source: str, numbers: Mapping[str, int]) -> None:
+def _add(counts: _Counts, hour: datetime, source: str, numbers: Mapping[str, int]) -> None:
     held = counts.setdefault((hour, source), {})
     for name, number in numbers.items():
         held[name] = held.get(name, 0) + number
@@ -392,8 +396,8 @@ def excuse(connection: duckdb.DuckDBPyConnection, under_way: Sequence[datetime])
 
 def excused(connection: duckdb.DuckDBPyConnection) -> list[datetime]:
     """The instants that `excuse` was told."""
-    (found,) = _one(connection.execute("SELECT getvariable('under_way')::TIMESTAMPTZ[]"))
-    return list(found or ())
+    (result,) = _one(connection.execute("SELECT getvariable('under_way')::TIMESTAMPTZ[]"))
+    return list(result or ())
 
 
 def forgive(connection: duckdb.DuckDBPyConnection, emptied: Applied, attributed: Applied) -> None:
@@ -425,11 +429,11 @@ def totals(rows: Sequence[Completeness]) -> list[Completeness]:
     hours: dict[datetime | None, list[Completeness]] = {}
     for row in rows:
         hours.setdefault(row.hour, []).append(row)
-    return [replace(total(found), hour=hour) for hour, found in hours.items()]
+    return [replace(total(hour_start), hour=hour) for hour, hour_start in hours.items()]
 
 
 def _sum(source: str, rows: Sequence[Completeness]) -> Completeness:
-    sums = {name: sum(getattr(row, name) for row in rows) for name in NUMBERS}
+    sums = {name: sum(getattr(row, name) for row in rows) for name in _NUMBERS}
     return Completeness(
         source, **sums, packs=tuple(sorted({pack for row in rows for pack in row.packs}))
     )

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import duckdb
 
-HOUR = timedelta(hours=1)
+_HOUR = timedelta(hours=1)
 
 _FINDINGS = """
 WITH finding AS (
@@ -41,7 +41,7 @@ def findings(
     result = connection.execute(_FINDINGS, asked)
     names = [column[0] for column in result.description or ()][2:-1]
     for hour, name, *numbers, packs in result.fetchall():
-        yield hour, name, dict(zip(names, numbers, strict=True)), {one for one in packs if one}
+        yield hour, name, dict(zip(names, numbers, strict=True)), {pack for pack in packs if pack}
 
 
 # A batch of Kafka messages says up to when all that arrived is in; what it read arrived since the
@@ -74,11 +74,11 @@ def packs(
 ) -> dict[datetime, set[str]]:
     """By hour of arrival, the rule packs of the batches that read what arrived in it, as far as
     ops.ledger has them."""
-    found: dict[datetime, set[str]] = {}
+    sets: dict[datetime, set[str]] = {}
     asked = {"since": since, "until": until}
     for pack, first, last in connection.execute(_PACKS, asked).fetchall():
         hour = first
         while hour <= last:
-            found.setdefault(hour, set()).add(pack)
-            hour += HOUR
-    return found
+            sets.setdefault(hour, set()).add(pack)
+            hour += _HOUR
+    return sets

@@ -24,14 +24,14 @@ from infra.delta.retention import furthest
 from infra.delta.schema import path_of
 from infra.delta.time_travel import Committed
 from infra.kafka.client import source_of
-from infra.streaming.kafka_offsets import Held, Place
-from ingest.completeness.log_truncation import NEAR, Log
-from ingest.completeness.offset_ranges import Found, Span, Stretch, size, without
+from infra.streaming.kafka_offsets import BrokerRange, TopicPartitionKey
+from ingest.completeness.log_truncation import NEAR, PartitionLog
+from ingest.completeness.offset_ranges import CountedStretch, Span, Stretch, size, without
 
 if TYPE_CHECKING:
     import duckdb
 
-ANEW = ("recreated", "reset", "removed")
+_ANEW = ("recreated", "reset", "removed")
 """Kinds of gaps behind which a partition gives its offsets once more."""
 ASKED = 500
 """Holes of a stretch that the broker is asked about at least. Many more where they lie close
@@ -56,7 +56,7 @@ class Reasons:
 class Accepted:
     """A gap as `ops.gap` has it, or as it waits for the driver to put it there."""
 
-    place: Place
+    place: TopicPartitionKey
     kind: str
     first: int
     end: int | None
@@ -65,10 +65,10 @@ class Accepted:
     gap_id: str = ""
 
 
-def hole_id(named: str, place: Place, span: Span) -> str:
+def hole_id(named: str, place: TopicPartitionKey, span: Span) -> str:
     """Identity of a hole in what its records are named by: a topic made anew has others."""
-    told = json.dumps([named, place[1], *span])
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
+    dumps = json.dumps([named, place[1], *span])
+    return hashlib.sha256(dumps.encode()).hexdigest()[:12]
 
 
 _GAPS = """
@@ -79,13 +79,13 @@ FROM ops.gap ORDER BY accepted_at
 
 def accepted(settings: Settings, connection: duckdb.DuckDBPyConnection) -> list[Accepted]:
     """All gaps that were gone on without, the newest last."""
-    found = [
+    accepteds = [
         Accepted((topic, partition), *rest)
         for topic, partition, *rest in connection.execute(_GAPS).fetchall()
     ]
     waiting = (settings.home.absolute() / "spool" / "gap").rglob("*.json")
-    found += [_spooled(file) for file in waiting]
-    return sorted(found, key=lambda gap: gap.at)
+    accepteds += [_spooled(file) for file in waiting]
+    return sorted(accepteds, key=lambda gap: gap.at)
 
 
 def _spooled(file: Path) -> Accepted:
@@ -110,17 +110,17 @@ def erased(settings: Settings, since: datetime | None) -> int:
     for commit in newest_first(folder):
         if since is not None and times.of(commit.version) < since:
             break
-        told = _note(commit.user_metadata)
-        removed += int(told.get("removed") or 0) if "erase" in told else 0
+        note = _note(commit.user_metadata)
+        removed += int(note.get("removed") or 0) if "erase" in note else 0
     return removed
 
 
 def _note(text: str | None) -> Mapping[str, Any]:
     try:
-        found = json.loads(text or "{}")
+        decoded = json.loads(text or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return decoded if isinstance(decoded, dict) else {}
 
 
 class Explainer:
@@ -131,7 +131,7 @@ class Explainer:
         settings: Settings,
         connection: duckdb.DuckDBPyConnection,
         gaps: Sequence[Accepted],
-        held: Mapping[Place, Held],
+        held: Mapping[TopicPartitionKey, BrokerRange],
         since: datetime | None,
         ids: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
@@ -144,9 +144,9 @@ class Explainer:
         self._since = since
         self._ids = ids
         self._erased: int | None = None
-        self._log: Log | None = None
+        self._log: PartitionLog | None = None
 
-    def __call__(self, found: Found, *, again: bool) -> Reasons:
+    def __call__(self, found: CountedStretch, *, again: bool) -> Reasons:
         """Why a stretch has holes. `again`: they were there the last time already."""
         holes = list(found.holes)
         if not holes:
@@ -173,7 +173,7 @@ class Explainer:
         """The gaps that were accepted of a stretch's own log: one made anew gives its offsets once
         more, and what was lost of the former says nothing of it."""
         ours = [gap for gap in self._gaps if gap.place == stretch.place]
-        anew = max((gap.at for gap in ours if gap.kind in ANEW), default=None)
+        anew = max((gap.at for gap in ours if gap.kind in _ANEW), default=None)
         return [
             (gap.first, gap.end)
             for gap in ours
@@ -189,7 +189,7 @@ class Explainer:
         newest = self._ids.get(stretch.topic, stretch.topic_id) == stretch.topic_id
         return gap.at > anew if newest else gap.at < anew
 
-    def _kept(self, found: Found) -> int | None:
+    def _kept(self, found: CountedStretch) -> int | None:
         """The first offset whose record no retention has reached; None: it reached none."""
         stretch = found.stretch
         source = source_of(stretch.topic, self._settings.kafka)
@@ -214,7 +214,7 @@ class Explainer:
         return self._erased
 
     def _messages(
-        self, place: Place, holes: Sequence[Span], *, again: bool
+        self, place: TopicPartitionKey, holes: Sequence[Span], *, again: bool
     ) -> tuple[list[Span], int]:
         """The holes at which the broker has messages, or had them: it keeps no older ones. And at
         how many single offsets it was not asked; what was missing before stays so until it was."""
@@ -223,21 +223,23 @@ class Explainer:
             return list(holes), 0
         missing = without(holes, [(held.first, held.end)])
         there = without(holes, [(0, held.first), (held.end, max(held.end, holes[-1][1]))])
-        wide = sorted((one for one in there if size([one]) > 1), key=lambda one: one[0] - one[1])
-        single = [one for one in there if size([one]) == 1]
+        wide = sorted(
+            (span for span in there if size([span]) > 1), key=lambda span: span[0] - span[1]
+        )
+        single = [span for span in there if size([span]) == 1]
         turn = randrange(len(single)) if single else 0
         asked = [*sorted(wide[:ASKED]), *single[turn:], *single[:turn]]
         first = self._first(place, [begin for begin, _ in asked])
         lost = [(first[begin], end) for begin, end in asked if first.get(begin, end) < end]
-        unasked = [one for one in single if one[0] not in first]
+        unasked = [span for span in single if span[0] not in first]
         if lost or again:
             return sorted([*missing, *lost, *wide[ASKED:], *unasked]), 0
         return sorted([*missing, *wide[ASKED:]]), len(unasked)
 
-    def _first(self, place: Place, offsets: Sequence[int]) -> Mapping[int, int]:
+    def _first(self, place: TopicPartitionKey, offsets: Sequence[int]) -> Mapping[int, int]:
         """The first message from each offset on, of as many as are asked for."""
         if not offsets:
             return {}
         if self._log is None:
-            self._log = Log(self._settings.kafka)
+            self._log = PartitionLog(self._settings.kafka)
         return self._log.walk(place, offsets, ASKED * NEAR)

@@ -32,16 +32,16 @@ STATUSES = {
 
 def render(connection: duckdb.DuckDBPyConnection, interval: Interval, made_at: datetime) -> str:
     """The page. Everything that came from a log is escaped: attackers choose host names."""
-    found = figures(connection, interval)
+    result = figures(connection, interval)
     page = _environment().get_template("daily.html.j2")
     return page.render(
-        f=found,
+        f=result,
         made_at=made_at,
         levels=LEVELS,
         statuses=STATUSES,
         meanings=COLUMNS,
-        charts=_charts(found),
-        unit="hour" if found.step < timedelta(days=1) else "day",
+        charts=_charts(result),
+        unit="hour" if result.step < timedelta(days=1) else "day",
     )
 
 

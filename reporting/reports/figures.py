@@ -15,8 +15,8 @@ from reporting.ledger.completeness import Completeness, completeness, total
 from reporting.ledger.gaps import Missed, missed
 
 LEVELS = ("critical", "high", "medium", "low", "informational")
-TOP = 10
-Row = dict[str, Any]
+_TOP = 10
+_Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,20 @@ class Figures:
     buckets: list[Bucket]
     by_level: dict[str, int]
     revisions: int
-    devices: list[Row]
+    devices: list[_Row]
     device_count: int
-    rules: list[Row]
-    sources: list[Row]
-    reasons: list[Row]
+    rules: list[_Row]
+    sources: list[_Row]
+    reasons: list[_Row]
     coverage: dict[str, int]
-    delays: list[Row]
+    delays: list[_Row]
     ledger: list[Completeness]
     ledger_total: Completeness
     gaps: Sequence[Missed]
-    quality: list[Row]
+    quality: list[_Row]
     quality_runs: int
-    drift: list[Row]
-    blind: list[Row]
+    drift: list[_Row]
+    blind: list[_Row]
 
     @property
     def alerts(self) -> int:
@@ -92,7 +92,7 @@ class _Asker:
         self.connection = connection
         self.interval = interval
 
-    def __call__(self, sql: str, **more: datetime) -> list[Row]:
+    def __call__(self, sql: str, **more: datetime) -> list[_Row]:
         params = {"since": self.interval.start, "until": self.interval.end, **more}
         result = self.connection.execute(sql, params)
         names = [str(column[0]) for column in result.description or []]
@@ -125,7 +125,7 @@ SELECT entity_type, entity_value,
        any_value(json_extract_string(body, '$.attribution.hostname')) AS hostname,
        count(*) AS alerts, sum("count")::BIGINT AS findings, max(risk_score) AS risk,
        list_sort(list(DISTINCT rule_name)) AS rules, max(event_time) AS newest
-FROM alert GROUP BY ALL ORDER BY alerts DESC, risk DESC, entity_value LIMIT {TOP}
+FROM alert GROUP BY ALL ORDER BY alerts DESC, risk DESC, entity_value LIMIT {_TOP}
 """
 )
 _DEVICE_COUNT = (
@@ -137,7 +137,7 @@ SELECT f.rule_id, any_value(rule_title) AS title, any_value(level) AS level,
        count(*) AS findings, coalesce(any_value(s.alerts), 0) AS alerts
 FROM gold.findings f LEFT JOIN shown s USING (rule_id)
 WHERE event_time >= $since AND event_time < $until
-GROUP BY f.rule_id ORDER BY alerts DESC, findings DESC, f.rule_id LIMIT {TOP}
+GROUP BY f.rule_id ORDER BY alerts DESC, findings DESC, f.rule_id LIMIT {_TOP}
 """
 _SOURCES = """
 WITH part AS (
@@ -165,7 +165,7 @@ _REASONS = f"""
 SELECT source, dead_letter_reason AS reason, count(*) AS n, min(event_uid) AS example
 FROM silver.event
 WHERE dead_letter_reason IS NOT NULL AND received_at >= $since AND received_at < $until
-GROUP BY source, reason ORDER BY n DESC, source, reason LIMIT {TOP}
+GROUP BY source, reason ORDER BY n DESC, source, reason LIMIT {_TOP}
 """
 _COVERAGE = """
 SELECT coalesce(CASE WHEN f.ip IS NULL THEN 'unknown' ELSE a.holder.status END, 'pending')
@@ -222,13 +222,13 @@ ORDER BY began, title
 """
 _DRIFT = f"""
 SELECT source, count(*) AS n, min(first_seen) AS first,
-       list_slice(list(field ORDER BY first_seen, field), 1, {TOP}) AS fields
+       list_slice(list(field ORDER BY first_seen, field), 1, {_TOP}) AS fields
 FROM ops.drift WHERE NOT baseline AND first_seen >= $since AND first_seen < $until
 GROUP BY source ORDER BY n DESC, source
 """
 
 
-def _sources(ask: _Asker) -> list[Row]:
+def _sources(ask: _Asker) -> list[_Row]:
     """What came of each source: from the counts of hours that were compared, else from the rows."""
     start, end = span(ask.connection, ask.interval.start, ask.interval.end)
     asked = _SOURCES.format(counted=_SOURCES_COUNTED if start < end else "")
@@ -238,14 +238,14 @@ def _sources(ask: _Asker) -> list[Row]:
 def _buckets(ask: _Asker, step: timedelta) -> list[Bucket]:
     """One bucket a day or hour, also where nothing happened."""
     unit = "hour" if step == timedelta(hours=1) else "day"
-    found: dict[datetime, dict[str, int]] = {}
+    result: dict[datetime, dict[str, int]] = {}
     for row in ask(_BUCKETS.format(unit=unit)):
-        found.setdefault(row["start"], {})[row["level"]] = row["n"]
-    at = ask.interval.start.replace(minute=0, second=0, microsecond=0)
+        result.setdefault(row["start"], {})[row["level"]] = row["n"]
+    changed = ask.interval.start.replace(minute=0, second=0, microsecond=0)
     if unit == "day":
-        at = at.replace(hour=0)
+        changed = changed.replace(hour=0)
     buckets = []
-    while at < ask.interval.end:
-        buckets.append(Bucket(at, found.get(at, {})))
-        at += step
+    while changed < ask.interval.end:
+        buckets.append(Bucket(changed, result.get(changed, {})))
+        changed += step
     return buckets

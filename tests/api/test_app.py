@@ -21,10 +21,10 @@ from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import Settings, load
 from infra.delta.ops_tables import AUDIT
 from infra.errors import Fatal
-from infra.maintenance.retention_holds import Held, leave
-from infra.runtime.job_registry import wanted
-from infra.runtime.job_status import JobStatus, Memory, write
-from infra.runtime.outbox_flusher import fold
+from infra.maintenance.retention_holds import RetentionHold, leave
+from infra.runtime.job_registry import wanted_jobs
+from infra.runtime.job_status import JobStatus, Memory, write_status
+from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from tests.api.story import EVENTS, A, B, alert, insert, segment
@@ -90,17 +90,17 @@ def test_ready_while_every_job_makes_progress_within_its_target(lake: Lake) -> N
     now = time.time()
     jobs = [
         JobStatus(name, "running", at=now, batch_at=now - 5, progressed_at=now - 1)
-        for name in wanted(lake.settings)
+        for name in wanted_jobs(lake.settings)
     ]
     for job in jobs:
-        write(lake.settings, job)
+        write_status(lake.settings, job)
     client = TestClient(create_app(lake.settings))
     found = client.get("/readyz")
     assert found.status_code == 200
     assert 5 <= found.json()["newest_batch_age_seconds"] < 60
-    assert set(found.json()["jobs"]) == set(wanted(lake.settings))
+    assert set(found.json()["jobs"]) == set(wanted_jobs(lake.settings))
 
-    write(lake.settings, replace(jobs[2], progressed_at=now - 61))
+    write_status(lake.settings, replace(jobs[2], progressed_at=now - 61))
     detail = problem(client.get("/readyz"), 503)["detail"]
     assert detail.startswith("job alert: no progress for 6")
     assert "ingest" not in detail
@@ -110,7 +110,9 @@ def test_metrics_show_where_each_job_stands(lake: Lake) -> None:
     now = time.time()
     memory = Memory(driver=10, jvm=20, workers=30)
     job = JobStatus("ingest", "running", at=now, pid=7, progressed_at=now, memory=memory)
-    write(lake.settings, replace(job, unread_messages=12, phases={"addBatch": 0.5}, cap=4000))
+    write_status(
+        lake.settings, replace(job, unread_messages=12, phases={"addBatch": 0.5}, cap=4000)
+    )
     client = TestClient(create_app(lake.settings))
     client.headers["Authorization"] = f"Bearer {token_of(lake.settings)}"
     text = client.get("/metrics").text
@@ -127,7 +129,7 @@ def test_metrics_of_a_driver_that_is_gone_are_only_those_that_grow_on(lake: Lake
     now = time.time()
     job = JobStatus("ingest", "running", at=now - 20, progressed_at=now - 30, seconds=1.5)
     told = {"unread_messages": 12, "unread_commits": 0, "behind_seconds": 0.0, "failures": 2}
-    write(lake.settings, replace(job, memory=Memory(jvm=20), complete_to=now - 50, **told))
+    write_status(lake.settings, replace(job, memory=Memory(jvm=20), complete_to=now - 50, **told))
     client = TestClient(create_app(lake.settings))
     client.headers["Authorization"] = f"Bearer {token_of(lake.settings)}"
     text = client.get("/metrics").text
@@ -143,7 +145,11 @@ def test_metrics_show_how_upkeep_is_getting_on(lake: Lake) -> None:
     assert "headgate_upkeep_age_seconds NaN" in text
     assert "headgate_upkeep_held_seconds{" not in text
 
-    leave(lake.settings, 0, [Held("silver.event", "rollup", time.time() - 3600, "switched off")])
+    leave(
+        lake.settings,
+        0,
+        [RetentionHold("silver.event", "rollup", time.time() - 3600, "switched off")],
+    )
     text = client.get("/metrics").text
     assert re.search(r"^headgate_upkeep_age_seconds \d\.", text, re.M)
     found = r'^headgate_upkeep_held_seconds\{headgate_job="rollup",table="silver.event"\} 36\d\d\.'
@@ -345,7 +351,7 @@ def test_a_statement_is_answered_and_noted(lake: Lake) -> None:
     assert problem(failed, 422)["type"].endswith("statement-failed")
     client.app.state.services.close()  # type: ignore[attr-defined]  # the app is a FastAPI
 
-    assert fold(lake, AUDIT, lake.spool / "audit") == 3
+    assert flush_outbox(lake, AUDIT, lake.spool / "audit") == 3
     noted = sorted(lake.read(AUDIT).collect(), key=lambda row: row["at"])
     assert [(row["act"], row["outcome"]) for row in noted] == [
         ("statement", "ok"),

@@ -14,8 +14,23 @@ import pytest
 
 from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
-from infra.delta.log_archive import ARCHIVE, LOG, archived, checkpoint, from_on, packs, single
-from infra.delta.log_reader import commit, live, newest_version, table_id, text, versions
+from infra.delta.log_archive import (
+    ARCHIVE,
+    LOG,
+    archive_packs,
+    archived,
+    checkpoint_file,
+    from_on,
+    single,
+)
+from infra.delta.log_reader import (
+    commit,
+    commit_text,
+    live_versions,
+    newest_version,
+    table_id,
+    versions,
+)
 from infra.delta.parquet_writer import FileWriter, Target
 from infra.delta.table_lock import require_home
 from infra.delta.time_travel import bring_back
@@ -25,7 +40,7 @@ from infra.maintenance.backup import backup, restore
 from infra.storage import paths as place
 from infra.storage.paths import Location, location
 from infra.streaming import log_retention
-from infra.streaming.log_retention import move
+from infra.streaming.log_retention import archive_commits
 from tests.bucket.store import SECRET, Store, serve
 
 FUTURE = 4e9
@@ -122,27 +137,27 @@ def test_a_log_is_shortened_archived_and_brought_back(
     listed = pa.Table.from_pylist([metadata])
     with pa.BufferOutputStream() as held:
         pq.write_table(listed, held)
-    checkpoint(table / LOG, PACK + 10).write_bytes(held.getvalue().to_pybytes())
+    checkpoint_file(table / LOG, PACK + 10).write_bytes(held.getvalue().to_pybytes())
     assert table_id(table) == "t-1"
-    written = [text(table, version) for version in (0, 7, PACK + 5)]
-    assert move(table, PACK + 15, FUTURE) == PACK + 10
-    assert live(table) == list(range(PACK + 10, PACK + 20))
-    assert [(first, last) for first, last, _ in packs(table)] == [(0, PACK - 1)]
+    written = [commit_text(table, version) for version in (0, 7, PACK + 5)]
+    assert archive_commits(table, PACK + 15, FUTURE) == PACK + 10
+    assert live_versions(table) == list(range(PACK + 10, PACK + 20))
+    assert [(first, last) for first, last, _ in archive_packs(table)] == [(0, PACK - 1)]
     assert archived(table) == list(range(PACK + 10))
     assert versions(table, PACK - 2) == list(range(PACK - 2, PACK + 20))
-    assert [text(table, version) for version in (0, 7, PACK + 5)] == written
+    assert [commit_text(table, version) for version in (0, 7, PACK + 5)] == written
     assert commit(table, 7).adds == ("7.parquet",)
     assert newest_version(table) == PACK + 19
     assert bring_back(table, PACK + 5) == 5
-    assert live(table)[0] == PACK + 5
-    assert move(table, PACK + 15, FUTURE) == 5
-    assert live(table)[0] == PACK + 10
+    assert live_versions(table)[0] == PACK + 5
+    assert archive_commits(table, PACK + 15, FUTURE) == 5
+    assert live_versions(table)[0] == PACK + 10
     assert len(place.listed(table / ARCHIVE)) == 11
 
 
 def test_commits_from_one_on_are_told_with_when_they_were_written(root: Location) -> None:
     log_of(root, 5)
-    checkpoint(root / LOG, 4).write_bytes(b"beside them")
+    checkpoint_file(root / LOG, 4).write_bytes(b"beside them")
     found = from_on(root / LOG, 3)
     assert [version for version, _ in found] == [3, 4]
     assert all(abs(at - time.time()) < 60 for _, at in found)

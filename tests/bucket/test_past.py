@@ -15,7 +15,7 @@ from api.services.reader import Reader
 from api.sql.runner import Refused, Statements
 from infra.config.settings import Settings, load
 from infra.delta.log_archive import ARCHIVE, LOG, single, singles
-from infra.delta.table_lock import locked, require_home
+from infra.delta.table_lock import require_home, table_locked
 from infra.delta.time_travel import Committed
 from infra.storage import paths as place
 from infra.storage.paths import Location
@@ -40,7 +40,7 @@ def settings(store: Store, tmp_path: Path, request: pytest.FixtureRequest) -> Se
     for uid in ("e1", "e2"):
         add(table, EVENT, [event(uid, "12:00")])
     require_home(made)
-    with locked(made.lake_side, EVENT.name):
+    with table_locked(made.lake_side, EVENT.name):
         place.move([(single(table / LOG, one), single(table / ARCHIVE, one)) for one in (0, 1)])
     return made
 
@@ -63,7 +63,7 @@ def test_what_left_the_log_is_lent_by_who_is_alone_with_the_table(settings: Sett
     at = Committed(table).of(1)
     with statements(settings) as running, ThreadPoolExecutor(1) as beside:
         assert running.run("SELECT 1").rows == [[1]]
-        with locked(settings.lake_side, EVENT.name):
+        with table_locked(settings.lake_side, EVENT.name):
             asked = beside.submit(running.run, COUNT, as_of=at)
             with pytest.raises(TimeoutError):
                 asked.result(PATIENCE)

@@ -17,7 +17,7 @@ from bench.standalone import SMALL, Cluster
 from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.kafka.client import Broker, admin, ensure_topics, free_port, producer, topic_of
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 from tests.cluster.conftest import SECRET
 from tests.recovery import judge
 from tests.wait import until
@@ -82,7 +82,7 @@ def send(settings: Settings, lines: int, leases: bool) -> Accepted:
 
 def driver(
     job: str, settings: Settings, cluster: Cluster, wheel: Path, secret_file: Path, cores: int
-) -> Part:
+) -> PlatformProcess:
     """A job as an application of its own; a batch takes all there is."""
     conf = {
         "spark.executor.memory": "512m",
@@ -100,7 +100,7 @@ def driver(
         "HEADGATE_JOBS__QUALITY_MINUTES": "0",
         "HEADGATE_UPKEEP__MINUTES": "0",
     }
-    return Part(f"driver-{job}", ("run", job), settings, environment=environment)
+    return PlatformProcess(f"driver-{job}", ("run", job), settings, environment=environment)
 
 
 def telling(secret: str, processes: Iterable[psutil.Process]) -> list[str]:

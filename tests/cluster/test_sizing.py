@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from headgate.cli import main
 from infra.errors import Usage
-from infra.runtime.sizing import Load, Measured, measured, sized
+from infra.runtime.sizing import Load, MeasuredLoad, measured, sized
 from infra.spark.session import project_root
 
-KNOWN = Measured(
+KNOWN = MeasuredLoad(
     parse=10_000,
     detect=100_000,
     standing=1.5,
@@ -31,7 +31,7 @@ LOAD = Load(events_per_second=100_000, event_bytes=500, devices=200_000, days=30
 RESULTS = project_root() / "bench" / "results"
 
 
-def values(load: Load, known: Measured = KNOWN) -> dict[str, float]:
+def values(load: Load, known: MeasuredLoad = KNOWN) -> dict[str, float]:
     return {figure.name: figure.value for figure in sized(load, known)}
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from alerts.delivery.topic_listener import Heard, Listener
+from alerts.delivery.topic_listener import Listener, TopicMessage
 from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 from tests import wait
 
 SOURCES = ("zeek:http", "zeek:dns", "aws_cloudtrail", "sshd", "isc_dhcpd", "nobody_knows_it")
@@ -32,14 +32,14 @@ class Plant:
 
     settings: Settings
     broker: Broker
-    driver: Part
+    driver: PlatformProcess
     drop: Path
     """A folder whose files are read as zeek:http."""
     rules: Path
     """A folder of rules, empty at first."""
     environment: dict[str, str]
     """What the driver was started with, for commands that must see the same."""
-    heard: list[Heard] = field(default_factory=list)
+    heard: list[TopicMessage] = field(default_factory=list)
 
     def send(self, source: str, *lines: bytes) -> None:
         """Put lines into a source's topic, acknowledged."""
@@ -70,7 +70,7 @@ class Plant:
         """Wait until something holds; returns it."""
         return wait.until(true, self.driver, what=what, seconds=seconds, pause=0.3)
 
-    def alerts_on(self, entity: str) -> list[Heard]:
+    def alerts_on(self, entity: str) -> list[TopicMessage]:
         """Revisions heard about an entity."""
         return [one for one in list(self.heard) if one.body["entity"]["value"] == entity]
 
@@ -106,7 +106,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
         "HEADGATE_FOLDERS": json.dumps(landing),
         "HEADGATE_ALERTS__RULES": json.dumps([str(rules)]),
     }
-    part = Part("driver", ("up",), settings, environment=environment)
+    part = PlatformProcess("driver", ("up",), settings, environment=environment)
     running = Plant(settings, broker, part, drop, rules, environment)
     try:
         with Listener(settings, running.heard.append):

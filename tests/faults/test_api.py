@@ -24,7 +24,7 @@ import pytest
 from alerts.tables import ALERT
 from infra.config.settings import Settings, load
 from infra.kafka.client import free_port
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 from infra.streaming.lake import Lake
 from tests.api.story import alert, insert
 from tests.wait import until
@@ -76,10 +76,10 @@ def killed(lake: Lake, kills: int) -> None:
     assert list(settings.scratch_root.glob("*-*")) == []
 
 
-def api(settings: Settings) -> Part:
+def api(settings: Settings) -> PlatformProcess:
     """The API as a process of its own, once it answers."""
     environment = {"HEADGATE_API__TOKEN": TOKEN}
-    part = Part("api", ("api",), settings, environment=environment)
+    part = PlatformProcess("api", ("api",), settings, environment=environment)
     until(lambda: answers(settings) or part.ended is not None)
     assert part.ended is None, part.last_words(20)
     return part

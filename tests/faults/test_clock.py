@@ -11,7 +11,7 @@ import pytest
 
 from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, ensure_topics, free_port
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 from tests.faults.stepped import Hand, stepped
 from tests.faults.test_processes import Shuffled, on
 from tests.recovery import judge
@@ -60,7 +60,7 @@ def live(settings: Settings, hand: Hand) -> None:
     assert arrived[-1] < datetime.now(UTC) + timedelta(minutes=2)
 
 
-def step(settings: Settings, running: Part, hand: Hand, by: str) -> None:
+def step(settings: Settings, running: PlatformProcess, hand: Hand, by: str) -> None:
     """The clock is wrong for a while, in which batches go through, and is set right."""
     hand.turn(by)
     on(settings, running)

@@ -23,11 +23,11 @@ from enrich.dhcp.stateful_operator import with_store
 from infra.config.settings import Settings, load
 from infra.delta.ops_tables import AUDIT, LEDGER
 from infra.delta.schema import Column, Table
-from infra.runtime.outbox_flusher import Folder, fold
+from infra.runtime.outbox_flusher import OutboxFlusher, flush_outbox
 from infra.runtime.restart_policy import reason
 from infra.streaming.job import Batch
 from infra.streaming.lake import Lake
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 from tests.full import rest_full
 from tests.recovery import judge
 
@@ -245,12 +245,12 @@ def test_a_row_that_a_power_cut_emptied_is_set_aside_by_name(
 ) -> None:
     spool = lake.spool / "ledger"
     for number in range(3):
-        put(spool, f"row-{number}", {"job": "a", "query_id": "q", "batch_id": number})
+        put_row(spool, f"row-{number}", {"job": "a", "query_id": "q", "batch_id": number})
     empty(spool / "row-1.json")
-    assert fold(lake, LEDGER, spool) == 2
+    assert flush_outbox(lake, LEDGER, spool) == 2
     assert judge.column(lake.folder(LEDGER), "batch_id") == [0, 2]
     assert f"{spool / 'damaged' / 'row-1.json'} is damaged" in capsys.readouterr().err
-    assert fold(lake, LEDGER, spool) == 0
+    assert flush_outbox(lake, LEDGER, spool) == 0
 
 
 def test_a_row_that_fits_no_table_holds_up_no_other(
@@ -258,11 +258,11 @@ def test_a_row_that_fits_no_table_holds_up_no_other(
 ) -> None:
     spool = lake.spool / "audit"
     asked = {"at": "2026-11-20T12:00:00Z", "who": "api", "act": "sql"}
-    put(spool, "half", asked | {"detail": '{"x": "\ud800"}'})
-    put(spool, "later", asked | {"at": "next week"})
-    put(spool, "list", ["no row"])  # type: ignore[arg-type]
-    put(spool, "whole", asked | {"detail": "{}"})
-    assert fold(lake, AUDIT, spool) == 2
+    put_row(spool, "half", asked | {"detail": '{"x": "\ud800"}'})
+    put_row(spool, "later", asked | {"at": "next week"})
+    put_row(spool, "list", ["no row"])  # type: ignore[arg-type]
+    put_row(spool, "whole", asked | {"detail": "{}"})
+    assert flush_outbox(lake, AUDIT, spool) == 2
     assert judge.column(lake.folder(AUDIT), "detail") == ['{"x": "\\ud800"}', "{}"]
     said = capsys.readouterr().err
     assert all(f"{spool / 'damaged' / name}.json is damaged" in said for name in ("later", "list"))
@@ -270,8 +270,8 @@ def test_a_row_that_fits_no_table_holds_up_no_other(
 
 def test_a_table_that_takes_no_rows_holds_up_no_other(lake: Lake) -> None:
     (lake.spool / "audit" / "no-file.json").mkdir(parents=True)
-    put(lake.spool / "ledger", "row", {"job": "a", "query_id": "q", "batch_id": 7})
-    folder = Folder(lake, {"audit": AUDIT, "ledger": LEDGER})
+    put_row(lake.spool / "ledger", "row", {"job": "a", "query_id": "q", "batch_id": 7})
+    folder = OutboxFlusher(lake, {"audit": AUDIT, "ledger": LEDGER})
     folder._fold()
     assert folder.failure is not None
     assert folder.failure.startswith("ops.audit: IsADirectoryError")

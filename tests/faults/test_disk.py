@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from infra.config.settings import load
-from infra.runtime.restart_policy import Again, Record
+from infra.runtime.restart_policy import FailureRecord, Retry
 from infra.streaming.lake import Lake
 from tests.faults.test_damage import BATCHES, FIRST, NUMBER, arrive, first
 from tests.full import rest_full
@@ -64,13 +64,13 @@ def test_a_full_disk_is_waited_out(spark: SparkSession, tmp_path: Path, part: st
             arrive(lake, numbers)
             first(lake)
         arrive(lake, LATER)
-        record = Record()
+        record = FailureRecord()
         for spare in SPARE:
             filler = fill(disk, spare)
             with pytest.raises(Exception, match=r"No space left on device") as failure:
                 first(lake)
             said = f"{failure.type.__module__}.{failure.type.__name__}: {failure.value}"
-            assert isinstance(record.failed(said, len(BATCHES), 1.0, 1), Again)
+            assert isinstance(record.failed(said, len(BATCHES), 1.0, 1), Retry)
             filler.unlink()
         first(lake)
         arrive(lake, (5_000,))

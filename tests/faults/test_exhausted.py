@@ -22,7 +22,7 @@ from confluent_kafka import Message
 
 from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 from tests.faults.test_disk import fill, small_disk
 from tests.faults.test_processes import on, workers
 from tests.recovery.flow import SOURCES, Flow
@@ -100,7 +100,7 @@ def test_workers_out_of_memory_cost_a_batch_s_time_and_nothing_else(
     assert complaints(settings, flow.accepted) == []
 
 
-def deprived(running: Part) -> int:
+def deprived(running: PlatformProcess) -> int:
     """How many workers get no memory beyond what they have from now on."""
     found = 0
     for one in workers(running):
@@ -111,7 +111,7 @@ def deprived(running: Part) -> int:
     return found
 
 
-def failures(running: Part) -> int:
+def failures(running: PlatformProcess) -> int:
     """How often job ingest has failed."""
     said = running.log.read_text("utf-8", "replace")
     return len(re.findall(r"^job ingest: failed, again in", said, re.MULTILINE))

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from alerts.coverage.run import State as Sight
-from enrich.dhcp.state_layout import Shape, found
+from alerts.coverage.run import CoverageState as Sight
+from enrich.dhcp.state_layout import Shape, read_layout
 from enrich.dhcp.tracker_state import WHOLE
 from infra.errors import Fatal
-from ingest.quality.outcome_store import State as Checks
+from ingest.quality.outcome_store import QualityState as Checks
 
 
 def shape(folder: Path) -> Shape | None:
     offsets = folder / "spark" / "offsets"
     offsets.mkdir(parents=True, exist_ok=True)
     (offsets / "0").touch()
-    return found(folder)
+    return read_layout(folder)
 
 
 READERS: list[tuple[Callable[[Path], Any], str]] = [

@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, admin, ensure_topics
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 from infra.spark.worker_daemon import is_daemon
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
@@ -73,13 +73,13 @@ def live(settings: Settings, broker: Broker, seed: int, pause: float) -> None:
     assert judge.wrong_holders(settings.lake_root, shuffled.truth()) == []
 
 
-def on(settings: Settings, running: Part, more: int = 1) -> None:
+def on(settings: Settings, running: PlatformProcess, more: int = 1) -> None:
     """Wait until a batch that begins now is in."""
     before = batches(settings)
     until(running, lambda: batches(settings) > before + more)
 
 
-def workers(running: Part) -> list[psutil.Process]:
+def workers(running: PlatformProcess) -> list[psutil.Process]:
     """The Python workers of Spark, without the daemon that forks them."""
     found = []
     for one in psutil.Process(running.process.pid).children(recursive=True):
@@ -91,7 +91,7 @@ def workers(running: Part) -> list[psutil.Process]:
     return found
 
 
-def kill_workers(settings: Settings, running: Part, chance: random.Random) -> None:
+def kill_workers(settings: Settings, running: PlatformProcess, chance: random.Random) -> None:
     """kill -9 of all Python workers, three times in a row, at moments by chance."""
     killed = 0
     for _ in range(WORKER_KILLS):

@@ -75,10 +75,10 @@ def restored(
 ) -> None:
     """A lake from a backup, with its place; what came `since` consumers had as well."""
     published(settings, outbox, backed_up)
-    kept = publish_offset.file_of(settings).read_text()
+    kept = publish_offset.publish_offset_file(settings).read_text()
     published(settings, outbox, since)
     outbox.back(len(backed_up))
-    publish_offset.file_of(settings).write_text(kept)
+    publish_offset.publish_offset_file(settings).write_text(kept)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_consumers_had_does_not_come_again_and_what_they_had_not_comes(
     settings: Settings, outbox: Outbox, kept: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     published(settings, outbox, [("a", 1), ("b", 1)])
-    file = publish_offset.file_of(settings)
+    file = publish_offset.publish_offset_file(settings)
     backed_up = file.read_text()
     published(settings, outbox, [("b", 2), ("c", 1), ("c", 2)])
     outbox.back(2)
@@ -104,7 +104,7 @@ def test_what_consumers_had_does_not_come_again_and_what_they_had_not_comes(
     ]
     for batches in drivers:
         published(settings, outbox, batches)
-        republish_guard.file_of(settings).unlink()  # is made anew by the next
+        republish_guard.guard_file(settings).unlink()  # is made anew by the next
     wanted = [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), *(("c", n) for n in (1, 2, 3))]
     assert told(settings) == [*wanted, ("n", 1)]
     assert capsys.readouterr().err.count("an older lake was restored") == 1
@@ -126,7 +126,7 @@ def test_a_place_that_a_person_sets_first_does_not_hide_the_restore(
     settings: Settings, outbox: Outbox
 ) -> None:
     restored(settings, outbox, [("a", 1), ("b", 1)], [("b", 2), ("c", 1)])
-    republish_guard.note(settings, [], [])  # by a restore before this one
+    republish_guard.note_published(settings, [], [])  # by a restore before this one
     Publisher(settings).move(2)  # headgate alerts published --now
     published(settings, outbox, [("b", 2), ("c", 1), ("c", 2)])
     assert told(settings) == [("a", 1), ("b", 1), ("b", 2), ("c", 1), ("c", 2)]
@@ -149,7 +149,7 @@ def test_only_alerts_of_which_more_was_heard_are_remembered(
     )
     outbox.append(("old-7", 2, False))
     assert Publisher(settings).publish() == 1
-    remembered = republish_guard.Heard(republish_guard.file_of(settings))
+    remembered = republish_guard.PublishedRevision(republish_guard.guard_file(settings))
     assert remembered.has("old-3", 2)
     assert not remembered.has("old-3", 3)
     assert remembered.has("new", 1)
@@ -159,7 +159,7 @@ def test_only_alerts_of_which_more_was_heard_are_remembered(
 def test_without_a_restore_nothing_is_compared(settings: Settings, outbox: Outbox) -> None:
     published(settings, outbox, [("a", 1), ("a", 2)])
     published(settings, outbox, [("a", 3)])
-    assert not republish_guard.file_of(settings).exists()
+    assert not republish_guard.guard_file(settings).exists()
 
 
 def test_a_new_broker_gets_what_the_lost_one_never_had(
@@ -170,11 +170,13 @@ def test_a_new_broker_gets_what_the_lost_one_never_had(
     new = beside(broker, settings.home, f"{settings.kafka.alerts_topic[:40]}.new")
     assert Publisher(new).publish() == 1
     assert capsys.readouterr().err.count("alerts go on behind it") == 1
-    file = publish_offset.file_of(new).read_text()
-    publish_offset.file_of(new).unlink()  # from here on the new one has the place as well
+    file = publish_offset.publish_offset_file(new).read_text()
+    publish_offset.publish_offset_file(
+        new
+    ).unlink()  # from here on the new one has the place as well
     outbox.append(("a", 2, False))
     assert Publisher(new).publish() == 1
-    assert publish_offset.file_of(new).read_text() != file
+    assert publish_offset.publish_offset_file(new).read_text() != file
     assert told(new) == [("a", 2), ("c", 1)]
 
 
@@ -203,7 +205,7 @@ def test_a_place_that_nobody_knows_is_asked_of_a_person(
 ) -> None:
     published(settings, outbox, [("a", 1), ("b", 1)])
     new = beside(broker, settings.home, f"{settings.kafka.alerts_topic[:40]}.new")
-    publish_offset.file_of(new).unlink()
+    publish_offset.publish_offset_file(new).unlink()
     for _ in range(2):
         with pytest.raises(Fatal, match=r"neither .* says .*'headgate alerts published --now'"):
             Publisher(new).publish()

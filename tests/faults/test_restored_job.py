@@ -16,13 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from alerts.delivery import publish_offset
-from alerts.delivery.action_request import ask
+from alerts.delivery.action_request import request_action
 from alerts.delivery.publisher import Publisher, read_all
 from alerts.jobs import alert
 from alerts.tables import ALERT, ALERT_ACTION, FINDING
 from infra.config.settings import Settings
 from infra.kafka.client import Broker
-from infra.runtime.outbox_flusher import fold
+from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.lake import Lake
 from tests.alerts.delivery.test_delivery import found, told_by
 from tests.api.story import insert
@@ -50,7 +50,7 @@ def test_what_happens_to_an_alert_after_a_restore_is_told(
     settings = beside(broker, tmp_path, "restored-job")
     shutil.copytree(empty_tables, settings.lake_root)
     Publisher(settings).begin()  # as job `alert` does before its first batch
-    backed_up = publish_offset.file_of(settings).read_text()
+    backed_up = publish_offset.publish_offset_file(settings).read_text()
     lake = Lake(spark, settings)
     job = alert(lake)
     try:
@@ -66,8 +66,8 @@ def test_what_happens_to_an_alert_after_a_restore_is_told(
     for folder in (settings.lake_root, settings.checkpoint_root):
         shutil.rmtree(folder)
     shutil.copytree(empty_tables, settings.lake_root)
-    publish_offset.file_of(settings).parent.mkdir(parents=True)
-    publish_offset.file_of(settings).write_text(backed_up)
+    publish_offset.publish_offset_file(settings).parent.mkdir(parents=True)
+    publish_offset.publish_offset_file(settings).write_text(backed_up)
     restored = Lake(spark, settings)
     insert(restored, FINDING, [found(number * BATCH, ADDRESS) for number in range(3)])
     job = alert(restored)
@@ -76,8 +76,8 @@ def test_what_happens_to_an_alert_after_a_restore_is_told(
         assert in_lake(restored) == [1]
         (row,) = restored.read(ALERT).select("alert_id", "rule_id", "count").collect()
         assert row["count"] == 3
-        ask(settings, "close", row["alert_id"], row["rule_id"])
-        assert fold(restored, ALERT_ACTION, settings.home / "spool" / "alert_action") == 1
+        request_action(settings, "close", row["alert_id"], row["rule_id"])
+        assert flush_outbox(restored, ALERT_ACTION, settings.home / "spool" / "alert_action") == 1
         told_by(restored, job, 2)
         closed = (4, "closed")
         until(lambda: revisions(settings, states)[-1] == closed, what="its end", seconds=30)

@@ -9,7 +9,7 @@ import pytest
 
 from enrich.dhcp.lease_rules import LeaseEvent
 from enrich.dhcp.segments import Segment
-from enrich.dhcp.tracker_state import BucketState, decode, encode
+from enrich.dhcp.tracker_state import TrackerBucket, decode_bucket, encode_bucket
 from tests.enrich.dhcp.test_tracker_state import LIMITS, START, line, us
 
 SPOOFED = 10_000
@@ -51,16 +51,16 @@ def test_ten_million_spoofed_clients(pool: int) -> None:
 
 
 def spoof(spoofed: int, pool: int) -> None:
-    state, sizes = BucketState(LIMITS), []
+    state, sizes = TrackerBucket(LIMITS), []
     honest: list[Segment] = []
     for second, lines in enumerate(flood(spoofed, pool)):
         said = state.advance(lines, [us(second + 1)])
         honest += [one for one in said if one.ip == HONEST[1]]
         assert len(state.addresses) <= min(pool, A_SECOND * KEPT_SECONDS) + 1
         if second % 20 == 19:
-            blob = encode(state)
+            blob = encode_bucket(state)
             sizes.append(len(blob))
-            state = decode(blob, LIMITS)
+            state = decode_bucket(blob, LIMITS)
     half = len(sizes) // 2
     assert max(sizes[half:]) <= 1.1 * max(sizes[:half])
     assert {one.mac for one in honest} == {HONEST[0]}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headgate.demo.check import tally
 from infra.config.settings import Settings
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 from tests import wait
 from tests.recovery import judge
 
@@ -24,10 +24,14 @@ PACE = {
 
 
 @contextmanager
-def driver(settings: Settings, environment: Mapping[str, str] | None = None) -> Iterator[Part]:
+def driver(
+    settings: Settings, environment: Mapping[str, str] | None = None
+) -> Iterator[PlatformProcess]:
     """`headgate up` over the settings' home, ended at the end if it was not killed before."""
     where = {} if settings.lake is None else {"HEADGATE_LAKE": str(settings.lake)}
-    part = Part("driver", ("up",), settings, environment={**PACE, **where, **(environment or {})})
+    part = PlatformProcess(
+        "driver", ("up",), settings, environment={**PACE, **where, **(environment or {})}
+    )
     try:
         yield part
     finally:
@@ -49,12 +53,12 @@ def count(folder: Path, pattern: str) -> int:
     return max(numbers) + 1 if numbers else len(names)
 
 
-def until(part: Part, true: Callable[[], bool], seconds: float = 150) -> None:
+def until(part: PlatformProcess, true: Callable[[], bool], seconds: float = 150) -> None:
     """Wait until it holds, while the driver lives; asked often, to be there when it begins."""
     wait.until(true, part, seconds=seconds, pause=0.002)
 
 
-def settle(settings: Settings, part: Part, sent: int, seconds: float = 480) -> None:
+def settle(settings: Settings, part: PlatformProcess, sent: int, seconds: float = 480) -> None:
     """Wait until all that was sent is through and the numbers rest."""
     end, done_at, last, quiet = time.monotonic() + seconds, time.time(), None, time.monotonic()
     while True:

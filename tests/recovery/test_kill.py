@@ -23,7 +23,7 @@ from confluent_kafka import Consumer
 
 from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, ensure_topics
-from infra.process.subprocesses import Part
+from infra.process.subprocesses import PlatformProcess
 from tests.full import rest_full
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
@@ -166,7 +166,9 @@ def undisturbed(
     return judge.final_alerts(messages)
 
 
-def await_phase(settings: Settings, part: Part, phase: Phase, chance: random.Random) -> None:
+def await_phase(
+    settings: Settings, part: PlatformProcess, phase: Phase, chance: random.Random
+) -> None:
     """Return at the moment the phase names: of the first batch of a driver, or of a later one.
 
     The first is often one that its predecessor had begun.

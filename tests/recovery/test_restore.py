@@ -18,7 +18,7 @@ from infra.config.settings import Settings, load
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics, free_port
 from infra.maintenance.backup import backup, left_at, restore
-from ingest.completeness.gaps import accept, find, require_none, statement
+from ingest.completeness.gaps import accept, find_gaps, require_no_gap, statement
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
 from tests.recovery.plant import batches, driver, settle, until
@@ -78,11 +78,11 @@ def test_a_lost_machine_and_a_lost_broker_come_back_with_nothing_lost_or_doubled
 def gone_on(settings: Settings, offsets: dict[str, int], records: int) -> dict[judge.Place, bytes]:
     """What came to the new broker after a person accepted what is missing, and is through."""
     with pytest.raises(Fatal, match=r"the topic was made anew.*see 'headgate gaps'"):
-        require_none(settings)
-    gaps = find(settings)
+        require_no_gap(settings)
+    gaps = find_gaps(settings)
     assert {f"{one.topic}:{one.partition}": one.from_offset for one in gaps} == offsets
     accept(settings, statement(gaps), "a test", "the broker was lost")
-    require_none(settings)
+    require_no_gap(settings)
     flow = Flow(settings, SEED + 1, per_second=60).start()
     with driver(settings, ALERTING) as running:
         before, told = batches(settings), heard(settings)

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from alerts.cli.webhooks import file_of
+from alerts.cli.webhooks import queue_file
 from alerts.delivery.webhook_queue import Queue, enqueue
 from infra.delta.schema import table
 from infra.streaming.lake import Lake
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 from reporting.erasure import run
-from reporting.erasure.request import Wish
+from reporting.erasure.request import ErasureRequest
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MAC, OTHER_MAC = "aa:bb:cc:dd:ee:01", "aa:bb:cc:dd:ee:02"
-ANNA = Wish("user", "Anna", reason="request 17")
+ANNA = ErasureRequest("user", "Anna", reason="request 17")
 TITLE = "Many failed logins of anna"
 BODY: dict[str, Any] = {
     "alert_id": "a1",
@@ -89,8 +89,8 @@ def tell_of_people(lake: Lake) -> None:
     add(lake, "gold.alert", {**first, "alert_id": "a1", "body": json.dumps(BODY)})
     add(lake, "gold.alert", {**first, "alert_id": "a2", "body": of_bob})
     add(lake, "ops.audit", {"at": AT, "who": "cli", "detail": '{"sql": "... = \'ANNA\'"}'})
-    put(lake.spool / "audit", "x", {"at": AT.isoformat(), "target": "user anna"})
-    queue = Queue(file_of(lake.settings))
+    put_row(lake.spool / "audit", "x", {"at": AT.isoformat(), "target": "user anna"})
+    queue = Queue(queue_file(lake.settings))
     enqueue(queue._db, ["pager"], ("a1", 1), TITLE, json.dumps(BODY).encode(), 0.0)
     queue.close()
 

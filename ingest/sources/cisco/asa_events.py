@@ -45,18 +45,18 @@ from ingest.sources.shared.firewall import (
     SYSLOG_SEVERITY,
     Fields,
     connection,
-    decided,
     endpoint,
     ends_seen,
+    firewall_disposition,
     located,
     split_user,
     traffic,
     verdict,
 )
 
-WELL_KNOWN = 1024
-HOST = re.compile(r"[\w.-]{1,253}")
-SPAN = re.compile(r"(\d{1,6}):(\d\d):(\d\d)", re.ASCII)
+_WELL_KNOWN = 1024
+_HOST = re.compile(r"[\w.-]{1,253}")
+_SPAN = re.compile(r"(\d{1,6}):(\d\d):(\d\d)", re.ASCII)
 AGE = re.compile(r"(?:(\d{1,5})d )?(\d{1,5})h:(\d{1,2})m:(\d{1,2})s", re.ASCII)
 
 
@@ -89,7 +89,7 @@ class Message:
         """The endpoint whose parts begin with `at`: `src` or `dst`."""
         spelled = self.parts.pop(at, None)
         ip = address(spelled) if spelled else None
-        name = spelled if spelled and ip is None and HOST.fullmatch(spelled) else None
+        name = spelled if spelled and ip is None and _HOST.fullmatch(spelled) else None
         numbered = not str(self.parts.get("proto", "")).upper().startswith("ICMP")
         if spelled and not ip and not name:
             self.parts[at] = spelled
@@ -103,7 +103,7 @@ class Message:
 
     def span(self) -> int | None:
         """The milliseconds of `1:02:03` or `1d 2h:03m:04s`."""
-        for name, pattern in (("span", SPAN), ("age", AGE)):
+        for name, pattern in (("span", _SPAN), ("age", AGE)):
             match = pattern.fullmatch(self.parts.get(name, "").strip())
             if match:
                 del self.parts[name]
@@ -131,14 +131,14 @@ def _turn(message: Message) -> bool:
     way = parts.get("way")
     if way or message.uid not in ("302014", "302016", "302304", "302036"):
         return way == "outbound"
-    ports = [parts.get(f"{at}port", "") for at in ("src", "dst")]
+    ports = [parts.get(f"{position}port", "") for position in ("src", "dst")]
     if not all(port.isdecimal() and len(port) <= 5 for port in ports):
         return False
     first, second = map(int, ports)
-    return first < WELL_KNOWN <= second
+    return first < _WELL_KNOWN <= second
 
 
-def network(message: Message, shape: Shape) -> Event:
+def _network(message: Message, shape: Shape) -> Event:
     """A connection opened, closed or refused, a translation, a packet."""
     parts = message.parts
     parts.pop("proto2", None)
@@ -170,10 +170,10 @@ def network(message: Message, shape: Shape) -> Event:
         more["is_src_dst_assignment_known"] = False
     spoken = (parts.text("proto") or "").removeprefix("protocol ").lower() or None
     ip = (source or target or {}).get("ip")
-    found = source or target
+    source_result = source or target
     return located(
-        NETWORK if found else BASE,
-        activity if found else UNKNOWN,
+        NETWORK if source_result else BASE,
+        activity if source_result else UNKNOWN,
         message.stamp,
         **_outcome(activity, allowed),
         status_detail=reason,
@@ -220,17 +220,17 @@ def _allowed(message: Message, shape: Shape) -> bool | None:
     word = message.parts.get("verdict")
     if word is None:
         return shape.allowed
-    found = {"requested": True, "successful": True, "discarded": False}.get(word)
-    return verdict(word) if found is None else found
+    value = {"requested": True, "successful": True, "discarded": False}.get(word)
+    return verdict(word) if value is None else value
 
 
 def _outcome(activity: int, allowed: bool | None) -> dict[str, Any]:
     if allowed is not None:
-        return decided(allowed)
+        return firewall_disposition(allowed)
     return {"status_id": SUCCESS} if activity in (OPEN, CLOSE) else {}
 
 
-def finding(message: Message, shape: Shape) -> Event:
+def _finding(message: Message, shape: Shape) -> Event:
     """What the firewall itself took for an attack."""
     parts = message.parts
     allowed = _allowed(message, shape)
@@ -242,7 +242,9 @@ def finding(message: Message, shape: Shape) -> Event:
         FINDING,
         shape.activity,
         message.stamp,
-        **{key: value for key, value in decided(allowed).items() if key != "status_id"},
+        **{
+            key: value for key, value in firewall_disposition(allowed).items() if key != "status_id"
+        },
         finding_info={
             "uid": message.uid,
             "title": title,
@@ -260,7 +262,7 @@ def finding(message: Message, shape: Shape) -> Event:
     )
 
 
-def login(message: Message, shape: Shape) -> Event:
+def _login(message: Message, shape: Shape) -> Event:
     """Someone logs in or out, at the firewall or through it."""
     parts = message.parts
     allowed = _allowed(message, shape)
@@ -297,7 +299,7 @@ def login(message: Message, shape: Shape) -> Event:
     )
 
 
-def account(message: Message, shape: Shape) -> Event:
+def _account(message: Message, shape: Shape) -> Event:
     """An account of the firewall's own is made, changed, locked."""
     parts = message.parts
     user, actor = _user(parts.text("user")), _user(parts.text("actor"))
@@ -316,7 +318,7 @@ def account(message: Message, shape: Shape) -> Event:
     )
 
 
-def tunnel(message: Message, shape: Shape) -> Event:
+def _tunnel(message: Message, shape: Shape) -> Event:
     """A VPN session or the steps to it."""
     parts = message.parts
     allowed = _allowed(message, shape)
@@ -356,7 +358,7 @@ def tunnel(message: Message, shape: Shape) -> Event:
     )
 
 
-def command(message: Message, shape: Shape) -> Event:
+def _command(message: Message, shape: Shape) -> Event:
     """An administrator's command."""
     parts = message.parts
     user, words = _user(parts.text("user")), parts.text("command")
@@ -382,7 +384,7 @@ def command(message: Message, shape: Shape) -> Event:
     )
 
 
-def http(message: Message, shape: Shape) -> Event:
+def _http(message: Message, shape: Shape) -> Event:
     """A page asked for through the firewall."""
     parts = message.parts
     source, target = message.end("src"), message.end("dst")
@@ -390,13 +392,13 @@ def http(message: Message, shape: Shape) -> Event:
     url = parts.text("url") or ""
     scheme, between, rest = url.partition("://")
     host = rest.split("/", 1)[0].rpartition("@")[2] if between and scheme.isalpha() else ""
-    name = host if HOST.fullmatch(host) and not address(host) else None
+    name = host if _HOST.fullmatch(host) and not address(host) else None
     allowed = _allowed(message, shape)
     return located(
         HTTP,
         UNKNOWN,
         message.stamp,
-        **decided(allowed),
+        **firewall_disposition(allowed),
         http_request={"url": kept(url_string=url or None, hostname=name) or None},
         src_endpoint=source,
         dst_endpoint=target,
@@ -413,7 +415,7 @@ def http(message: Message, shape: Shape) -> Event:
     )
 
 
-def ftp(message: Message, shape: Shape) -> Event:
+def _ftp(message: Message, shape: Shape) -> Event:
     """A file that went through the firewall by FTP."""
     parts = message.parts
     source, target = message.end("src"), message.end("dst")
@@ -444,13 +446,13 @@ def plain(message: Message) -> Event:
 
 READERS: Mapping[str, Callable[[Message, Shape], Event]] = MappingProxyType(
     {
-        "net": network,
-        "finding": finding,
-        "login": login,
-        "account": account,
-        "tunnel": tunnel,
-        "command": command,
-        "http": http,
-        "ftp": ftp,
+        "net": _network,
+        "finding": _finding,
+        "login": _login,
+        "account": _account,
+        "tunnel": _tunnel,
+        "command": _command,
+        "http": _http,
+        "ftp": _ftp,
     }
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ingest.sources.cisco.asa_patterns import AAA, DST, FROM, GROUP, IKE, ON, SRC, TO
 from ingest.sources.shared.firewall import CLOSE, LOGOFF, LOGON, OPEN
 
-CREATE, DELETE, LOCK, UNLOCK, ANY = 1, 6, 9, 12, 99
-GET = 2
+_CREATE, _DELETE, _LOCK, _UNLOCK, _ANY = 1, 6, 9, 12, 99
+_GET = 2
 
 PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     # -- the web and files ---------------------------------------------------------------------
@@ -16,7 +16,7 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         r"(?P<what>(?:JAVA )?URL) (?:(?P<who2>[^\s@:]+)@)?(?P<dst>[\w.-]+|[0-9a-fA-F:.]+?):"
         r"(?P<url>.*)",
         "http",
-        GET,
+        _GET,
         True,
     ),
     (
@@ -24,7 +24,7 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         r"Access denied URL (?P<url>.*) SRC (?P<src>\S+)(?:\((?P<srcuser>[^()]*)\))? DEST "
         rf"(?P<dst>[^\s:]+)(?::(?P<rest>\S+))?(?:{ON})?",
         "http",
-        GET,
+        _GET,
         False,
     ),
     (
@@ -32,7 +32,7 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         rf"(?P<proto>FTP) connection from {FROM} to {TO}, user (?P<user>\S*) "
         r"(?P<what>Stored|Retrieved) file (?P<file>.*)",
         "ftp",
-        GET,
+        _GET,
         True,
     ),
     # -- who logged in -------------------------------------------------------------------------
@@ -200,20 +200,20 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         LOGON,
         None,
     ),
-    ("113006", r"User (?P<user>.*) (?P<reason>locked out on exceeding .*)", "account", LOCK, True),
-    ("113007", r"User (?P<user>.*) unlocked by (?P<actor>.*)", "account", UNLOCK, True),
+    ("113006", r"User (?P<user>.*) (?P<reason>locked out on exceeding .*)", "account", _LOCK, True),
+    ("113007", r"User (?P<user>.*) unlocked by (?P<actor>.*)", "account", _UNLOCK, True),
     (
         "502101",
         r"New user added to local dbase: Uname: (?P<user>.*) Priv: (?P<level>\d+) Encpass: .*",
         "account",
-        CREATE,
+        _CREATE,
         True,
     ),
     (
         "502102",
         r"User deleted from local dbase: Uname: (?P<user>.*) Priv: (?P<level>\d+) Encpass: .*",
         "account",
-        DELETE,
+        _DELETE,
         True,
     ),
     (
@@ -221,7 +221,7 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         r"(?P<reason>User priv level changed): Uname: (?P<user>.*) From: (?P<from>\d+) "
         r"To: (?P<to>\d+)",
         "account",
-        ANY,
+        _ANY,
         True,
     ),
     # -- VPN sessions --------------------------------------------------------------------------
@@ -244,14 +244,14 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     ),
     ("722022 716001 113039 716059", rf"{GROUP}(?P<reason>.*)", "tunnel", OPEN, True),
     ("722023 716002 722012 722028 722037", rf"{GROUP}(?P<reason>.*)", "tunnel", CLOSE, True),
-    ("113029 113038 722006 722020", rf"{GROUP}(?P<reason>.*)", "tunnel", ANY, False),
-    ("716 722 113", rf"{GROUP}(?P<reason>.*)", "tunnel", ANY, None),
+    ("113029 113038 722006 722020", rf"{GROUP}(?P<reason>.*)", "tunnel", _ANY, False),
+    ("716 722 113", rf"{GROUP}(?P<reason>.*)", "tunnel", _ANY, None),
     (
         "721016 721018",
         r"\((?P<unit>[^()]*)\) WebVPN session for client user (?P<user>.*), (?:IP|IPv4) "
         r"(?P<src>\S+) has been (?P<verb>created|deleted)\.",
         "tunnel",
-        ANY,
+        _ANY,
         True,
     ),
     (
@@ -259,7 +259,7 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         r"DAP: User (?P<user>.*), Addr (?P<src>[\w.:]+), Connection (?P<service>[^:]*): The "
         r"following DAP records were selected for this connection: (?P<policy>.*)",
         "tunnel",
-        ANY,
+        _ANY,
         True,
     ),
     (
@@ -267,7 +267,7 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         r"IPSEC: (?P<reason>An? (?P<way>inbound|outbound) .*?) between (?P<src>\S+) and "
         r"(?P<dst>\S+) \(user= (?P<user>.*)\) has been (?P<verb>created|deleted)\.",
         "tunnel",
-        ANY,
+        _ANY,
         True,
     ),
     (
@@ -276,34 +276,34 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         r"Username:(?P<user>\S+)(?: IKEv2 Group:(?P<group>\S+))?(?: IPv4 Address="
         r"(?P<assigned>\S+) IPv6 address=(?P<assigned6>\S+))? (?P<reason>.*)",
         "tunnel",
-        ANY,
+        _ANY,
         None,
     ),
     ("713119 713120 713049", rf"{IKE}(?P<reason>.*)", "tunnel", OPEN, True),
     ("713050 713259", rf"{IKE}(?P<reason>.*)", "tunnel", CLOSE, True),
-    ("713 714 715", rf"{IKE}(?P<reason>.*)", "tunnel", ANY, None),
+    ("713 714 715", rf"{IKE}(?P<reason>.*)", "tunnel", _ANY, None),
     # -- what administrators did ---------------------------------------------------------------
     (
         "111008",
         r"User '(?P<user>.*?)' executed the '(?P<command>.*)' command\.?",
         "command",
-        ANY,
+        _ANY,
         True,
     ),
-    ("111009", r"User '(?P<user>.*?)' executed cmd: (?P<command>.*)", "command", ANY, True),
+    ("111009", r"User '(?P<user>.*?)' executed cmd: (?P<command>.*)", "command", _ANY, True),
     (
         "111010",
         r"User '(?P<user>.*?)', running '(?P<service>[^']*)' from IP (?P<src>[0-9a-fA-F:.]+), "
         r"executed '(?P<command>.*)'\.?",
         "command",
-        ANY,
+        _ANY,
         True,
     ),
     (
         "111001 111002 111003 111004 111005 111007",
         r"(?P<command>(?:Begin|(?P<src>\S+) (?:[Ee]rase|end)) configuration):? ?(?P<reason>.*)",
         "command",
-        ANY,
+        _ANY,
         True,
     ),
 )

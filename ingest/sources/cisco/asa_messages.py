@@ -32,8 +32,8 @@ from ingest.sources.cisco.asa_patterns import (
 )
 from ingest.sources.shared.firewall import CLOSE, FAIL, OPEN, REFUSE, TRAFFIC
 
-CREATE, DELETE, LOCK, UNLOCK, ANY = 1, 6, 9, 12, 99
-PUT, GET = 1, 2
+_CREATE, _DELETE, _LOCK, _UNLOCK, _ANY = 1, 6, 9, 12, 99
+_PUT, _GET = 1, 2
 
 
 class Shape(NamedTuple):
@@ -375,7 +375,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         r"(?P<title>Dynamic Filter (?P<verdict>permitted|monitored|dropped|action|blocked) "
         rf"(?:\w+ ?)?listed {PROTO} traffic) from {MAPPED_S} to {MAPPED_D}, (?P<rest>.*)",
         "finding",
-        CREATE,
+        _CREATE,
         None,
     ),
     (
@@ -383,7 +383,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         r"(?P<title>(?:IDS|IPS):\d+ .*?) from (?P<src>[0-9a-fA-F:.]+) to "
         rf"(?P<dst>[0-9a-fA-F:.]+){ON}",
         "finding",
-        CREATE,
+        _CREATE,
         None,
     ),
     (
@@ -391,7 +391,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         r"\[? *(?P<object>[^\]]*?) *\]? (?P<title>drop rate-\d+ exceeded|[\w ]+ exceeded)\. "
         r"?(?P<rest>.*)",
         "finding",
-        CREATE,
+        _CREATE,
         None,
     ),
     (
@@ -399,14 +399,14 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         r"(?P<title>(?P<what>Host|Object|Subnet) (?P<object>\S+) is (?:attacking|targeted))\. "
         r"(?P<rest>.*)",
         "finding",
-        CREATE,
+        _CREATE,
         None,
     ),
     (
         "733102 733103",
         r"(?P<title>Threat-detection (?:adds|removes)) host (?P<src>\S+) (?:to|from) shun list",
         "finding",
-        CREATE,
+        _CREATE,
         None,
     ),
     (
@@ -428,10 +428,10 @@ def _shapes() -> Iterator[tuple[str, Shape]]:
 
 
 def _by_number() -> dict[str, tuple[Shape, ...]]:
-    found: dict[str, tuple[Shape, ...]] = {}
+    results: dict[str, tuple[Shape, ...]] = {}
     for uid, shape in _shapes():
-        found[uid] = (*found.get(uid, ()), shape)
-    return found
+        results[uid] = (*results.get(uid, ()), shape)
+    return results
 
 
 SHAPES: Mapping[str, tuple[Shape, ...]] = MappingProxyType(_by_number())

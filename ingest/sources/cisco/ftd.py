@@ -34,9 +34,9 @@ from ingest.sources.shared.firewall import (
     REFUSE,
     Fields,
     connection,
-    decided,
     endpoint,
     ends_seen,
+    firewall_disposition,
     located,
     severity,
     split_user,
@@ -76,20 +76,20 @@ KEYS = frozenset(_KEYS.split()) | {
     "Tunnel or Prefilter Rule",
     "Prefilter Rule",
 }
-PAIR = re.compile(r"(?:^|, ?)(?P<key>[A-Z][\w-]{1,50}|[A-Z]\w+(?: \w+){1,4}):(?: |$)")
+_PAIR = re.compile(r"(?:^|, ?)(?P<key>[A-Z][\w-]{1,50}|[A-Z]\w+(?: \w+){1,4}):(?: |$)")
 """A key; spaces are in the names of a few only."""
-NO_USER = frozenset({"No Authentication Required", "Not Found", "Unknown", "No Authentication"})
+_NO_USER = frozenset({"No Authentication Required", "Not Found", "Unknown", "No Authentication"})
 _LONGEST = 65536
 
 
-def pairs(text: str) -> Fields:
+def _pairs(text: str) -> Fields:
     """The values by key; of a key that stands twice the first counts, the second is kept apart."""
-    found = Fields()
-    at = [one for one in PAIR.finditer(text) if one["key"] in KEYS]
-    for here, there in zip(at, [*at[1:], None], strict=False):
+    fields = Fields()
+    position = [match for match in _PAIR.finditer(text) if match["key"] in KEYS]
+    for here, there in zip(position, [*position[1:], None], strict=False):
         value = text[here.end() : there.start() if there else len(text)]
-        put(found, here["key"], value.strip())
-    return found
+        put(fields, here["key"], value.strip())
+    return fields
 
 
 def ftd_event(
@@ -98,7 +98,7 @@ def ftd_event(
     """A connection, intrusion, file or malware event; None where the text is none."""
     if len(text) > _LONGEST:
         return None
-    fields = pairs(text)
+    fields = _pairs(text)
     if not fields.keys() & {"SrcIP", "DstIP"}:
         return None
     number = fields.text("ConnectionID")
@@ -119,7 +119,7 @@ def ftd_event(
         zone=fields.text("EgressZone"),
     )
     named = fields.get("User")
-    user = None if named in NO_USER else split_user(fields.text("User"))
+    user = None if named in _NO_USER else split_user(fields.text("User"))
     common |= {
         "src_endpoint": source,
         "dst_endpoint": target,
@@ -165,7 +165,7 @@ def _connection(
         REFUSE if allowed is False else OPEN if uid == "430002" else CLOSE,
         stamp,
         severity_id=severity(fields.text("EventPriority")),
-        **decided(allowed),
+        **firewall_disposition(allowed),
         status_detail=fields.text("AccessControlRuleReason"),
         message=f"Connection {'started' if uid == '430002' else 'ended'}: {action or '?'}"
         + (f" ({rule['name']})" if "name" in rule else ""),
@@ -213,7 +213,9 @@ def _finding(
     severity_id = severity(level) if level else {1: 4, 2: 3, 3: 2}.get(number or 0, 1)
     if uid == "430005" and not level:
         severity_id = 4 if fields.get("SHA_Disposition") == "Malware" else 2
-    decision = {key: value for key, value in decided(allowed).items() if key != "status_id"}
+    decision = {
+        key: value for key, value in firewall_disposition(allowed).items() if key != "status_id"
+    }
     return located(
         FINDING,
         1,

@@ -23,7 +23,7 @@ from ingest.sources.cisco.ftd import ftd_event
 from ingest.sources.shared.device_header import Header, each_line, read_header, restamp_header
 from ingest.sources.shared.firewall import Fields
 
-MARK = re.compile(
+_MARK = re.compile(
     r"%(?P<device>ASA|FTD|PIX|FWSM|NGIPS|NGFW)-(?:(?P<facility>[A-Za-z][\w]{0,31})-)?"
     r"(?P<level>[0-7])-(?P<uid>\d{5,6})(?: ?: ?| |$)",
     re.ASCII,
@@ -33,7 +33,7 @@ FTD = {"name": "Firepower Threat Defense", "vendor_name": "Cisco"}
 PRODUCTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {"ASA": ASA, "PIX": ASA, "FWSM": ASA, "FTD": FTD, "NGIPS": FTD, "NGFW": FTD}
 )
-LONGEST = 4096
+_LONGEST = 4096
 """Characters of a message that patterns are tried on; the products write fewer."""
 
 
@@ -52,10 +52,12 @@ def read_message(match: re.Match[str], header: Header, context: Context) -> Even
         Fields(),
     )
     if message.uid.startswith("43000"):
-        found = ftd_event(message.uid, message.level, text, header, stamp, message.product)
-        if found is not None:
-            return found
-    known = shaped(message.uid, text) if len(text) <= LONGEST else None
+        ftd_event_result = ftd_event(
+            message.uid, message.level, text, header, stamp, message.product
+        )
+        if ftd_event_result is not None:
+            return ftd_event_result
+    known = shaped(message.uid, text) if len(text) <= _LONGEST else None
     if known is None:
         return plain(message)
     shape, parts = known
@@ -73,14 +75,14 @@ class CiscoAsa(Source):
 
     def read_text(self, text: str, context: Context) -> Event:
         """The event of one line."""
-        match = MARK.search(text, 0, LONGEST)
+        match = _MARK.search(text, 0, _LONGEST)
         if match is None:
             raise Unreadable(f"no '%ASA-' with level and number in '{text[:60]}'")
         return read_message(match, read_header(text[: match.start()], context), context)
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)
-        match = MARK.search(text, 0, LONGEST)
+        match = _MARK.search(text, 0, _LONGEST)
         if match is None:
             raise Unreadable("no '%ASA-' with level and number in the line")
         header = restamp_header(text[: match.start()], when, zone)

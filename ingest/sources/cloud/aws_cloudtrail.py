@@ -46,17 +46,17 @@ from ingest.parsing.strict_json import FILE_BYTES, child, decode_object, kind, t
 from ingest.parsing.timestamps import Stamp, like_iso, of_iso, stamp_iso
 from ingest.sources.cloud.common import EnvelopedSource, Fields, filled, ms, take_text
 
-PRODUCT: Mapping[str, str] = {"name": "CloudTrail", "vendor_name": "AWS"}
-UTC = ZoneInfo("UTC")
-CREATE, READ, UPDATE, DELETE = 1, 2, 3, 4
-LOGON, LOGOFF, PREAUTH, SWITCH = 1, 2, 6, 7
-OPENED, CLOSED = 1, 3
+_PRODUCT: Mapping[str, str] = {"name": "CloudTrail", "vendor_name": "AWS"}
+_UTC = ZoneInfo("UTC")
+_CREATE, _READ, _UPDATE, _DELETE = 1, 2, 3, 4
+_LOGON, _LOGOFF, _PREAUTH, _SWITCH = 1, 2, 6, 7
+_OPENED, _CLOSED = 1, 3
 _WORDS = {
-    CREATE: "Create Run Register Allocate Import",
-    READ: "Get List Describe Lookup Head Search Query Scan Select Decrypt",
-    UPDATE: "Update Modify Put Set Attach Detach Associate Disassociate Add Change Enable "
+    _CREATE: "Create Run Register Allocate Import",
+    _READ: "Get List Describe Lookup Head Search Query Scan Select Decrypt",
+    _UPDATE: "Update Modify Put Set Attach Detach Associate Disassociate Add Change Enable "
     "Disable Start Stop Tag Untag Authorize Revoke",
-    DELETE: "Delete Terminate Remove Deregister Release",
+    _DELETE: "Delete Terminate Remove Deregister Release",
 }
 VERBS = MappingProxyType({word: of for of, words in _WORDS.items() for word in words.split()})
 VERB = re.compile(r"[A-Z][a-z]+")
@@ -70,7 +70,7 @@ def _activity(operation: str, read_only: object) -> int:
     verb = VERB.match(operation)
     if verb and verb[0] in VERBS:
         return VERBS[verb[0]]
-    return READ if read_only is True else OTHER
+    return _READ if read_only is True else OTHER
 
 
 def _user(identity: dict[str, Any]) -> dict[str, Any] | None:
@@ -128,15 +128,17 @@ def _source(address_or_service: str | None) -> dict[str, Any] | None:
 
 def _resources(entry: dict[str, Any]) -> list[dict[str, Any]] | None:
     """The ARNs touched; `entry` keeps what they have besides."""
-    found = entry.pop("resources", None)
-    if found is None:
+    resources = entry.pop("resources", None)
+    if resources is None:
         return None
-    if type(found) is not list or not all(type(one) is dict for one in found):
+    if type(resources) is not list or not all(type(resource) is dict for resource in resources):
         raise Unreadable("resources: expected an array of objects")
     named = [
-        {"uid": arn, "type": text(one, "type")} for one in found if (arn := take_text(one, "ARN"))
+        {"uid": arn, "type": text(resource, "type")}
+        for resource in resources
+        if (arn := take_text(resource, "ARN"))
     ]
-    rest = [one for one in found if one]
+    rest = [resource for resource in resources if resource]
     if rest:
         entry["resources"] = rest
     return named or None
@@ -151,7 +153,7 @@ def _event(entry: dict[str, Any], context: Context) -> Event:
     written = text(entry, "eventTime")
     if written is None and type(entry.get(LOGSTASH_TIME)) is str:
         written = entry[LOGSTASH_TIME]
-    stamp = stamp_iso(written, UTC, received_at)
+    stamp = stamp_iso(written, _UTC, received_at)
     if not operation or not service:
         return _nameless(entry, operation, service, stamp)
     identity = child(entry, "userIdentity")
@@ -164,7 +166,7 @@ def _event(entry: dict[str, Any], context: Context) -> Event:
     user = actor["user"]
     common = {
         "metadata": metadata(
-            PRODUCT,
+            _PRODUCT,
             stamp,
             log_name=text(entry, "eventCategory"),
             event_code=operation,
@@ -190,7 +192,7 @@ def _event(entry: dict[str, Any], context: Context) -> Event:
             A_CREDENTIAL,
             user and user["credential_uid"],
         ),
-        *(("resources[].uid", A_RESOURCE, one["uid"]) for one in resources or ()),
+        *(("resources[].uid", A_RESOURCE, resource["uid"]) for resource in resources or ()),
     )
     activity = _sign_in(operation, service)
     if activity is not None:
@@ -210,14 +212,14 @@ def _nameless(
         missing = "eventSource" if operation else "eventName"
         raise Unreadable(f"no '{missing}' in the record")
     if type(digest) is str and stamp.quality == "received":
-        stamp = stamp_iso(digest, UTC, stamp.time)
+        stamp = stamp_iso(digest, _UTC, stamp.time)
     return event(
         BASE,
         0,
         stamp,
         message=f"CloudTrail {entry.get('eventType', 'digest')}",
         metadata=metadata(
-            PRODUCT,
+            _PRODUCT,
             stamp,
             uid=text(entry, "eventID"),
         ),
@@ -236,12 +238,12 @@ def _insight(
     account, region = text(entry, "recipientAccountId"), text(entry, "awsRegion")
     return event(
         FINDING,
-        CLOSED if state == "End" else OPENED,
+        _CLOSED if state == "End" else _OPENED,
         stamp,
         severity_id=LOW,
         message=title,
         metadata=metadata(
-            PRODUCT,
+            _PRODUCT,
             stamp,
             log_name=text(entry, "eventCategory"),
             event_code=kind,
@@ -293,19 +295,19 @@ def _api_call(
     )
 
 
-SIGN_IN: Mapping[str, Mapping[str, int]] = MappingProxyType(
+_SIGN_IN: Mapping[str, Mapping[str, int]] = MappingProxyType(
     {
         "signin.amazonaws.com": {
-            "ConsoleLogin": LOGON,
-            "UserAuthentication": LOGON,
-            "CheckMfa": PREAUTH,
-            "CredentialChallenge": PREAUTH,
-            "CredentialVerification": PREAUTH,
-            "SwitchRole": SWITCH,
-            "ExitRole": SWITCH,
-            "RenewRole": SWITCH,
+            "ConsoleLogin": _LOGON,
+            "UserAuthentication": _LOGON,
+            "CheckMfa": _PREAUTH,
+            "CredentialChallenge": _PREAUTH,
+            "CredentialVerification": _PREAUTH,
+            "SwitchRole": _SWITCH,
+            "ExitRole": _SWITCH,
+            "RenewRole": _SWITCH,
         },
-        "sso.amazonaws.com": {"Authenticate": LOGON, "Logout": LOGOFF},
+        "sso.amazonaws.com": {"Authenticate": _LOGON, "Logout": _LOGOFF},
     }
 )
 """Events of signing in and out; IAM Identity Center checks each credential in its own."""
@@ -313,8 +315,8 @@ SIGN_IN: Mapping[str, Mapping[str, int]] = MappingProxyType(
 
 def _sign_in(operation: str, service: str) -> int | None:
     if operation == "ConsoleLogin":
-        return LOGON
-    return SIGN_IN.get(service, {}).get(operation)
+        return _LOGON
+    return _SIGN_IN.get(service, {}).get(operation)
 
 
 def _console_login(
@@ -331,7 +333,7 @@ def _console_login(
     mfa = more.get("MFAUsed")
     name = str(common["metadata"]["event_code"])
     results = child(entry, "responseElements"), child(entry, "serviceEventDetails")
-    failed = any(one.get(name) == "Failure" for one in results)
+    failed = any(result.get(name) == "Failure" for result in results)
     user = actor["user"]
     if user is None:
         named = more.get("UserName")
@@ -390,16 +392,16 @@ class CloudTrail(EnvelopedSource):
         entries = value.pop("Records")
         if type(entries) is not list:
             raise Unreadable(f"Records: expected an array, found {kind(entries)}")
-        found = [_one_of(entry, at, context) for at, entry in enumerate(entries)]
-        if value or not found:
+        event_list = [_one_of(entry, index, context) for index, entry in enumerate(entries)]
+        if value or not event_list:
             # A file says nothing but its records; should one, its words are kept too.
             stamp = Stamp.missing(record.received_at, None)
-            about = metadata(PRODUCT, stamp)
+            about = metadata(_PRODUCT, stamp)
             words = f"CloudTrail file with {len(entries)} records"
-            found.append(
+            event_list.append(
                 event(BASE, 0, stamp, message=words, metadata=about, unmapped=unmapped(value))
             )
-        return found
+        return event_list
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         """As in `Source`. Of a whole file the earliest record gets `when`, the others follow.
@@ -411,7 +413,7 @@ class CloudTrail(EnvelopedSource):
         value = decode_object(raw, FILE_BYTES)
         if "Records" not in value:
             key = "eventTime" if "eventTime" in value else LOGSTASH_TIME
-            return restamp_json(raw, key, when, UTC)
+            return restamp_json(raw, key, when, _UTC)
         return _restamp_file(raw, value, when)
 
 
@@ -427,16 +429,16 @@ def _one_of(entry: object, at: int, context: Context) -> Event:
 
 def _restamp_file(raw: bytes, value: dict[str, Any], when: datetime) -> bytes:
     entries = value["Records"] if type(value["Records"]) is list else []
-    old = [one.get("eventTime") for one in entries if type(one) is dict]
-    times = [of_iso(one, UTC) if type(one) is str else None for one in old]
-    known = [one[0] for one in times if one]
+    old = [entry.get("eventTime") for entry in entries if type(entry) is dict]
+    times = [of_iso(entry, _UTC) if type(entry) is str else None for entry in old]
+    known = [entry[0] for entry in times if entry]
     spans = list(re.finditer(rb'"eventTime"\s*:\s*"([^"\\]*)"', raw))
     if not known or [m[1].decode() for m in spans] != old:
         raise Unreadable("the 'eventTime' of the records cannot be replaced one by one")
     by = when - min(known)
     parts, end = [], 0
-    for match, one in zip(spans, times, strict=True):
-        parts += [raw[end : match.start(1)], _moved(match[1], one and one[0], by)]
+    for match, entry in zip(spans, times, strict=True):
+        parts += [raw[end : match.start(1)], _moved(match[1], entry and entry[0], by)]
         end = match.end(1)
     return b"".join([*parts, raw[end:]])
 
@@ -444,7 +446,7 @@ def _restamp_file(raw: bytes, value: dict[str, Any], when: datetime) -> bytes:
 def _moved(written: bytes, time: datetime | None, by: timedelta) -> bytes:
     """The time moved; one that cannot be read, or would leave the calendar, as it was."""
     try:
-        new = like_iso(written.decode(), time + by, UTC) if time else None
+        new = like_iso(written.decode(), time + by, _UTC) if time else None
     except OverflowError:
         new = None
     return new.encode() if new else written

@@ -53,13 +53,13 @@ from ingest.sources.cloud.common import (
     take_time,
 )
 
-PRODUCT: Mapping[str, str] = {"name": "GuardDuty", "vendor_name": "AWS"}
-OPENED, UPDATED, CLOSED = 1, 2, 3
+_PRODUCT: Mapping[str, str] = {"name": "GuardDuty", "vendor_name": "AWS"}
+_OPENED, UPDATED, _CLOSED = 1, 2, 3
 NEW, ARCHIVED = (1, "New"), (5, "Archived")
-BLOCKED = 2
-DIRECTIONS = {"INBOUND": (1, "Inbound"), "OUTBOUND": (2, "Outbound")}
-NUMBERS = {"ICMP": 1, "TCP": 6, "UDP": 17}
-ACTIONS = (
+_BLOCKED = 2
+_DIRECTIONS = {"INBOUND": (1, "Inbound"), "OUTBOUND": (2, "Outbound")}
+_NUMBERS = {"ICMP": 1, "TCP": 6, "UDP": 17}
+_ACTIONS = (
     "NetworkConnectionAction",
     "PortProbeAction",
     "AwsApiCallAction",
@@ -81,7 +81,7 @@ RESOURCES = (
 """What a finding may be about, beside an access key."""
 
 
-def severity(score: object) -> int:
+def _severity(score: object) -> int:
     """GuardDuty's own bands: low from 1, medium from 4, high from 7, critical from 9."""
     if isinstance(score, bool) or not isinstance(score, int | float):
         return UNKNOWN
@@ -104,7 +104,7 @@ def _place(about: Fields) -> Fields | None:
     place = filled(city=take_text(about, "City", "CityName"))
     spot = inner(about, "GeoLocation")
     lat, long = look(spot, "Lat"), look(spot, "Lon")
-    if place and all(type(one) in (int, float) for one in (lat, long)):
+    if place and all(type(part) in (int, float) for part in (lat, long)):
         take(about, "GeoLocation")
         place |= {"lat": lat, "long": long}
     return filled(
@@ -130,19 +130,19 @@ def _remote(action: Fields) -> tuple[Fields, Fields | None]:
 
 def _own(action: Fields, resource: Fields) -> Fields:
     """This side: the address of the connection, or else the first of the instance."""
-    found = {"ip": _ip(action, "LocalIpDetails"), "port": _ports(action, "LocalPortDetails")}
+    results = {"ip": _ip(action, "LocalIpDetails"), "port": _ports(action, "LocalPortDetails")}
     cards = listed(resource, "InstanceDetails", "NetworkInterfaces")
     instance = look(resource, "InstanceDetails", "InstanceId")
     if cards:
         private = look(cards[0], "PrivateIpAddress")
-        if found["ip"] is None and type(private) is str:
-            found["ip"] = take_ip(cards[0], "PrivateIpAddress")
+        if results["ip"] is None and type(private) is str:
+            results["ip"] = take_ip(cards[0], "PrivateIpAddress")
         name = look(cards[0], "PrivateDnsName")
         if type(name) is str and name:
-            found["hostname"] = take(cards[0], "PrivateDnsName")
+            results["hostname"] = take(cards[0], "PrivateDnsName")
     if type(instance) is str and instance:
-        found["uid"] = instance
-    return found
+        results["uid"] = instance
+    return results
 
 
 @dataclass
@@ -156,24 +156,26 @@ class _Seen:
 def _action(fields: Fields, resource: Fields) -> _Seen:
     seen = _Seen({}, {})
     action = inner(fields, "Service", "Action")
-    name = next((name for name in ACTIONS if key_of(action, name)), "")
-    found = inner(action, name) if name else {}
+    name = next((name for name in _ACTIONS if key_of(action, name)), "")
+    inner_result = inner(action, name) if name else {}
     if name == "PortProbeAction":
         # Of several probes the first is the finding's; all that is not used stays.
-        probes = listed(found, "PortProbeDetails")
-        blocked = look(found, "Blocked")
-        found = probes[0] if probes else {}
+        probes = listed(inner_result, "PortProbeDetails")
+        blocked = look(inner_result, "Blocked")
+        inner_result = probes[0] if probes else {}
         if blocked is True:
-            seen.columns |= {"action_id": DENIED, "disposition_id": BLOCKED}
-    remote, place = _remote(found)
-    own = _own(found, resource)
-    outward = name in ("DnsRequestAction", "") or (look(found, "ConnectionDirection") == "OUTBOUND")
+            seen.columns |= {"action_id": DENIED, "disposition_id": _BLOCKED}
+    remote, place = _remote(inner_result)
+    own = _own(inner_result, resource)
+    outward = name in ("DnsRequestAction", "") or (
+        look(inner_result, "ConnectionDirection") == "OUTBOUND"
+    )
     source, target = (own, remote) if outward else (remote, own)
     if place and remote["ip"]:
         seen.more["dst_endpoint" if outward else "src_endpoint"] = place
     seen.columns["src_endpoint"], seen.columns["dst_endpoint"] = _some(source), _some(target)
-    _connection(seen, name, found)
-    _call(seen, name, found)
+    _connection(seen, name, inner_result)
+    _call(seen, name, inner_result)
     return seen
 
 
@@ -185,11 +187,11 @@ def _some(endpoint: Fields) -> Fields | None:
 
 def _connection(seen: _Seen, name: str, found: Fields) -> None:
     protocol = take_text(found, "Protocol")
-    number = NUMBERS.get((protocol or "").upper())
+    number = _NUMBERS.get((protocol or "").upper())
     way, words = 0, None
     if name == "NetworkConnectionAction":
         written = take_text(found, "ConnectionDirection")
-        way, words = DIRECTIONS.get(written or "", (0, written or "Unknown"))
+        way, words = _DIRECTIONS.get(written or "", (0, written or "Unknown"))
     if protocol or way:
         seen.columns["connection_info"] = {
             "protocol_name": protocol and protocol.lower(),
@@ -198,7 +200,7 @@ def _connection(seen: _Seen, name: str, found: Fields) -> None:
             "direction": words or "Unknown",
         }
     if take_blocked(found):
-        seen.columns |= {"action_id": DENIED, "disposition_id": BLOCKED}
+        seen.columns |= {"action_id": DENIED, "disposition_id": _BLOCKED}
     if name == "DnsRequestAction":
         domain = take_text(found, "Domain")
         seen.columns["query"] = {"hostname": domain} if domain else None
@@ -262,9 +264,9 @@ def _user(resource: Fields, action: Fields) -> Fields | None:
 
 def _resources(resource: Fields) -> Iterator[dict[str, str | None]]:
     for path, *parts in RESOURCES:
-        for one in listed(resource, *path):
+        for node in listed(resource, *path):
             # What `_own` took as the endpoint's uid is still in its place.
-            uid, name, of = (take_text(one, *part) if part else None for part in parts)
+            uid, name, of = (take_text(node, *part) if part else None for part in parts)
             if uid or name:
                 yield {
                     "uid": uid or name,
@@ -275,24 +277,24 @@ def _resources(resource: Fields) -> Iterator[dict[str, str | None]]:
 
 def _process(service: Fields) -> Fields | None:
     """What ran, in findings of Runtime Monitoring."""
-    found = inner(service, "RuntimeDetails", "Process")
-    if type(look(found, "Pid")) is not int:
+    inner_result = inner(service, "RuntimeDetails", "Process")
+    if type(look(inner_result, "Pid")) is not int:
         return None
-    digest = take_text(found, "ExecutableSha256")
-    user, uid = take_text(found, "User"), take_name(found, "UserId")
+    digest = take_text(inner_result, "ExecutableSha256")
+    user, uid = take_text(inner_result, "User"), take_name(inner_result, "UserId")
     return {
-        "name": take_text(found, "Name"),
-        "pid": take_number(found, "Pid"),
-        "path": take_text(found, "ExecutablePath"),
-        "cwd": take_text(found, "Pwd"),
+        "name": take_text(inner_result, "Name"),
+        "pid": take_number(inner_result, "Pid"),
+        "path": take_text(inner_result, "ExecutablePath"),
+        "cwd": take_text(inner_result, "Pwd"),
         "cmd_line": take_text(inner(service, "RuntimeDetails", "Context"), "CommandLineExample"),
-        "uid": take_text(found, "Uuid"),
+        "uid": take_text(inner_result, "Uuid"),
         "user": {"name": user, "uid": uid} if user or uid else None,
         "hashes": [{"algorithm": "SHA-256", "value": digest}] if digest else None,
     }
 
 
-def read(fields: Fields, context: Context) -> Event:
+def _read(fields: Fields, context: Context) -> Event:
     """The event of one finding."""
     resource, service = inner(fields, "Resource"), inner(fields, "Service")
     kind = take_text(fields, "Type")
@@ -309,16 +311,16 @@ def read(fields: Fields, context: Context) -> Event:
     account, region = take_name(fields, "AccountId"), take_text(fields, "Region")
     uid, title = take_text(fields, "Id"), take_text(fields, "Title")
     about = take_text(fields, "Description")
-    score = take(fields, "Severity") if severity(look(fields, "Severity")) else None
+    score = take(fields, "Severity") if _severity(look(fields, "Severity")) else None
     is_new = count == 1 or (count is None and updated == created)
     columns = seen.columns
     return event(
         FINDING,
-        CLOSED if archived else OPENED if is_new else UPDATED,
+        _CLOSED if archived else _OPENED if is_new else UPDATED,
         stamp,
-        severity_id=severity(score),
+        severity_id=_severity(score),
         message=title or about or kind,
-        metadata=metadata(PRODUCT, stamp, event_code=kind, uid=uid),
+        metadata=metadata(_PRODUCT, stamp, event_code=kind, uid=uid),
         finding_info={
             "uid": uid or "unknown",
             "title": title or kind,
@@ -390,8 +392,8 @@ def _observables(
             AN_AGENT,
             (columns.get("http_request") or {}).get("user_agent"),
         ),
-        *(("resources[].uid", A_RESOURCE, one["uid"]) for one in resources),
-        *(("process.file.hashes[].value", A_HASH, one["value"]) for one in hashes),
+        *(("resources[].uid", A_RESOURCE, resource["uid"]) for resource in resources),
+        *(("process.file.hashes[].value", A_HASH, resource["value"]) for resource in hashes),
     )
 
 
@@ -409,7 +411,7 @@ class GuardDuty(EnvelopedSource):
         )
 
     def read(self, fields: Fields, context: Context) -> Event:
-        return read(fields, context)
+        return _read(fields, context)
 
 
 SOURCES = (GuardDuty(),)

@@ -27,14 +27,14 @@ from ingest.sources.shared.firewall import (
     TRAFFIC,
     Fields,
     connection,
-    decided,
     endpoint,
     ends_seen,
+    firewall_disposition,
     located,
     traffic,
 )
 
-PRODUCT: Mapping[str, str] = {"name": "VPC Flow Logs", "vendor_name": "AWS"}
+_PRODUCT: Mapping[str, str] = {"name": "VPC Flow Logs", "vendor_name": "AWS"}
 _ORDER = """
         version account-id interface-id srcaddr dstaddr srcport dstport protocol packets bytes
     start     end action log-status vpc-id subnet-id instance-id tcp-flags type pkt-srcaddr
@@ -55,7 +55,7 @@ _GATEWAY = """
 """
 GATEWAY = _GATEWAY.split()
 _SIMPLE = re.compile(r"[^a-z0-9]")
-NAMES: Mapping[str, str] = MappingProxyType(
+_NAMES: Mapping[str, str] = MappingProxyType(
     {_SIMPLE.sub("", name): name for name in (*ORDER, *GATEWAY)}
     | {"status": "log-status", "statuscode": "log-status", "account": "account-id"}
     | {"sourceaddress": "srcaddr", "destinationaddress": "dstaddr"}
@@ -66,7 +66,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
 """Every spelling of a field, without case and separators, to AWS's own."""
 KNOWN = frozenset((*ORDER, *GATEWAY))
 _FIELD = re.compile(r"[a-z][a-z0-9-]*")
-STATES = frozenset({"OK", "NODATA", "SKIPDATA"})
+_STATES = frozenset({"OK", "NODATA", "SKIPDATA"})
 EXPORTED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z ", re.ASCII)
 INTERFACE_LEAVES: Mapping[str, str] = MappingProxyType(
     {
@@ -78,7 +78,7 @@ INTERFACE_LEAVES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def named(header: str) -> list[str] | None:
+def _named(header: str) -> list[str] | None:
     """The fields that a header line names; None where it is no such line."""
     words = [word.strip('"${}').replace("_", "-") for word in re.split(r"[\s,]+", header)]
     words = [word for word in words if word]
@@ -95,7 +95,7 @@ def _of_line(line: str, names: Sequence[str] | None) -> Fields:
         fits = len(values) == DEFAULT or (
             DEFAULT < len(values) <= len(ORDER)
             and values[12] in ("ACCEPT", "REJECT", "-")
-            and values[13] in STATES
+            and values[13] in _STATES
         )
         names = ORDER[: len(values)] if fits else None
     if names is None:
@@ -114,7 +114,7 @@ def _of_object(found: dict[str, Any]) -> Fields:
     """An object's fields under AWS's names; what AWS does not name keeps its own."""
     fields = Fields()
     for key, value in found.items():
-        name = NAMES.get(_SIMPLE.sub("", key.lower()))
+        name = _NAMES.get(_SIMPLE.sub("", key.lower()))
         if name is None or name in fields or type(value) in (dict, list):
             fields[key] = value
         else:
@@ -130,7 +130,7 @@ def _of_object(found: dict[str, Any]) -> Fields:
     return fields
 
 
-def flow(fields: Fields, context: Context, extra: Mapping[str, Any] | None = None) -> Event:
+def _flow(fields: Fields, context: Context, extra: Mapping[str, Any] | None = None) -> Event:
     """One record: the packets of one flow in one interval, or that there are none."""
     times = {name: _stamp(fields, name, context) for name in ("start", "end")}
     stamp = times["start"] or times["end"] or Stamp.missing(context.record.received_at, None)
@@ -160,15 +160,15 @@ def flow(fields: Fields, context: Context, extra: Mapping[str, Any] | None = Non
     spoken = fields.number("protocol", most=255)
     status = {"OK": SUCCESS, "SKIPDATA": FAILURE}.get(state or "", UNKNOWN)
     ends = f"{(source or {}).get('ip', '?')} to {(target or {}).get('ip', '?')}"
-    told = source is not None or "ip" in (target or {})
+    message = source is not None or "ip" in (target or {})
     return located(
         NETWORK if known else BASE,
-        UNKNOWN if not told else REFUSE if allowed is False else TRAFFIC,
+        UNKNOWN if not message else REFUSE if allowed is False else TRAFFIC,
         stamp,
-        **({"status_id": status} | decided(allowed)),
+        **({"status_id": status} | firewall_disposition(allowed)),
         status_code=state,
-        message=f"Flow from {ends}" if told else f"Flow log without data: {state}",
-        metadata=metadata(PRODUCT, stamp, log_name="vpcflow"),
+        message=f"Flow from {ends}" if message else f"Flow log without data: {state}",
+        metadata=metadata(_PRODUCT, stamp, log_name="vpcflow"),
         src_endpoint=source,
         dst_endpoint=target,
         connection_info=connection(
@@ -212,8 +212,8 @@ def _span(start: Stamp | None, end: Stamp | None) -> int | None:
 def _flags(bits: int | None) -> str | None:
     """The names of a flow's TCP flags, as AWS adds them up."""
     names = ("FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR")
-    found = [name for at, name in enumerate(names) if (bits or 0) >> at & 1]
-    return " ".join(found) or None
+    flags = [name for index, name in enumerate(names) if (bits or 0) >> index & 1]
+    return " ".join(flags) or None
 
 
 def _about(message: str, context: Context, rest: Mapping[str, Any]) -> Event:
@@ -223,7 +223,7 @@ def _about(message: str, context: Context, rest: Mapping[str, Any]) -> Event:
         UNKNOWN,
         stamp,
         message=message,
-        metadata=metadata(PRODUCT, stamp),
+        metadata=metadata(_PRODUCT, stamp),
         unmapped=unmapped(rest),
     )
 
@@ -234,7 +234,7 @@ class VpcFlow(Source):
     name = "aws_vpcflow"
 
     def is_header(self, line: bytes) -> bool:
-        return named(line[:8192].decode("utf-8", "replace")) is not None
+        return _named(line[:8192].decode("utf-8", "replace")) is not None
 
     def parse(self, record: Record, context: Context) -> list[Event]:
         raw = unpacked(record.raw)
@@ -258,31 +258,31 @@ class VpcFlow(Source):
         span = int(values[11]) - int(values[10])
         start = int((when.astimezone(UTC) - EPOCH).total_seconds())
         pieces = re.split(rb"(\s+)", raw)
-        at = [place for place, piece in enumerate(pieces) if piece.strip()]
-        pieces[at[10]], pieces[at[11]] = b"%d" % start, b"%d" % (start + span)
+        places = [place for place, piece in enumerate(pieces) if piece.strip()]
+        pieces[places[10]], pieces[places[11]] = b"%d" % start, b"%d" % (start + span)
         return b"".join(pieces)
 
 
 def _whole(found: Iterator[Event]) -> list[Event]:
     """All events; where none of them can be read, the record cannot."""
     events = list(found)
-    if events and all("dead_letter_reason" in one for one in events):
+    if events and all("dead_letter_reason" in event for event in events):
         raise Unreadable(events[0]["dead_letter_reason"])
     return events
 
 
 def _of_text(lines: Sequence[str], context: Context) -> Iterator[Event]:
     header = (context.header or b"").decode("utf-8", "replace").strip().splitlines()
-    names = named(header[-1]) if header else None
+    names = _named(header[-1]) if header else None
     for line in lines:
-        found = named(line)
-        if found is not None:
-            names = found
+        by_name = _named(line)
+        if by_name is not None:
+            names = by_name
             if len(lines) == 1:
                 yield _about("Names of the fields of a flow log", context, {"fields": line})
             continue
         try:
-            yield flow(_of_line(line, names), context)
+            yield _flow(_of_line(line, names), context)
         except Unreadable as why:
             yield {"dead_letter_reason": str(why)}
 
@@ -305,24 +305,24 @@ def _of_envelope(found: dict[str, Any], context: Context) -> Iterator[Event]:
         if not inside or found.get("messageType") == "CONTROL_MESSAGE":
             yield _about("CloudWatch Logs message without flows", context, found)
             return
-        for one in inside:
+        for entry in inside:
             try:
-                yield _of_log_event(one, about, context)
+                yield _of_log_event(entry, about, context)
             except Unreadable as why:
                 yield {"dead_letter_reason": str(why)}
         return
     words = found.get("message")
     if type(words) is str and not KNOWN & {
-        NAMES.get(_SIMPLE.sub("", key.lower())) for key in found
+        _NAMES.get(_SIMPLE.sub("", key.lower())) for key in found
     }:
-        yield flow(_of_line(words, _header(context)), context, _without(found))
+        yield _flow(_of_line(words, _header(context)), context, _without(found))
         return
-    yield flow(_of_object(found), context)
+    yield _flow(_of_object(found), context)
 
 
 def _header(context: Context) -> list[str] | None:
     header = (context.header or b"").decode("utf-8", "replace").strip().splitlines()
-    return named(header[-1]) if header else None
+    return _named(header[-1]) if header else None
 
 
 def _without(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -334,7 +334,7 @@ def _of_log_event(one: object, about: Mapping[str, Any], context: Context) -> Ev
         raise Unreadable("logEvents: an element without 'message'")
     fields = _of_line(one["message"], _header(context))
     rest = {key: value for key, value in one.items() if key not in ("message", "extractedFields")}
-    return flow(fields, context, {**about, "logEvent": rest})
+    return _flow(fields, context, {**about, "logEvent": rest})
 
 
 SOURCES = (VpcFlow(),)

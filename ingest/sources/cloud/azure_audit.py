@@ -48,16 +48,16 @@ from ingest.sources.cloud.common import (
     unnamed,
 )
 
-PRODUCT: Mapping[str, str] = {"name": "Entra ID", "vendor_name": "Microsoft"}
-LEVELS = {"critical": 5, "error": 4, "warning": 3, "1": 5, "2": 4, "3": 3}
+_PRODUCT: Mapping[str, str] = {"name": "Entra ID", "vendor_name": "Microsoft"}
+_LEVELS = {"critical": 5, "error": 4, "warning": 3, "1": 5, "2": 4, "3": 3}
 """Levels in words, and as Event Tracing numbers them; all others only inform."""
-GOOD = frozenset({"success", "succeeded", "0", "started", "accepted"})
+_GOOD = frozenset({"success", "succeeded", "0", "started", "accepted"})
 BAD = frozenset({"failure", "failed", "error", "timeout"})
-SIGN_IN = "signin"
-NETWORK_LOGON = 3
+_SIGN_IN = "signin"
+_NETWORK_LOGON = 3
 
 
-def read(fields: Fields, context: Context) -> Event:
+def _read(fields: Fields, context: Context) -> Event:
     """The event of one record."""
     operation = take_text(fields, "operationName") or take_text(
         fields, "operationName", "localizedValue"
@@ -87,7 +87,7 @@ class _Entry:
     ) -> None:
         self.fields, self.about, self.stamp = fields, about, stamp
         self.operation, self.category = operation, category
-        self.is_sign_in = SIGN_IN in (category or operation).lower().replace("-", "")
+        self.is_sign_in = _SIGN_IN in (category or operation).lower().replace("-", "")
         self.ip = (
             take_ip(about, "ipAddress")
             or take_ip(fields, "callerIpAddress")
@@ -105,7 +105,7 @@ class _Entry:
         if self.error is not None:
             return FAILURE if self.error else SUCCESS, str(self.error)
         low = (written or "").lower()
-        if low in GOOD:
+        if low in _GOOD:
             return SUCCESS, written
         if low in BAD or (low.isdecimal() and low != "0"):
             return FAILURE, written
@@ -137,7 +137,7 @@ class _Entry:
             service={"name": app, "uid": take_text(self.about, "resourceId")},
             is_remote=True,
             is_mfa=needed == "multiFactorAuthentication" if type(needed) is str else None,
-            logon_type_id=NETWORK_LOGON,
+            logon_type_id=_NETWORK_LOGON,
             auth_protocol=take_text(self.about, "authenticationProtocol"),
             session={"uid": session} if session else None,
         )
@@ -157,10 +157,10 @@ class _Entry:
         )
         # `MICROSOFT.COMPUTE/VIRTUALMACHINES/DELETE` ends in its verb, `Add user` begins with it.
         verb = self.operation.rpartition("/")[2]
-        said = look(self.about, "operationType")
+        looked_up = look(self.about, "operationType")
         activity = activity_of(verb.lower())
-        if activity == OTHER and type(said) is str:
-            activity = activity_of(said)
+        if activity == OTHER and type(looked_up) is str:
+            activity = activity_of(looked_up)
         return self._event(
             API,
             activity,
@@ -175,20 +175,24 @@ class _Entry:
         )
 
     def _resources(self) -> list[Fields]:
-        found = []
-        for one in listed(self.about, "targetResources"):
-            uid, name = take_text(one, "id"), take_text(one, "displayName")
-            name = name or take_text(one, "userPrincipalName")
+        field_lists = []
+        for target in listed(self.about, "targetResources"):
+            uid, name = take_text(target, "id"), take_text(target, "displayName")
+            name = name or take_text(target, "userPrincipalName")
             if uid or name:
-                found.append({"uid": uid or name, "name": name, "type": take_text(one, "type")})
+                field_lists.append(
+                    {"uid": uid or name, "name": name, "type": take_text(target, "type")}
+                )
         whole = take_text(self.fields, "resourceId")
         if whole:
-            found.append({"uid": whole, "name": whole.rpartition("/")[2] or whole, "type": None})
-        return found
+            field_lists.append(
+                {"uid": whole, "name": whole.rpartition("/")[2] or whole, "type": None}
+            )
+        return field_lists
 
     def _event(self, class_uid: int, activity: int, **columns: Any) -> Event:
         level = look(self.fields, "level")
-        severity = LEVELS.get(str(level).lower(), INFORMATIONAL)
+        severity = _LEVELS.get(str(level).lower(), INFORMATIONAL)
         tenant = take_text(self.fields, "tenantId") or take_text(self.about, "tenantId")
         place = inner(self.about, "location")
         country = take_text(place, "countryOrRegion") or take_text(self.fields, "location")
@@ -207,7 +211,7 @@ class _Entry:
             status_detail=self.reason,
             message=f"{who.get('name') or 'unknown'}: {self.operation}",
             metadata=metadata(
-                PRODUCT,
+                _PRODUCT,
                 self.stamp,
                 log_name=self.category,
                 event_code=self.operation,
@@ -223,8 +227,8 @@ class _Entry:
                 ("actor.user.name", A_USER, who.get("name")),
                 ("http_request.user_agent", AN_AGENT, self.agent),
                 *(
-                    ("resources[].uid", A_RESOURCE, one["uid"])
-                    for one in columns.get("resources") or ()
+                    ("resources[].uid", A_RESOURCE, resource["uid"])
+                    for resource in columns.get("resources") or ()
                 ),
             ),
             more=filled(
@@ -251,7 +255,7 @@ class AzureAudit(EnvelopedSource):
         )
 
     def read(self, fields: Fields, context: Context) -> Event:
-        return read(fields, context)
+        return _read(fields, context)
 
 
 SOURCES = (AzureAudit(),)

@@ -27,9 +27,9 @@ from ingest.parsing.strict_json import FILE_BYTES, decode_object
 from ingest.parsing.timestamps import Stamp, stamp_epoch, stamp_iso
 
 Fields = dict[str, Any]
-CREATE, READ, UPDATE, DELETE = 1, 2, 3, 4
+_CREATE, _READ, _UPDATE, _DELETE = 1, 2, 3, 4
 PORTS = 65535
-UTC = ZoneInfo("UTC")
+_UTC = ZoneInfo("UTC")
 
 
 # -- fields --------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def listed(fields: Mapping[str, Any], *path: str) -> list[Fields]:
     value = look(fields, *path)
     if type(value) is dict:
         return [value]
-    return [one for one in value if type(one) is dict] if type(value) is list else []
+    return [element for element in value if type(element) is dict] if type(value) is list else []
 
 
 def _trail(fields: Fields, path: tuple[str, ...]) -> list[tuple[Fields, str]] | None:
@@ -140,16 +140,16 @@ def take_flag(fields: Fields, *path: str) -> bool | None:
 def take_ip(fields: Fields, *path: str) -> str | None:
     """The IP address at `path`, taken out."""
     value = look(fields, *path)
-    found = address(value) if type(value) is str else None
-    if found:
+    ip_address = address(value) if type(value) is str else None
+    if ip_address:
         take(fields, *path)
-    return found
+    return ip_address
 
 
 def take_texts(fields: Fields, *path: str) -> list[str] | None:
     """The texts of an array of nothing else at `path`, taken out."""
     value = look(fields, *path)
-    if type(value) is list and value and all(type(one) is str for one in value):
+    if type(value) is list and value and all(type(element) is str for element in value):
         return list(take(fields, *path))
     return None
 
@@ -205,28 +205,28 @@ def remains(fields: Fields) -> str | None:
 
 def _pruned(value: Any) -> Any:
     if type(value) is dict:
-        kept = {name: _pruned(one) for name, one in value.items()}
-        return {name: one for name, one in kept.items() if one is not None} or None
+        kept = {name: _pruned(element) for name, element in value.items()}
+        return {name: element for name, element in kept.items() if element is not None} or None
     if type(value) is list:
-        return [one for one in map(_pruned, value) if one is not None] or None
+        return [element for element in map(_pruned, value) if element is not None] or None
     return value
 
 
 # -- meanings ------------------------------------------------------------------------------------
 
 _WORDS = {
-    CREATE: "add build clone copy create draft enroll export fork generate import insert install "
+    _CREATE: "add build clone copy create draft enroll export fork generate import insert install "
     "invite issue mint new open register request run submit upload",
-    READ: "access aggregated batchget check count describe download fetch get head list lookup "
+    _READ: "access aggregated batchget check count describe download fetch get head list lookup "
     "preview proxy pull query read search select show test view watch",
-    UPDATE: "activate accept allow apply approve archive assign attach authorize block change "
+    _UPDATE: "activate accept allow apply approve archive assign attach authorize block change "
     "configure convert deactivate demote disable edit enable finish grant lock merge modify move "
     "patch post promote publish push put rename replace reset resume restore rotate set start "
     "stop suspend transfer undelete unarchive unlock unsuspend update upgrade use write",
-    DELETE: "cancel clear delete deletecollection destroy detach dismiss drop leave purge reject "
+    _DELETE: "cancel clear delete deletecollection destroy detach dismiss drop leave purge reject "
     "remove revoke unassign uninstall unlink",
 }
-VERBS: Mapping[str, int] = MappingProxyType(
+_VERBS: Mapping[str, int] = MappingProxyType(
     {word: activity for activity, words in _WORDS.items() for word in words.split()}
 )
 """What a word of an operation does, as an activity of API Activity."""
@@ -256,11 +256,11 @@ def activity_of(word: str) -> int:
 
     The first of its words that is a known verb, also in the past tense, decides.
     """
-    for found in _WORD.findall(word[:200]):
-        low = found.lower()
+    for part in _WORD.findall(word[:200]):
+        low = part.lower()
         for form in (low, low.removesuffix("d"), low.removesuffix("ed")):
-            if form in VERBS:
-                return VERBS[form]
+            if form in _VERBS:
+                return _VERBS[form]
     return OTHER
 
 
@@ -326,19 +326,19 @@ class EnvelopedSource(JsonSource):
     def events(self, fields: Fields, context: Context) -> list[Event]:
         if self.is_own(fields):
             return [self.read(fields, context)]
-        found: list[Event] = []
+        event_list: list[Event] = []
         read = 0
         for each in unwrap(fields, self.is_own):
             try:
                 if isinstance(each, Unreadable):
                     raise each
-                found.append(self.read(each, context))
+                event_list.append(self.read(each, context))
                 read += 1
             except Unreadable as why:
-                found.append({"dead_letter_reason": str(why)})
+                event_list.append({"dead_letter_reason": str(why)})
         if not read:
-            raise Unreadable(found[0]["dead_letter_reason"] if found else self.foreign)
-        return found
+            raise Unreadable(event_list[0]["dead_letter_reason"] if event_list else self.foreign)
+        return event_list
 
     @property
     def foreign(self) -> str:
@@ -347,8 +347,8 @@ class EnvelopedSource(JsonSource):
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         fields = decode_object(raw)
-        found = (key for name in self.time_keys if (key := key_of(fields, name)))
-        key = next(found, None)
+        keys = (key for name in self.time_keys if (key := key_of(fields, name)))
+        key = next(keys, None)
         if key is None:
             raise Unreadable(f"none of {', '.join(self.time_keys)} in the object")
         return restamp_json(raw, key, when, zone)
@@ -358,15 +358,15 @@ def unwrap(
     fields: Fields, is_own: Callable[[Fields], bool], depth: int = 0
 ) -> Iterator[Fields | Unreadable]:
     """The records in an envelope; in place of one that cannot be read, why."""
-    for one in _contents(fields):
-        if isinstance(one, Unreadable) or is_own(one):
-            yield one
+    for content in _contents(fields):
+        if isinstance(content, Unreadable) or is_own(content):
+            yield content
         elif depth < NESTING:
-            found = False
-            for each in unwrap(one, is_own, depth + 1):
-                found = True
+            result = False
+            for each in unwrap(content, is_own, depth + 1):
+                result = True
                 yield each
-            if not found:
+            if not result:
                 yield Unreadable("an element of the envelope that is no record of this source")
 
 
@@ -380,7 +380,7 @@ def _contents(fields: Fields) -> Iterator[Fields | Unreadable]:
         value = look(fields, *path)
         if type(value) is list and value:
             take(fields, *path)
-            yield from _with(fields, (_element(one) for one in value))
+            yield from _with(fields, (_element(element) for element in value))
             return
     holder = fields["message"] if type(fields.get("message")) is dict else fields
     data = holder.get("data")
@@ -403,15 +403,15 @@ def _contents(fields: Fields) -> Iterator[Fields | Unreadable]:
 
 
 def _with(envelope: Fields, found: Iterable[Fields | Unreadable]) -> Iterator[Fields | Unreadable]:
-    for one in found:
-        if not isinstance(one, Unreadable) and envelope:
+    for fields in found:
+        if not isinstance(fields, Unreadable) and envelope:
             # A record may have such a key itself, and an envelope lie in another.
-            one = dict(one)
+            fields = dict(fields)
             name = "envelope"
-            while name in one:
+            while name in fields:
                 name += "_"
-            one[name] = envelope
-        yield one
+            fields[name] = envelope
+        yield fields
 
 
 def _element(value: object) -> Fields | Unreadable:
@@ -426,8 +426,8 @@ def _of_line(line: object) -> Fields | Unreadable:
     """One of CloudWatch's `logEvents`."""
     if type(line) is not dict or type(line.get("message")) is not str:
         return Unreadable("logEvents: an element without a message")
-    found = _of_text(line.pop("message"))
-    return found if isinstance(found, Unreadable) else found | {"log_event": line}
+    text_value = _of_text(line.pop("message"))
+    return text_value if isinstance(text_value, Unreadable) else text_value | {"log_event": line}
 
 
 def _of_text(text: str) -> Fields | Unreadable:

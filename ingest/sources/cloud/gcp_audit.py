@@ -56,17 +56,17 @@ from ingest.sources.cloud.common import (
 )
 from ingest.sources.cloud.gcp_logging import read_entry
 
-PRODUCT: Mapping[str, str] = {"name": "Cloud Audit Logs", "vendor_name": "Google Cloud"}
-LOGON, LOGOFF = 1, 2
+_PRODUCT: Mapping[str, str] = {"name": "Cloud Audit Logs", "vendor_name": "Google Cloud"}
+_LOGON, _LOGOFF = 1, 2
 WORKSPACE: Mapping[str, tuple[int, int, int]] = MappingProxyType(
     {
-        "loginsuccess": (AUTHENTICATION, LOGON, SUCCESS),
-        "loginfailure": (AUTHENTICATION, LOGON, FAILURE),
+        "loginsuccess": (AUTHENTICATION, _LOGON, SUCCESS),
+        "loginfailure": (AUTHENTICATION, _LOGON, FAILURE),
         "loginchallenge": (AUTHENTICATION, 6, SUCCESS),
         "loginverification": (AUTHENTICATION, 6, SUCCESS),
-        "logout": (AUTHENTICATION, LOGOFF, SUCCESS),
-        "suspiciouslogin": (AUTHENTICATION, LOGON, SUCCESS),
-        "suspiciousloginlesssecureapp": (AUTHENTICATION, LOGON, SUCCESS),
+        "logout": (AUTHENTICATION, _LOGOFF, SUCCESS),
+        "suspiciouslogin": (AUTHENTICATION, _LOGON, SUCCESS),
+        "suspiciousloginlesssecureapp": (AUTHENTICATION, _LOGON, SUCCESS),
         "accountdisabledpasswordleak": (ACCOUNT, 5, SUCCESS),
         "accountdisabledgeneric": (ACCOUNT, 5, SUCCESS),
         "accountdisabledhijacked": (ACCOUNT, 5, SUCCESS),
@@ -91,7 +91,7 @@ WORKSPACE: Mapping[str, tuple[int, int, int]] = MappingProxyType(
 )
 """Methods of Workspace's login and admin services: class, activity, status."""
 WORKSPACE_SERVICES = frozenset({"login.googleapis.com", "admin.googleapis.com"})
-NETWORK_LOGON = 3
+_NETWORK_LOGON = 3
 SERVICE_ACCOUNT = ".gserviceaccount.com"
 
 
@@ -135,10 +135,10 @@ class _Audit:
 
     def event(self) -> Event:
         """The event: of Workspace by what was done, of all else a call of an API."""
-        found = None
+        WORKSPACE_result = None
         if self.service in WORKSPACE_SERVICES:
-            found = WORKSPACE.get(self.method.rpartition(".")[2].lower())
-        if found and (event := self._workspace(*found)):
+            WORKSPACE_result = WORKSPACE.get(self.method.rpartition(".")[2].lower())
+        if WORKSPACE_result and (event := self._workspace(*WORKSPACE_result)):
             return event
         columns = self._columns()
         columns["src_endpoint"] = unnamed(columns["src_endpoint"])
@@ -182,7 +182,7 @@ class _Audit:
             "status_detail": self.words,
             "message": self._sentence(),
             "metadata": metadata(
-                PRODUCT,
+                _PRODUCT,
                 self.stamp,
                 log_name=take_text(fields, "logName"),
                 event_code=self.method,
@@ -205,7 +205,10 @@ class _Audit:
                     (self.user or {}).get("credential_uid"),
                 ),
                 ("http_request.user_agent", AN_AGENT, self.agent),
-                *(("resources[].uid", A_RESOURCE, one["uid"]) for one in self.resources or ()),
+                *(
+                    ("resources[].uid", A_RESOURCE, resource["uid"])
+                    for resource in self.resources or ()
+                ),
             ),
         }
 
@@ -248,7 +251,7 @@ class _Audit:
         """Whether any of the permissions needed was not granted."""
         checks = [*listed(self.payload, "authorizationInfo")]
         checks += listed(self.fields, "authorizationInfo")
-        return any(look(one, "granted") is False for one in checks)
+        return any(look(check, "granted") is False for check in checks)
 
     def _cloud(self) -> Fields:
         labels = inner(self.fields, "resource", "labels")
@@ -269,13 +272,13 @@ class _Audit:
 
     def _parameters(self) -> dict[str, str]:
         """Parameters of Workspace's events, left in place."""
-        found: dict[str, str] = {}
-        for one in listed(self.payload, "metadata", "event"):
-            for parameter in listed(one, "parameter"):
+        parameters: dict[str, str] = {}
+        for audit_event in listed(self.payload, "metadata", "event"):
+            for parameter in listed(audit_event, "parameter"):
                 name, value = look(parameter, "name"), look(parameter, "value")
                 if type(name) is str and type(value) is str:
-                    found.setdefault(name.lower(), value)
-        return found
+                    parameters.setdefault(name.lower(), value)
+        return parameters
 
     def _workspace(self, class_uid: int, activity: int, status: int) -> Event | None:
         named = self.parameters.get("user_email") or self.parameters.get("affected_email_address")
@@ -286,7 +289,7 @@ class _Audit:
                 "user": target or self.user or {"name": "unknown"},
                 "service": {"name": "Google Workspace"},
                 "is_remote": True,
-                "logon_type_id": NETWORK_LOGON,
+                "logon_type_id": _NETWORK_LOGON,
             }
         elif class_uid == ACCOUNT:
             special = {"user": target or self.user}

@@ -48,15 +48,15 @@ from ingest.sources.cloud.common import (
     take_time,
 )
 
-PRODUCT: Mapping[str, str] = {"name": "Cloud Logging", "vendor_name": "Google Cloud"}
-PROTOCOLS: Mapping[int, str] = MappingProxyType(
+_PRODUCT: Mapping[str, str] = {"name": "Cloud Logging", "vendor_name": "Google Cloud"}
+_PROTOCOLS: Mapping[int, str] = MappingProxyType(
     {1: "icmp", 6: "tcp", 17: "udp", 47: "gre", 50: "esp", 58: "ipv6-icmp"}
 )
-RCODES: Mapping[str, int] = MappingProxyType(
+_RCODES: Mapping[str, int] = MappingProxyType(
     {"NOERROR": 0, "FORMERR": 1, "SERVFAIL": 2, "NXDOMAIN": 3, "NOTIMP": 4, "REFUSED": 5}
 )
-REFUSED, OPENED, TRAFFIC = 5, 1, 6
-BLOCKED = 2
+_REFUSED, _OPENED, _TRAFFIC = 5, 1, 6
+_BLOCKED = 2
 
 
 def read_entry(fields: Fields, context: Context) -> Event:
@@ -96,7 +96,7 @@ def _common(fields: Fields, stamp: Stamp) -> Fields:
         "severity_id": severity_of(level if type(level) is str else None),
         "message": f"entry of {name}" if name else "entry of Cloud Logging",
         "metadata": metadata(
-            PRODUCT,
+            _PRODUCT,
             stamp,
             log_name=name,
             uid=take_text(fields, "insertId"),
@@ -142,19 +142,19 @@ def _connection(payload: Fields, context: Context) -> Fields:
     packets = take_number(payload, "packets_sent", most=2**63 - 1)
     return {
         "class_uid": NETWORK,
-        "activity": TRAFFIC if verdict is None else REFUSED if denied else OPENED,
+        "activity": _TRAFFIC if verdict is None else _REFUSED if denied else _OPENED,
         "status_id": FAILURE if denied else SUCCESS,
         "message": verdict or "VPC flow",
         "src_endpoint": source,
         "dst_endpoint": target,
         "connection_info": {
             "protocol_num": number,
-            "protocol_name": PROTOCOLS.get(-1 if number is None else number),
+            "protocol_name": _PROTOCOLS.get(-1 if number is None else number),
             "direction_id": 0,
         },
         "traffic": filled(bytes=sent, bytes_out=sent, packets=packets, packets_out=packets),
         "action_id": (DENIED if denied else ALLOWED) if verdict else None,
-        "disposition_id": (BLOCKED if denied else 1) if verdict else None,
+        "disposition_id": (_BLOCKED if denied else 1) if verdict else None,
         "firewall_rule": {"name": rule} if rule else None,
         "start_time": moment(payload, context, "start_time"),
         "end_time": moment(payload, context, "end_time"),
@@ -178,14 +178,14 @@ def _dns(payload: Fields) -> Fields:
     answers = take_text(payload, "rdata")
     return {
         "class_uid": DNS,
-        "activity": TRAFFIC,
+        "activity": _TRAFFIC,
         "status_id": SUCCESS if code in (None, "NOERROR") else FAILURE,
         "message": f"{name} {code or ''}".strip(),
         "src_endpoint": source if source["ip"] else {"name": "unknown"},
         "dst_endpoint": target if target["ip"] else None,
         "query": {"hostname": name, "type": take_text(payload, "queryType")},
         "rcode": code,
-        "rcode_id": RCODES.get(code or ""),
+        "rcode_id": _RCODES.get(code or ""),
         "answers": _answers(answers),
         "observables": _addresses(source, target, ("query.hostname", A_HOST, name)),
     }
@@ -195,15 +195,15 @@ def _answers(text: str | None) -> list[Fields] | None:
     """`name.\\t300\\tIN\\ta\\t1.2.3.4` a line."""
     if not text:
         return None
-    found: list[Fields] = []
+    field_lists: list[Fields] = []
     for line in text.splitlines():
         parts = line.split("\t")
         ttl = parts[1] if len(parts) == 5 else ""
         if ttl.isascii() and ttl.isdecimal() and len(ttl) < 11:
-            found.append({"rdata": parts[4], "type": parts[3].upper(), "ttl": int(ttl)})
+            field_lists.append({"rdata": parts[4], "type": parts[3].upper(), "ttl": int(ttl)})
         else:
-            found.append({"rdata": line})
-    return found
+            field_lists.append({"rdata": line})
+    return field_lists
 
 
 def _http(request: Fields) -> Fields:

@@ -48,19 +48,19 @@ from ingest.sources.cloud.common import (
     unnamed,
 )
 
-PRODUCT: Mapping[str, str] = {"name": "GitHub Audit Log", "vendor_name": "GitHub"}
-LOGON, LOGOFF = 1, 2
-ACTIONS: Mapping[str, tuple[int, int, int]] = MappingProxyType(
+_PRODUCT: Mapping[str, str] = {"name": "GitHub Audit Log", "vendor_name": "GitHub"}
+_LOGON, _LOGOFF = 1, 2
+_ACTIONS: Mapping[str, tuple[int, int, int]] = MappingProxyType(
     {
-        "user.login": (AUTHENTICATION, LOGON, SUCCESS),
-        "user.failed_login": (AUTHENTICATION, LOGON, FAILURE),
-        "user.logout": (AUTHENTICATION, LOGOFF, SUCCESS),
-        "user.sign_in_from_unrecognized_device": (AUTHENTICATION, LOGON, SUCCESS),
-        "user.sign_in_from_unrecognized_device_and_location": (AUTHENTICATION, LOGON, SUCCESS),
-        "user.two_factor_challenge_failure": (AUTHENTICATION, LOGON, FAILURE),
-        "user.two_factor_challenge_success": (AUTHENTICATION, LOGON, SUCCESS),
-        "org.sso_response": (AUTHENTICATION, LOGON, SUCCESS),
-        "business.sso_response": (AUTHENTICATION, LOGON, SUCCESS),
+        "user.login": (AUTHENTICATION, _LOGON, SUCCESS),
+        "user.failed_login": (AUTHENTICATION, _LOGON, FAILURE),
+        "user.logout": (AUTHENTICATION, _LOGOFF, SUCCESS),
+        "user.sign_in_from_unrecognized_device": (AUTHENTICATION, _LOGON, SUCCESS),
+        "user.sign_in_from_unrecognized_device_and_location": (AUTHENTICATION, _LOGON, SUCCESS),
+        "user.two_factor_challenge_failure": (AUTHENTICATION, _LOGON, FAILURE),
+        "user.two_factor_challenge_success": (AUTHENTICATION, _LOGON, SUCCESS),
+        "org.sso_response": (AUTHENTICATION, _LOGON, SUCCESS),
+        "business.sso_response": (AUTHENTICATION, _LOGON, SUCCESS),
         "user.create": (ACCOUNT, 1, SUCCESS),
         "user.destroy": (ACCOUNT, 6, SUCCESS),
         "user.delete": (ACCOUNT, 6, SUCCESS),
@@ -91,16 +91,16 @@ ACTIONS: Mapping[str, tuple[int, int, int]] = MappingProxyType(
 )
 """Actions that are no mere calls: class, activity, status."""
 GIT: Mapping[str, int] = MappingProxyType({"git.clone": 2, "git.fetch": 2, "git.push": 3})
-KINDS: Mapping[str, int] = MappingProxyType(
+_KINDS: Mapping[str, int] = MappingProxyType(
     {"create": 1, "access": 2, "modify": 3, "restore": 3, "transfer": 3, "remove": 4}
 )
 """What GitHub itself says an operation is (`operation_type`)."""
-FAILED = frozenset({"failure", "failed", "timed_out", "startup_failure", "cancelled"})
-NETWORK_LOGON = 3
+_FAILED = frozenset({"failure", "failed", "timed_out", "startup_failure", "cancelled"})
+_NETWORK_LOGON = 3
 WEB, HTTP_CODES = "GitHub", 999
 
 
-def read(fields: Fields, context: Context) -> Event:
+def _read(fields: Fields, context: Context) -> Event:
     """The event of one entry of the log."""
     action = take_text(fields, "action")
     if action is None:
@@ -110,10 +110,10 @@ def read(fields: Fields, context: Context) -> Event:
     )
     if look(fields, "created_at") is not None and _same(fields, stamp.time, context):
         take(fields, "created_at")
-    class_uid, activity, status = ACTIONS.get(action, (API, _activity(action, fields), SUCCESS))
+    class_uid, activity, status = _ACTIONS.get(action, (API, _activity(action, fields), SUCCESS))
     conclusion = look(fields, "conclusion")
     code = look(fields, "status_code")
-    if (type(conclusion) is str and conclusion.lower() in FAILED) or (
+    if (type(conclusion) is str and conclusion.lower() in _FAILED) or (
         type(code) is int and code >= 400
     ):
         status = FAILURE
@@ -131,7 +131,7 @@ def read(fields: Fields, context: Context) -> Event:
         status_detail=take_text(fields, "reason") or take_text(fields, "explanation"),
         message=entry.sentence(),
         metadata=metadata(
-            PRODUCT,
+            _PRODUCT,
             stamp,
             event_code=action,
             uid=take_text(fields, "_document_id"),
@@ -151,8 +151,8 @@ def _same(fields: Fields, time: datetime, context: Context) -> bool:
 def _activity(action: str, fields: Fields) -> int:
     if action in GIT:
         return GIT[action]
-    said = look(fields, "operation_type")
-    known = KINDS.get(said) if type(said) is str else None
+    looked_up = look(fields, "operation_type")
+    known = _KINDS.get(looked_up) if type(looked_up) is str else None
     return known or activity_of(action.rpartition(".")[2])
 
 
@@ -183,14 +183,14 @@ class _Entry:
         self.resources = self._resources()
 
     def _resources(self) -> list[Fields]:
-        found = [
+        field_lists = [
             ("Repository", _one(self.fields, "repo") or _one(self.fields, "repository"), "repo_id"),
             ("Team", self.team, "team_id"),
             ("Business", take_text(self.fields, "business"), "business_id"),
         ]
         listed = [
             {"uid": take_name(self.fields, key) or name, "name": name, "type": kind}
-            for kind, name, key in found
+            for kind, name, key in field_lists
             if name
         ]
         if self.org:
@@ -231,7 +231,7 @@ class _Entry:
                     (self.actor or {}).get("credential_uid"),
                 ),
                 ("http_request.user_agent", AN_AGENT, self.agent),
-                *(("resources[].uid", A_RESOURCE, one["uid"]) for one in self.resources),
+                *(("resources[].uid", A_RESOURCE, resource["uid"]) for resource in self.resources),
             ),
         }
 
@@ -249,12 +249,12 @@ class _Entry:
                 "service": {"name": WEB},
                 "is_remote": True,
                 "is_mfa": second,
-                "logon_type_id": NETWORK_LOGON,
+                "logon_type_id": _NETWORK_LOGON,
             }
         if class_uid == ACCOUNT:
             who = self.user or self.actor
             return who and more | {"user": who}
-        whole = self.org or next((one["name"] for one in self.resources), None)
+        whole = self.org or next((resource["name"] for resource in self.resources), None)
         name = self.team if self.action.startswith("team.") else whole
         return more | {"user": self.user, "group": {"name": name}} if name else None
 
@@ -263,7 +263,7 @@ class _Entry:
         who = (self.actor or {}).get("name") or "unknown"
         target = (self.user or {}).get("name")
         on = self.resources[0]["name"] if self.resources else None
-        return " ".join(one for one in (who, self.action, target, on) if one)
+        return " ".join(part for part in (who, self.action, target, on) if part)
 
 
 def take_mail(fields: Fields) -> str | None:
@@ -291,7 +291,7 @@ class GithubAudit(EnvelopedSource):
         return type(look(fields, "action")) is str
 
     def read(self, fields: Fields, context: Context) -> Event:
-        return read(fields, context)
+        return _read(fields, context)
 
 
 SOURCES = (GithubAudit(),)

@@ -54,8 +54,8 @@ from ingest.sources.cloud.common import (
     unnamed,
 )
 
-PRODUCT: Mapping[str, str] = {"name": "Kubernetes", "vendor_name": "CNCF"}
-VERBS: Mapping[str, int] = MappingProxyType(
+_PRODUCT: Mapping[str, str] = {"name": "Kubernetes", "vendor_name": "CNCF"}
+_VERBS: Mapping[str, int] = MappingProxyType(
     {
         "create": 1,
         "get": 2,
@@ -67,9 +67,9 @@ VERBS: Mapping[str, int] = MappingProxyType(
         "deletecollection": 4,
     }
 )
-DECISION = "authorization.k8s.io/decision"
-REFUSED = (401, 403)
-TIMES = (
+_DECISION = "authorization.k8s.io/decision"
+_REFUSED = (401, 403)
+_TIMES = (
     ("requestReceivedTimestamp",),
     ("stageTimestamp",),
     ("timestamp",),
@@ -79,13 +79,13 @@ TIMES = (
 MARKS = ("verb", "auditID", "objectRef", "requestURI", "stage", "responseStatus", "sourceIPs")
 
 
-def read(fields: Fields, context: Context) -> Event:
+def _read(fields: Fields, context: Context) -> Event:
     """The event of one audit event."""
-    stamp = take_time(fields, context, *TIMES)
+    stamp = take_time(fields, context, *_TIMES)
     stage = take_text(fields, "stage")
     ended = moment(fields, context, "stageTimestamp") if stage == "ResponseComplete" else None
     verb = take_text(fields, "verb")
-    known = VERBS.get((verb or "").lower())
+    known = _VERBS.get((verb or "").lower())
     resources, more_resources = _resources(fields)
     user = _user(fields)
     columns, code, uri = _call(fields, stage, verb, more_resources)
@@ -98,7 +98,7 @@ def read(fields: Fields, context: Context) -> Event:
         activity_name=None if known else verb,
         message=_sentence(user, verb, resources, uri, code),
         metadata=metadata(
-            PRODUCT,
+            _PRODUCT,
             stamp,
             log_name=take_text(fields, "kind"),
             event_code=stage,
@@ -130,7 +130,7 @@ def _call(
     group = take_text(fields, "objectRef", "apiGroup")
     uid = look(fields, "auditID")
     columns = {
-        "severity_id": LOW if status == FAILURE and code in (None, *REFUSED) else INFORMATIONAL,
+        "severity_id": LOW if status == FAILURE and code in (None, *_REFUSED) else INFORMATIONAL,
         "status_id": status,
         "status_code": None if code is None else str(code),
         "status_detail": words or reason,
@@ -162,7 +162,7 @@ def _status(fields: Fields, code: int | None, stage: str | None) -> int:
         return FAILURE if code >= 400 else SUCCESS
     if stage == "Panic" or look(fields, "responseStatus", "status") == "Failure":
         return FAILURE
-    decision = inner(fields, "annotations").get(DECISION)
+    decision = inner(fields, "annotations").get(_DECISION)
     return FAILURE if decision == "forbid" else UNKNOWN
 
 
@@ -199,14 +199,14 @@ def _source(fields: Fields) -> tuple[str | None, list[str] | None]:
         return take_ip(fields, "sourceIPs"), None
     if type(written) is not list or not written:
         return None, None
-    if not all(type(one) is str for one in written):
+    if not all(type(element) is str for element in written):
         return None, None
-    found = address(written[0])
+    ip_address = address(written[0])
     if len(written) > 1 and all(map(address, written)):
-        return found, list(take(fields, "sourceIPs"))
-    if found and len(written) == 1:
+        return ip_address, list(take(fields, "sourceIPs"))
+    if ip_address and len(written) == 1:
         take(fields, "sourceIPs")
-    return found, None
+    return ip_address, None
 
 
 def _resources(fields: Fields) -> tuple[list[Fields], list[Fields] | None]:
@@ -219,9 +219,9 @@ def _resources(fields: Fields) -> tuple[list[Fields], list[Fields] | None]:
         return [], [{"name": space, "namespace": space}] if space else None
     of = f"{kind}/{part}" if part else kind
     # A list is asked for of a whole kind, which then is what it is about.
-    found = {"uid": uid or name or kind, "name": name or kind, "type": of}
-    return [found], [
-        {k: v for k, v in found.items() if v} | {"namespace": space}
+    resources = {"uid": uid or name or kind, "name": name or kind, "type": of}
+    return [resources], [
+        {k: v for k, v in resources.items() if v} | {"namespace": space}
     ] if space else None
 
 
@@ -246,7 +246,7 @@ def _observables(
         ("actor.user.name", A_USER, (user or {}).get("name")),
         ("actor.user.credential_uid", A_CREDENTIAL, (user or {}).get("credential_uid")),
         ("http_request.user_agent", AN_AGENT, agent),
-        *(("resources[].uid", A_RESOURCE, one["uid"]) for one in resources),
+        *(("resources[].uid", A_RESOURCE, resource["uid"]) for resource in resources),
     )
 
 
@@ -275,19 +275,19 @@ class K8sAudit(EnvelopedSource):
         if inner(fields, "protoPayload"):
             return gcp_audit.read(fields, context)
         if not any(key_of(fields, mark) for mark in MARKS):
-            return read(_diagnostic(fields), context)
-        return read(fields, context)
+            return _read(_diagnostic(fields), context)
+        return _read(fields, context)
 
 
 def _diagnostic(fields: Fields) -> Fields:
     """The audit event in a record of Azure's diagnostics, with what that says besides."""
     log = take(fields, "properties", "log")
-    found = decode_object(log.encode("utf-8", "surrogatepass").strip())
-    if not any(key_of(found, mark) for mark in MARKS):
+    decoded = decode_object(log.encode("utf-8", "surrogatepass").strip())
+    if not any(key_of(decoded, mark) for mark in MARKS):
         raise Unreadable("properties.log: no audit event of Kubernetes")
-    if key_of(found, "requestReceivedTimestamp") is None and type(fields.get("time")) is str:
-        found["timestamp"] = fields.pop("time")
-    return found | {"envelope": fields}
+    if key_of(decoded, "requestReceivedTimestamp") is None and type(fields.get("time")) is str:
+        decoded["timestamp"] = fields.pop("time")
+    return decoded | {"envelope": fields}
 
 
 SOURCES = (K8sAudit(),)

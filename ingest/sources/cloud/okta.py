@@ -56,7 +56,7 @@ from ingest.sources.cloud.common import (
 )
 from ingest.sources.cloud.okta_types import kind_of
 
-PRODUCT: Mapping[str, str] = {"name": "Okta System Log", "vendor_name": "Okta"}
+_PRODUCT: Mapping[str, str] = {"name": "Okta System Log", "vendor_name": "Okta"}
 RESULTS = {
     "SUCCESS": SUCCESS,
     "ALLOW": SUCCESS,
@@ -67,8 +67,8 @@ RESULTS = {
     "THROTTLED": FAILURE,
 }
 """Outcomes that say how it ended; a challenge or a step that is skipped leaves that open."""
-NETWORK_LOGON = 3
-PEOPLE = frozenset({"User", "AppUser", "SystemPrincipal"})
+_NETWORK_LOGON = 3
+_PEOPLE = frozenset({"User", "AppUser", "SystemPrincipal"})
 
 
 def _person(about: Fields, kind: str | None) -> Fields | None:
@@ -96,8 +96,8 @@ class _Targets:
         self.group: Fields | None = None
         self.app: Fields | None = None
         self.others: list[Fields] = []
-        for one in listed(fields, "target"):
-            self._add(one)
+        for target in listed(fields, "target"):
+            self._add(target)
 
     def _add(self, one: Fields) -> None:
         kind = take_text(one, "type")
@@ -109,14 +109,14 @@ class _Targets:
             if kind is not None:
                 one["type"] = kind
             return
-        found = {"uid": uid or name, "name": name, "type": kind}
+        results = {"uid": uid or name, "name": name, "type": kind}
         if look(one, "alternateId") in (name, uid, "unknown", None):
             take(one, "alternateId")
         if kind == "UserGroup" and self.group is None:
-            self.group = found
+            self.group = results
         if kind == "AppInstance" and self.app is None:
-            self.app = found
-        self.others.append(found)
+            self.app = results
+        self.others.append(results)
 
 
 def _source(fields: Fields) -> tuple[Fields, Fields | None]:
@@ -132,7 +132,7 @@ def _source(fields: Fields) -> tuple[Fields, Fields | None]:
         "domain": take_text(fields, "securityContext", "domain") if domain != "." else None,
     }
     spot = inner(place, "geolocation")
-    at = {
+    field_lists = {
         "city": take_text(place, "city"),
         "region": take_text(place, "state"),
         "postal_code": take_text(place, "postalCode"),
@@ -141,7 +141,7 @@ def _source(fields: Fields) -> tuple[Fields, Fields | None]:
     }
     context = inner(fields, "securityContext")
     more = filled(
-        location=filled(**at),
+        location=filled(**field_lists),
         autonomous_system=filled(
             number=take_number(context, "asNumber", most=2**32 - 1),
             name=take_text(context, "asOrg"),
@@ -158,7 +158,7 @@ def _degrees(spot: Fields, name: str) -> float | None:
     return take(spot, name) if type(value) in (int, float) else None
 
 
-def read(fields: Fields, context: Context) -> Event:
+def _read(fields: Fields, context: Context) -> Event:
     """The event of one entry of the log."""
     kind = take_text(fields, "eventType")
     if kind is None:
@@ -185,7 +185,7 @@ def read(fields: Fields, context: Context) -> Event:
         "status_detail": take_text(fields, "outcome", "reason"),
         "message": message or kind,
         "metadata": metadata(
-            PRODUCT,
+            _PRODUCT,
             stamp,
             event_code=kind,
             uid=take_text(fields, "uuid"),
@@ -208,7 +208,7 @@ def read(fields: Fields, context: Context) -> Event:
             ("user.name", A_USER, (targets.user or {}).get("name")),
             ("src_endpoint.domain", A_HOST, source["domain"]),
             ("http_request.user_agent", AN_AGENT, agent),
-            *(("resources[].uid", A_RESOURCE, one["uid"]) for one in targets.others),
+            *(("resources[].uid", A_RESOURCE, other["uid"]) for other in targets.others),
         ),
     }
     version = take_text(fields, "version")
@@ -222,8 +222,8 @@ def read(fields: Fields, context: Context) -> Event:
 
 def _chain(fields: Fields) -> list[str] | None:
     """The addresses a request came through, where it was more than one."""
-    found = [look(one, "ip") for one in listed(fields, "request", "ipChain")]
-    texts = [one for one in found if type(one) is str]
+    looks = [look(hop, "ip") for hop in listed(fields, "request", "ipChain")]
+    texts = [hop for hop in looks if type(hop) is str]
     return texts if len(texts) > 1 else None
 
 
@@ -272,7 +272,7 @@ def _api(entry: _Entry) -> Event:
         src_endpoint=unnamed(entry.common["src_endpoint"]),
         api=_call(entry.kind),
         user=user,
-        resources=[_resource(one) for one in resources] or None,
+        resources=[_resource(resource) for resource in resources] or None,
     )
 
 
@@ -294,7 +294,7 @@ def _logon(entry: _Entry) -> Event:
         session={"uid": entry.session} if entry.session else None,
         is_remote=True,
         is_mfa=True if second else None,
-        logon_type_id=NETWORK_LOGON,
+        logon_type_id=_NETWORK_LOGON,
         resources=others or None,
     )
 
@@ -316,7 +316,7 @@ def _group(entry: _Entry) -> Event:
         group={"name": group["name"], "uid": group["uid"]},
         user=entry.targets.user,
         privileges=_privileges(entry),
-        resources=[one for one in entry.targets.others if one is not group] or None,
+        resources=[other for other in entry.targets.others if other is not group] or None,
         more={"group": {"type": group["type"]}},
     )
 
@@ -325,13 +325,13 @@ def _privileges(entry: _Entry) -> list[str] | None:
     data = inner(entry.fields, "debugContext", "debugData")
     granted = look(data, "privilegeGranted") or look(data, "privilegeRevoked")
     if type(granted) is str and granted:
-        return [one.strip() for one in granted.split(",")]
+        return [word.strip() for word in granted.split(",")]
     return None
 
 
 def _access(entry: _Entry) -> Event:
     user, others = entry.targets.user, entry.targets.others
-    named = [one["name"] for one in others if one["name"]]
+    named = [other["name"] for other in others if other["name"]]
     privileges = _privileges(entry) or named
     if user is None or not privileges:
         return _api(entry)
@@ -371,7 +371,7 @@ def _finding(entry: _Entry) -> Event:
         },
         status_id=None,
         user=entry.targets.user,
-        resources=[_resource(one) for one in entry.targets.others] or None,
+        resources=[_resource(other) for other in entry.targets.others] or None,
         more={"is_alert": True},
     )
 
@@ -398,7 +398,7 @@ class Okta(EnvelopedSource):
         return type(kind) is str and not inner(fields, "data")
 
     def read(self, fields: Fields, context: Context) -> Event:
-        return read(fields, context)
+        return _read(fields, context)
 
 
 SOURCES = (Okta(),)

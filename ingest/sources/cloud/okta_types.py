@@ -20,21 +20,21 @@ from ingest.parsing.ocsf import (
     USER_ACCESS,
 )
 
-LOGON, LOGOFF, SWITCH = 1, 2, 7
-TYPES: Mapping[str, tuple[int, int]] = MappingProxyType(
+_LOGON, _LOGOFF, _SWITCH = 1, 2, 7
+_TYPES: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
-        "user.session.start": (AUTHENTICATION, LOGON),
-        "user.session.end": (AUTHENTICATION, LOGOFF),
-        "user.session.clear": (AUTHENTICATION, LOGOFF),
-        "user.session.expire": (AUTHENTICATION, LOGOFF),
-        "user.session.access_admin_app": (AUTHENTICATION, LOGON),
-        "user.session.impersonation.initiate": (AUTHENTICATION, SWITCH),
-        "user.session.impersonation.end": (AUTHENTICATION, LOGOFF),
+        "user.session.start": (AUTHENTICATION, _LOGON),
+        "user.session.end": (AUTHENTICATION, _LOGOFF),
+        "user.session.clear": (AUTHENTICATION, _LOGOFF),
+        "user.session.expire": (AUTHENTICATION, _LOGOFF),
+        "user.session.access_admin_app": (AUTHENTICATION, _LOGON),
+        "user.session.impersonation.initiate": (AUTHENTICATION, _SWITCH),
+        "user.session.impersonation.end": (AUTHENTICATION, _LOGOFF),
         "user.session.context.change": (AUTHENTICATION, OTHER),
-        "user.authentication": (AUTHENTICATION, LOGON),
-        "user.authentication.slo": (AUTHENTICATION, LOGOFF),
-        "user.authentication.universal_logout": (AUTHENTICATION, LOGOFF),
-        "user.mfa": (AUTHENTICATION, LOGON),
+        "user.authentication": (AUTHENTICATION, _LOGON),
+        "user.authentication.slo": (AUTHENTICATION, _LOGOFF),
+        "user.authentication.universal_logout": (AUTHENTICATION, _LOGOFF),
+        "user.mfa": (AUTHENTICATION, _LOGON),
         "user.mfa.factor": (ACCOUNT, OTHER),
         "user.mfa.factor.activate": (ACCOUNT, 10),
         "user.mfa.factor.unsuspend": (ACCOUNT, 10),
@@ -86,7 +86,7 @@ TYPES: Mapping[str, tuple[int, int]] = MappingProxyType(
 )
 """The type that a longer one begins with, in whole words, decides."""
 
-ENTITIES = (
+_ENTITIES = (
     "application.lifecycle",
     "application.policy",
     "application.configuration",
@@ -108,7 +108,7 @@ ENTITIES = (
     "zone",
 )
 """Beginnings of types that are about a thing under Okta's management."""
-CHANGES: Mapping[str, int] = MappingProxyType(
+_CHANGES: Mapping[str, int] = MappingProxyType(
     {
         "create": 1,
         "add": 1,
@@ -134,9 +134,9 @@ def kind_of(event_type: str) -> tuple[int, int]:
     """The class and activity of an event type; API Activity for all that have no own."""
     words = event_type[:200].split(".")
     for length in range(len(words), 0, -1):
-        known = TYPES.get(".".join(words[:length]))
+        known = _TYPES.get(".".join(words[:length]))
         if known:
             return known
-    if any(event_type == start or event_type.startswith(f"{start}.") for start in ENTITIES):
-        return ENTITY, CHANGES.get(words[-1], OTHER)
+    if any(event_type == start or event_type.startswith(f"{start}.") for start in _ENTITIES):
+        return ENTITY, _CHANGES.get(words[-1], OTHER)
     return API, OTHER

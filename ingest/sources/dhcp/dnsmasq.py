@@ -43,9 +43,9 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line, SyslogSource
 
-PRODUCT: Mapping[str, str] = {"name": "dnsmasq", "vendor_name": "Simon Kelley"}
+_PRODUCT: Mapping[str, str] = {"name": "dnsmasq", "vendor_name": "Simon Kelley"}
 
-ACTIVITY = MappingProxyType(
+_ACTIVITY = MappingProxyType(
     {
         "DHCPDISCOVER": DISCOVER,
         "DHCPOFFER": OFFER,
@@ -74,7 +74,7 @@ ACTIVITY6 = MappingProxyType(
 NAMING = frozenset({"DHCPACK", "DHCPDECLINE"})
 """Messages whose last word is the client's name; after the others it is a remark."""
 
-DHCP_LINE = re.compile(
+_DHCP_LINE = re.compile(
     r"(?:(?P<xid>\d+) )?(?P<word>DHCP[A-Z]+)\((?P<interface>[^)\s]+)\) "
     r"(?:(?P<ip>\d+\.\d+\.\d+\.\d+) )?"
     r"(?:[0-9a-f]{2}-)?(?P<mac>[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5})(?: (?P<tail>.*))?",
@@ -90,7 +90,7 @@ REMARKS = ("no address", "address unavailable", "address not ", "success", "unkn
 """What stands in place of a client's name where DHCPv6 has something to say."""
 TRANSACTION = re.compile(r"(?P<xid>\d+) (?P<text>.*)", re.ASCII)
 _EXTRA = r"(?:(?P<serial>\d+) (?P<client>[0-9a-fA-F.:]+)/(?P<port>\d+) )?"
-QUERY = re.compile(
+_QUERY = re.compile(
     rf"{_EXTRA}(?P<word>query|auth|dnssec-query)\[(?P<type>[^\]\s]+)\] (?P<name>\S+) "
     r"(?:from (?P<from>[0-9a-fA-F.:]+)|to (?P<to>[0-9a-fA-F.:]+))",
     re.ASCII,
@@ -98,13 +98,13 @@ QUERY = re.compile(
 FORWARDED = re.compile(
     rf"{_EXTRA}(?P<word>forwarded) (?P<name>\S+) to (?P<to>[0-9a-fA-F.:]+)(?:#\d+)?", re.ASCII
 )
-ANSWER = re.compile(
+_ANSWER = re.compile(
     rf"{_EXTRA}(?P<word>reply|cached|cached-stale|config|local|DHCP|dnssec-reply|/\S*|"
     r"validation|read|(?:exactly|regex|gravity|special) \S+) (?P<name>\S+) is (?P<answer>.*)",
     re.ASCII,
 )
-TYPED = re.compile(r"(?P<what>NODATA|NXDOMAIN|SERVFAIL|REFUSED|NOTIMP|FORMERR)(?:-(?P<type>\S+))?")
-RCODES = MappingProxyType(
+_TYPED = re.compile(r"(?P<what>NODATA|NXDOMAIN|SERVFAIL|REFUSED|NOTIMP|FORMERR)(?:-(?P<type>\S+))?")
+_RCODES = MappingProxyType(
     {"NOERROR": 0, "FORMERR": 1, "SERVFAIL": 2, "NXDOMAIN": 3, "NOTIMP": 4, "REFUSED": 5}
 )
 NUMBERED = MappingProxyType({"type=64": "SVCB", "type=65": "HTTPS"})
@@ -112,12 +112,12 @@ NUMBERED = MappingProxyType({"type=64": "SVCB", "type=65": "HTTPS"})
 FAMILIES = MappingProxyType({"IPv4": "A", "IPv6": "AAAA"})
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A DHCP message, a DNS question or its answer; None for what else dnsmasq says."""
     if line.program == "dnsmasq":
         return _dns(line)
-    match = DHCP_LINE.fullmatch(line.text)
-    if match and match["word"] in ACTIVITY:
+    match = _DHCP_LINE.fullmatch(line.text)
+    if match and match["word"] in _ACTIVITY:
         return _dhcp(match.groupdict(), line, context)
     match = DHCP6_LINE.fullmatch(line.text)
     if match and match["word"] in ACTIVITY6:
@@ -131,10 +131,10 @@ def _dhcp(part: dict[str, str | None], line: Line, context: Context) -> Event:
     tail = part["tail"] or None
     named = word in NAMING
     return dhcp_event(
-        ACTIVITY[word],
+        _ACTIVITY[word],
         context,
         line.stamp,
-        PRODUCT,
+        _PRODUCT,
         ip=part["ip"],
         mac=part["mac"],
         hostname=tail if named else None,
@@ -160,7 +160,7 @@ def _dhcp6(part: dict[str, str | None], line: Line, context: Context) -> Event:
         activity,
         context,
         line.stamp,
-        PRODUCT,
+        _PRODUCT,
         activity_name="Reply" if activity == OTHER else None,
         ip=ip,
         mac=mac_of_duid(octets),
@@ -185,14 +185,14 @@ def _detail(xid: str, line: Line) -> Event:
         0,
         line.stamp,
         message=line.text,
-        metadata=metadata(PRODUCT, line.stamp, log_provider=line.program, correlation_uid=xid),
+        metadata=metadata(_PRODUCT, line.stamp, log_provider=line.program, correlation_uid=xid),
         device=device(line.host),
         unmapped=unmapped(line.rest | kept(pid=line.pid)),
     )
 
 
 def _dns(line: Line) -> Event | None:
-    for pattern in (QUERY, FORWARDED, ANSWER):
+    for pattern in (_QUERY, FORWARDED, _ANSWER):
         match = pattern.fullmatch(line.text)
         if match:
             return _dns_event(match.groupdict(), line)
@@ -222,10 +222,10 @@ def _dns_event(part: dict[str, str | None], line: Line) -> Event | None:
         OTHER if onward else activity,
         line.stamp,
         activity_name="Forward" if onward else None,
-        status_id=None if rcode is None else FAILURE if RCODES[rcode] else SUCCESS,
+        status_id=None if rcode is None else FAILURE if _RCODES[rcode] else SUCCESS,
         message=line.text,
         metadata=metadata(
-            PRODUCT, line.stamp, log_provider=line.program, correlation_uid=part["serial"]
+            _PRODUCT, line.stamp, log_provider=line.program, correlation_uid=part["serial"]
         ),
         src_endpoint=source,
         dst_endpoint=target,
@@ -233,11 +233,11 @@ def _dns_event(part: dict[str, str | None], line: Line) -> Event | None:
         query={"hostname": name, "type": kind} if kind else {"hostname": name},
         answers=records,
         rcode=rcode,
-        rcode_id=None if rcode is None else RCODES[rcode],
+        rcode_id=None if rcode is None else _RCODES[rcode],
         observables=observables(
             ("src_endpoint.ip", AN_IP, (source or {}).get("ip")),
             ("query.hostname", A_HOST, name),
-            *(("answers[].rdata", AN_IP, address(one["rdata"])) for one in records or ()),
+            *(("answers[].rdata", AN_IP, address(record["rdata"])) for record in records or ()),
         ),
         unmapped=unmapped(
             line.rest
@@ -253,7 +253,7 @@ def _answer(
     """The type asked for, the records, and the code of the answer, as far as it tells them."""
     if text is None:
         return kind, None, None
-    typed = TYPED.fullmatch(text)
+    typed = _TYPED.fullmatch(text)
     if typed:
         of = FAMILIES.get(typed["type"] or "", typed["type"])
         return of, None, "NOERROR" if typed["what"] == "NODATA" else typed["what"]
@@ -270,7 +270,7 @@ SOURCES = (
     SyslogSource(
         name="dnsmasq",
         programs=frozenset({"dnsmasq", "dnsmasq-dhcp"}),
-        product=PRODUCT,
-        reader=read,
+        product=_PRODUCT,
+        reader=_read,
     ),
 )

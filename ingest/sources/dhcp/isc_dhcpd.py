@@ -26,7 +26,7 @@ from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line, SyslogSource
 from ingest.sources.dhcp.isc_dhcpv6 import read_v6
 
-PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
+_PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
 
 _CLIENT = r"(?P<client>\S+)(?: \((?P<hostname>.*)\))?"
 _VIA = r" via (?P<via>[^\s:]+(?::[^\s:]+)*)"
@@ -40,7 +40,7 @@ _LEASE = (
 )
 _DETAIL = r"(?:: (?P<detail>.*))?"
 _IP = r"(?P<ip>[0-9.]+)"
-PATTERNS = (
+_PATTERNS = (
     ("DHCPDISCOVER", DISCOVER, re.compile(rf"from {_CLIENT}{_VIA}{_EXTRA}{_DETAIL}")),
     ("DHCPOFFER", OFFER, re.compile(rf"on {_IP} to {_CLIENT}{_VIA}{_LEASE}")),
     (
@@ -70,7 +70,7 @@ PATTERNS = (
 def read(line: Line, context: Context) -> Event | None:
     """A DHCP message; None for what else the server says."""
     word, _, rest = line.text.partition(" ")
-    for name, activity, pattern in PATTERNS:
+    for name, activity, pattern in _PATTERNS:
         if word == name and (match := pattern.fullmatch(rest)):
             return _event(activity, match.groupdict(), line, context)
     return read_v6(line, context)
@@ -89,7 +89,7 @@ def _event(activity: int, part: dict[str, str | None], line: Line, context: Cont
         activity,
         context,
         line.stamp,
-        PRODUCT,
+        _PRODUCT,
         activity_name="Inform Ack" if activity == OTHER else None,
         ip=part.get("ip"),
         mac=mac,
@@ -120,7 +120,7 @@ SOURCES = (
     SyslogSource(
         name="isc_dhcpd",
         programs=frozenset({"dhcpd", "dhcpd6", "dhcpdv6"}),
-        product=PRODUCT,
+        product=_PRODUCT,
         reader=read,
     ),
 )

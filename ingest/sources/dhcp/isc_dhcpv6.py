@@ -23,7 +23,7 @@ from ingest.parsing.ocsf import OTHER, address, kept
 from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line
 
-PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
+_PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
 _ADDRESS = r"(?P<ip>[0-9a-fA-F:.]{2,45})"
 _DUID = r"(?P<duid>[0-9a-fA-F:]{2,400})"
 GRANT = re.compile(
@@ -33,18 +33,18 @@ GRANT = re.compile(
     r"(?: valid for (?P<lease>\d{1,10}) seconds| (?P<static>static))?",
     re.ASCII,
 )
-MESSAGE = re.compile(
+_MESSAGE = re.compile(
     r"(?:Encapsulated )?(?P<word>Solicit|Request|Confirm|Renew|Rebind|Release|Decline|"
     rf"Information-request) message from {_ADDRESS} port (?P<port>\d{{1,5}})"
     rf"(?: from client DUID {_DUID})?(?:, transaction ID (?P<xid>0x[0-9A-Fa-f]{{1,8}}))?",
     re.ASCII,
 )
-ENDED = re.compile(
+_ENDED = re.compile(
     rf"Client {_DUID} (?P<word>releases|declines|reports) (?:address |prefix )?{_ADDRESS}"
     r"(?:/\d{1,3})?(?P<rest>.{0,200})",
     re.ASCII,
 )
-TALK: Mapping[str, int] = {
+_TALK: Mapping[str, int] = {
     "Solicit": DISCOVER,
     "Request": REQUEST,
     "Confirm": REQUEST,
@@ -58,7 +58,7 @@ TALK: Mapping[str, int] = {
 
 def read_v6(line: Line, context: Context) -> Event | None:
     """A grant, a client's message or the end of a lease; None for what else is said."""
-    for pattern, make in ((GRANT, _grant), (MESSAGE, _message), (ENDED, _ended)):
+    for pattern, make in ((GRANT, _grant), (_MESSAGE, _message), (_ENDED, _ended)):
         match = pattern.fullmatch(line.text)
         if match:
             return make(match.groupdict(), line, context)
@@ -68,7 +68,7 @@ def read_v6(line: Line, context: Context) -> Event | None:
 def _octets(duid: str | None) -> bytes:
     try:
         # dhcpd leaves out a leading zero of an octet.
-        return bytes(int(one, 16) for one in (duid or "").split(":") if one)
+        return bytes(int(word, 16) for word in (duid or "").split(":") if word)
     except ValueError:
         return b""
 
@@ -84,7 +84,7 @@ def _make(activity: int, part: dict[str, str | None], line: Line, context: Conte
         OTHER if prefix else activity,
         context,
         line.stamp,
-        PRODUCT,
+        _PRODUCT,
         activity_name=f"{part['word']} prefix" if prefix else None,
         ip=ip,
         mac=mac_of_duid(duid),
@@ -112,7 +112,7 @@ def _grant(part: dict[str, str | None], line: Line, context: Context) -> Event |
 
 def _message(part: dict[str, str | None], line: Line, context: Context) -> Event | None:
     """What a client asked from its own address, which says nothing of a leased one."""
-    return _make(TALK[part["word"] or ""], part, line, context)
+    return _make(_TALK[part["word"] or ""], part, line, context)
 
 
 def _ended(part: dict[str, str | None], line: Line, context: Context) -> Event | None:

@@ -25,12 +25,12 @@ from ingest.parsing.source import Context, Event, Record, Source, Unreadable
 from ingest.parsing.strict_json import FILE_BYTES, not_utf8
 from ingest.parsing.timestamps import Stamp, of_epoch
 
-PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
-TOKEN = re.compile(r'\s+|#[^\n]*|"(?:[^"\\\n]|\\[^\n])*"|[{};]|[^\s{};"#]+|.', re.ASCII)
-DATE = re.compile(r"(\d{4})/(\d\d?)/(\d\d?)", re.ASCII)
-CLOCK = re.compile(r"(\d\d?):(\d\d):(\d\d)", re.ASCII)
+_PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
+_TOKEN = re.compile(r'\s+|#[^\n]*|"(?:[^"\\\n]|\\[^\n])*"|[{};]|[^\s{};"#]+|.', re.ASCII)
+_DATE = re.compile(r"(\d{4})/(\d\d?)/(\d\d?)", re.ASCII)
+_CLOCK = re.compile(r"(\d\d?):(\d\d):(\d\d)", re.ASCII)
 OCTAL = re.compile(r"\\([0-3][0-7]{2}|[^\n])", re.ASCII)
-TIMES = re.compile(
+_TIMES = re.compile(
     rb"(?m)^(\s*(?:starts|ends|cltt|tstp|tsfp|atsfp) )"
     rb"(\d \d{4}/\d\d?/\d\d? \d\d?:\d\d:\d\d|epoch \d{1,12})(?=;)"
 )
@@ -49,13 +49,17 @@ class Block(NamedTuple):
 
     def value(self, *name: str) -> tuple[str, ...] | None:
         """The words of a statement behind its name; of several, as dhcpd does, the last."""
-        found = (one[len(name) :] for one in reversed(self.statements) if one[: len(name)] == name)
-        return next(found, None)
+        ones = (
+            statement[len(name) :]
+            for statement in reversed(self.statements)
+            if statement[: len(name)] == name
+        )
+        return next(ones, None)
 
     def word(self, *name: str) -> str | None:
         """The one word of a statement behind its name."""
-        found = self.value(*name)
-        return found[0] if found and len(found) == 1 else None
+        value = self.value(*name)
+        return value[0] if value and len(value) == 1 else None
 
 
 def unquoted(word: str) -> str:
@@ -73,15 +77,15 @@ def _octets(word: str) -> bytes:
     """The bytes of a quoted text."""
     if word[:1] != '"':
         return b""
-    found = bytearray()
+    bytearray_result = bytearray()
     end = 1
     body = word[:-1]
     for match in OCTAL.finditer(body, 1):
-        found += body[end : match.start()].encode()
+        bytearray_result += body[end : match.start()].encode()
         code = match[1]
-        found += bytes([int(code, 8)]) if len(code) == 3 else code.encode()
+        bytearray_result += bytes([int(code, 8)]) if len(code) == 3 else code.encode()
         end = match.end()
-    return bytes(found + body[end:].encode())
+    return bytes(bytearray_result + body[end:].encode())
 
 
 # -- the file ------------------------------------------------------------------------------------
@@ -91,7 +95,7 @@ def declarations(text: str) -> Iterator[Block | tuple[str, ...] | Unreadable]:
     """The declarations of a file: blocks, statements by themselves, and what is neither."""
     words: list[str] = []
     stack: list[Block] = []
-    for match in TOKEN.finditer(text):
+    for match in _TOKEN.finditer(text):
         token = match[0]
         if token[0].isspace() or token[0] == "#":
             continue
@@ -136,7 +140,7 @@ def _time(words: tuple[str, ...] | None) -> datetime | None:
         return of_epoch(int(words[1]))
     if len(words) < 3 or words[0] not in "0123456" or not words[0]:
         return None
-    day, clock = DATE.fullmatch(words[1]), CLOCK.fullmatch(words[2])
+    day, clock = _DATE.fullmatch(words[1]), _CLOCK.fullmatch(words[2])
     if not day or not clock:
         return None
     try:
@@ -156,16 +160,16 @@ class _File:
     statements: list[str] = field(default_factory=list)
 
     def events(self, text: str) -> Iterator[Event]:
-        for one in declarations(text):
-            if isinstance(one, Unreadable):
-                yield {"dead_letter_reason": str(one)}
-            elif isinstance(one, Block):
+        for declaration in declarations(text):
+            if isinstance(declaration, Unreadable):
+                yield {"dead_letter_reason": str(declaration)}
+            elif isinstance(declaration, Block):
                 try:
-                    yield from self._block(one)
+                    yield from self._block(declaration)
                 except Unreadable as why:
-                    yield {"dead_letter_reason": f"{' '.join(one.words)[:60]}: {why}"}
+                    yield {"dead_letter_reason": f"{' '.join(declaration.words)[:60]}: {why}"}
             else:
-                self.statements.append(" ".join(one))
+                self.statements.append(" ".join(declaration))
         if self.statements:
             yield self._plain("; ".join(self.statements), {"statements": self.statements})
 
@@ -187,7 +191,7 @@ class _File:
             0,
             stamp,
             message=f"dhcpd.leases: {words}"[:1000],
-            metadata=metadata(PRODUCT, stamp, log_name="dhcpd.leases"),
+            metadata=metadata(_PRODUCT, stamp, log_name="dhcpd.leases"),
             unmapped=unmapped(rest),
         )
 
@@ -212,17 +216,17 @@ class _File:
         if activity == ACK:
             self.held[written] = (ends, mac)
         name = block.word("client-hostname")
-        told = _told(block) | (_told(identity, blocks=False) if identity else {})
+        previous = _told(block) | (_told(identity, blocks=False) if identity else {})
         for key, value in (("starts", starts), ("ends", ends), ("hardware", mac), ("lease", ip)):
             if value is not None:
-                told.pop(key, None)
+                previous.pop(key, None)
         for key in ("binding state", "client-hostname", "uid"):
-            told.pop(key, None)
+            previous.pop(key, None)
         return dhcp_event(
             activity,
             self.context,
             Stamp.exact(when) if when else Stamp.missing(self.context.record.received_at, None),
-            PRODUCT,
+            _PRODUCT,
             activity_name=state.capitalize() or "Unknown" if activity == OTHER else None,
             ip=ip,
             mac=mac,
@@ -234,7 +238,7 @@ class _File:
             end_time=ends,
             message=f"lease {written} {state}".strip(),
             is_renewal=_renews(before, mac, starts) if activity == ACK else None,
-            rest=told,
+            rest=previous,
             fields={"log_name": "dhcpd.leases", "event_code": state or None},
         )
 
@@ -268,8 +272,8 @@ def _renews(
 
 
 def _hardware(block: Block) -> str | None:
-    found = block.value("hardware")
-    return mac_address(found[1]) if found and len(found) == 2 else None
+    value = block.value("hardware")
+    return mac_address(value[1]) if value and len(value) == 2 else None
 
 
 def _client(word: str) -> str | None:
@@ -289,17 +293,17 @@ def _seconds(
 
 def _told(block: Block, blocks: bool = True) -> dict[str, Any]:
     """All a block says, under the names it uses."""
-    found: dict[str, Any] = {block.words[0]: " ".join(block.words[1:])} if block.words else {}
+    result: dict[str, Any] = {block.words[0]: " ".join(block.words[1:])} if block.words else {}
     for words in block.statements:
-        at = 2 if words[0] in ("set", "binding", "option", "ddns-fwd-name") else 1
+        position = 2 if words[0] in ("set", "binding", "option", "ddns-fwd-name") else 1
         if len(words) > 2 and words[1] == "binding":
-            at = 3
-        value = " ".join(one for one in map(unquoted, words[at:]) if one != "=") or True
-        name = " ".join(words[:at])
-        found[name] = value if name not in found else f"{found[name]}; {value}"
+            position = 3
+        value = " ".join(word for word in map(unquoted, words[position:]) if word != "=") or True
+        name = " ".join(words[:position])
+        result[name] = value if name not in result else f"{result[name]}; {value}"
     if blocks and block.blocks:
-        found["blocks"] = [_told(one) for one in block.blocks]
-    return found
+        result["blocks"] = [_told(word) for word in block.blocks]
+    return result
 
 
 @dataclass(frozen=True)
@@ -325,19 +329,19 @@ class DhcpdLeases(Source):
         except UnicodeDecodeError:
             raise Unreadable(not_utf8(raw)) from None
         read = _File(context)
-        found = list(read.events(text))
-        if not found and text.lstrip()[:1] == "#":
-            found = [read._plain(text.strip(), {})]
-        if all("dead_letter_reason" in one for one in found):
-            why = found[0]["dead_letter_reason"] if found else "no declaration in it"
+        events = list(read.events(text))
+        if not events and text.lstrip()[:1] == "#":
+            events = [read._plain(text.strip(), {})]
+        if all("dead_letter_reason" in event for event in events):
+            why = events[0]["dead_letter_reason"] if events else "no declaration in it"
             raise Unreadable(str(why))
-        return found
+        return events
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         """As in `Source`. The earliest start or change becomes `when`, all others follow."""
-        spans = list(TIMES.finditer(raw))
+        spans = list(_TIMES.finditer(raw))
         times = [_time(tuple(span[2].decode().split())) for span in spans]
-        known = [one for one in times if one]
+        known = [stamp for stamp in times if stamp]
         if not known:
             raise Unreadable("no time of a lease in it")
         by = when.replace(microsecond=0) - min(known)

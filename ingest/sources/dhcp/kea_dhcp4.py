@@ -42,33 +42,33 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Context, Event, Record, Source
 from ingest.parsing.timestamps import Stamp, like_iso, stamp_iso
 
-PRODUCT: Mapping[str, str] = {"name": "Kea DHCPv4", "vendor_name": "ISC"}
-PRODUCT6: Mapping[str, str] = {"name": "Kea DHCPv6", "vendor_name": "ISC"}
+_PRODUCT: Mapping[str, str] = {"name": "Kea DHCPv4", "vendor_name": "ISC"}
+_PRODUCT6: Mapping[str, str] = {"name": "Kea DHCPv6", "vendor_name": "ISC"}
 
-OWN = re.compile(
+_OWN = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) (?P<body>[A-Z]+ .*)", re.ASCII
 )
-BODY = re.compile(
+_BODY = re.compile(
     r"(?P<level>[A-Z]+)\s+\[(?P<logger>[^\]\s]+)\] (?P<id>[A-Z][A-Z0-9_]+) (?P<text>.*)", re.ASCII
 )
-CLIENT = re.compile(
+_CLIENT = re.compile(
     r"(?:duid=\[(?P<duid>[^\]]*)\], )?"
     r"\[(?:hwtype=\d+ (?P<mac>[0-9a-fA-F:]*)|no hwaddr info)\](?:, cid=\[(?P<cid>[^\]]*)\])?"
     r"(?:, tid=(?P<tid>0x[0-9a-f]+))?",
     re.ASCII,
 )
 DUID_ONLY = re.compile(r"duid=\[(?P<duid>[^\]]*)\](?:, tid=(?P<tid>0x[0-9a-f]+))?", re.ASCII)
-ADDRESS = re.compile(
+_ADDRESS = re.compile(
     r"\b(?:lease|address|addr|for|[Aa]ddress|requested-ip-address|ciaddr) "
     r"(\d+\.\d+\.\d+\.\d+|[0-9a-fA-F]{0,4}:[0-9a-fA-F:.]{1,40}[0-9a-fA-F:])(?![\w.])",
     re.ASCII,
 )
 IAID = re.compile(r"\biaid=(\d{1,10})\b", re.ASCII)
-LEASED = re.compile(
+_LEASED = re.compile(
     r"has been (?:allocated|reused|renewed) for (\d{1,10}|infinity) second", re.ASCII
 )
 
-ACTIVITY: Mapping[str, int] = MappingProxyType(
+_ACTIVITY: Mapping[str, int] = MappingProxyType(
     {
         "DHCP4_LEASE_ADVERT": OFFER,
         "DHCP4_LEASE_OFFER": OFFER,
@@ -111,7 +111,7 @@ ACTIVITY: Mapping[str, int] = MappingProxyType(
         "ALLOC_ENGINE_V6_ALLOC_FAIL": OTHER,
     }
 )
-REFUSED = frozenset(
+_REFUSED = frozenset(
     {
         "DHCP4_RELEASE_FAIL",
         "DHCP4_RELEASE_FAIL_NO_LEASE",
@@ -128,40 +128,40 @@ REFUSED = frozenset(
         "DHCP6_DECLINE_FAIL_NO_LEASE",
     }
 )
-NAMELESS = frozenset({"ALLOC_ENGINE_V4_DECLINED_RECOVERED", "ALLOC_ENGINE_V6_DECLINED_RECOVERED"})
+_NAMELESS = frozenset({"ALLOC_ENGINE_V4_DECLINED_RECOVERED", "ALLOC_ENGINE_V6_DECLINED_RECOVERED"})
 """Messages about an address whose holder they do not name."""
 ADDRESSED = frozenset({OFFER, ACK, RELEASE, DECLINE, EXPIRE})
 
 
-def read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: Context) -> Event:
+def _read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: Context) -> Event:
     """The event of one Kea message, whatever brought it."""
-    match = BODY.fullmatch(body)
+    match = _BODY.fullmatch(body)
     if match is None:
         return _base(body, stamp, host, rest, None)
     code, text = match["id"], match["text"]
     rest = rest | {"log_level": match["level"], "logger": match["logger"]}
-    client = CLIENT.search(text) or DUID_ONLY.search(text)
-    activity = ACTIVITY.get(code)
+    client = _CLIENT.search(text) or DUID_ONLY.search(text)
+    activity = _ACTIVITY.get(code)
     ip = _address(text, client.end() if client and client.start() == 0 else 0)
-    named = client is not None or code in NAMELESS
+    named = client is not None or code in _NAMELESS
     if activity is None or not named or (activity in ADDRESSED and not ip):
         return _base(text, stamp, host, rest, code)
     part = client.groupdict() if client else {}
-    leased, iaid = LEASED.search(text), IAID.search(text)
+    leased, iaid = _LEASED.search(text), IAID.search(text)
     duid = part.get("duid")
     mac = mac_address(part.get("mac")) or mac_of_duid(_octets(duid))
     return dhcp_event(
         activity,
         at,
         stamp,
-        PRODUCT6 if "6_" in code[:15] else PRODUCT,
+        _PRODUCT6 if "6_" in code[:15] else _PRODUCT,
         activity_name="Allocation failed" if activity == OTHER else None,
         ip=ip,
         mac=mac,
         client_uid=duid or (part.get("cid") if mac is None else None),
         host=host,
         lease_seconds=_seconds(leased[1]) if leased else None,
-        refused=text if code in REFUSED else None,
+        refused=text if code in _REFUSED else None,
         transaction_uid=part.get("tid"),
         message=text,
         rest=rest
@@ -176,8 +176,8 @@ def read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: Co
 
 def _address(text: str, start: int) -> str | None:
     """The first address in a message behind `start` that is one: clients may send 0.0.0.0."""
-    for found in ADDRESS.finditer(text, start):
-        ip = address(found[1])
+    for match in _ADDRESS.finditer(text, start):
+        ip = address(match[1])
         if ip and ip not in ("0.0.0.0", "::"):
             return ip
     return None
@@ -202,7 +202,7 @@ def _base(
         0,
         stamp,
         message=text,
-        metadata=metadata(PRODUCT, stamp, event_code=code),
+        metadata=metadata(_PRODUCT, stamp, event_code=code),
         device=device(host),
         unmapped=unmapped(rest),
     )
@@ -216,27 +216,27 @@ class Kea(Source):
     programs: frozenset[str] = frozenset({"kea-dhcp4", "kea-dhcp6"})
 
     def parse(self, record: Record, context: Context) -> list[Event]:
-        own = OWN.fullmatch(syslog.one_line(record.raw))
+        own = _OWN.fullmatch(syslog.one_line(record.raw))
         if own is None:
             return [self.read(syslog.read(record.raw, context), context)]
         host = context.host
         stamp = stamp_iso(own["time"], context.zone(host), record.received_at)
-        return [read(own["body"], stamp, host, {}, context)]
+        return [_read(own["body"], stamp, host, {}, context)]
 
     def read(self, line: syslog.Line, context: Context) -> Event:
         """The event of a line that came through syslog."""
         if line.program not in self.programs:
-            return syslog.base_event(line, PRODUCT)
+            return syslog.base_event(line, _PRODUCT)
         rest = line.rest | kept(pid=line.pid)
-        own = OWN.fullmatch(line.text)
+        own = _OWN.fullmatch(line.text)
         if own:
             # What the server printed went to syslog by systemd or Docker; theirs has a zone more.
             rest |= {"printed_time": own["time"]}
-            return read(own["body"], line.stamp, line.host, rest, context)
-        return read(line.text, line.stamp, line.host, rest, context)
+            return _read(own["body"], line.stamp, line.host, rest, context)
+        return _read(line.text, line.stamp, line.host, rest, context)
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
-        own = OWN.fullmatch(syslog.one_line(raw))
+        own = _OWN.fullmatch(syslog.one_line(raw))
         new = like_iso(own["time"], when, zone) if own else None
         if own is None or new is None:
             return syslog.restamp(raw, when, zone)

@@ -25,7 +25,7 @@ from ingest.parsing.strict_json import FILE_BYTES, not_utf8
 from ingest.parsing.timestamps import Stamp, of_epoch
 
 PRODUCT4: Mapping[str, str] = {"name": "Kea DHCPv4", "vendor_name": "ISC"}
-PRODUCT6: Mapping[str, str] = {"name": "Kea DHCPv6", "vendor_name": "ISC"}
+_PRODUCT6: Mapping[str, str] = {"name": "Kea DHCPv6", "vendor_name": "ISC"}
 COLUMNS4 = (
     "address",
     "hwaddr",
@@ -40,7 +40,7 @@ COLUMNS4 = (
     "user_context",
     "pool_id",
 )
-COLUMNS6 = (
+_COLUMNS6 = (
     "address",
     "duid",
     "valid_lifetime",
@@ -63,7 +63,7 @@ COLUMNS6 = (
 LEAST4, LEAST6 = 9, 12
 """Columns of the oldest Kea, up to the host's name."""
 ASSIGNED, DECLINED, RECLAIMED, RELEASED, REGISTERED = 0, 1, 2, 3, 4
-STATES: Mapping[int, str] = MappingProxyType(
+_STATES: Mapping[int, str] = MappingProxyType(
     {
         ASSIGNED: "assigned",
         DECLINED: "declined",
@@ -72,24 +72,27 @@ STATES: Mapping[int, str] = MappingProxyType(
         REGISTERED: "registered",
     }
 )
-PREFIX = "2"
+_PREFIX = "2"
 """`lease_type` of a delegated prefix, which no single client uses."""
-USED = frozenset({"address", "hwaddr", "client_id", "valid_lifetime", "expire", "hostname", "duid"})
+_USED = frozenset(
+    {"address", "hwaddr", "client_id", "valid_lifetime", "expire", "hostname", "duid"}
+)
 
 
-HEADER = re.compile(r"address,(?:hwaddr|duid)(?:,[a-z_0-9]+){3,40}", re.ASCII)
+_HEADER = re.compile(r"address,(?:hwaddr|duid)(?:,[a-z_0-9]+){3,40}", re.ASCII)
 
 
-def unescaped(value: str) -> str:
+def _unescaped(value: str) -> str:
     """A value without Kea's escapes: `&#x2c` is a comma, two hex digits without an end."""
     first, *rest = value.split("&#x")
     return first + "".join(
-        chr(int(one[:2], 16)) + one[2:] if _is_hex(one[:2]) else f"&#x{one}" for one in rest
+        chr(int(piece[:2], 16)) + piece[2:] if _is_hex(piece[:2]) else f"&#x{piece}"
+        for piece in rest
     )
 
 
 def _is_hex(digits: str) -> bool:
-    return len(digits) == 2 and all(one in "0123456789abcdefABCDEF" for one in digits)
+    return len(digits) == 2 and all(digit in "0123456789abcdefABCDEF" for digit in digits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ def _row(line: str, columns: Sequence[str]) -> _Row:
     least = LEAST6 if "duid" in columns else LEAST4
     if not least <= len(values) <= len(columns):
         raise Unreadable(f"{len(values)} fields; the header names {len(columns)}")
-    part = dict(zip(columns, map(unescaped, values), strict=False))
+    part = dict(zip(columns, map(_unescaped, values), strict=False))
     numbers = []
     for name in ("valid_lifetime", "expire", "state"):
         value = part.get(name) or ("0" if name == "state" else "")
@@ -127,13 +130,13 @@ def _row(line: str, columns: Sequence[str]) -> _Row:
 
 def _bounds(rows: Sequence[_Row | Event]) -> list[datetime | None]:
     """For each row the first time that a row behind it tells."""
-    found: list[datetime | None] = []
+    instants: list[datetime | None] = []
     after: datetime | None = None
-    for one in reversed(rows):
-        found.append(after)
-        if isinstance(one, _Row):
-            after = one.begins or (one.expire if one.state == RECLAIMED else None) or after
-    return found[::-1]
+    for row in reversed(rows):
+        instants.append(after)
+        if isinstance(row, _Row):
+            after = row.begins or (row.expire if row.state == RECLAIMED else None) or after
+    return instants[::-1]
 
 
 def _event(row: _Row, bound: datetime | None, renews: bool | None, context: Context) -> Event:
@@ -147,7 +150,7 @@ def _event(row: _Row, bound: datetime | None, renews: bool | None, context: Cont
         # Never before the lease began; the row behind it may be of another address.
         late = bound is not None and row.expire is not None and bound >= row.expire
         activity, when = RELEASE, bound if late else None
-    elif row.state == ASSIGNED and part.get("lease_type") != PREFIX:
+    elif row.state == ASSIGNED and part.get("lease_type") != _PREFIX:
         activity = ACK
     stamp = Stamp.exact(when) if when else Stamp.missing(received_at, part["expire"])
     if activity == RELEASE and when:
@@ -156,17 +159,17 @@ def _event(row: _Row, bound: datetime | None, renews: bool | None, context: Cont
     mac = mac_address(part.get("hwaddr"))
     if mac is None and duid:
         mac = mac_of_duid(_octets(duid))
-    rest = {name: value for name, value in part.items() if value and name not in USED}
+    rest = {name: value for name, value in part.items() if value and name not in _USED}
     if part.get("hwaddr") and mac_address(part["hwaddr"]) is None:
         rest["hwaddr"] = part["hwaddr"]
     if address(part["address"]) is None:
         raise Unreadable(f"'{part['address'][:40]}' where an IP address should stand")
-    words = STATES.get(row.state, str(row.state)) if row.seconds or row.state else "released"
+    words = _STATES.get(row.state, str(row.state)) if row.seconds or row.state else "released"
     return dhcp_event(
         activity,
         context,
         stamp,
-        PRODUCT6 if "duid" in part else PRODUCT4,
+        _PRODUCT6 if "duid" in part else PRODUCT4,
         activity_name=words.capitalize() if activity == OTHER else None,
         ip=part["address"],
         mac=mac,
@@ -193,9 +196,9 @@ def _octets(text: str) -> bytes:
 def _columns(line: str, header: bytes | None) -> Sequence[str]:
     """The columns of a row: as its header names them, or else those of the newest Kea."""
     named = (header or b"").decode("utf-8", "replace").splitlines()
-    if named and HEADER.fullmatch(named[-1]):
+    if named and _HEADER.fullmatch(named[-1]):
         return named[-1].split(",")
-    return COLUMNS6 if ":" in line.partition(",")[0] else COLUMNS4
+    return _COLUMNS6 if ":" in line.partition(",")[0] else COLUMNS4
 
 
 def _text(raw: bytes) -> str:
@@ -219,7 +222,9 @@ class KeaLeases(Source):
     whole_file: ClassVar[bool] = True
 
     def is_header(self, line: bytes) -> bool:
-        return line.startswith(b"address,") and HEADER.fullmatch(line.decode("latin-1")) is not None
+        return (
+            line.startswith(b"address,") and _HEADER.fullmatch(line.decode("latin-1")) is not None
+        )
 
     def is_whole(self, first: bytes) -> bool:
         return self.is_header(first.rstrip(b"\r\n"))
@@ -230,24 +235,24 @@ class KeaLeases(Source):
             raise Unreadable("the record is empty")
         rows: list[_Row | Event] = []
         columns: Sequence[str] = ()
-        for line in (one.rstrip("\r") for one in lines):
-            if HEADER.fullmatch(line):
+        for line in (line_row.rstrip("\r") for line_row in lines):
+            if _HEADER.fullmatch(line):
                 columns = line.split(",")
                 continue
             try:
                 rows.append(_row(line, columns or _columns(line, context.header)))
             except Unreadable as why:
                 rows.append({"dead_letter_reason": str(why)})
-        found = list(_events(rows, context))
+        as_list = list(_events(rows, context))
         if not rows:
             return [_header(lines[-1], context)]
-        if all("dead_letter_reason" in one for one in found):
-            raise Unreadable(str(found[0]["dead_letter_reason"]))
-        return found
+        if all("dead_letter_reason" in line_row for line_row in as_list):
+            raise Unreadable(str(as_list[0]["dead_letter_reason"]))
+        return as_list
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
-        if "\n" in line or HEADER.fullmatch(line):
+        if "\n" in line or _HEADER.fullmatch(line):
             raise Unreadable("a whole file, or its header; only a row has one time")
         columns = _columns(line, None)
         row = _row(line, columns)
@@ -260,20 +265,20 @@ class KeaLeases(Source):
 
 def _events(rows: Sequence[_Row | Event], context: Context) -> Iterator[Event]:
     held: dict[str, tuple[str, datetime | None]] = {}
-    for one, bound in zip(rows, _bounds(rows), strict=True):
-        if not isinstance(one, _Row):
-            yield one
+    for row, bound in zip(rows, _bounds(rows), strict=True):
+        if not isinstance(row, _Row):
+            yield row
             continue
-        where = one.part["address"]
-        who = one.part.get("hwaddr") or one.part.get("duid") or ""
+        where = row.part["address"]
+        who = row.part.get("hwaddr") or row.part.get("duid") or ""
         holder, until = held.pop(where, ("", None))
         renews = None
-        if holder and until and one.begins:
-            renews = holder == who and one.begins <= until
-        if one.begins and one.state == ASSIGNED:
-            held[where] = (who, one.expire)
+        if holder and until and row.begins:
+            renews = holder == who and row.begins <= until
+        if row.begins and row.state == ASSIGNED:
+            held[where] = (who, row.expire)
         try:
-            yield _event(one, bound, renews, context)
+            yield _event(row, bound, renews, context)
         except Unreadable as why:
             yield {"dead_letter_reason": str(why)}
 

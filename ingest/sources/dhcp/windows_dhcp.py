@@ -48,9 +48,9 @@ from ingest.parsing.strict_json import FILE_BYTES, LINE_BYTES
 from ingest.parsing.syslog import one_line
 from ingest.parsing.timestamps import Stamp, stamp_parts
 
-PRODUCT: Mapping[str, str] = {"name": "Windows DHCP Server", "vendor_name": "Microsoft"}
+_PRODUCT: Mapping[str, str] = {"name": "Windows DHCP Server", "vendor_name": "Microsoft"}
 
-COLUMNS = (
+_COLUMNS = (
     "ID",
     "Date",
     "Time",
@@ -71,7 +71,7 @@ COLUMNS = (
     "RelayAgentInformation",
     "DnsRegError",
 )
-COLUMNS6 = (
+_COLUMNS6 = (
     "ID",
     "Date",
     "Time",
@@ -91,10 +91,10 @@ COLUMNS6 = (
 LEAST = 7
 """Fields of the oldest servers, up to the hardware address."""
 
-ENTRY = re.compile(r"\d{2,5},")
+_ENTRY = re.compile(r"\d{2,5},")
 IS_6 = re.compile(r"11\d{2,3},")
 """Event ids of DHCPv6: 11000 and up, and 1103 for some of its service."""
-HEADER = re.compile(r"(?:#?Fields: )?ID,\s*[^,]{1,40},(?:[^,]{0,40},){3,20}[^,]{0,40}")
+_HEADER = re.compile(r"(?:#?Fields: )?ID,\s*[^,]{1,40},(?:[^,]{0,40},){3,20}[^,]{0,40}")
 PREFACE = re.compile(
     r"\s*(?:Microsoft .{1,200}|Event ID\s+Meaning|\d{2,5}\+?\s+\S.*"
     r"|QResult\b.*|ID,\s*Date,.*)?",
@@ -106,7 +106,7 @@ WHEN = re.compile(
     re.ASCII,
 )
 
-ACTIVITY = MappingProxyType(
+_ACTIVITY = MappingProxyType(
     {
         10: ACK,
         11: ACK,
@@ -140,14 +140,14 @@ ACTIVITY = MappingProxyType(
 """Leases by event id: 10 new, 11 renewed, 12 released, 13 found in use, 14 and 22 pool
 exhausted, 15 denied, 16 and 23 deleted, 17 and 18 expired, 20 and 21 BOOTP. Of DHCPv6 the
 log has the clients' messages, by their names, and not the server's answers."""
-FAILED = frozenset({"31", "33", "34", "35", "36", "54", "56", "58", "59", "60", "1098", "11023"})
-DONE = frozenset({"32", "51", "55", "1103", "11024"})
+_FAILED = frozenset({"31", "33", "34", "35", "36", "54", "56", "58", "59", "60", "1098", "11023"})
+_DONE = frozenset({"32", "51", "55", "1103", "11024"})
 """What failed and what succeeded among all else: DNS updates, authorisation, dropped packets."""
 
 CLIENTS = frozenset({"30", "31", "32", "33", "34", "35", "36"})
 """Event ids of what concerns a client without being a lease."""
 
-USED = frozenset(
+_USED = frozenset(
     {
         *("ID", "Date", "Time", "Description", "IP Address", "Host Name", "MAC Address"),
         *("IPv6 Address", "Duid Length", "Duid Bytes(Hex)", ""),
@@ -156,7 +156,7 @@ USED = frozenset(
 
 
 def _when(text: str) -> re.Match[str] | None:
-    entry = ENTRY.match(text)
+    entry = _ENTRY.match(text)
     return WHEN.match(text, entry.end()) if entry else None
 
 
@@ -191,10 +191,10 @@ def _stamp(text: str, context: Context) -> Stamp:
 def _columns(text: str, header: Sequence[str] | None) -> Sequence[str]:
     """The columns of an entry: of the two formats, or as many as its file's header names."""
     if IS_6.match(text):
-        return COLUMNS6
+        return _COLUMNS6
     if header and 0 < len(header) - LEAST < 40 and header[0] == "ID":
-        return [*COLUMNS[: len(header)], *header[len(COLUMNS) :]]
-    return COLUMNS
+        return [*_COLUMNS[: len(header)], *header[len(_COLUMNS) :]]
+    return _COLUMNS
 
 
 def _entry(text: str, context: Context, header: Sequence[str] | None = None) -> Event:
@@ -205,13 +205,13 @@ def _entry(text: str, context: Context, header: Sequence[str] | None = None) -> 
     part = dict(zip(columns, (value.strip() for value in values), strict=False))
     part.pop("", None)
     stamp = _stamp(text, context)
-    rest = {name: value for name, value in part.items() if value and name not in USED}
-    activity = ACTIVITY.get(int(part["ID"]))
+    rest = {name: value for name, value in part.items() if value and name not in _USED}
+    activity = _ACTIVITY.get(int(part["ID"]))
     if activity is None:
         rest |= _client(part)
         about = _about(rest) if part["ID"] in CLIENTS else None
         return _base(part["Description"], stamp, context, part["ID"], rest, about)
-    make = _lease6 if columns is COLUMNS6 else _lease
+    make = _lease6 if columns is _COLUMNS6 else _lease
     return make(activity, part, rest, stamp, context)
 
 
@@ -226,7 +226,7 @@ def _lease(
         activity,
         context,
         stamp,
-        PRODUCT,
+        _PRODUCT,
         activity_name="Pool exhausted" if activity == OTHER else None,
         ip=part["IP Address"] or None,
         mac=mac,
@@ -259,7 +259,7 @@ def _lease6(
         activity,
         context,
         stamp,
-        PRODUCT,
+        _PRODUCT,
         activity_name="Pool exhausted" if activity == OTHER else None,
         ip=ip,
         mac=mac_of_duid(duid),
@@ -284,10 +284,10 @@ def _about(rest: dict[str, str]) -> dict[str, str | None] | None:
     for name, value in (("IP Address", ip), ("MAC Address", mac)):
         if value:
             del rest[name]
-    found = {"ip": ip, "mac": mac, "hostname": rest.pop("Host Name", None)}
-    if not ip and not found["hostname"]:
-        found["name"] = mac
-    return found if any(found.values()) else None
+    results = {"ip": ip, "mac": mac, "hostname": rest.pop("Host Name", None)}
+    if not ip and not results["hostname"]:
+        results["name"] = mac
+    return results if any(results.values()) else None
 
 
 def _base(
@@ -298,7 +298,7 @@ def _base(
     rest: dict[str, str],
     about: dict[str, str | None] | None = None,
 ) -> Event:
-    status = FAILURE if code in FAILED else SUCCESS if code in DONE else None
+    status = FAILURE if code in _FAILED else SUCCESS if code in _DONE else None
     return event(
         BASE,
         0,
@@ -306,7 +306,7 @@ def _base(
         status_id=status,
         status_code=rest.get("DnsRegError"),
         message=text,
-        metadata=metadata(PRODUCT, stamp, event_code=code),
+        metadata=metadata(_PRODUCT, stamp, event_code=code),
         src_endpoint=about,
         device=device(context.host),
         unmapped=unmapped(rest),
@@ -320,7 +320,7 @@ class WindowsDhcp(Source):
     name: str = "windows_dhcp"
 
     def is_header(self, line: bytes) -> bool:
-        return line.startswith(b"ID,") and HEADER.fullmatch(line.decode("latin-1")) is not None
+        return line.startswith(b"ID,") and _HEADER.fullmatch(line.decode("latin-1")) is not None
 
     def parse(self, record: Record, context: Context) -> list[Event]:
         raw = record.raw.removeprefix(b"\xef\xbb\xbf")
@@ -336,26 +336,26 @@ class WindowsDhcp(Source):
                 f"the record has {len(record.raw)} bytes; at most {FILE_BYTES} are read"
             )
         header: Sequence[str] | None = None
-        found: list[Event] = []
+        events: list[Event] = []
         for line in lines:
             if self.is_header(line.rstrip()):
                 header = line.decode("utf-8", "replace").rstrip().split(",")
             try:
-                found.append(self._line(line, record, context, header))
+                events.append(self._line(line, record, context, header))
             except Unreadable as why:
-                found.append({"dead_letter_reason": str(why)})
-        if all("dead_letter_reason" in one for one in found):
+                events.append({"dead_letter_reason": str(why)})
+        if all("dead_letter_reason" in event for event in events):
             one_line(record.raw)  # says that it is more than a line
-        return found
+        return events
 
     def _line(
         self, raw: bytes, record: Record, context: Context, header: Sequence[str] | None
     ) -> Event:
         text = one_line(raw) if raw.strip() else ""
-        if ENTRY.match(text):
+        if _ENTRY.match(text):
             return _entry(text, context, header)
         # A blank line is part of the preface, but nothing at all was never a line.
-        known = PREFACE.fullmatch(text) or HEADER.fullmatch(text)
+        known = PREFACE.fullmatch(text) or _HEADER.fullmatch(text)
         if len(raw) > LINE_BYTES or not raw or not known:
             raise Unreadable(f"neither an entry nor the preface at byte 0: '{text[:40]}'")
         stamp = Stamp.missing(record.received_at, None)
@@ -372,7 +372,7 @@ class WindowsDhcp(Source):
         if order == "ymd":
             year = {"y": f"{local.year:04d}"}
         part = year | {"m": f"{local:%m}", "d": f"{local:%d}"}
-        date = match["mark"].join(part[one] for one in order)
+        date = match["mark"].join(part[letter] for letter in order)
         new = f"{date},{local:%H:%M:%S},"
         return (text[: match.start()] + new).encode() + raw[len(text[: match.end()].encode()) :]
 

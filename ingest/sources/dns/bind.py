@@ -32,8 +32,8 @@ from ingest.sources.dns.bind_client import BLOCKED, CLIENT_SAID, Columns, end_of
 from ingest.sources.shared.dns import RCODES, RESPONSE, TRAFFIC, answered, dns_event, question
 from ingest.sources.shared.web_timestamps import replacing, write_dashed
 
-PRODUCT: Mapping[str, str] = {"name": "BIND", "vendor_name": "ISC"}
-LEVELS: Mapping[str, int] = MappingProxyType(
+_PRODUCT: Mapping[str, str] = {"name": "BIND", "vendor_name": "ISC"}
+_LEVELS: Mapping[str, int] = MappingProxyType(
     {
         "critical": CRITICAL,
         "error": HIGH,
@@ -49,7 +49,7 @@ _TIME = (
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\.\d{1,9})"
 )
-PREFIX = re.compile(
+_PREFIX = re.compile(
     rf"(?:(?P<time>{_TIME}) )?"
     r"(?:(?!(?:critical|error|warning|notice|info|debug): )(?P<category>[a-z][a-z-]{2,30}): "
     r"(?=\S))?"
@@ -73,7 +73,7 @@ CATEGORIES = frozenset(
         *("update-policy", "eventlib", "parser", "panic", "maintenance", "load", "statistics"),
     }
 )
-CLIENT = re.compile(
+_CLIENT = re.compile(
     r"client (?:@(?P<object>0x[0-9a-fA-F]{1,16}) )?"
     r"(?P<ip>[0-9a-fA-F:.]{2,45})(?:%(?P<scope>[\w.-]{1,20}))?#(?P<port>\d{1,5})"
     r"(?:/key (?P<key>\S{1,255}))?(?: \((?P<name>(?:[^\s\\()]|\\.){1,1100})\))?: "
@@ -97,7 +97,7 @@ RESOLVING = re.compile(
     r"(?:: (?P<peer>[0-9a-fA-F:.]{2,45})#(?P<port>\d{1,5})|(?P<tail>.{0,200}))",
     re.ASCII,
 )
-FORMAT = re.compile(
+_FORMAT = re.compile(
     r"DNS format error from (?P<peer>[0-9a-fA-F:.]{2,45})#(?P<port>\d{1,5}) resolving "
     r"(?P<name>[^/\s]{1,1100})/(?P<type>[A-Z0-9-]{1,20})(?: for (?:client )?"
     r"(?P<client>[0-9a-fA-F:.]{2,45})#(?P<client_port>\d{1,5})|(?: for <unknown>))?: (?P<why>.*)",
@@ -128,22 +128,22 @@ def _stamp(text: str | None, line: Line, context: Context) -> Stamp:
 
 def read(line: Line, context: Context) -> Event | None:
     """A message of named; None for what is none."""
-    prefix = PREFIX.match(line.text)
+    prefix = _PREFIX.match(line.text)
     category = prefix["category"] if prefix else None
-    at = prefix.end() if prefix else 0
+    end = prefix.end() if prefix else 0
     level, time = (prefix["level"], prefix["time"]) if prefix else (None, None)
     if category is not None and category not in CATEGORIES:
         category, level = None, None
-        at = prefix.end("time") + 1 if prefix and time else 0
-    said = line.text[at:]
-    known = CLIENT.fullmatch(said)
+        end = prefix.end("time") + 1 if prefix and time else 0
+    text_value = line.text[end:]
+    known = _CLIENT.fullmatch(text_value)
     if line.program is None and time is None and level is None and category is None and not known:
         return None
     stamp = _stamp(time, line, context)
     if stamp.quality == "received" and line.stamp.quality != "received":
         stamp = line.stamp
-    line = line._replace(stamp=stamp, text=said)
-    base = LEVELS[level] if level else severity(line)
+    line = line._replace(stamp=stamp, text=text_value)
+    base = _LEVELS[level] if level else severity(line)
     about: dict[str, Any] = {"severity_id": base}
     if level:
         depth = prefix["depth"] if prefix else None
@@ -155,7 +155,7 @@ def read(line: Line, context: Context) -> Event | None:
 
 def _of_client(match: re.Match[str], line: Line, meta: Columns, about: Columns) -> Event:
     """What a client did."""
-    said = match["said"]
+    message = match["said"]
     client = end_of(match["ip"], match["port"])
     rest = kept(
         object=match["object"],
@@ -168,9 +168,9 @@ def _of_client(match: re.Match[str], line: Line, meta: Columns, about: Columns) 
     if client and "port" not in client:
         rest["port"] = match["port"]
     for pattern, make in CLIENT_SAID:
-        found = pattern.fullmatch(said)
-        if found:
-            activity, columns, more = make(found)
+        match_result = pattern.fullmatch(message)
+        if match_result:
+            activity, columns, more = make(match_result)
             server, query = columns.pop("server", None), columns.pop("query", None)
             break
     else:
@@ -182,7 +182,7 @@ def _of_client(match: re.Match[str], line: Line, meta: Columns, about: Columns) 
     return dns_event(
         activity,
         line.stamp,
-        PRODUCT,
+        _PRODUCT,
         line,
         client=client,
         server=server,
@@ -195,14 +195,14 @@ def _of_client(match: re.Match[str], line: Line, meta: Columns, about: Columns) 
 
 def _of_server(line: Line, meta: Columns, about: Columns) -> Event:
     """What named did itself: it asked others, and they answered, or did not."""
-    said = line.text
-    match = FORMAT.fullmatch(said)
+    text_value = line.text
+    match = _FORMAT.fullmatch(text_value)
     if match:
         client = end_of(match["client"], match["client_port"])
         return dns_event(
             RESPONSE,
             line.stamp,
-            PRODUCT,
+            _PRODUCT,
             line,
             client=client,
             server=end_of(match["peer"], match["port"]),
@@ -210,13 +210,13 @@ def _of_server(line: Line, meta: Columns, about: Columns) -> Event:
             meta=meta,
             **(about | {"status_id": FAILURE, "status_detail": match["why"]}),
         )
-    match = RESOLVING.fullmatch(said)
+    match = RESOLVING.fullmatch(text_value)
     if match:
         return _resolving(match, line, meta, about)
-    match = FETCHED.fullmatch(said) or NOTIFY.fullmatch(said)
+    match = FETCHED.fullmatch(text_value) or NOTIFY.fullmatch(text_value)
     if match:
         return _between_servers(match, line, meta, about)
-    return dns_event(0, line.stamp, PRODUCT, line._replace(host=None), meta=meta, **about) | {
+    return dns_event(0, line.stamp, _PRODUCT, line._replace(host=None), meta=meta, **about) | {
         "device": {"hostname": line.host, "type_id": 0} if line.host else None
     }
 
@@ -230,7 +230,7 @@ def _resolving(match: re.Match[str], line: Line, meta: Columns, about: Columns) 
     return dns_event(
         RESPONSE,
         line.stamp,
-        PRODUCT,
+        _PRODUCT,
         line,
         client=kept(hostname=line.host),
         server=end_of(match["peer"], match["port"]),
@@ -256,7 +256,7 @@ def _between_servers(match: re.Match[str], line: Line, meta: Columns, about: Col
     return dns_event(
         TRAFFIC,
         line.stamp,
-        PRODUCT,
+        _PRODUCT,
         line,
         client=here if fetched else peer,
         server=peer if fetched else here,
@@ -273,7 +273,7 @@ SOURCES = (
     FramedSource(
         name="bind",
         programs=frozenset({"named", "bind", "bind9", "named-sdb", "named-pkcs11"}),
-        product=PRODUCT,
+        product=_PRODUCT,
         reader=read,
         bare_first=True,
         restamper=replacing(_WRITTEN, write_dashed),

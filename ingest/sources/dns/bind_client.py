@@ -14,12 +14,12 @@ from ingest.parsing.ocsf import ALLOWED, DENIED, FAILURE, LOW, MEDIUM, SUCCESS, 
 from ingest.sources.shared.dns import QUERY, RCODES, RESPONSE, TRAFFIC, answered, question
 from ingest.sources.shared.http_exchange import PORT, milliseconds, whole
 
-PASSED, BLOCKED, DROPPED, MODIFIED = 1, 2, 6, 4
+_PASSED, BLOCKED, _DROPPED, _MODIFIED = 1, 2, 6, 4
 Columns = dict[str, Any]
 
 _ENTRY = r"(?P<name>\S{1,1100})/(?P<type>[A-Za-z0-9-]{1,20})/(?P<class>[A-Za-z0-9]{1,10})"
 _FLAGS = r"(?P<flags>[+-]\S{0,40})"
-ASKED = re.compile(
+_ASKED = re.compile(
     r"query: (?P<name>\S{1,1100}) (?P<class>[A-Za-z0-9]{1,10}) (?P<type>[A-Za-z0-9-]{1,20})"
     rf"(?: {_FLAGS})?(?: \((?P<server>[0-9a-fA-F:.%\w]{{2,64}})(?:#(?P<port>\d{{1,5}}))?\))?"
     r"(?: \[ECS (?P<ecs>[^\]]{1,64})\])?",
@@ -30,11 +30,11 @@ ANSWERED = re.compile(
     r"(?P<rest>(?: \S{1,64}){0,16})",
     re.ASCII,
 )
-REFUSED = re.compile(
+_REFUSED = re.compile(
     rf"query (?:\((?P<from>cache)\) )?'{_ENTRY}' (?P<how>denied|approved)(?P<why> \(.{{1,200}}\))?",
     re.ASCII,
 )
-FAILED = re.compile(
+_FAILED = re.compile(
     r"query failed \((?P<rcode>[^)]{1,40})\) for (?P<name>\S{1,1100})/(?P<class>[A-Z0-9]{1,10})"
     r"/(?P<type>[A-Z0-9-]{1,20})(?: at (?P<where>\S{1,200}))?",
     re.ASCII,
@@ -74,11 +74,11 @@ NOTIFIED = re.compile(r"received notify for zone '(?P<zone>[^']{1,1100})'(?P<tai
 
 def end_of(ip: str | None, port: str | None) -> dict[str, Any] | None:
     """An end of a connection; None where it is no address."""
-    found = address((ip or "").partition("%")[0])
-    return kept(ip=found, port=whole(port, PORT) if port else None) if found else None
+    ip_address = address((ip or "").partition("%")[0])
+    return kept(ip=ip_address, port=whole(port, PORT) if port else None) if ip_address else None
 
 
-Found = tuple[int, Columns, Columns]
+_Found = tuple[int, Columns, Columns]
 """The activity, columns (with `query` and `server`), and what is left for `unmapped`."""
 
 
@@ -86,7 +86,7 @@ def _query(match: re.Match[str]) -> Columns:
     return question(match["name"], match["type"], match["class"])
 
 
-def _asked(match: re.Match[str]) -> Found:
+def _asked(match: re.Match[str]) -> _Found:
     flags = match["flags"] or ""
     protocol = "tcp" if "T" in flags else "udp"
     columns: Columns = {"query": _query(match), "server": end_of(match["server"], match["port"])}
@@ -100,7 +100,7 @@ def _asked(match: re.Match[str]) -> Found:
     return QUERY, columns, kept(flags=match["flags"], ecs=match["ecs"])
 
 
-def _answered(match: re.Match[str]) -> Found:
+def _answered(match: re.Match[str]) -> _Found:
     words = match["rest"].split()
     code = next((word for word in words if word.upper() in RCODES), None)
     columns: Columns = {"query": _query(match)} | answered(code)
@@ -112,27 +112,27 @@ def _answered(match: re.Match[str]) -> Found:
     return RESPONSE, columns, kept(flags=flags, response=left or None)
 
 
-def _refused(match: re.Match[str]) -> Found:
+def _refused(match: re.Match[str]) -> _Found:
     denied = match["how"] == "denied"
     columns: Columns = {"query": _query(match)}
     if denied:
         columns |= answered("REFUSED")
         columns |= {"action_id": DENIED, "disposition_id": BLOCKED, "severity_id": LOW}
     else:
-        columns |= {"action_id": ALLOWED, "disposition_id": PASSED}
+        columns |= {"action_id": ALLOWED, "disposition_id": _PASSED}
     if match["why"]:
         columns["status_detail"] = match["why"].strip(" ()")
     return QUERY, columns, kept(source=match["from"])
 
 
-def _failed(match: re.Match[str]) -> Found:
+def _failed(match: re.Match[str]) -> _Found:
     code = match["rcode"]
     columns: Columns = {"query": _query(match)}
     columns |= answered(code) if code in RCODES else {"status_id": FAILURE, "status_detail": code}
     return RESPONSE, columns, kept(where=match["where"])
 
 
-def _policy(match: re.Match[str]) -> Found:
+def _policy(match: re.Match[str]) -> _Found:
     """A response policy zone decided."""
     name, *kinds = match["entry"].split("/")
     query = question(name, kinds[0] if kinds else None, kinds[1] if len(kinds) > 1 else None)
@@ -142,23 +142,23 @@ def _policy(match: re.Match[str]) -> Found:
         "firewall_rule": kept(name=match["rule"] or match["entry"], type=match["trigger"]),
     }
     if match["off"] or policy == "PASSTHRU":
-        columns |= {"action_id": ALLOWED, "disposition_id": PASSED}
+        columns |= {"action_id": ALLOWED, "disposition_id": _PASSED}
     elif policy in ("LOCAL-DATA", "CNAME"):
-        columns |= {"action_id": MODIFIED, "disposition_id": BLOCKED, "severity_id": LOW}
+        columns |= {"action_id": _MODIFIED, "disposition_id": BLOCKED, "severity_id": LOW}
     else:
-        dropped = DROPPED if policy == "DROP" else BLOCKED
+        dropped = _DROPPED if policy == "DROP" else BLOCKED
         columns |= {"action_id": DENIED, "disposition_id": dropped, "severity_id": LOW}
         columns |= answered("NXDOMAIN") if policy == "NXDOMAIN" else {}
     more = kept(policy=match["policy"], rpz_disabled=True if match["off"] else None)
     return RESPONSE, columns, more | kept(tail=match["tail"].strip() or None)
 
 
-def _limited(match: re.Match[str]) -> Found:
+def _limited(match: re.Match[str]) -> _Found:
     columns: Columns = {}
     if match["name"]:
         columns["query"] = _query(match)
     if not match["would"]:
-        columns |= {"action_id": DENIED, "disposition_id": DROPPED, "severity_id": LOW}
+        columns |= {"action_id": DENIED, "disposition_id": _DROPPED, "severity_id": LOW}
     return RESPONSE, columns, {"block": match["block"], "rate_limit": match["how"]}
 
 
@@ -169,7 +169,7 @@ def zone_of(text: str) -> Columns:
     return question(name, kind, kinds[-1] if kinds else None)
 
 
-def _zone_refused(match: re.Match[str]) -> Found:
+def _zone_refused(match: re.Match[str]) -> _Found:
     columns: Columns = {"query": zone_of(match["zone"]), "status_id": FAILURE}
     if match["how"] == "denied":
         columns |= answered("REFUSED")
@@ -179,7 +179,7 @@ def _zone_refused(match: re.Match[str]) -> Found:
     return TRAFFIC, columns, {}
 
 
-def _updating(match: re.Match[str]) -> Found:
+def _updating(match: re.Match[str]) -> _Found:
     """A dynamic update, RR by RR."""
     changed = CHANGED.fullmatch(match["what"])
     columns: Columns = {"query": zone_of(match["zone"]), "status_id": SUCCESS}
@@ -195,7 +195,7 @@ def _updating(match: re.Match[str]) -> Found:
     return TRAFFIC, columns, {"zone": match["zone"], "update": match["what"]}
 
 
-def _sent(match: re.Match[str]) -> Found:
+def _sent(match: re.Match[str]) -> _Found:
     """A transfer of a zone to a client, a whole one (AXFR) or what changed (IXFR)."""
     zone = zone_of(match["zone"])
     zone["type"] = "IXFR" if "IXFR" in match["kind"] else "AXFR"
@@ -206,25 +206,25 @@ def _sent(match: re.Match[str]) -> Found:
 
 def volume(text: str) -> Columns:
     """Octets and span at the end of a transfer."""
-    found = re.search(r"(\d{1,15}) bytes, (\d{1,9}\.\d{1,3}) secs", text, re.ASCII)
-    if found is None:
+    match = re.search(r"(\d{1,15}) bytes, (\d{1,9}\.\d{1,3}) secs", text, re.ASCII)
+    if match is None:
         return {}
-    size = int(found[1])
+    size = int(match[1])
     return {
         "traffic": {"bytes_in": size, "bytes": size},
-        "duration": milliseconds(found[2], 1000),
+        "duration": milliseconds(match[2], 1000),
     }
 
 
-def _notified(match: re.Match[str]) -> Found:
+def _notified(match: re.Match[str]) -> _Found:
     return TRAFFIC, {"query": zone_of(match["zone"])}, kept(tail=match["tail"].strip(": ") or None)
 
 
-CLIENT_SAID: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Found]], ...] = (
-    (ASKED, _asked),
+CLIENT_SAID: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Found]], ...] = (
+    (_ASKED, _asked),
     (ANSWERED, _answered),
-    (REFUSED, _refused),
-    (FAILED, _failed),
+    (_REFUSED, _refused),
+    (_FAILED, _failed),
     (POLICY, _policy),
     (LIMITED, _limited),
     (SENT, _sent),

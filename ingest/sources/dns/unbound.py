@@ -40,8 +40,8 @@ from ingest.sources.shared.dns import QUERY, RESPONSE, TRAFFIC, answered, dns_ev
 from ingest.sources.shared.http_exchange import PORT, milliseconds, whole
 from ingest.sources.shared.web_timestamps import write_dashed, write_epoch
 
-PRODUCT: Mapping[str, str] = {"name": "Unbound", "vendor_name": "NLnet Labs"}
-LEVELS: Mapping[str, int] = MappingProxyType(
+_PRODUCT: Mapping[str, str] = {"name": "Unbound", "vendor_name": "NLnet Labs"}
+_LEVELS: Mapping[str, int] = MappingProxyType(
     {
         "fatal error": CRITICAL,
         "error": HIGH,
@@ -53,9 +53,9 @@ LEVELS: Mapping[str, int] = MappingProxyType(
         "reply": INFORMATIONAL,
     }
 )
-PASSED, BLOCKED, DROPPED, MODIFIED = 1, 2, 6, 4
+_PASSED, _BLOCKED, _DROPPED, _MODIFIED = 1, 2, 6, 4
 _LEVEL = r"(?P<level>fatal error|error|warning|notice|info|debug|query|reply): (?P<text>.*)"
-OWN = re.compile(
+_OWN = re.compile(
     r"(?:\[(?P<epoch>\d{9,11}(?:\.\d{1,9})?)\]|(?P<iso>\d{4}-\d\d-\d\dT[\d:.]{8,18}"
     r"(?:Z|[+-]\d\d:?\d\d)?)|(?P<ascii>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)) "
     rf"(?P<program>[\w./-]{{1,64}})\[(?P<pid>\d{{1,10}}):(?P<thread>[0-9a-f]{{1,16}})\] {_LEVEL}",
@@ -71,24 +71,24 @@ ASKED = re.compile(
     r"(?: (?:on )?(?P<transport>[A-Za-z]{2,12}) (?P<server>\S{1,100}) (?P<port>\d{1,5}))?)?",
     re.ASCII,
 )
-LOCAL = re.compile(
+_LOCAL = re.compile(
     rf"(?P<zone>\S{{1,1100}}) (?P<action>[a-z_]{{3,30}}) (?P<client>\S{{1,100}}) {_ASKED}", re.ASCII
 )
-RPZ = re.compile(
+_RPZ = re.compile(
     r"rpz: applied (?:\[(?P<log>[^\]]{1,255})\] )?(?:(?P<trigger>[a-z-]{3,30}) )?"
     rf"(?P<zone>\S{{1,1100}}) (?P<action>rpz-[a-z-]{{2,30}}) (?P<client>\S{{1,100}}) {_ASKED}",
     re.ASCII,
 )
-FAILED = re.compile(rf"SERVFAIL <{_ASKED}>: (?P<why>.*)", re.ASCII)
+_FAILED = re.compile(rf"SERVFAIL <{_ASKED}>: (?P<why>.*)", re.ASCII)
 BOGUS = re.compile(rf"validation failure <{_ASKED}>: (?P<why>.*)", re.ASCII)
 RPZ_ACTIONS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
-        "rpz-passthru": (ALLOWED, PASSED),
-        "rpz-drop": (DENIED, DROPPED),
-        "rpz-nxdomain": (DENIED, BLOCKED),
-        "rpz-nodata": (DENIED, BLOCKED),
-        "rpz-local-data": (MODIFIED, BLOCKED),
-        "rpz-cname-override": (MODIFIED, BLOCKED),
+        "rpz-passthru": (ALLOWED, _PASSED),
+        "rpz-drop": (DENIED, _DROPPED),
+        "rpz-nxdomain": (DENIED, _BLOCKED),
+        "rpz-nodata": (DENIED, _BLOCKED),
+        "rpz-local-data": (_MODIFIED, _BLOCKED),
+        "rpz-cname-override": (_MODIFIED, _BLOCKED),
     }
 )
 REFUSING = frozenset(
@@ -113,9 +113,9 @@ def _client(text: str) -> dict[str, Any] | None:
     return kept(ip=ip, port=whole(port, PORT)) if ip else None
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A question, a reply, a policy's decision, or what else Unbound says; None for others."""
-    own = OWN.fullmatch(line.text)
+    own = _OWN.fullmatch(line.text)
     if own:
         stamp = _stamp(own, line, context)
         line = line._replace(
@@ -134,21 +134,21 @@ def read(line: Line, context: Context) -> Event | None:
 
 def _event(line: Line, level: str, thread: str | None) -> Event:
     line.rest.update(kept(thread=thread))
-    for pattern, make in ((ASKED, _asked), (RPZ, _rpz), (LOCAL, _local)):
+    for pattern, make in ((ASKED, _asked), (_RPZ, _rpz), (_LOCAL, _local)):
         match = pattern.fullmatch(line.text)
         client = _client(match["client"]) if match else None
         if match and client:
             return make(match, client, line, level)
-    match = FAILED.fullmatch(line.text) or BOGUS.fullmatch(line.text)
+    match = _FAILED.fullmatch(line.text) or BOGUS.fullmatch(line.text)
     if match:
         return _failed(match, line, level)
     return event(
         BASE,
         0,
         line.stamp,
-        severity_id=LEVELS[level],
+        severity_id=_LEVELS[level],
         message=line.text,
-        metadata=metadata(PRODUCT, line.stamp, log_provider=line.program),
+        metadata=metadata(_PRODUCT, line.stamp, log_provider=line.program),
         device=device(line.host),
         more={"metadata": {"log_level": level}},
         unmapped=unmapped(line.rest | kept(pid=line.pid)),
@@ -180,13 +180,13 @@ def _asked(match: re.Match[str], client: dict[str, Any], line: Line, level: str)
     return dns_event(
         RESPONSE if match["rcode"] else QUERY,
         line.stamp,
-        PRODUCT,
+        _PRODUCT,
         line,
         client=client,
         server=server,
         query=_query(match),
         rest=rest,
-        severity_id=LEVELS[level],
+        severity_id=_LEVELS[level],
         **columns,
     )
 
@@ -206,12 +206,12 @@ def _rpz(match: re.Match[str], client: dict[str, Any], line: Line, level: str) -
     return dns_event(
         RESPONSE,
         line.stamp,
-        PRODUCT,
+        _PRODUCT,
         line,
         client=client,
         query=_query(match),
         rest=kept(trigger=match["trigger"], action=match["action"]),
-        severity_id=LOW if decided and decided[0] != ALLOWED else LEVELS[level],
+        severity_id=LOW if decided and decided[0] != ALLOWED else _LEVELS[level],
         firewall_rule=kept(name=match["log"] or match["zone"], uid=match["zone"], type="rpz"),
         action_id=decided[0] if decided else None,
         disposition_id=decided[1] if decided else None,
@@ -225,15 +225,15 @@ def _local(match: re.Match[str], client: dict[str, Any], line: Line, level: str)
     return dns_event(
         RESPONSE,
         line.stamp,
-        PRODUCT,
+        _PRODUCT,
         line,
         client=client,
         query=_query(match),
         rest={"action": match["action"]},
-        severity_id=LEVELS[level],
+        severity_id=_LEVELS[level],
         firewall_rule={"name": match["zone"], "type": "local-zone"},
         action_id=DENIED if refused else None,
-        disposition_id=(DROPPED if dropped else BLOCKED) if refused else None,
+        disposition_id=(_DROPPED if dropped else _BLOCKED) if refused else None,
     )
 
 
@@ -243,18 +243,18 @@ def _failed(match: re.Match[str], line: Line, level: str) -> Event:
     return dns_event(
         TRAFFIC,
         line.stamp,
-        PRODUCT,
+        _PRODUCT,
         line,
         query=_query(match),
-        severity_id=max(LOW, min(LEVELS[level], MEDIUM)),
+        severity_id=max(LOW, min(_LEVELS[level], MEDIUM)),
         status_detail=match["why"],
         **code,
     )
 
 
-def restamp(text: str, when: datetime, zone: ZoneInfo) -> str | None:
+def _restamp(text: str, when: datetime, zone: ZoneInfo) -> str | None:
     """A line of Unbound's own file with its time replaced."""
-    match = OWN.fullmatch(text)
+    match = _OWN.fullmatch(text)
     if match is None:
         return None
     name = "epoch" if match["epoch"] else "iso" if match["iso"] else "ascii"
@@ -267,9 +267,9 @@ SOURCES = (
     FramedSource(
         name="unbound",
         programs=frozenset({"unbound"}),
-        product=PRODUCT,
-        reader=read,
+        product=_PRODUCT,
+        reader=_read,
         bare_first=True,
-        restamper=restamp,
+        restamper=_restamp,
     ),
 )

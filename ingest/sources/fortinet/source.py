@@ -24,19 +24,19 @@ from ingest.sources.shared.device_header import Header, each_line, read_header, 
 from ingest.sources.shared.firewall import Fields
 from ingest.sources.shared.key_values import certain, key_values
 
-START = re.compile(
+_START = re.compile(
     r"(?:(?<=^)|(?<=[\s>:,]))(?:date|logver|timestamp|devname|devid|itime|eventtime|logid|log_id|"
     r"type|time|device_id)=",
     re.ASCII,
 )
-LONGEST_HEADER = 1024
+_LONGEST_HEADER = 1024
 _CHOSEN = """
     srcip dstip srcport dstport src dst src_port dst_port remip locip srcmac srcname dstname
     user action status devname
 """
 CHOSEN = _CHOSEN.split()
 """Keys that must not stand twice with two values: others may have written one of them."""
-OFFSET = re.compile(r"[+-]\d\d:?\d\d", re.ASCII)
+_OFFSET = re.compile(r"[+-]\d\d:?\d\d", re.ASCII)
 
 # -- lines -------------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ def _stamp(fields: Fields, header: Header, context: Context) -> Stamp:
     zone = context.zone(host if type(host) is str else None)
     if type(day) is str and type(clock) is str:
         offset = str(fields.get("tz", ""))
-        offset = offset if OFFSET.fullmatch(offset) else ""
+        offset = offset if _OFFSET.fullmatch(offset) else ""
         stamp = stamp_iso(f"{day} {clock}{offset}", zone, received_at)
         if stamp.quality != "received":
             return stamp
@@ -67,9 +67,9 @@ def _stamp(fields: Fields, header: Header, context: Context) -> Stamp:
 
 def read_log(text: str, context: Context) -> Event:
     """The event of one line."""
-    start = START.search(text, 0, LONGEST_HEADER)
+    start = _START.search(text, 0, _LONGEST_HEADER)
     if start is None or CEF_MARK.search(text, 0, start.start()):
-        if CEF_MARK.search(text, 0, LONGEST_HEADER):
+        if CEF_MARK.search(text, 0, _LONGEST_HEADER):
             return read_cef(text, context)
         raise Unreadable(f"no 'date=' or 'logid=' in '{text[:60]}'")
     body = text[start.start() :]
@@ -98,7 +98,7 @@ class FortiGate(Source):
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)
-        start = START.search(text, 0, LONGEST_HEADER)
+        start = _START.search(text, 0, _LONGEST_HEADER)
         if start is None:
             raise Unreadable("no 'date=' in the line")
         head, body = text[: start.start()], text[start.start() :]

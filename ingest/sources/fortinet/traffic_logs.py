@@ -22,9 +22,9 @@ from ingest.sources.shared.firewall import (
     TRAFFIC,
     Fields,
     connection,
-    decided,
     endpoint,
     ends_seen,
+    firewall_disposition,
     located,
     severity,
     split_user,
@@ -33,7 +33,7 @@ from ingest.sources.shared.firewall import (
 )
 
 PRODUCT: Mapping[str, str] = {"name": "FortiGate", "vendor_name": "Fortinet"}
-ACTIVITIES: Mapping[str, int] = MappingProxyType(
+_ACTIVITIES: Mapping[str, int] = MappingProxyType(
     {
         "start": OPEN,
         "close": CLOSE,
@@ -70,7 +70,7 @@ class Log:
             "metadata": metadata(
                 PRODUCT,
                 self.stamp,
-                log_name="/".join(one for one in (self.kind, self.subtype) if one) or None,
+                log_name="/".join(part for part in (self.kind, self.subtype) if part) or None,
                 event_code=fields.text("logid", "log_id"),
                 correlation_uid=fields.get("sessionid"),
             ),
@@ -149,11 +149,11 @@ def session(log: Log) -> Event:
     allowed = log.allowed()
     source, target = log.ends()
     user = log.user()
-    activity = ACTIVITIES.get(action, REFUSE if allowed is False else TRAFFIC)
+    activity = _ACTIVITIES.get(action, REFUSE if allowed is False else TRAFFIC)
     if log.kind == "traffic" and str(common["metadata"]["event_code"])[-2:] == "15":
         activity = OPEN
     seconds = fields.number("duration", most=10**9)
-    outcome = decided(allowed)
+    outcome = firewall_disposition(allowed)
     if activity == FAIL:
         outcome["status_id"] = FAILURE
     spoken = fields.text("app", "service")

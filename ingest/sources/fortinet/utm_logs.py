@@ -47,16 +47,16 @@ from ingest.sources.fortinet.traffic_logs import PRODUCT, Log, session
 from ingest.sources.shared.firewall import (
     Fields,
     code,
-    decided,
     endpoint,
     ends_seen,
     file_hash,
+    firewall_disposition,
     located,
     severity,
     traffic,
 )
 
-FINDINGS = frozenset(
+_FINDINGS = frozenset(
     {"virus", "ips", "anomaly", "dlp", "waf", "attack", "virtual-patch", "casb", "malware-list"}
 )
 UI = re.compile(r"(?P<service>[\w -]{1,32})\((?P<ip>[0-9a-fA-F:.]{2,45})\)", re.ASCII)
@@ -72,27 +72,27 @@ DHCP_MESSAGES: Mapping[str, int] = MappingProxyType(
         "inform": INFORM,
     }
 )
-LOGON, LOGOFF = 1, 2
-LOGINS: Mapping[str, int] = MappingProxyType(
+_LOGON, _LOGOFF = 1, 2
+_LOGINS: Mapping[str, int] = MappingProxyType(
     {
-        "login": LOGON,
-        "logon": LOGON,
-        "auth-logon": LOGON,
-        "FSSO-logon": LOGON,
-        "authentication": LOGON,
-        "ssl-login-fail": LOGON,
-        "auth-logout": LOGOFF,
-        "logout": LOGOFF,
-        "logoff": LOGOFF,
-        "FSSO-logoff": LOGOFF,
-        "RSSO-logon": LOGON,
-        "RSSO-logoff": LOGOFF,
-        "NTLM-auth": LOGON,
-        "auth-login": LOGON,
+        "login": _LOGON,
+        "logon": _LOGON,
+        "auth-logon": _LOGON,
+        "FSSO-logon": _LOGON,
+        "authentication": _LOGON,
+        "ssl-login-fail": _LOGON,
+        "auth-logout": _LOGOFF,
+        "logout": _LOGOFF,
+        "logoff": _LOGOFF,
+        "FSSO-logoff": _LOGOFF,
+        "RSSO-logon": _LOGON,
+        "RSSO-logoff": _LOGOFF,
+        "NTLM-auth": _LOGON,
+        "auth-login": _LOGON,
     }
 )
 """Actions that are logins, as OCSF's activity."""
-TUNNELS: Mapping[str, int] = MappingProxyType(
+_TUNNELS: Mapping[str, int] = MappingProxyType(
     {
         "tunnel-up": 1,
         "phase2-up": 1,
@@ -107,7 +107,7 @@ TUNNELS: Mapping[str, int] = MappingProxyType(
         "tunnel-stats": OTHER,
     }
 )
-FAILED = re.compile(r"fail|error|den(?:y|ied)|reject|invalid|block", re.IGNORECASE)
+_FAILED = re.compile(r"fail|error|den(?:y|ied)|reject|invalid|block", re.IGNORECASE)
 
 
 # -- security profiles -------------------------------------------------------------------------
@@ -117,17 +117,17 @@ def of_utm(log: Log) -> Event:
     """What a security profile saw."""
     subtype = log.subtype if log.kind == "utm" else log.subtype or log.kind
     if subtype == "webfilter" or log.kind == "webfilter":
-        return page(log)
+        return _page(log)
     if subtype == "dns" or log.kind == "dns":
         return name_asked(log)
     if subtype == "emailfilter" or log.kind == "emailfilter":
-        return mail(log)
-    if subtype in FINDINGS or log.kind in FINDINGS:
-        return finding(log)
+        return _mail(log)
+    if subtype in _FINDINGS or log.kind in _FINDINGS:
+        return _finding(log)
     return session(log)
 
 
-def page(log: Log) -> Event:
+def _page(log: Log) -> Event:
     """A page that was asked for (webfilter)."""
     fields = log.fields
     common = log.common()
@@ -144,7 +144,7 @@ def page(log: Log) -> Event:
         HTTP,
         HTTP_METHODS.get((method or "").upper(), OTHER if method else UNKNOWN),
         log.stamp,
-        **decided(allowed),
+        **firewall_disposition(allowed),
         message=fields.text("msg") or f"{url}: {fields.get('action')}",
         http_request=kept(
             http_method=method,
@@ -193,9 +193,9 @@ def name_asked(log: Log) -> Event:
     user = log.user()
     name = fields.text("qname")
     answered = str(fields.get("eventtype", "")).startswith("dns-response")
-    found = fields.get("ipaddr")
-    ips = [address(one.strip()) for one in found.split(",")] if type(found) is str else []
-    answers = [{"rdata": one} for one in ips if one]
+    ipaddr = fields.get("ipaddr")
+    ips = [address(word.strip()) for word in ipaddr.split(",")] if type(ipaddr) is str else []
+    answers = [{"rdata": word} for word in ips if word]
     if answers and all(ips):
         del fields["ipaddr"]
     rcode = fields.number("rcode", most=65535)
@@ -203,7 +203,7 @@ def name_asked(log: Log) -> Event:
         DNS,
         2 if answered else 1,
         log.stamp,
-        **decided(allowed),
+        **firewall_disposition(allowed),
         message=fields.text("msg") or f"DNS {'answer for' if answered else 'query'} {name}",
         query=kept(hostname=name, type=fields.text("qtype"), **{"class": fields.text("qclass")})
         if name
@@ -221,7 +221,7 @@ def name_asked(log: Log) -> Event:
     )
 
 
-def mail(log: Log) -> Event:
+def _mail(log: Log) -> Event:
     """A mail that a filter looked at."""
     fields = log.fields
     common = log.common()
@@ -232,7 +232,7 @@ def mail(log: Log) -> Event:
         EMAIL,
         3,
         log.stamp,
-        **decided(allowed),
+        **firewall_disposition(allowed),
         message=fields.text("msg") or f"Mail from {sender}",
         email=kept(subject=fields.text("subject"), to=[to] if to else None, **{"from": sender})
         or {"subject": "unknown"},
@@ -246,7 +246,7 @@ def mail(log: Log) -> Event:
     )
 
 
-def finding(log: Log) -> Event:
+def _finding(log: Log) -> Event:
     """An attack, a virus, an anomaly."""
     fields = log.fields
     common = log.common()
@@ -268,7 +268,9 @@ def finding(log: Log) -> Event:
         whole = "://" in path_asked[:12] or not host
         url = fields.pop("url") if whole else f"http://{host}{path_asked}"
         fields.pop("url", None)
-    shown = {key: value for key, value in decided(allowed).items() if key != "status_id"}
+    shown = {
+        key: value for key, value in firewall_disposition(allowed).items() if key != "status_id"
+    }
     return located(
         FINDING,
         1,
@@ -318,14 +320,14 @@ def of_event(log: Log) -> Event:
     if str(fields.get("dhcp_msg", "")).lower() in DHCP_MESSAGES and mac_address(
         str(fields.get("mac"))
     ):
-        return lease(log)
-    if action in LOGINS:
-        return login(log, LOGINS[action])
+        return _lease(log)
+    if action in _LOGINS:
+        return _login(log, _LOGINS[action])
     if "cfgpath" in fields or ("cfgobj" in fields and "user" in fields):
         return change(log)
-    if log.subtype == "vpn" or action in TUNNELS:
-        return tunnel(log)
-    return plain(log)
+    if log.subtype == "vpn" or action in _TUNNELS:
+        return _tunnel(log)
+    return _plain(log)
 
 
 def _from_ui(
@@ -341,7 +343,7 @@ def _from_ui(
     return source, match["service"]
 
 
-def login(log: Log, activity: int) -> Event:
+def _login(log: Log, activity: int) -> Event:
     """Someone logs in or out, at the firewall or through it."""
     fields = log.fields
     common = log.common()
@@ -351,7 +353,7 @@ def login(log: Log, activity: int) -> Event:
     if target is None and (name := (common["device"] or {}).get("hostname")):
         target = {"hostname": name}
     status, action = fields.text("status"), str(fields.get("action", ""))
-    failed = FAILED.search(f"{status or ''} {action}") is not None
+    failed = _FAILED.search(f"{status or ''} {action}") is not None
     reason = fields.text("reason")
     return located(
         AUTHENTICATION,
@@ -372,7 +374,7 @@ def login(log: Log, activity: int) -> Event:
     )
 
 
-def tunnel(log: Log) -> Event:
+def _tunnel(log: Log) -> Event:
     """A tunnel or the steps to it."""
     fields = log.fields
     common = log.common()
@@ -381,10 +383,10 @@ def tunnel(log: Log) -> Event:
     user = log.user("user", "xauthuser")
     if source is None and target is None:
         fields["action"] = action
-        return plain(log, common)
-    activity = TUNNELS.get(action, OTHER)
+        return _plain(log, common)
+    activity = _TUNNELS.get(action, OTHER)
     seconds = fields.number("duration", most=10**9)
-    failed = FAILED.search(f"{status or ''} {action}") is not None
+    failed = _FAILED.search(f"{status or ''} {action}") is not None
     return located(
         TUNNEL,
         activity,
@@ -419,7 +421,7 @@ def change(log: Log) -> Event:
     source, service = _from_ui(fields, source)
     user = log.user()
     action, path, object_ = fields.text("action"), fields.text("cfgpath"), fields.text("cfgobj")
-    name = ".".join(one for one in (path, object_) if one)
+    name = ".".join(part for part in (path, object_) if part)
     activity = {"add": 1, "edit": 3, "delete": 4}.get((action or "").lower(), OTHER)
     return located(
         API,
@@ -441,7 +443,7 @@ def change(log: Log) -> Event:
     )
 
 
-def lease(log: Log) -> Event:
+def _lease(log: Log) -> Event:
     """A message of the firewall's DHCP server."""
     fields = log.fields
     common = log.common()
@@ -464,7 +466,7 @@ def lease(log: Log) -> Event:
     )
 
 
-def plain(log: Log, common: dict[str, Any] | None = None) -> Event:
+def _plain(log: Log, common: dict[str, Any] | None = None) -> Event:
     """What FortiOS says of itself."""
     fields = log.fields
     common = common or log.common()

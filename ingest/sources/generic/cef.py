@@ -48,7 +48,7 @@ from ingest.parsing.timestamps import (
     stamp_iso,
     stamp_parts,
 )
-from ingest.sources.generic.cef_leef_syntax import Told, of_cef, of_leef
+from ingest.sources.generic.cef_leef_syntax import CefHeader, of_cef, of_leef
 from ingest.sources.shared.device_header import (
     OFFSETS,
     Header,
@@ -64,10 +64,10 @@ from ingest.sources.shared.firewall import (
     TRAFFIC,
     Fields,
     connection,
-    decided,
     endpoint,
     ends_seen,
     file_hash,
+    firewall_disposition,
     located,
     severity,
     split_user,
@@ -77,20 +77,20 @@ from ingest.sources.shared.firewall import (
 from ingest.sources.shared.key_values import certain
 
 MARK = re.compile(r"(?<![\w.])(?:CEF: ?(?P<cef>\d)|LEEF: ?(?P<leef>[12]\.0))\|")
-LONGEST_HEADER = 1024
-DATE = re.compile(
+_LONGEST_HEADER = 1024
+_DATE = re.compile(
     r"(?P<month>[A-Z][a-z]{2}) (?P<day>\d{1,2})(?: (?P<year>\d{4}))? (?P<clock>\d\d:\d\d:\d\d"
     r"(?:\.\d{1,9})?)(?: (?P<zone>[A-Z]{3,4}|(?:GMT|UTC)?[+-]\d\d:?\d\d))?",
     re.ASCII,
 )
 # Words of the event's name or class; matched whole, so that `blogindex` is no login.
-LOGIN = re.compile(
+_LOGIN = re.compile(
     r"(?<![a-z])(?:log[ -_]?[io]n|logged (?:in|on)|sign[ -]?in|logon|authenticat\w+|"
     r"log[ -]?(?:out|off)|logged (?:out|off)|sign[ -]?out)(?![a-z])",
     re.IGNORECASE,
 )
 LOGOUT = re.compile(r"log[ -]?(?:out|off)|logged (?:out|off)|sign[ -]?out", re.IGNORECASE)
-FAILED = re.compile(
+_FAILED = re.compile(
     r"fail|den(?:y|ied)|reject|invalid|unsuccessful|bad |wrong|error", re.IGNORECASE
 )
 THREAT = re.compile(
@@ -133,7 +133,7 @@ def _stamp(fields: Fields, header: Header, context: Context) -> Stamp:
 def _of(value: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
     if value.replace(".", "", 1).isdecimal():
         return stamp_epoch(value, received_at)
-    match = DATE.fullmatch(value)
+    match = _DATE.fullmatch(value)
     if match is None:
         return stamp_iso(value, zone, received_at)
     named = match["zone"] or ""
@@ -212,8 +212,8 @@ def _user(fields: Fields, side: str) -> dict[str, Any] | None:
     long = "source" if side == "s" else "destination"
     user = split_user(fields.text(f"{side}user", f"{long}UserName")) or {}
     uid = fields.text(f"{side}uid", f"{long}UserId")
-    found = user | kept(uid=uid)
-    return found or None
+    user_result = user | kept(uid=uid)
+    return user_result or None
 
 
 def _file(fields: Fields) -> dict[str, Any] | None:
@@ -221,8 +221,8 @@ def _file(fields: Fields) -> dict[str, Any] | None:
     hashes = file_hash(fields.get("fileHash"))
     if hashes:
         del fields["fileHash"]
-    found = kept(path=path, name=name, hashes=hashes, size=fields.number("fsize", "fileSize"))
-    return found if {"path", "name", "hashes"} & found.keys() else None
+    leaves = kept(path=path, name=name, hashes=hashes, size=fields.number("fsize", "fileSize"))
+    return leaves if {"path", "name", "hashes"} & leaves.keys() else None
 
 
 def _request(fields: Fields) -> dict[str, Any] | None:
@@ -246,10 +246,10 @@ def _request(fields: Fields) -> dict[str, Any] | None:
 # -- events ------------------------------------------------------------------------------------
 
 
-def _class(told: Told, common: Mapping[str, Any], level: int) -> int:
+def _class(told: CefHeader, common: Mapping[str, Any], level: int) -> int:
     """The class that an event's own keys speak for."""
     words = f"{told.name} {told.signature} {told.fields.get('cat', '')}"
-    login, threat = LOGIN.search(words), THREAT.search(words)
+    login, threat = _LOGIN.search(words), THREAT.search(words)
     ends = common.get("src_endpoint") or common.get("dst_endpoint")
     named = common.get("user") or common.get("actor")
     if login and named:
@@ -280,12 +280,12 @@ def _seen(
         ("http_request.url.hostname", A_HOST, url.get("hostname")),
         ("http_request.user_agent", AN_AGENT, request.get("user_agent")),
         ("file.name", A_FILE, file.get("name")),
-        *(("file.hashes", A_HASH, one["value"]) for one in file.get("hashes") or ()),
+        *(("file.hashes", A_HASH, hash_value["value"]) for hash_value in file.get("hashes") or ()),
         where="actor.user" if by else "user",
     )
 
 
-def to_event(told: Told, header: Header, context: Context) -> Event:
+def _to_event(told: CefHeader, header: Header, context: Context) -> Event:
     """The event of what was told."""
     fields = told.fields
     stamp = _stamp(fields, header, context)
@@ -336,7 +336,7 @@ def to_event(told: Told, header: Header, context: Context) -> Event:
 
 def _shaped(
     uid: int,
-    told: Told,
+    told: CefHeader,
     header: Header,
     stamp: Stamp,
     columns: dict[str, Any],
@@ -345,16 +345,16 @@ def _shaped(
 ) -> Event:
     """The event under the class it speaks for."""
     fields = told.fields
-    status = decided(allowed)
+    status = firewall_disposition(allowed)
     if outcome:
-        failed = FAILED.search(outcome) is not None
+        failed = _FAILED.search(outcome) is not None
         status["status_id"] = FAILURE if failed else SUCCESS
         columns["status_code"] = outcome
     extra: dict[str, Any] = {}
     activity, name = UNKNOWN, None
     if uid == AUTHENTICATION:
         activity = 2 if LOGOUT.search(told.name) else 1
-        failed = allowed is False or FAILED.search(f"{told.name} {outcome or ''}") is not None
+        failed = allowed is False or _FAILED.search(f"{told.name} {outcome or ''}") is not None
         status["status_id"] = FAILURE if failed else SUCCESS
         # Who logs in is the target, where one is named besides whoever acts.
         columns["user"] = columns["user"] or (columns["actor"] or {}).get("user")
@@ -393,19 +393,19 @@ def _shaped(
 
 def read_cef(text: str, context: Context) -> Event:
     """The event of one line in either format."""
-    mark = MARK.search(text, 0, LONGEST_HEADER)
+    mark = MARK.search(text, 0, _LONGEST_HEADER)
     if mark is None:
         raise Unreadable(f"neither 'CEF:0|' nor 'LEEF:1.0|' in '{text[:60]}'")
     header = read_header(text[: mark.start()], context)
     body = text[mark.end() :]
-    told = of_cef(body) if mark["cef"] else of_leef(mark["leef"], body)
-    certain(told.fields, CHOSEN)
-    return to_event(told, header, context)
+    cef = of_cef(body) if mark["cef"] else of_leef(mark["leef"], body)
+    certain(cef.fields, CHOSEN)
+    return _to_event(cef, header, context)
 
 
 _TIMED = re.compile(
     r"(?<=[ \t|^])(?P<key>rt|start|end|devTime)=(?P<value>\d{10,19}|"
-    + re.sub(r"\?P<\w+>", "?:", DATE.pattern)
+    + re.sub(r"\?P<\w+>", "?:", _DATE.pattern)
     + r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^ \t]*)(?=[ \t^]|$)"
 )
 
@@ -435,7 +435,7 @@ class Cef(Source):
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)
-        mark = MARK.search(text, 0, LONGEST_HEADER)
+        mark = MARK.search(text, 0, _LONGEST_HEADER)
         if mark is None:
             raise Unreadable("neither 'CEF:0|' nor 'LEEF:1.0|' in the line")
         body, changed = _restamped(text[mark.start() :], when, zone)

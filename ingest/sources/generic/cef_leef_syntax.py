@@ -11,7 +11,7 @@ from ingest.parsing.source import Unreadable
 from ingest.sources.shared.firewall import Fields
 from ingest.sources.shared.key_values import put
 
-KEY = re.compile(r"(?:(?<=^)|(?<=[ \t]))([\w.\[\]-]{1,64}|\w[\w.]{0,63})=(?!=)", re.ASCII)
+_KEY = re.compile(r"(?:(?<=^)|(?<=[ \t]))([\w.\[\]-]{1,64}|\w[\w.]{0,63})=(?!=)", re.ASCII)
 LEEF_NAMES: Mapping[str, str] = MappingProxyType(
     {
         "srcPort": "spt",
@@ -37,7 +37,7 @@ LEEF_NAMES: Mapping[str, str] = MappingProxyType(
 )
 
 
-class Told(NamedTuple):
+class CefHeader(NamedTuple):
     """The header of an event in either format, and its extension."""
 
     vendor: str
@@ -51,24 +51,24 @@ class Told(NamedTuple):
 
 def _split(text: str, parts: int) -> list[str]:
     """The first `parts` fields between bars, `\\|` being none, and what follows."""
-    found: list[str] = []
+    results: list[str] = []
     piece: list[str] = []
-    at = 0
-    while at < len(text) and len(found) < parts:
-        one = text[at]
-        if one == "\\" and text[at + 1 : at + 2] in ("|", "\\"):
-            piece.append(text[at + 1])
-            at += 2
+    position = 0
+    while position < len(text) and len(results) < parts:
+        as_text = text[position]
+        if as_text == "\\" and text[position + 1 : position + 2] in ("|", "\\"):
+            piece.append(text[position + 1])
+            position += 2
             continue
-        if one == "|":
-            found.append("".join(piece))
+        if as_text == "|":
+            results.append("".join(piece))
             piece = []
         else:
-            piece.append(one)
-        at += 1
-    if len(found) < parts and piece:
-        found.append("".join(piece))
-    return [*found, text[at:]]
+            piece.append(as_text)
+        position += 1
+    if len(results) < parts and piece:
+        results.append("".join(piece))
+    return [*results, text[position:]]
 
 
 _ESCAPED = re.compile(r"\\([\\=nrt|\"])")
@@ -82,7 +82,7 @@ def _plain(value: str) -> str:
 def _extension(text: str) -> Fields:
     """The pairs of a CEF extension."""
     fields = Fields()
-    keys = list(KEY.finditer(text))
+    keys = list(_KEY.finditer(text))
     if keys and text[: keys[0].start()].strip():
         fields["extension"] = text[: keys[0].start()].strip()
     for here, there in zip(keys, [*keys[1:], None], strict=False):
@@ -94,7 +94,7 @@ def _extension(text: str) -> Fields:
     return fields
 
 
-def of_cef(text: str) -> Told:
+def of_cef(text: str) -> CefHeader:
     parts = _split(text, 6)
     extension = parts.pop() if len(parts) == 7 else ""
     if len(parts) < 5:
@@ -102,10 +102,10 @@ def of_cef(text: str) -> Told:
     fields = _extension(extension)
     parts += [""] * (6 - len(parts))
     vendor, product, version, uid, name, level = (part.strip() for part in parts[:6])
-    return Told(vendor, product, version, uid, name, level, fields)
+    return CefHeader(vendor, product, version, uid, name, level, fields)
 
 
-def of_leef(version: str, text: str) -> Told:
+def of_leef(version: str, text: str) -> CefHeader:
     parts = _split(text, 5 if version == "2.0" else 4)
     body = parts.pop()
     if len(parts) < 4:
@@ -128,4 +128,4 @@ def of_leef(version: str, text: str) -> Told:
             put(fields, "extension", key)
     level = fields.text("severity") or ""
     vendor, product, release, uid = parts[:4]
-    return Told(vendor, product, release, uid, fields.get("name", uid), level, fields)
+    return CefHeader(vendor, product, release, uid, fields.get("name", uid), level, fields)

@@ -15,13 +15,13 @@ from ingest.parsing.json_source import JsonSource
 from ingest.parsing.source import Context, Event, Unreadable
 from ingest.parsing.timestamps import stamp_iso
 
-PRODUCT = {"name": "Headgate", "vendor_name": "Headgate"}
-KINDS = ("data_quality", "field_drift", "source_silent", "rule_blind")
-ACTIVITIES = {"create": 1, "update": 2, "close": 3}
-LEVELS = {"informational": 1, "low": 2, "medium": 3, "high": 4, "critical": 5}
+_PRODUCT = {"name": "Headgate", "vendor_name": "Headgate"}
+_KINDS = ("data_quality", "field_drift", "source_silent", "rule_blind")
+_ACTIVITIES = {"create": 1, "update": 2, "close": 3}
+_LEVELS = {"informational": 1, "low": 2, "medium": 3, "high": 4, "critical": 5}
 # OCSF's status of a finding, by activity: new, in progress, resolved.
-STATUS = {1: (1, "New"), 2: (2, "In Progress"), 3: (4, "Resolved")}
-RULE = 1
+_STATUS = {1: (1, "New"), 2: (2, "In Progress"), 3: (4, "Resolved")}
+_RULE = 1
 """OCSF: the analytic that found it is a rule."""
 
 
@@ -33,24 +33,24 @@ class Headgate(JsonSource):
 
     def events(self, fields: dict[str, Any], context: Context) -> list[Event]:
         """One finding a record; what is particular to its kind goes to `unmapped`."""
-        kind = _one_of(fields, "kind", KINDS)
-        activity = ACTIVITIES[_one_of(fields, "activity", tuple(ACTIVITIES))]
-        severity = LEVELS[_one_of(fields, "level", tuple(LEVELS))]
+        kind = _one_of(fields, "kind", _KINDS)
+        activity = _ACTIVITIES[_one_of(fields, "activity", tuple(_ACTIVITIES))]
+        severity = _LEVELS[_one_of(fields, "level", tuple(_LEVELS))]
         texts = {name: _text(fields, name) for name in ("uid", "finding", "title", "message")}
         check = fields.pop("check", None)
-        at = fields.pop("time", None)
+        time = fields.pop("time", None)
         stamp = stamp_iso(
-            at if isinstance(at, str) else None,
+            time if isinstance(time, str) else None,
             context.zone(None),
             context.record.received_at,
         )
-        status_id, status = STATUS[activity]
+        status_id, status = _STATUS[activity]
         finding = {
             "uid": texts["finding"],
             "title": texts["title"],
             "desc": texts["message"],
             "types": [kind],
-            "analytic": {"name": check if isinstance(check, str) else kind, "type_id": RULE},
+            "analytic": {"name": check if isinstance(check, str) else kind, "type_id": _RULE},
         }
         return [
             ocsf.event(
@@ -59,7 +59,7 @@ class Headgate(JsonSource):
                 stamp,
                 severity_id=severity,
                 message=texts["message"],
-                metadata=ocsf.metadata(PRODUCT, stamp, uid=texts["uid"], event_code=kind),
+                metadata=ocsf.metadata(_PRODUCT, stamp, uid=texts["uid"], event_code=kind),
                 finding_info=finding,
                 more={"status_id": status_id, "status": status},
                 unmapped=ocsf.unmapped(fields),

@@ -45,8 +45,8 @@ from ingest.parsing.strict_json import decode_object
 from ingest.parsing.syslog import SEVERITIES, Line
 from ingest.parsing.timestamps import Stamp, stamp_epoch
 
-PRODUCT: Mapping[str, str] = {"name": "JSON", "vendor_name": "Unknown"}
-TIME = (
+_PRODUCT: Mapping[str, str] = {"name": "JSON", "vendor_name": "Unknown"}
+_TIME = (
     *(
         "timestamp",
         "time",
@@ -107,7 +107,7 @@ SOURCE_MAC = ("srcmac", "sourcemac", "clientmac", "smac", "mac", "macaddress")
 TARGET_MAC = ("dstmac", "destinationmac", "destmac", "dmac")
 SOURCE_HOST = ("srchost", "sourcehost", "sourcehostname", "sourcedomain", "clienthostname", "shost")
 TARGET_HOST = ("dsthost", "destinationhost", "destinationhostname", "destinationdomain", "dhost")
-USER = (
+_USER = (
     *("username", "user", "usr", "accountname", "account", "login", "loginname", "userlogin"),
     *("principal", "principalname", "userprincipalname", "suser", "targetusername", "usrname"),
     *(
@@ -122,16 +122,16 @@ USER = (
 )
 USER_UID = ("userid", "uid", "useruid", "accountid", "actorid", "usersid", "sid")
 USER_MAIL = ("useremail", "email", "emailaddress", "useremailaddress", "actoremail")
-HOST = (
+_HOST = (
     *("hostname", "hosthostname", "host", "computer", "computername", "devicehostname"),
     *("agenthostname", "nodename", "node", "servername", "machine", "machinename", "logsource"),
     *("devicename", "fqdn", "dvchost", "dvc", "sysloghostname", "instance", "beathostname"),
 )
-MESSAGE = (
+_MESSAGE = (
     *("message", "msg", "log", "shortmessage", "fullmessage", "eventoriginal", "text"),
     *("description", "logmessage", "rawmessage", "eventmessage", "body", "summary", "raw", "line"),
 )
-LEVEL = (
+_LEVEL = (
     *("level", "loglevel", "severity", "levelname", "severitytext", "severitylabel", "lvl", "sev"),
     *(
         "severitylevel",
@@ -149,7 +149,7 @@ PROGRAM = (
     *("containername", "kubernetescontainername", "eventprovider", "process"),
 )
 PID = ("pid", "processid", "processpid", "procid", "syslogpid")
-COMMAND = ("processcommandline", "commandline", "cmdline", "processcommand")
+_COMMAND = ("processcommandline", "commandline", "cmdline", "processcommand")
 EXECUTABLE = ("processexecutable", "processpath", "executable", "exe", "exepath")
 EVENT_CODE = (
     "eventcode",
@@ -202,25 +202,25 @@ class Framing(NamedTuple):
     rest: Mapping[str, Any] = MappingProxyType({})
 
 
-ALONE = Framing()
+_ALONE = Framing()
 
 
-def read(fields: dict[str, Any], context: Context, framing: Framing = ALONE) -> Event:
+def _read(fields: dict[str, Any], context: Context, framing: Framing = _ALONE) -> Event:
     """The event of an object, which is emptied of what is used."""
-    found = Named(fields)
-    host = found.take(HOST) or framing.host or context.host
-    stamp = _stamp(found, context, host) or framing.stamp
+    named = Named(fields)
+    host = named.take(_HOST) or framing.host or context.host
+    stamp = _stamp(named, context, host) or framing.stamp
     stamp = stamp or Stamp.missing(context.record.received_at, None)
-    message = found.take(MESSAGE)
-    level, number = _level(found)
-    source = _endpoint(found, SOURCE_IP, SOURCE_PORT, SOURCE_MAC, SOURCE_HOST)
-    target = _endpoint(found, TARGET_IP, TARGET_PORT, TARGET_MAC, TARGET_HOST)
-    user = _user(found)
-    program = found.take(PROGRAM) or framing.program
-    process = _process(found, program, framing.pid)
-    outcome, _ = found.find(OUTCOME, _outcome)
-    code, _ = found.find(EVENT_CODE, field_lookup.word)
-    uid, _ = found.find(EVENT_UID, field_lookup.word)
+    message = named.take(_MESSAGE)
+    level, number = _level(named)
+    source = _endpoint(named, SOURCE_IP, SOURCE_PORT, SOURCE_MAC, SOURCE_HOST)
+    target = _endpoint(named, TARGET_IP, TARGET_PORT, TARGET_MAC, TARGET_HOST)
+    user = _user(named)
+    program = named.take(PROGRAM) or framing.program
+    process = _process(named, program, framing.pid)
+    outcome, _ = named.find(OUTCOME, _outcome)
+    code, _ = named.find(EVENT_CODE, field_lookup.word)
+    uid, _ = named.find(EVENT_UID, field_lookup.word)
     observed = (
         ("src_endpoint.ip", AN_IP, (source or {}).get("ip")),
         ("src_endpoint.mac", A_MAC, (source or {}).get("mac")),
@@ -236,7 +236,7 @@ def read(fields: dict[str, Any], context: Context, framing: Framing = ALONE) -> 
         status_id=outcome,
         message=message,
         metadata=metadata(
-            PRODUCT, stamp, log_provider=program, event_code=code, uid=uid if uid != code else None
+            _PRODUCT, stamp, log_provider=program, event_code=code, uid=uid if uid != code else None
         ),
         src_endpoint=source,
         dst_endpoint=target,
@@ -259,10 +259,10 @@ def _stamp(found: Named, context: Context, host: str | None) -> Stamp | None:
         found.drop(clock_at)
         return both
     stamp: Stamp | None = found.take(
-        TIME, lambda value: field_lookup.moment(value, zone, received_at)
+        _TIME, lambda value: field_lookup.read_moment(value, zone, received_at)
     )
     if stamp is None:
-        spelled, _ = found.find(TIME[:12], field_lookup.word)
+        spelled, _ = found.find(_TIME[:12], field_lookup.word)
         return None if spelled is None else Stamp.missing(received_at, spelled)
     return stamp
 
@@ -282,7 +282,7 @@ def _level(found: Named) -> tuple[str | None, int | None]:
             return str(value), _BY_TENS[value]
         return (str(value), SEVERITIES[value]) if gelf and 0 <= value <= 7 else None
 
-    value, path = found.find(LEVEL, reads)
+    value, path = found.find(_LEVEL, reads)
     if path is None:
         return None, None
     found.drop(path)
@@ -297,11 +297,11 @@ def _endpoint(
     macs: tuple[str, ...],
     hosts: tuple[str, ...],
 ) -> dict[str, Any] | None:
-    at = found.take(ips, field_lookup.ip)
+    take = found.take(ips, field_lookup.ip)
     port = found.take(ports, field_lookup.port)
     end = kept(
-        ip=at[0] if at else None,
-        port=port if port is not None else at[1] if at else None,
+        ip=take[0] if take else None,
+        port=port if port is not None else take[1] if take else None,
         mac=found.take(macs, field_lookup.mac),
         hostname=found.take(hosts),
     )
@@ -309,7 +309,7 @@ def _endpoint(
 
 
 def _user(found: Named) -> dict[str, Any] | None:
-    name = found.take(USER)
+    name = found.take(_USER)
     mail = found.take(USER_MAIL)
     uid = found.take(USER_UID, field_lookup.word)
     return kept(name=name or mail, uid=uid, email_addr=mail) or None
@@ -318,7 +318,7 @@ def _user(found: Named) -> dict[str, Any] | None:
 def _process(found: Named, program: str | None, pid: int | None) -> dict[str, Any] | None:
     number = found.take(PID, field_lookup.whole)
     number = pid if number is None else number
-    path, line = found.take(EXECUTABLE), found.take(COMMAND)
+    path, line = found.take(EXECUTABLE), found.take(_COMMAND)
     if number is None and not path and not line:
         return None
     name = program or (path or "").rpartition("/")[2] or None
@@ -352,7 +352,7 @@ def _of_azure(fields: dict[str, Any], context: Context) -> Line:
     zone, received_at = context.zone(host), context.record.received_at
     stamp = None
     for name in ("TimeGenerated", "EventTime"):
-        stamp = field_lookup.moment(rest.get(name), zone, received_at)
+        stamp = field_lookup.read_moment(rest.get(name), zone, received_at)
         if stamp:
             del rest[name]
             break
@@ -396,7 +396,7 @@ def _pop_text(fields: dict[str, Any], name: str) -> str | None:
 def of_line(line: Line, text: bytes, context: Context) -> list[Event]:
     """The event of an object that a line of syslog holds. Raises `Unreadable`."""
     framing = Framing(line.stamp, line.host, line.program, line.pid, line.rest)
-    return [read(decode_object(text), context, framing)]
+    return [_read(decode_object(text), context, framing)]
 
 
 class Json(JsonSource):
@@ -412,14 +412,14 @@ class Json(JsonSource):
             raise Unreadable("no 'time' or any other field in the object")
         packed = self._packed(fields)
         if packed is not None:
-            return [each for one in packed for each in self.events(one, context)]
+            return [each for element in packed for each in self.events(element, context)]
         line = wrapped(fields, context)
         if line is not None:
             # By name: the router of syslog knows all sources, and so this one.
             router = sources()["syslog"]
             assert isinstance(router, LineRouter)
             return router.events_of_line(line, context)
-        return [read(fields, context)]
+        return [_read(fields, context)]
 
     def _packed(self, fields: dict[str, Any]) -> list[dict[str, Any]] | None:
         """The objects in an object that holds nothing else."""
@@ -428,11 +428,11 @@ class Json(JsonSource):
         ((key, value),) = fields.items()
         if key not in self.packings or type(value) is not list or not value:
             return None
-        return value if all(type(one) is dict and one for one in value) else None
+        return value if all(type(element) is dict and element for element in value) else None
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
-        found = Named(decode_object(raw))
-        _, path = found.find(TIME, lambda value: field_lookup.moment(value, zone, when))
+        named = Named(decode_object(raw))
+        _, path = named.find(_TIME, lambda value: field_lookup.read_moment(value, zone, when))
         if path is None or len(path) != 1:
             raise Unreadable("no time at the top of the object")
         return restamp_json(raw, path[0], when, zone)

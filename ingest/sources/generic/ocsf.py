@@ -15,7 +15,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ingest.parsing import ocsf
-from ingest.parsing.field_lookup import moment
+from ingest.parsing.field_lookup import read_moment
 from ingest.parsing.json_source import JsonSource
 from ingest.parsing.json_time import replace_value, written_like
 from ingest.parsing.ocsf import KINDS, OTHER, SEVERITY, STATUS
@@ -25,8 +25,8 @@ from ingest.parsing.source import Context, Event, Unreadable
 from ingest.parsing.strict_json import decode_object, encode, kind
 from ingest.parsing.timestamps import Stamp
 
-FINDINGS = 2
-SKEW = timedelta(seconds=1)
+_FINDINGS = 2
+_SKEW = timedelta(seconds=1)
 _IDS = ("class_uid", "activity_id", "category_uid", "type_uid", "severity_id", "time")
 _OWN = frozenset({*_IDS, "time_dt", "unmapped"})
 
@@ -36,8 +36,8 @@ def _number(fields: Mapping[str, Any], name: str) -> int:
     if type(value) is str and value.isdecimal() and len(value) < 16:
         value = int(value)
     if type(value) is not int:
-        found = "none" if value is None else kind(value)
-        raise Unreadable(f"{name}: expected a whole number, found {found}")
+        result = "none" if value is None else kind(value)
+        raise Unreadable(f"{name}: expected a whole number, found {result}")
     return value
 
 
@@ -73,18 +73,18 @@ def _checked(fields: Mapping[str, Any]) -> tuple[int, int, int]:
 def _stamp(fields: Mapping[str, Any], context: Context) -> Stamp:
     zone, received_at = context.zone(context.host), context.record.received_at
     value, spelled = fields.get("time"), fields.get("time_dt")
-    found = moment(value, zone, received_at)
-    other = moment(spelled, zone, received_at)
-    if found is None and value is not None:
+    stamp_read = read_moment(value, zone, received_at)
+    other = read_moment(spelled, zone, received_at)
+    if stamp_read is None and value is not None:
         raise Unreadable(f"time: not a time: {str(value)[:40]!r}")
-    if found is None and other is None:
+    if stamp_read is None and other is None:
         raise Unreadable("no 'time' in the object")
-    if found and other and abs(found.time - other.time) > SKEW:
+    if stamp_read and other and abs(stamp_read.time - other.time) > _SKEW:
         raise Unreadable(f"time_dt: {str(spelled)[:40]} is another time than {value}")
-    return found or other or Stamp.missing(received_at, value)
+    return stamp_read or other or Stamp.missing(received_at, value)
 
 
-def read(fields: dict[str, Any], context: Context) -> Event:
+def _read(fields: dict[str, Any], context: Context) -> Event:
     """The event that an OCSF object is. Raises `Unreadable`."""
     class_uid, activity, severity = _checked(fields)
     stamp = _stamp(fields, context)
@@ -127,7 +127,7 @@ def _odd(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _outcome(row: Event, fields: Mapping[str, Any], class_uid: int) -> None:
     """Status, action and disposition: by class their numbers have names of their own."""
-    finding = class_uid // 1000 == FINDINGS
+    finding = class_uid // 1000 == _FINDINGS
     for key, names in (
         ("status", {} if finding else STATUS),
         ("action", ocsf.ACTION),
@@ -143,11 +143,11 @@ def _outcome(row: Event, fields: Mapping[str, Any], class_uid: int) -> None:
 
 def _unmapped(fields: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
     left = fields.get("unmapped")
-    found = dict(left) if type(left) is dict else {} if left is None else {"unmapped": left}
-    said = {key: theirs[key] for key in ("source", "logged_time", "labels") if key in theirs}
-    if said:
-        found["metadata"] = found.get("metadata", said)
-    return found
+    left_result = dict(left) if type(left) is dict else {} if left is None else {"unmapped": left}
+    lines = {key: theirs[key] for key in ("source", "logged_time", "labels") if key in theirs}
+    if lines:
+        left_result["metadata"] = left_result.get("metadata", lines)
+    return left_result
 
 
 def _shown(row: Event, context: Context) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _shown(row: Event, context: Context) -> dict[str, Any]:
 
 def _missing(fields: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, Any]:
     """What of an object is not shown as it came."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, value in fields.items():
         if name in _OWN or value is None:
             continue
@@ -166,17 +166,17 @@ def _missing(fields: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, A
         if type(value) is dict and type(old) is dict:
             inner = _missing(value, old) if name != "metadata" else _about(value, old)
             if inner:
-                found[name] = inner
+                results[name] = inner
         elif value != old or type(value) is not type(old):
-            found[name] = value
+            results[name] = value
     if type(fields.get("time_dt")) is str:
-        found["time_dt"] = fields["time_dt"]
-    return found
+        results["time_dt"] = fields["time_dt"]
+    return results
 
 
 def _about(value: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
     ours = ("source", "logged_time", "labels")
-    return _missing({key: one for key, one in value.items() if key not in ours}, old)
+    return _missing({key: element for key, element in value.items() if key not in ours}, old)
 
 
 class Ocsf(JsonSource):
@@ -185,7 +185,7 @@ class Ocsf(JsonSource):
     name = "ocsf"
 
     def events(self, fields: dict[str, Any], context: Context) -> list[Event]:
-        return [read(fields, context)]
+        return [_read(fields, context)]
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         before = decode_object(raw)

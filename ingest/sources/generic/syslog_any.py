@@ -29,7 +29,7 @@ from ingest.sources.linux.auditd import AUDITD, SERIAL
 from ingest.sources.linux.pam import PAM
 from ingest.sources.windows import event_of_xml
 
-PRODUCT: Mapping[str, str] = {"name": "syslog", "vendor_name": "Unknown"}
+_PRODUCT: Mapping[str, str] = {"name": "syslog", "vendor_name": "Unknown"}
 BY_PROGRAM: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"CEF"), "cef"),
     (re.compile(r"%(?:ASA|FTD|PIX|FWSM)-(?:\w+-)?\d-\d+", re.ASCII), "cisco_asa"),
@@ -62,21 +62,21 @@ _CUT_ESCAPE = re.compile(r"&(lt|gt|amp|quot|apos)(?![;\w])", re.ASCII)
 
 _OPEN_ESCAPE = re.compile(r"&\w{0,5}\Z|<[^>]{0,20}\Z", re.ASCII)
 
-Known = Callable[[Line, Context], "Event | list[Event] | None"]
+_Known = Callable[[Line, Context], "Event | list[Event] | None"]
 
 
 @cache
 def _all() -> tuple[Source, ...]:
     """Sources that read lines of syslog; those that read more than their own words last."""
-    order = sorted(sources().values(), key=lambda one: (one.name == "infoblox", one.name))
-    return tuple(one for one in order if hasattr(one, "programs") and one is not PAM)
+    order = sorted(sources().values(), key=lambda source: (source.name == "infoblox", source.name))
+    return tuple(source for source in order if hasattr(source, "programs") and source is not PAM)
 
 
 @lru_cache(maxsize=4096)
 def _knowing(program: str | None) -> tuple[Source, ...]:
     """The sources that know a program."""
     names = syslog.names_of(program)
-    return tuple(one for one in _all() if names and _reads(one, program or "", names))
+    return tuple(source for source in _all() if names and _reads(source, program or "", names))
 
 
 def _reads(source: Source, program: str, names: tuple[str, ...]) -> bool:
@@ -92,16 +92,16 @@ def events_of(line: Line, context: Context, record: Record | None = None) -> lis
     for source in _knowing(line.program):
         first = first or source
         # Not all are a SyslogSource: Kea and auditd only have one of its methods.
-        known: Known | None = getattr(source, "known", None) or getattr(source, "read", None)
-        found = known(line, context) if known else None
-        if found:
-            return found if isinstance(found, list) else [found]
+        known: _Known | None = getattr(source, "known", None) or getattr(source, "read", None)
+        known_result = known(line, context) if known else None
+        if known_result:
+            return known_result if isinstance(known_result, list) else [known_result]
     if first is None or first.name != "sudo":  # which tells itself of what PAM refused
         other = PAM.known(line, context)
         if other:
             return [other]
     # What the kernel says besides is not of the audit system.
-    product = PRODUCT if first is AUDITD else getattr(first, "product", PRODUCT)
+    product = _PRODUCT if first is AUDITD else getattr(first, "product", _PRODUCT)
     return _by_its_text(line, context, record) or [
         syslog.counted(syslog.base_event(line, product), line)
     ]
@@ -133,17 +133,17 @@ def _xml(line: Line, context: Context) -> list[Event] | None:
     text = _CUT_ESCAPE.sub(r"&\1;", line.text)
     whole = text.endswith("</Event>")
     try:
-        found = event_of_xml(text if whole else _closed(text), context)
+        xml_event = event_of_xml(text if whole else _closed(text), context)
     except Unreadable:
         return None
     if not whole:
-        more = msgspec.json.decode(found["more"]) if found.get("more") else {}
+        more = msgspec.json.decode(xml_event["more"]) if xml_event.get("more") else {}
         more["metadata"] = more.get("metadata", {}) | {"is_truncated": True}
-        found["more"] = encode(more)
+        xml_event["more"] = encode(more)
     if line.rest:
-        own = msgspec.json.decode(found["unmapped"]) if found.get("unmapped") else {}
-        found["unmapped"] = encode(line.rest | own)
-    return [found]
+        own = msgspec.json.decode(xml_event["unmapped"]) if xml_event.get("unmapped") else {}
+        xml_event["unmapped"] = encode(line.rest | own)
+    return [xml_event]
 
 
 def _closed(text: str) -> str:
@@ -188,7 +188,7 @@ class Syslog(JoiningSource):
     def join(self, parts: Sequence[Record], context: Context) -> list[Event]:
         """The events of one line, or of the lines that are auditd's records of one event."""
         if len(parts) > 1:
-            return AUDITD.of_lines([syslog.read(one.raw, context) for one in parts], context)
+            return AUDITD.of_lines([syslog.read(part.raw, context) for part in parts], context)
         (record,) = parts
         return events_of(syslog.read(record.raw, context), context, record)
 

@@ -36,13 +36,13 @@ from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line
 from ingest.parsing.timestamps import stamp_iso
 
-PRODUCT: Mapping[str, str] = {"name": "NIOS", "vendor_name": "Infoblox"}
-ENTRY = re.compile(
+_PRODUCT: Mapping[str, str] = {"name": "NIOS", "vendor_name": "Infoblox"}
+_ENTRY = re.compile(
     r"\[?(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?Z?)\]? \[(?P<user>[^\]]{0,300})\]: "
     r"(?P<what>[A-Za-z][A-Za-z_]{2,40})(?: (?P<rest>.*))?",
     re.ASCII,
 )
-PAIR = re.compile(r"(?:^| )([a-z_]{1,40})=(\S*)", re.ASCII)
+_PAIR = re.compile(r"(?:^| )([a-z_]{1,40})=(\S*)", re.ASCII)
 ESCAPED = re.compile(r"\\([0-3][0-7]{2})")
 SESSIONS: Mapping[str, tuple[int, int, int]] = MappingProxyType(
     {
@@ -54,7 +54,7 @@ SESSIONS: Mapping[str, tuple[int, int, int]] = MappingProxyType(
         "Password_Reset_Error": (ACCOUNT, 4, FAILURE),
     }
 )
-CHANGES: Mapping[str, int] = MappingProxyType({"Created": 1, "Modified": 3, "Deleted": 4})
+_CHANGES: Mapping[str, int] = MappingProxyType({"Created": 1, "Modified": 3, "Deleted": 4})
 THING = re.compile(
     r"(?P<kind>[A-Za-z0-9_]{1,60})(?: (?P<name>.{1,500}?))?(?:: (?P<how>(?:Set|Changed) .*))?"
 )
@@ -63,36 +63,36 @@ CALL = re.compile(
 )
 
 
-def unescaped(text: str) -> str:
+def _unescaped(text: str) -> str:
     """A value without octal escapes."""
     return ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)
 
 
 def read(line: Line, context: Context) -> Event | None:
     """A login, a change or a call; None for what else `httpd` says."""
-    match = ENTRY.fullmatch(line.text)
+    match = _ENTRY.fullmatch(line.text)
     if match is None:
         return None
     stamp = stamp_iso(match["time"], context.zone(line.host), context.record.received_at)
     if stamp.quality == "received":
         stamp = line.stamp
     what, rest = match["what"], match["rest"] or ""
-    user = {"name": unescaped(match["user"])} if match["user"] else None
+    user = {"name": _unescaped(match["user"])} if match["user"] else None
     common: dict[str, Any] = {
         "message": line.text,
-        "metadata": metadata(PRODUCT, stamp, log_provider=line.program, event_code=what),
+        "metadata": metadata(_PRODUCT, stamp, log_provider=line.program, event_code=what),
         "device": device(line.host),
         "actor": {"user": user, "invoked_by": None if user else "NIOS"},
     }
     if what in SESSIONS:
         return event(*SESSIONS[what][:2], stamp, **common | _session(what, rest, user, line))
     rest_of = line.rest | kept(pid=line.pid)
-    if what in CHANGES and (thing := THING.fullmatch(rest)):
+    if what in _CHANGES and (thing := THING.fullmatch(rest)):
         name, how = (thing["name"] or "").strip(), thing["how"]
         entity = {"name": name or thing["kind"], "type": thing["kind"]}
         return event(
             ENTITY,
-            CHANGES[what],
+            _CHANGES[what],
             stamp,
             status_id=SUCCESS,
             more={"entity": entity},
@@ -121,12 +121,12 @@ def read(line: Line, context: Context) -> Event | None:
 def _session(what: str, rest: str, user: dict[str, str] | None, line: Line) -> dict[str, Any]:
     """The columns of a login, a logout or a new password."""
     class_uid, _, status = SESSIONS[what]
-    pairs = {key: unescaped(value) for key, value in PAIR.findall(rest)}
+    pairs = {key: _unescaped(value) for key, value in _PAIR.findall(rest)}
     ip = address(pairs.get("ip", ""))
     if ip:
         del pairs["ip"]
     failed = status == FAILURE
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "severity_id": LOW if failed else INFORMATIONAL,
         "status_id": status,
         "status_detail": pairs.pop("error", "")
@@ -139,11 +139,11 @@ def _session(what: str, rest: str, user: dict[str, str] | None, line: Line) -> d
         ),
     }
     if class_uid == AUTHENTICATION:
-        found |= {
+        results |= {
             "service": {"name": pairs.pop("to", "") or "NIOS"},
             "auth_method": pairs.pop("auth", "") or None,
             "is_remote": ip is not None,
         }
     if user and pairs.get("group"):
-        found["user"] = {**user, "groups": [pairs.pop("group")]}
-    return found | {"unmapped": unmapped(line.rest | kept(pid=line.pid) | pairs)}
+        results["user"] = {**user, "groups": [pairs.pop("group")]}
+    return results | {"unmapped": unmapped(line.rest | kept(pid=line.pid) | pairs)}

@@ -32,13 +32,13 @@ from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line
 from ingest.parsing.timestamps import Stamp, month_number, stamp_parts
 
-PRODUCT: Mapping[str, str] = {"name": "NIOS", "vendor_name": "Infoblox"}
-QUERY, RESPONSE = 1, 2
+_PRODUCT: Mapping[str, str] = {"name": "NIOS", "vendor_name": "Infoblox"}
+_QUERY, _RESPONSE = 1, 2
 _NAME = r"\S{1,1100}"
 _CLASS = r"(?P<class>[A-Z0-9]{2,10})"
 DATED = re.compile(r"(\d\d)-([A-Z][a-z]{2})-(\d{4}) (\d\d:\d\d:\d\d(?:\.\d{1,9})?) (.*)", re.ASCII)
 CATEGORY = re.compile(r"([a-z][a-z-]{2,30}): (?=client |CEF:|\d\d-)(.*)", re.ASCII)
-CLIENT = re.compile(
+_CLIENT = re.compile(
     r"client (?:@0x[0-9a-f]+ )?(?P<ip>[0-9a-fA-F.:]+)#(?P<port>\d{1,5})"
     rf"(?: \((?P<about>{_NAME})\))?:? (?:view (?P<view>[^\s:]+): )?(?P<rest>.*)",
     re.ASCII,
@@ -48,17 +48,17 @@ QUESTION = re.compile(
     r"(?: \((?P<server>[0-9a-fA-F.:]+)(?:%\S+)?\))?(?P<more>.{0,200})",
     re.ASCII,
 )
-ANSWER = re.compile(
+_ANSWER = re.compile(
     rf"(?P<protocol>UDP|TCP): query: (?P<name>{_NAME}) {_CLASS} (?P<type>[A-Z0-9-]+) "
     r"response: (?P<rcode>[A-Z0-9]+) (?P<flags>[+-]\S*)(?: (?P<answers>.*))?",
     re.ASCII,
 )
-FAILED = re.compile(
+_FAILED = re.compile(
     rf"query failed \((?P<why>[^()]{{1,60}})\) for (?P<name>{_NAME})/(?P<class>[A-Z0-9]+)/"
     r"(?P<type>[A-Z0-9-]+)(?P<more> at \S+)?",
     re.ASCII,
 )
-DENIED = re.compile(
+_DENIED = re.compile(
     rf"query(?: \(cache\))? '(?P<name>{_NAME})/(?P<type>[A-Z0-9-]+)/(?P<class>[A-Z0-9]+)' "
     r"(?P<why>denied)(?P<more>.{0,200})",
     re.ASCII,
@@ -68,15 +68,15 @@ REWRITE = re.compile(
     r"(?P<severity>\d{1,2})\|(?P<pairs>.*)",
     re.ASCII,
 )
-PAIR = re.compile(r'(?:^| )([A-Za-z_]{1,20})=("(?:[^"\\]|\\.)*"|\S*)', re.ASCII)
-RPZ = re.compile(
+_PAIR = re.compile(r'(?:^| )([A-Za-z_]{1,20})=("(?:[^"\\]|\\.)*"|\S*)', re.ASCII)
+_RPZ = re.compile(
     rf"rpz (?P<trigger>\S+) (?P<action>\S+) rewrite (?P<name>{_NAME}) \[(?P<type>[A-Z0-9]+)\] "
     r"via (?P<via>\S+)",
     re.ASCII,
 )
-RECORD = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^;"]|")+')
-PARTS = re.compile(r"(\S+) (\d{1,10}) ([A-Z]+) ([A-Z0-9]+) (.*)", re.ASCII)
-RCODES: Mapping[str, int] = MappingProxyType(
+_RECORD = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^;"]|")+')
+_PARTS = re.compile(r"(\S+) (\d{1,10}) ([A-Z]+) ([A-Z0-9]+) (.*)", re.ASCII)
+_RCODES: Mapping[str, int] = MappingProxyType(
     {
         "NOERROR": 0,
         "FORMERR": 1,
@@ -107,7 +107,7 @@ def read(line: Line, context: Context) -> Event | None:
     rewrite = REWRITE.fullmatch(text)
     if rewrite:
         return _rewrite(rewrite, line, rest)
-    client = CLIENT.fullmatch(text)
+    client = _CLIENT.fullmatch(text)
     if client is None:
         return None
     ip, port = address(client["ip"]), int(client["port"])
@@ -115,7 +115,7 @@ def read(line: Line, context: Context) -> Event | None:
         return None
     rest |= kept(view=client["view"])
     source = {"ip": ip, "port": port}
-    readers = ((ANSWER, _answer), (QUESTION, _question), (FAILED, _failed), (DENIED, _failed))
+    readers = ((_ANSWER, _answer), (QUESTION, _question), (_FAILED, _failed), (_DENIED, _failed))
     for pattern, make in readers:
         match = pattern.fullmatch(client["rest"])
         if match:
@@ -127,7 +127,7 @@ def _stamp(dated: re.Match[str], line: Line, context: Context) -> Stamp:
     """The time `named` wrote itself: it has a year and milliseconds, unlike RFC 3164."""
     day, month, year, clock, _ = dated.groups()
     received_at = context.record.received_at
-    found = stamp_parts(
+    result = stamp_parts(
         int(year),
         month_number(month),
         int(day),
@@ -136,7 +136,7 @@ def _stamp(dated: re.Match[str], line: Line, context: Context) -> Stamp:
         received_at,
         original=f"{day}-{month}-{year} {clock}",
     )
-    return line.stamp if found.quality == "received" else found
+    return line.stamp if result.quality == "received" else result
 
 
 def _event(
@@ -162,7 +162,7 @@ def _event(
         stamp,
         status_id=status,
         message=line.text,
-        metadata=metadata(PRODUCT, stamp, log_provider=line.program),
+        metadata=metadata(_PRODUCT, stamp, log_provider=line.program),
         src_endpoint=source,
         dst_endpoint={"ip": server, "hostname": line.host} if server or line.host else None,
         device=device(line.host),
@@ -171,7 +171,7 @@ def _event(
         else None,
         answers=answers,
         rcode=rcode,
-        rcode_id=RCODES.get(rcode or ""),
+        rcode_id=_RCODES.get(rcode or ""),
         connection_info={
             "protocol_name": protocol,
             "protocol_num": 6 if protocol == "tcp" else 17,
@@ -182,7 +182,7 @@ def _event(
         observables=observables(
             ("src_endpoint.ip", AN_IP, source.get("ip")),
             ("query.hostname", A_HOST, name),
-            *(("answers[].rdata", AN_IP, address(one["rdata"])) for one in answers or ()),
+            *(("answers[].rdata", AN_IP, address(answer["rdata"])) for answer in answers or ()),
         ),
         unmapped=unmapped(rest | kept(pid=line.pid, flags=part.get("flags"))),
         **columns,
@@ -197,7 +197,7 @@ def _question(
     rest: dict[str, Any],
 ) -> Event:
     more = (part["more"] or "").strip()
-    return _event(QUERY, part, source, stamp, line, rest | kept(more=more or None))
+    return _event(_QUERY, part, source, stamp, line, rest | kept(more=more or None))
 
 
 def _answer(
@@ -207,15 +207,15 @@ def _answer(
     line: Line,
     rest: dict[str, Any],
 ) -> Event:
-    found: list[dict[str, Any]] = []
-    for text in RECORD.findall(part["answers"] or ""):
-        match = PARTS.fullmatch(text.strip())
+    results: list[dict[str, Any]] = []
+    for text in _RECORD.findall(part["answers"] or ""):
+        match = _PARTS.fullmatch(text.strip())
         if match:
             _name, ttl, _, kind, rdata = match.groups()
-            found.append({"rdata": rdata, "type": kind, "ttl": int(ttl)})
+            results.append({"rdata": rdata, "type": kind, "ttl": int(ttl)})
         elif text.strip():
-            found.append({"rdata": text.strip()})
-    return _event(RESPONSE, part, source, stamp, line, rest, answers=found or None)
+            results.append({"rdata": text.strip()})
+    return _event(_RESPONSE, part, source, stamp, line, rest, answers=results or None)
 
 
 def _failed(
@@ -227,16 +227,16 @@ def _failed(
 ) -> Event:
     rest = rest | kept(at=(part["more"] or "").strip() or None)
     why = part["why"] or ""
-    part = part | {"rcode": why if why in RCODES else "REFUSED" if why == "denied" else None}
+    part = part | {"rcode": why if why in _RCODES else "REFUSED" if why == "denied" else None}
     return _event(
-        RESPONSE, part, source, stamp, line, rest, status_id=FAILURE, status_detail=f"query {why}"
+        _RESPONSE, part, source, stamp, line, rest, status_id=FAILURE, status_detail=f"query {why}"
     )
 
 
 def _rewrite(match: re.Match[str], line: Line, rest: dict[str, Any]) -> Event:
     """A question that a response policy zone answered in another way."""
-    pairs = dict(PAIR.findall(match["pairs"]))
-    told = RPZ.fullmatch(pairs.get("msg", "").strip('"'))
+    pairs = dict(_PAIR.findall(match["pairs"]))
+    match_result = _RPZ.fullmatch(pairs.get("msg", "").strip('"'))
     ip, server = address(pairs.pop("src", "")), address(pairs.pop("dst", ""))
     port = pairs.pop("spt", "")
     source: dict[str, Any] = {"ip": ip} if ip else {"name": "unknown"}
@@ -244,14 +244,14 @@ def _rewrite(match: re.Match[str], line: Line, rest: dict[str, Any]) -> Event:
         source["port"] = int(port)
     level = int(match["severity"])
     part = {
-        "name": told["name"] if told else None,
-        "type": told["type"] if told else pairs.get("qtype"),
+        "name": match_result["name"] if match_result else None,
+        "type": match_result["type"] if match_result else pairs.get("qtype"),
         "server": server,
     }
     action = match["action"].upper()
     passed = action in ("PASSTHRU", "PASS-THRU", "INFORM")
     return _event(
-        RESPONSE,
+        _RESPONSE,
         part,
         source,
         line.stamp,
@@ -262,5 +262,8 @@ def _rewrite(match: re.Match[str], line: Line, rest: dict[str, Any]) -> Event:
         status_detail=match["action"],
         action_id=1 if passed else 2,
         disposition_id=1 if passed else 2 if action in ("NXDOMAIN", "NODATA") else OTHER,
-        firewall_rule={"name": told["via"] if told else match["policy"], "type": match["policy"]},
+        firewall_rule={
+            "name": match_result["via"] if match_result else match["policy"],
+            "type": match["policy"],
+        },
     )

@@ -26,9 +26,9 @@ from ingest.sources.dhcp import isc_dhcpd
 from ingest.sources.dns import bind
 from ingest.sources.infoblox import audit, dns
 
-PRODUCT: Mapping[str, str] = {"name": "NIOS", "vendor_name": "Infoblox"}
-DHCP = frozenset({"dhcpd", "dhcpdv6"})
-PROGRAMS = frozenset({*DHCP, "named", "httpd"})
+_PRODUCT: Mapping[str, str] = {"name": "NIOS", "vendor_name": "Infoblox"}
+_DHCP = frozenset({"dhcpd", "dhcpdv6"})
+_PROGRAMS = frozenset({*_DHCP, "named", "httpd"})
 RELAYED = re.compile(
     r" ?(?:(?P<relay>[A-Za-z0-9_.-]{1,255}) )?(?P<host>[0-9a-fA-F.:]{2,45}) "
     r"(?P<program>dhcpd|dhcpdv6|named|httpd)"
@@ -37,13 +37,13 @@ RELAYED = re.compile(
 )
 """What stands behind the host where a relay has put its own name before it."""
 PIDLESS = re.compile(r"(?P<program>httpd)\[\]: (?P<text>.*)", re.ASCII)
-LEASE = re.compile(
+_LEASE = re.compile(
     r"r-l-e:(?P<ip>[0-9a-fA-F.:]{2,45}),(?P<what>[A-Za-z ]{1,20}),(?P<name>.*),"
     r"(?P<mac>(?:[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){2,20})?),(?P<start>\d{0,12}),"
     r"(?P<end>\d{0,12}),(?P<rest>[^,]*,?[^,]*)",
     re.ASCII,
 )
-CHANGES: Mapping[str, int] = MappingProxyType(
+_CHANGES: Mapping[str, int] = MappingProxyType(
     {
         "issued": ACK,
         "renewed": ACK,
@@ -60,7 +60,7 @@ CHANGES: Mapping[str, int] = MappingProxyType(
 
 def unfolded(line: Line) -> Line:
     """The line as the appliance wrote it, behind what a relay has put before it."""
-    if line.program in PROGRAMS:
+    if line.program in _PROGRAMS:
         return line
     match = RELAYED.fullmatch(line.text) if line.program is None else None
     if match is None or address(match["host"]) is None:
@@ -71,9 +71,9 @@ def unfolded(line: Line) -> Line:
     return Line(line.stamp, match["host"], match["program"], pid, match["text"].strip(), rest)
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """The event of a line, by its program; None for what has no class of its own."""
-    if line.program in DHCP:
+    if line.program in _DHCP:
         return _lease(line, context) or isc_dhcpd.read(line, context)
     if line.program == "named":
         # What Infoblox words as BIND does, such as transfers and updates of zones, BIND's reads.
@@ -83,14 +83,14 @@ def read(line: Line, context: Context) -> Event | None:
 
 def _lease(line: Line, context: Context) -> Event | None:
     """An entry of the lease history (`r-l-e:`), which names the lease's start and end."""
-    match = LEASE.fullmatch(line.text)
+    match = _LEASE.fullmatch(line.text)
     ip = address(match["ip"]) if match else None
     if match is None or ip is None:
         return None
     received_at = context.record.received_at
     start = stamp_epoch(match["start"], received_at) if match["start"] else None
     end = stamp_epoch(match["end"], received_at) if match["end"] else None
-    activity = CHANGES.get(match["what"].lower(), OTHER)
+    activity = _CHANGES.get(match["what"].lower(), OTHER)
     mac = mac_address(match["mac"])
     granted = start is not None and end is not None and end.time >= start.time
     lease = int((end.time - start.time).total_seconds()) if start and end and granted else None
@@ -98,7 +98,7 @@ def _lease(line: Line, context: Context) -> Event | None:
         activity,
         context,
         line.stamp,
-        PRODUCT,
+        _PRODUCT,
         activity_name=match["what"] if activity == OTHER else None,
         ip=ip,
         mac=mac,
@@ -132,11 +132,11 @@ class Infoblox(Source):
     def parse(self, record: Record, context: Context) -> list[Event]:
         raw = record.raw
         line = unfolded(syslog.read(raw, context))
-        found = read(line, context)
-        if found is None:
-            return [syslog.base_event(line, PRODUCT)]
-        found["metadata"]["product"] = PRODUCT
-        return [found]
+        read_event = _read(line, context)
+        if read_event is None:
+            return [syslog.base_event(line, _PRODUCT)]
+        read_event["metadata"]["product"] = _PRODUCT
+        return [read_event]
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         return syslog.restamp(raw, when, zone)

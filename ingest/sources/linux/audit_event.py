@@ -51,14 +51,14 @@ class Audit:
     @cached_property
     def cwd(self) -> str | None:
         """The directory of the process."""
-        found = self.of("CWD")
-        return found.fields.get("cwd") if found else None
+        result = self.of("CWD")
+        return result.fields.get("cwd") if result else None
 
     @cached_property
     def title(self) -> str | None:
         """The command line by which the process was started, as far as the kernel kept it."""
-        found = self.of("PROCTITLE")
-        text = found.fields.get("proctitle") if found else None
+        result = self.of("PROCTITLE")
+        text = result.fields.get("proctitle") if result else None
         return " ".join(text.strip("\0").split("\0")) if text else None
 
     @cached_property
@@ -71,7 +71,9 @@ class Audit:
                     match = _ARGUMENT.fullmatch(name)
                     if match:
                         pieces.setdefault(int(match[1]), {})[int(match[2] or 0)] = value
-        return ["".join(text for _, text in sorted(pieces[at].items())) for at in sorted(pieces)]
+        return [
+            "".join(text for _, text in sorted(pieces[piece].items())) for piece in sorted(pieces)
+        ]
 
     @cached_property
     def address(self) -> Address | None:
@@ -79,8 +81,10 @@ class Audit:
         part = self.of("SOCKADDR")
         if part is None:
             return None
-        found = audit_names.socket_address(part.fields.get("saddr"))
-        return found or _interpreted(part.names.get("SADDR") or part.fields.get("saddr") or "")
+        socket_address = audit_names.socket_address(part.fields.get("saddr"))
+        return socket_address or _interpreted(
+            part.names.get("SADDR") or part.fields.get("saddr") or ""
+        )
 
     def absolute(self, path: str | None) -> str | None:
         """A file's path from the root, where the directory is known."""
@@ -90,10 +94,10 @@ class Audit:
 
     def paths(self, *kinds: str) -> list[Part]:
         """The PATH records of these kinds, all but the directories above where none is named."""
-        found = [part for part in self.parts if part.type == "PATH" and "name" in part.fields]
+        parts = [part for part in self.parts if part.type == "PATH" and "name" in part.fields]
         if kinds:
-            return [part for part in found if _kind(part) in kinds]
-        return [part for part in found if _kind(part) != "PARENT"] or found
+            return [part for part in parts if _kind(part) in kinds]
+        return [part for part in parts if _kind(part) != "PARENT"] or parts
 
     def file(self, part: Part) -> dict[str, Any]:
         """The file of a PATH record."""
@@ -112,11 +116,11 @@ class Audit:
         rest: dict[str, Any] = dict(self.framing)
         others: dict[str, list[dict[str, str]]] = {}
         for part in self.parts:
-            found = part.rest()
+            rest_result = part.rest()
             if part is main:
-                rest |= found
-            elif found and part.type not in ("PROCTITLE", "CWD", "EXECVE"):
-                others.setdefault(part.type, []).append(found)
+                rest |= rest_result
+            elif rest_result and part.type not in ("PROCTITLE", "CWD", "EXECVE"):
+                others.setdefault(part.type, []).append(rest_result)
         for kind, records in others.items():
             rest[kind] = records if len(records) > 1 or kind == "PATH" else records[0]
         return rest | dict(more)

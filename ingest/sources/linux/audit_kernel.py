@@ -42,14 +42,14 @@ from ingest.sources.linux.audit_event import (
 )
 from ingest.sources.linux.audit_record import Part
 
-Fields = dict[str, Any]
-BLOCKED, LOGGED = 2, 17
+_Fields = dict[str, Any]
+_BLOCKED, _LOGGED = 2, 17
 
 
 def _command(audit: Audit, main: Part) -> Event:
     """USER_CMD: sudo ran a command."""
     columns, process = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     line = main.inner.pop("cmd", None) or main.fields.pop("cmd", None)
     path = (line or "").partition(" ")[0]
     started = kept(
@@ -78,7 +78,7 @@ def _command(audit: Audit, main: Part) -> Event:
 def _terminal(audit: Audit, main: Part) -> Event:
     """TTY and USER_TTY: what was typed."""
     columns, process = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     typed = main.take("data")
     line = (typed or "").replace("\r", "\n").strip("\n")
     shell = process if "pid" in process else process | {"uid": audit.uid or "unknown"}
@@ -106,7 +106,7 @@ def _execve(audit: Audit, main: Part) -> Event:
     process["name"] = basename(first) or None
     process["path"] = first if first.startswith("/") else None
     main.fields = {}
-    spaced = [one for one in audit.arguments if not one or " " in one]
+    spaced = [argument for argument in audit.arguments if not argument or " " in argument]
     return event(
         audit,
         PROCESS,
@@ -189,7 +189,7 @@ def _bpf(audit: Audit, main: Part) -> Event:
 def _abend(audit: Audit, main: Part) -> Event:
     """ANOM_ABEND: a program crashed."""
     columns, process = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     signal = main.fields.get("sig")
     process = process if "pid" in process else process | {"uid": audit.uid or "unknown"}
     columns.pop("status_id")
@@ -210,7 +210,7 @@ def _abend(audit: Audit, main: Part) -> Event:
 def _seccomp(audit: Audit, main: Part) -> Event:
     """SECCOMP: a program's own filter refused a system call."""
     columns, process = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     arch, code = main.take("arch"), main.take("syscall")
     called = main.names.get("SYSCALL") or audit_names.syscall(arch, code)
     process = process if "pid" in process else process | {"uid": audit.uid or "unknown"}
@@ -226,7 +226,7 @@ def _seccomp(audit: Audit, main: Part) -> Event:
         more=more,
         process=process,
         action_id=ALLOWED if allowed else DENIED,
-        disposition_id=LOGGED if allowed else BLOCKED,
+        disposition_id=_LOGGED if allowed else _BLOCKED,
         rest=kept(arch=audit_names.architecture(arch), syscall=called, syscall_number=code),
         message=f"seccomp: {called} by {process.get('path') or process.get('name')}",
         **({"actor": {"process": process}} | columns),
@@ -237,7 +237,7 @@ def anomaly(audit: Audit, main: Part) -> Event:
     """ANOM_*: what the kernel or a program found odd."""
     syscall = audit.of("SYSCALL")
     columns, process = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     if syscall and not process:
         by = acting(syscall)
         columns["actor"] = kept(user=by, process=process_of(audit, syscall) or None)
@@ -296,7 +296,7 @@ def refused(part: Part) -> tuple[int, int, bool] | None:
     if verdict in ("denied", "granted", "allowed", "audit", "complain"):
         permissive = fields.get("permissive") == "1"
         deny = verdict == "denied" and not permissive
-        return (DENIED, BLOCKED, True) if deny else (ALLOWED, LOGGED, False)
+        return (DENIED, _BLOCKED, True) if deny else (ALLOWED, _LOGGED, False)
     return None
 
 
@@ -305,7 +305,7 @@ def refusal(audit: Audit, main: Part) -> Event:
     fields = main.fields | main.inner
     verdict = refused(main)
     columns, process = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     columns.pop("status_id")
     action, disposition, denied = verdict or (0, 0, False)
     if verdict:
@@ -324,7 +324,7 @@ def refusal(audit: Audit, main: Part) -> Event:
     )
     level = MEDIUM if denied else INFORMATIONAL
     if of_file and target:
-        activity = next((at for word, at in _PERMISSIONS if word in wanted), 0)
+        activity = next((position for word, position in _PERMISSIONS if word in wanted), 0)
         columns.setdefault("actor", {"process": process})
         return event(
             audit,
@@ -362,20 +362,26 @@ def refusal(audit: Audit, main: Part) -> Event:
     )
 
 
-def _target(path: str, kind: str) -> Fields:
+def _target(path: str, kind: str) -> _Fields:
     return {"path" if "/" in path else "name": path, "type_id": 2 if kind == "dir" else 0}
 
 
 def _socket_refusal(
-    audit: Audit, main: Part, columns: Fields, more: Fields, level: int, message: str, rest: Fields
+    audit: Audit,
+    main: Part,
+    columns: _Fields,
+    more: _Fields,
+    level: int,
+    message: str,
+    rest: _Fields,
 ) -> Event:
     fields = main.fields
 
-    def end(address: str, port: str) -> Fields | None:
-        found = kept(ip=ocsf.address(fields.get(address, "")), port=number(fields.get(port)))
-        if found and "ip" not in found:
-            found["name"] = "unknown"  # OCSF wants more than a port
-        return found if (found.get("port") or 0) < 65536 and found else None
+    def end(address: str, port: str) -> _Fields | None:
+        leaves = kept(ip=ocsf.address(fields.get(address, "")), port=number(fields.get(port)))
+        if leaves and "ip" not in leaves:
+            leaves["name"] = "unknown"  # OCSF wants more than a port
+        return leaves if (leaves.get("port") or 0) < 65536 and leaves else None
 
     ends = {
         "src_endpoint": end("laddr", "lport") or end("saddr", "src"),

@@ -119,8 +119,8 @@ TYPES: Mapping[str, str] = MappingProxyType(
 @cache
 def _syscalls() -> Mapping[str, Mapping[str, str]]:
     stored = files("ingest.sources.linux").joinpath("syscalls.json").read_bytes()
-    found: dict[str, dict[str, str]] = msgspec.json.decode(stored)
-    return found
+    decoded: dict[str, dict[str, str]] = msgspec.json.decode(stored)
+    return decoded
 
 
 def architecture(code: str | None) -> str | None:

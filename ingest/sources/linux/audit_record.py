@@ -49,7 +49,7 @@ ENCODED = frozenset(
     }
 )
 """Fields that are written in hexadecimal where their value is not plain."""
-NAMED = frozenset(
+_NAMED = frozenset(
     {
         *("ARCH", "SYSCALL", "AUID", "UID", "GID", "EUID", "SUID", "FSUID", "EGID", "SGID"),
         *("FSGID", "OUID", "OGID", "SADDR", "ID", "OAUID", "OLD-AUID", "IUID", "INODE_UID"),
@@ -152,23 +152,23 @@ def _fields(part: Part, into: dict[str, str], body: str) -> None:
         body = body[: avc.start()] + body[avc.end() :]
     if part.type == "LOGIN":
         body = _OLD_LOGIN.sub(lambda m: f"{'old-' if m[1] == 'old' else ''}{m[2]}=", body)
-    found: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     last: list[str] = []
     words: list[str] = []
     for match in _TOKEN.finditer(body):
         name, value = match["name"], match["value"]
         if name is None:
             (last or words).append(match["word"])
-        elif name in NAMED:
+        elif name in _NAMED:
             part.names.setdefault(name, value.strip('"'))
         else:
             plain = _plain(part.type, name, value)
             # What stands twice is kept, but the first holds.
-            at = name if name not in found else f"{name}'"
+            position = name if name not in fields else f"{name}'"
             if plain is not None:
-                found.setdefault(at, []).append(plain)
-            last = found[at] if name in _WORDY and plain is not None else []
-    into.update((name, " ".join(values)) for name, values in found.items())
+                fields.setdefault(position, []).append(plain)
+            last = fields[position] if name in _WORDY and plain is not None else []
+    into.update((name, " ".join(values)) for name, values in fields.items())
     loose = [word for word in words if word not in (":", "(", ")")]
     if loose:
         into["text"] = " ".join(loose)

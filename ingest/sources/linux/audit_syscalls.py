@@ -24,33 +24,33 @@ from ingest.sources.linux import audit_names
 from ingest.sources.linux.audit_event import Audit, acting, event, number, process_of, status, user
 from ingest.sources.linux.audit_record import Part
 
-LAUNCH, TERMINATE, OPEN_PROCESS, INJECT, SET_USER = 1, 2, 3, 4, 5
-CREATE, READ, UPDATE, DELETE, RENAME, ATTRIBUTES, SECURITY = 1, 2, 3, 4, 5, 6, 7
-GET_ATTRIBUTES, GET_SECURITY, MOUNT, UNMOUNT, OPEN = 8, 9, 12, 13, 14
+_LAUNCH, TERMINATE, OPEN_PROCESS, INJECT, SET_USER = 1, 2, 3, 4, 5
+_CREATE, _READ, _UPDATE, _DELETE, _RENAME, ATTRIBUTES, _SECURITY = 1, 2, 3, 4, 5, 6, 7
+GET_ATTRIBUTES, GET_SECURITY, MOUNT, UNMOUNT, _OPEN = 8, 9, 12, 13, 14
 INVOKE, SYSTEM_CALL = 4, 2
 
 FILES: Mapping[str, int] = MappingProxyType(
     {
-        **dict.fromkeys(("open", "openat", "openat2", "open_by_handle_at"), OPEN),
-        **dict.fromkeys(("creat", "mkdir", "mkdirat", "mknod", "mknodat"), CREATE),
-        **dict.fromkeys(("link", "linkat", "symlink", "symlinkat"), CREATE),
-        **dict.fromkeys(("truncate", "ftruncate", "fallocate", "write", "pwrite64"), UPDATE),
-        **dict.fromkeys(("unlink", "unlinkat", "rmdir"), DELETE),
-        **dict.fromkeys(("rename", "renameat", "renameat2"), RENAME),
-        **dict.fromkeys(("chmod", "fchmod", "fchmodat", "fchmodat2"), SECURITY),
-        **dict.fromkeys(("chown", "fchown", "lchown", "fchownat", "chown32"), SECURITY),
-        **dict.fromkeys(("fchown32", "lchown32"), SECURITY),
+        **dict.fromkeys(("open", "openat", "openat2", "open_by_handle_at"), _OPEN),
+        **dict.fromkeys(("creat", "mkdir", "mkdirat", "mknod", "mknodat"), _CREATE),
+        **dict.fromkeys(("link", "linkat", "symlink", "symlinkat"), _CREATE),
+        **dict.fromkeys(("truncate", "ftruncate", "fallocate", "write", "pwrite64"), _UPDATE),
+        **dict.fromkeys(("unlink", "unlinkat", "rmdir"), _DELETE),
+        **dict.fromkeys(("rename", "renameat", "renameat2"), _RENAME),
+        **dict.fromkeys(("chmod", "fchmod", "fchmodat", "fchmodat2"), _SECURITY),
+        **dict.fromkeys(("chown", "fchown", "lchown", "fchownat", "chown32"), _SECURITY),
+        **dict.fromkeys(("fchown32", "lchown32"), _SECURITY),
         **dict.fromkeys(("setxattr", "lsetxattr", "fsetxattr", "removexattr"), ATTRIBUTES),
         **dict.fromkeys(("lremovexattr", "fremovexattr", "utime", "utimes"), ATTRIBUTES),
         **dict.fromkeys(("utimensat", "futimesat"), ATTRIBUTES),
         **dict.fromkeys(("stat", "lstat", "newfstatat", "statx", "access"), GET_ATTRIBUTES),
         **dict.fromkeys(("faccessat", "faccessat2", "getxattr", "lgetxattr"), GET_ATTRIBUTES),
-        **dict.fromkeys(("read", "readlink", "readlinkat", "getdents", "getdents64"), READ),
+        **dict.fromkeys(("read", "readlink", "readlinkat", "getdents", "getdents64"), _READ),
         **dict.fromkeys(("mount", "move_mount", "fsmount"), MOUNT),
         **dict.fromkeys(("umount", "umount2"), UNMOUNT),
     }
 )
-USERS = frozenset(
+_USERS = frozenset(
     {
         *("setuid", "setreuid", "setresuid", "setfsuid", "setgid", "setregid", "setresgid"),
         *("setfsgid", "setgroups", "setuid32", "setreuid32", "setresuid32", "setgid32"),
@@ -58,7 +58,7 @@ USERS = frozenset(
     }
 )
 STARTS = frozenset({"fork", "vfork", "clone", "clone3"})
-MODULES: Mapping[str, int] = MappingProxyType(
+_MODULES: Mapping[str, int] = MappingProxyType(
     {"init_module": 1, "finit_module": 1, "create_module": 1, "delete_module": 2}
 )
 SOCKETS: Mapping[str, int] = MappingProxyType(
@@ -144,13 +144,13 @@ class Call:
             return self.socket
         if name in FILES and (self.audit.paths() or name in ("mount", "umount2")):
             return self.file if self.audit.paths() else self.other
-        if name in MODULES:
+        if name in _MODULES:
             return self.module
         if name == "ptrace" or name.startswith("process_vm_"):
             return self.trace
         if name in ("kill", "tkill", "tgkill", "pidfd_send_signal"):
             return self.signal
-        if name in USERS or name in STARTS or name in ("exit", "exit_group"):
+        if name in _USERS or name in STARTS or name in ("exit", "exit_group"):
             return self.own
         return self.other
 
@@ -178,7 +178,7 @@ class Call:
         line = " ".join(arguments) or self.audit.title
         if line:
             process["cmd_line"] = line
-        if any(not one or " " in one for one in arguments):
+        if any(not argument or " " in argument for argument in arguments):
             self.rest["arguments"] = arguments
         elif self.audit.title and self.audit.title != line:
             self.rest["proctitle"] = self.audit.title
@@ -195,7 +195,7 @@ class Call:
         parent = process.get("parent")
         return self.event(
             PROCESS,
-            LAUNCH,
+            _LAUNCH,
             process=process,
             actor={"process": parent} if parent else {"process": self.process},
             message=f"Process {process.get('pid', '')} started: {line or process.get('path')}"
@@ -206,17 +206,18 @@ class Call:
     def own(self) -> Event:
         """The process started a copy of itself, ended, or changed whom it runs as."""
         process = dict(self.process)
-        activity = SET_USER if self.name in USERS else TERMINATE
+        activity = SET_USER if self.name in _USERS else TERMINATE
         if self.name in STARTS:
-            activity = LAUNCH
+            activity = _LAUNCH
             child = number(self.main.fields.get("exit"))
             if child:
                 process = process | {"pid": child, "parent": {"pid": process.get("pid")}}
         message = f"{self.name} by {self.by}"
         if activity == SET_USER:
-            new = [self._argument(at) for at in range(3)]
+            new = [self._argument(index) for index in range(3)]
             self.rest["ids"] = [
-                None if one in (None, 0xFFFFFFFF, 2**64 - 1) else one for one in new
+                None if number_row in (None, 0xFFFFFFFF, 2**64 - 1) else number_row
+                for number_row in new
             ]
         return self.event(
             PROCESS,
@@ -239,18 +240,18 @@ class Call:
         made, gone = audit.paths("CREATE"), audit.paths("DELETE")
         main = (audit.paths("NORMAL", "UNKNOWN") or audit.paths())[0]
         more: dict[str, Any] = {}
-        if activity == RENAME:
+        if activity == _RENAME:
             main = (gone or made or [main])[0]
             if made and gone:
                 more["file_result"] = audit.file(made[-1])
-        elif activity == DELETE:
+        elif activity == _DELETE:
             main = (gone or [main])[0]
-        elif activity == CREATE or (activity == OPEN and made):
-            main, activity = (made or [main])[0], CREATE
-        elif activity == OPEN:
+        elif activity == _CREATE or (activity == _OPEN and made):
+            main, activity = (made or [main])[0], _CREATE
+        elif activity == _OPEN:
             flags = self._argument(1 if self.name in ("open", "creat") else 2)
             if flags is not None and self.name != "openat2" and flags & _WRITING:
-                activity = UPDATE
+                activity = _UPDATE
         elif activity in (MOUNT, UNMOUNT):
             main = audit.paths()[0]
         file = audit.file(main)
@@ -296,14 +297,14 @@ class Call:
         """A kernel module was loaded or removed."""
         record = self.audit.of("KERN_MODULE")
         name = record.fields.get("name") if record else None
-        found = self.audit.paths("NORMAL", "UNKNOWN")
+        paths = self.audit.paths("NORMAL", "UNKNOWN")
         file: dict[str, Any] = {"name": name or "unknown", "type_id": 1}
-        if found:
-            file = self.audit.file(found[0]) | ({"name": name} if name else {})
-        done = "load" if MODULES[self.name] == 1 else "unload"
+        if paths:
+            file = self.audit.file(paths[0]) | ({"name": name} if name else {})
+        done = "load" if _MODULES[self.name] == 1 else "unload"
         return self.event(
             KERNEL_EXTENSION,
-            MODULES[self.name],
+            _MODULES[self.name],
             severity_id=MEDIUM,
             more={"driver": {"file": file}},
             message=f"{done} of kernel module {name or file['name']} by {self.by}",

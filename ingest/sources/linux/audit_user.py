@@ -32,16 +32,16 @@ from ingest.sources.linux.audit_event import Audit, acted, event, peer, subject,
 from ingest.sources.linux.audit_kernel import AVCS, READERS, anomaly, base, refusal
 from ingest.sources.linux.audit_record import Part
 
-LOGON, LOGOFF, SWITCH = 1, 2, 7
+_LOGON, _LOGOFF, _SWITCH = 1, 2, 7
 
 KINDS: Mapping[str, tuple[int, int, str | None]] = MappingProxyType(
     {
-        "USER_LOGIN": (AUTHENTICATION, LOGON, None),
-        "USER_AUTH": (AUTHENTICATION, LOGON, None),
-        "GRP_AUTH": (AUTHENTICATION, LOGON, None),
-        "USER_START": (AUTHENTICATION, LOGON, None),
-        "USER_END": (AUTHENTICATION, LOGOFF, None),
-        "USER_LOGOUT": (AUTHENTICATION, LOGOFF, None),
+        "USER_LOGIN": (AUTHENTICATION, _LOGON, None),
+        "USER_AUTH": (AUTHENTICATION, _LOGON, None),
+        "GRP_AUTH": (AUTHENTICATION, _LOGON, None),
+        "USER_START": (AUTHENTICATION, _LOGON, None),
+        "USER_END": (AUTHENTICATION, _LOGOFF, None),
+        "USER_LOGOUT": (AUTHENTICATION, _LOGOFF, None),
         "USER_ACCT": (AUTHENTICATION, OTHER, "Account Check"),
         "USER_ERR": (AUTHENTICATION, OTHER, "Account Error"),
         "CRED_ACQ": (AUTHENTICATION, OTHER, "Credentials Acquired"),
@@ -97,20 +97,23 @@ KINDS: Mapping[str, tuple[int, int, str | None]] = MappingProxyType(
 )
 """OCSF class, activity and its name where OCSF has none, by type."""
 
-Fields = dict[str, Any]
+_Fields = dict[str, Any]
 
 
 def _authentication(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
     columns, process = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     program = basename(process.get("path") or "") or process.get("name")
     about = subject(main)
     if main.type == "LOGIN":
         about = user(main.fields.get("auid"), main.names.get("AUID"))
         columns.setdefault("actor", {})
     remote = peer(main, audit)
-    if program in ("su", "sudo", "doas", "pkexec", "runuser", "newgrp", "sg") and activity == LOGON:
-        activity = SWITCH
+    if (
+        program in ("su", "sudo", "doas", "pkexec", "runuser", "newgrp", "sg")
+        and activity == _LOGON
+    ):
+        activity = _SWITCH
     terminal = main.inner.get("terminal")
     ssh = terminal == "ssh" or program in ("sshd", "sshd-session", "sshd-auth")
     kind = 3 if ssh else 4 if terminal == "cron" else None
@@ -142,7 +145,7 @@ def _authentication(audit: Audit, main: Part, activity: int, name: str | None) -
     )
 
 
-def _from(main: Part, audit: Audit) -> Fields | None:
+def _from(main: Part, audit: Audit) -> _Fields | None:
     """Where the user came from; without an address, tools for accounts name their own host."""
     return peer(main, audit) if ocsf.address(main.inner.get("addr", "")) else None
 
@@ -166,13 +169,13 @@ def _account(audit: Audit, main: Part, activity: int, name: str | None) -> Event
         removed = "delet" in op or "remov" in op
         return _group(audit, main, 4 if removed else 3, None)
     if main.type in ("USER_MGMT", "USER_CHAUTHTOK", "CHUSER_ID"):
-        found = next((at for word, at in _ACCOUNT_OPS if word in op), None)
-        if found is not None:
-            activity, name = found, None
+        position = next((index for word, index in _ACCOUNT_OPS if word in op), None)
+        if position is not None:
+            activity, name = position, None
         elif main.type == "USER_CHAUTHTOK" and op and "pam" not in op:
             activity, name = OTHER, "Account Change"
     columns, _ = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     about = subject(main)
     if about is None:
         more["user"] = {"name": "", "type_id": 0}
@@ -194,7 +197,7 @@ def _account(audit: Audit, main: Part, activity: int, name: str | None) -> Event
 def _group(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
     op = (main.inner.get("op") or "").lower()
     columns, _ = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     named = main.inner.pop("grp", None)
     about_user = activity in (3, 4)
     uid = None if about_user else main.inner.pop("id", None)
@@ -222,7 +225,7 @@ def _group(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
 
 def _access(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
     columns, _ = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     roles = (
         main.inner.get("new-role")
         or main.inner.get("new_role")
@@ -247,7 +250,7 @@ def _access(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
 
 def _lifecycle(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
     columns, process = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     unit = main.inner.get("unit") or main.inner.get("sw") or process.get("name")
     if main.type.startswith("SYSTEM_"):
         unit = "Linux"
@@ -270,7 +273,7 @@ def _event_log(audit: Audit, main: Part, activity: int, name: str | None) -> Eve
     if main.type == "CONFIG_CHANGE" and enabled is not None:
         activity, name = (10 if enabled == "0" else 9), None
     columns, _ = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     op = main.fields.get("op") or main.inner.get("op")
     key = main.fields.get("key")
     weakens = enabled == "0" or (op or "").replace(" ", "_") in ("remove_rule", "remove rule")
@@ -291,7 +294,7 @@ def _event_log(audit: Audit, main: Part, activity: int, name: str | None) -> Eve
 
 def _config(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
     columns, _ = acted(main, audit)
-    more: Fields = {}
+    more: _Fields = {}
     op = main.fields.get("op") or main.inner.get("op") or ""
     table = main.fields.get("table") or ""
     off = main.type == "MAC_STATUS" and main.fields.get("enforcing") == "0"

@@ -49,26 +49,28 @@ class Auditd(JoiningSource):
     def part_of(self, record: Record, context: Context) -> str | None:
         """Node, time and serial number of a record; None for several in one."""
         raw = record.raw
-        found = SERIAL.search(raw[:2048])
-        if found is None or b"\n" in raw.rstrip(b"\r\n") or b"AUOMS_" in raw[:256]:
+        match = SERIAL.search(raw[:2048])
+        if match is None or b"\n" in raw.rstrip(b"\r\n") or b"AUOMS_" in raw[:256]:
             return None
         node = re.match(rb"node=(\S{1,256}) ", raw)
         host = syslog.read(raw, context).host if raw[:1] == b"<" else None
-        return f"{node[1].decode('utf-8', 'replace') if node else host or ''}:{found[0].decode()}"
+        return f"{node[1].decode('utf-8', 'replace') if node else host or ''}:{match[0].decode()}"
 
     def join(self, parts: Sequence[Record], context: Context) -> list[Event]:
         """The events of lines: of each serial number one, whatever order they came in."""
-        found: list[Event] = []
+        event_list: list[Event] = []
         joined: dict[str, list[tuple[Part, Line | None]]] = {}
         for text in _lines(parts):
             try:
-                self._add(joined, found, text, context)
+                self._add(joined, event_list, text, context)
             except Unreadable as why:
-                found.append({"dead_letter_reason": str(why)})
+                event_list.append({"dead_letter_reason": str(why)})
         events = [_event(these, context) for these in joined.values()]
-        if not events and all("dead_letter_reason" in one for one in found):
-            raise Unreadable(found[0]["dead_letter_reason"] if found else "the record is empty")
-        return events + found
+        if not events and all("dead_letter_reason" in event for event in event_list):
+            raise Unreadable(
+                event_list[0]["dead_letter_reason"] if event_list else "the record is empty"
+            )
+        return events + event_list
 
     def _add(
         self,
@@ -110,10 +112,10 @@ class Auditd(JoiningSource):
 
     def part_of_line(self, line: Line) -> str | None:
         """Host, time and serial number of a record that came through syslog."""
-        found = HEADER.fullmatch(_bare(line.text)) if _kernel_text(line) else None
+        fullmatch = HEADER.fullmatch(_bare(line.text)) if _kernel_text(line) else None
         return (
-            f"{found['node'] or line.host or ''}:{found['time']}:{found['serial']}"
-            if found
+            f"{fullmatch['node'] or line.host or ''}:{fullmatch['time']}:{fullmatch['serial']}"
+            if fullmatch
             else None
         )
 
@@ -126,8 +128,8 @@ class Auditd(JoiningSource):
 
     def read(self, line: Line, context: Context) -> Event:
         """The event of one line of syslog."""
-        found = self.known(line, context)
-        return found[0] if found else syslog.base_event(line, PRODUCT)
+        known = self.known(line, context)
+        return known[0] if known else syslog.base_event(line, PRODUCT)
 
     def known(self, line: Line, context: Context) -> list[Event] | None:
         """The events of one line of syslog; None where it is no record of the audit system."""
@@ -158,12 +160,12 @@ class Auditd(JoiningSource):
 
 
 def _lines(parts: Sequence[Record]) -> Iterable[str]:
-    if sum(len(one.raw) for one in parts) > FILE_BYTES:
+    if sum(len(part.raw) for part in parts) > FILE_BYTES:
         raise Unreadable(f"the records have more than {FILE_BYTES} bytes")
-    for one in parts:
-        if not one.raw.strip():
+    for part in parts:
+        if not part.raw.strip():
             raise Unreadable("the record is empty")
-        for raw in one.raw.split(b"\n"):
+        for raw in part.raw.split(b"\n"):
             if not raw.strip():
                 continue
             try:
@@ -181,8 +183,8 @@ def _kernel_text(line: Line) -> bool:
 
 
 def _bare(text: str) -> str:
-    found = _KERNEL.match(text)
-    return text[found.end() :] if found else text
+    match = _KERNEL.match(text)
+    return text[match.end() :] if match else text
 
 
 def _event(these: Sequence[tuple[Part, Line | None]], context: Context) -> Event:

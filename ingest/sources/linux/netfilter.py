@@ -27,18 +27,18 @@ from ingest.sources.shared.firewall import (
     TRAFFIC,
     Fields,
     connection,
-    decided,
     endpoint,
     ends_seen,
+    firewall_disposition,
     located,
     traffic,
 )
 
-PRODUCT: Mapping[str, str] = {"name": "netfilter", "vendor_name": "Linux"}
-PROGRAMS = frozenset({"kernel", "ulogd", "nfnetlink", "firewall"})
-LOGGED = 17
+_PRODUCT: Mapping[str, str] = {"name": "netfilter", "vendor_name": "Linux"}
+_PROGRAMS = frozenset({"kernel", "ulogd", "nfnetlink", "firewall"})
+_LOGGED = 17
 UPTIME = re.compile(r"\[ *(\d+\.\d+)\] ?", re.ASCII)
-BODY = re.compile(r"(?P<prefix>.{0,128}?)(?P<body>IN=\S* OUT=\S*(?: .*)?)", re.DOTALL)
+_BODY = re.compile(r"(?P<prefix>.{0,128}?)(?P<body>IN=\S* OUT=\S*(?: .*)?)", re.DOTALL)
 DENIES = re.compile(
     r"(?<![a-z])(?:block|drop|den(?:y|ied)|reject|discard|banned|blacklist)(?:p?ed|s)?(?![a-z])",
     re.IGNORECASE,
@@ -46,7 +46,7 @@ DENIES = re.compile(
 ALLOWS = re.compile(r"(?<![a-z])(?:allow|accept|pass|permit)(?:t?ed|s)?(?![a-z])", re.IGNORECASE)
 # UniFi and VyOS: a rule set, a number and A(ccept), D(rop) or R(eject).
 VYATTA = re.compile(r"\S+-(?:default|\d+)-([ADR])", re.ASCII)
-FLAGS = frozenset({"SYN", "ACK", "FIN", "RST", "PSH", "URG", "ECE", "CWR"})
+_FLAGS = frozenset({"SYN", "ACK", "FIN", "RST", "PSH", "URG", "ECE", "CWR"})
 OCTETS = re.compile(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2})*", re.ASCII)
 
 
@@ -78,7 +78,7 @@ def _fields(body: str) -> tuple[Fields, list[str], str | None]:
             if key in fields:
                 key = f"{fields.get('PROTO', '')}_{key}".lower()
             fields.setdefault(key, value)
-        elif word in FLAGS:
+        elif word in _FLAGS:
             flags.append(word)
         else:
             bare.append(word)
@@ -100,10 +100,10 @@ def _macs(fields: Fields) -> tuple[str | None, str | None]:
     return fields.mac("MACSRC") or source, fields.mac("MACDST") or target
 
 
-def packet(text: str) -> Mapping[str, Any] | None:
+def _packet(text: str) -> Mapping[str, Any] | None:
     """The columns of a packet that was logged; None where `text` speaks of none."""
     uptime = UPTIME.match(text)
-    match = BODY.fullmatch(text, uptime.end() if uptime else 0)
+    match = _BODY.fullmatch(text, uptime.end() if uptime else 0)
     if match is None:
         return None
     fields, flags, quoted = _fields(match["body"])
@@ -122,7 +122,7 @@ def packet(text: str) -> Mapping[str, Any] | None:
     way = {} if came and left else INBOUND if came else OUTBOUND if left else {}
     new = "SYN" in flags and "ACK" not in flags
     uid, group = fields.text("UID"), fields.text("GID")
-    verdict = decided(allowed) or {"action_id": OBSERVED, "disposition_id": LOGGED}
+    verdict = firewall_disposition(allowed) or {"action_id": OBSERVED, "disposition_id": _LOGGED}
     word = {True: "allowed", False: "denied", None: "logged"}[allowed]
     ends = f"{(source or {}).get('ip', '?')} to {(target or {}).get('ip', '?')}"
     return {
@@ -145,18 +145,18 @@ def packet(text: str) -> Mapping[str, Any] | None:
     }
 
 
-def to_event(line: Line, context: Context) -> Event | None:
+def _to_event(line: Line, context: Context) -> Event | None:
     """A packet; None for what else the kernel says."""
-    found = packet(line.text)
-    if found is None:
+    packet_fields = _packet(line.text)
+    if packet_fields is None:
         return None
-    columns = dict(found)
+    columns = dict(packet_fields)
     rest, activity = columns.pop("rest"), columns.pop("activity_id")
     return located(
         NETWORK,
         activity,
         line.stamp,
-        metadata=metadata(PRODUCT, line.stamp, log_provider=line.program),
+        metadata=metadata(_PRODUCT, line.stamp, log_provider=line.program),
         device=device(line.host),
         **columns,
         unmapped=unmapped(line.rest | rest | kept(pid=line.pid)),
@@ -178,7 +178,7 @@ def _framed(raw: bytes, context: Context) -> Line:
         stamp = header.stamp or Stamp.missing(context.record.received_at, None)
         body = text[start.end() if start[0][:1] == "k" else start.start() :]
         return Line(stamp, header.host, "kernel", None, body.strip(), header.rest)
-    if line.program not in PROGRAMS and line.pid is None and _unnamed(line):
+    if line.program not in _PROGRAMS and line.pid is None and _unnamed(line):
         # No program is named: what stood in its place is the rule's prefix.
         words = f"{line.program}: {line.text}" if line.program else line.text
         return line._replace(program="kernel", text=words)
@@ -197,7 +197,7 @@ def _of_journal(raw: bytes, context: Context) -> Line:
     if words is None:
         raise Unreadable("no 'MESSAGE' in the object")
     times = [fields.pop(name, None) for name in ("__REALTIME_TIMESTAMP", "_SOURCE_TIMESTAMP")]
-    spelled = next((one for one in times if one is not None), None)
+    spelled = next((time for time in times if time is not None), None)
     stamp = stamp_epoch(spelled, context.record.received_at)
     host = fields.text("_HOSTNAME") or context.host
     return Line(stamp, host, fields.text("SYSLOG_IDENTIFIER"), None, words, fields.left())
@@ -211,4 +211,4 @@ class Netfilter(SyslogSource):
         return [self.read(_framed(record.raw, context), context)]
 
 
-SOURCES = (Netfilter(name="netfilter", programs=PROGRAMS, product=PRODUCT, reader=to_event),)
+SOURCES = (Netfilter(name="netfilter", programs=_PROGRAMS, product=_PRODUCT, reader=_to_event),)

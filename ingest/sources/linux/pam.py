@@ -35,16 +35,16 @@ from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line, SyslogSource
 from ingest.sources.linux import sshd, sudo
 from ingest.sources.linux.pam_messages import LONGEST, is_pam, read_pam
-from ingest.sources.shared.daemon_source import endpoint, told
+from ingest.sources.shared.daemon_source import daemon_event, endpoint
 
-PRODUCT: Mapping[str, str] = {"name": "Linux-PAM", "vendor_name": "Linux-PAM"}
-LOGON, LOGOFF, PREAUTH, SWITCH = 1, 2, 6, 7
+_PRODUCT: Mapping[str, str] = {"name": "Linux-PAM", "vendor_name": "Linux-PAM"}
+_LOGON, _LOGOFF, _PREAUTH, _SWITCH = 1, 2, 6, 7
 _Q = r"[`'\"]"
 
-Rule = tuple[int, int, int, re.Pattern[str]]
+_Rule = tuple[int, int, int, re.Pattern[str]]
 
 
-def _rules(*these: tuple[int, int, int, str]) -> tuple[Rule, ...]:
+def _rules(*these: tuple[int, int, int, str]) -> tuple[_Rule, ...]:
     return tuple(
         (class_uid, activity, status, re.compile(pattern, re.ASCII))
         for class_uid, activity, status, pattern in these
@@ -52,70 +52,70 @@ def _rules(*these: tuple[int, int, int, str]) -> tuple[Rule, ...]:
 
 
 SU = _rules(
-    (AUTHENTICATION, SWITCH, SUCCESS, r"\(to (?P<user>.*)\) (?P<by>.*) on (?P<tty>\S{1,64})"),
+    (AUTHENTICATION, _SWITCH, SUCCESS, r"\(to (?P<user>.*)\) (?P<by>.*) on (?P<tty>\S{1,64})"),
     (
         AUTHENTICATION,
-        SWITCH,
+        _SWITCH,
         FAILURE,
         r"(?P<detail>FAILED (?:SU|RUNUSER)) \(to (?P<user>.*)\) (?P<by>.*) on (?P<tty>\S{1,64})",
     ),
-    (AUTHENTICATION, SWITCH, SUCCESS, r"[Ss]uccessful su for (?P<user>.*) by (?P<by>\S{1,256})"),
+    (AUTHENTICATION, _SWITCH, SUCCESS, r"[Ss]uccessful su for (?P<user>.*) by (?P<by>\S{1,256})"),
     (
         AUTHENTICATION,
-        SWITCH,
+        _SWITCH,
         FAILURE,
         r"(?P<detail>FAILED su) for (?P<user>.*) by (?P<by>\S{1,256})",
     ),
     (
         AUTHENTICATION,
-        SWITCH,
+        _SWITCH,
         FAILURE,
         r"(?P<detail>BAD SU) (?P<by>\S{1,256}) to (?P<user>.*) on (?P<tty>\S{1,64})",
     ),
     (
         AUTHENTICATION,
-        SWITCH,
+        _SWITCH,
         SUCCESS,
         r"\+ (?P<tty>\S{1,64}) (?P<by>[^\s:]{1,256})[:-](?P<user>.*)",
     ),
     (
         AUTHENTICATION,
-        SWITCH,
+        _SWITCH,
         FAILURE,
         r"(?P<detail>-) (?P<tty>\S{1,64}) (?P<by>[^\s:]{1,256})[:-](?P<user>.*)",
     ),
     (
         AUTHENTICATION,
-        SWITCH,
+        _SWITCH,
         SUCCESS,
         r"(?P<by>[^\s:]{1,256}) to (?P<user>\S{1,256}) on (?P<tty>\S{1,64})",
     ),
 )
 _TTY = rf"{_Q}?(?P<tty>[^\s'\"`]{{1,64}}){_Q}?"
-LOGIN = _rules(
+_LOGIN = _rules(
     (
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         SUCCESS,
         rf"(?P<user>ROOT) LOGIN {{1,2}}ON {_TTY}(?: FROM {_Q}?(?P<rhost>[^\s'`]{{1,256}}){_Q}?)?",
     ),
     (
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         SUCCESS,
         rf"(?P<user>ROOT) LOGIN {{1,2}}on {_TTY}(?: from "
         rf"{_Q}?(?P<rhost>[^\s'`]{{1,256}}){_Q}?)?",
     ),
     (
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         SUCCESS,
         rf"(?:LOGIN ON|DIALUP AT) {_TTY} BY (?P<user>\S{{1,256}})"
         r"(?: FROM (?P<rhost>\S{1,256}))?",
     ),
     (
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         FAILURE,
         rf"FAILED LOGIN (?:SESSION )?(?:\(?\d{{1,4}}\)? )?(?:FROM|from|on) {_TTY}"
         rf"(?: (?:FROM|from) {_Q}?(?P<rhost>[^\s'`]{{1,256}}?){_Q}?)? (?:FOR|for) "
@@ -123,7 +123,7 @@ LOGIN = _rules(
     ),
     (
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         FAILURE,
         rf"(?P<detail>TOO MANY LOGIN TRIES) \(\d{{1,4}}\) (?:FROM|from|on) {_TTY}"
         rf"(?: (?:FROM|from) (?P<rhost>\S{{1,256}}))? (?:FOR|for) {_Q}?(?P<user>.*?){_Q}?"
@@ -131,7 +131,7 @@ LOGIN = _rules(
     ),
     (
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         FAILURE,
         rf"(?P<detail>invalid password) for {_Q}?(?P<user>.*?){_Q}? {{1,2}}on {_Q}?"
         rf"(?P<tty>[^\s'`]{{1,64}}){_Q}?(?: from {_Q}?(?P<rhost>[^\s'`]{{1,256}}){_Q}?)?",
@@ -140,12 +140,12 @@ LOGIN = _rules(
 LOGIND = _rules(
     (
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         SUCCESS,
         rf"New session {_Q}?(?P<session>[\w-]{{1,32}}){_Q}? of user {_Q}?(?P<user>.*?){_Q}?"
         r"(?: with class '(?P<class>[\w-]{1,32})' and type '(?P<type>[\w-]{1,32})')?\.",
     ),
-    (AUTHENTICATION, LOGOFF, SUCCESS, rf"Removed session {_Q}?(?P<session>[\w-]{{1,32}}){_Q}?\."),
+    (AUTHENTICATION, _LOGOFF, SUCCESS, rf"Removed session {_Q}?(?P<session>[\w-]{{1,32}}){_Q}?\."),
 )
 _BY = rf"(?: by {_Q}?(?P<by>[^\s'`]{{1,256}}){_Q}?)?"
 SHADOW = _rules(
@@ -239,7 +239,7 @@ SHADOW = _rules(
 POLKIT = _rules(
     (
         AUTHENTICATION,
-        SWITCH,
+        _SWITCH,
         SUCCESS,
         r"Operator of (?P<subject>\S{1,128}) successfully authenticated as unix-user:"
         r"(?P<user>\S{1,256}) to gain (?P<grant>\S{1,32}) authorization for action "
@@ -247,7 +247,7 @@ POLKIT = _rules(
     ),
     (
         AUTHENTICATION,
-        SWITCH,
+        _SWITCH,
         FAILURE,
         r"Operator of (?P<subject>\S{1,128}) (?P<detail>FAILED to authenticate) to gain "
         r"authorization for action (?P<action>\S{1,256}) for .{1,512} "
@@ -265,7 +265,7 @@ CRON = re.compile(
 BUSYBOX_CRON = re.compile(
     r"USER (?P<user>\S{1,64}) pid +(?P<pid>\d{1,10}) cmd (?P<what>.*)", re.ASCII
 )
-VERBS: Mapping[str, tuple[int, str | None]] = MappingProxyType(
+_VERBS: Mapping[str, tuple[int, str | None]] = MappingProxyType(
     {
         "CMD": (6, None),
         "CMDEND": (OTHER, "Finish"),
@@ -281,10 +281,10 @@ VERBS: Mapping[str, tuple[int, str | None]] = MappingProxyType(
     }
 )
 
-_RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
+_RULES: Mapping[str, tuple[_Rule, ...]] = MappingProxyType(
     {
         **dict.fromkeys(("su", "su-l", "runuser"), SU),
-        **dict.fromkeys(("login", "rlogind", "telnetd"), LOGIN),
+        **dict.fromkeys(("login", "rlogind", "telnetd"), _LOGIN),
         "systemd-logind": LOGIND,
         "polkitd": POLKIT,
         **dict.fromkeys(
@@ -300,12 +300,12 @@ _RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
 _CRONS = frozenset({"cron", "crond", "crontab", "anacron", "cronie", "/usr/sbin/cron"})
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """The event of a line of PAM's, or of one of the programs around it."""
     if len(line.text) > LONGEST:
         return None
     if is_pam(line):
-        return read_pam(line, PRODUCT)
+        return read_pam(line, _PRODUCT)
     for name in syslog.names_of((line.program or "").rstrip("]")):
         if name in _CRONS:
             return _cron(line)
@@ -314,15 +314,15 @@ def read(line: Line, context: Context) -> Event | None:
         if name in _RULES:
             return _ruled(_RULES[name], line, name)
     known = sshd.SOURCES[0].known(line, context) or sudo.SOURCES[0].known(line, context)
-    return known or read_pam(line, PRODUCT)
+    return known or read_pam(line, _PRODUCT)
 
 
-def _ruled(rules: tuple[Rule, ...], line: Line, program: str) -> Event | None:
+def _ruled(rules: tuple[_Rule, ...], line: Line, program: str) -> Event | None:
     for class_uid, activity, status, pattern in rules:
         match = pattern.fullmatch(line.text)
         if match:
             return _told(class_uid, activity, status, match.groupdict(), line, program)
-    return read_pam(line, PRODUCT)
+    return read_pam(line, _PRODUCT)
 
 
 def _product(program: str) -> dict[str, str]:
@@ -352,7 +352,7 @@ def _told(
     if name:
         columns["user"] = kept(name=name, uid=uid)
     if class_uid == AUTHENTICATION:
-        switched = activity == SWITCH
+        switched = activity == _SWITCH
         columns |= {
             "service": {"name": program},
             "dst_endpoint": {"hostname": line.host} if line.host else None,
@@ -366,13 +366,13 @@ def _told(
         rest |= kept(tty=tty)
     if activity == OTHER:
         columns["activity_name"] = (rest.get("what") or "Change").capitalize()
-    return told(line, _product(program), class_uid, activity, by=by, rest=rest, **columns)
+    return daemon_event(line, _product(program), class_uid, activity, by=by, rest=rest, **columns)
 
 
 def _pkexec(line: Line) -> Event | None:
     match = PKEXEC.fullmatch(line.text)
     if match is None:
-        return read_pam(line, PRODUCT)
+        return read_pam(line, _PRODUCT)
     command, ran = match["cmd"], match["what"].startswith("Executing")
     path = command.partition(" ")[0]
     process = {
@@ -382,7 +382,7 @@ def _pkexec(line: Line) -> Event | None:
         "cwd": match["cwd"],
         "user": {"name": match["user"]},
     } | ({"pid": line.pid} if line.pid is not None else {"uid": line.text[:256]})
-    return told(
+    return daemon_event(
         line,
         _product("pkexec"),
         PROCESS,
@@ -400,17 +400,17 @@ def _cron(line: Line) -> Event | None:
     """A job that cron started, or a table of jobs that somebody changed."""
     match = CRON.fullmatch(line.text) or BUSYBOX_CRON.fullmatch(line.text)
     if match is None:
-        return read_pam(line, PRODUCT)
+        return read_pam(line, _PRODUCT)
     part = match.groupdict()
     verb, what, user = part.get("verb") or "CMD", match["what"].strip(), match["user"]
-    known = VERBS.get(verb)
+    known = _VERBS.get(verb)
     if known is None:
         return None
     activity, name = known
     command = what if verb.startswith("CMD") else None
     refused = verb in ("AUTH", "FAILED")
     pid = part.get("pid")
-    return told(
+    return daemon_event(
         line,
         _product("cron"),
         JOB,
@@ -433,14 +433,14 @@ class Pam(SyslogSource):
         return True
 
     def known(self, line: Line, context: Context) -> Event | None:
-        found = read(line, context)
-        return found and syslog.placed(syslog.counted(found, line))
+        read_event = _read(line, context)
+        return read_event and syslog.placed(syslog.counted(read_event, line))
 
 
 PAM = Pam(
     name="pam",
     programs=frozenset(_RULES) | _CRONS | {"pkexec"},
-    product=PRODUCT,
-    reader=read,
+    product=_PRODUCT,
+    reader=_read,
 )
 SOURCES = (PAM,)

@@ -17,11 +17,11 @@ from typing import Any
 from ingest.parsing.ocsf import ACCOUNT, AUTHENTICATION, FAILURE, MEDIUM, SUCCESS, kept
 from ingest.parsing.source import Event
 from ingest.parsing.syslog import Line
-from ingest.sources.shared.daemon_source import endpoint, pairs, told
+from ingest.sources.shared.daemon_source import daemon_event, endpoint, pairs
 
-LOGON, LOGOFF, PREAUTH, SWITCH = 1, 2, 6, 7
-PASSWORD_CHANGE, LOCK = 3, 9
-NETWORK_LOGON, BATCH = 3, 4
+_LOGON, _LOGOFF, _PREAUTH, _SWITCH = 1, 2, 6, 7
+_PASSWORD_CHANGE, _LOCK = 3, 9
+_NETWORK_LOGON, BATCH = 3, 4
 LONGEST = 8192
 SWITCHES = frozenset(
     {"su", "su-l", "sudo", "sudo-i", "runuser", "runuser-l", "doas", "polkit-1", "pkexec", "ksu"}
@@ -48,137 +48,137 @@ _SESSION = re.compile(
 _RHOST = re.compile(r"(?:\A|(?<= ))rhost=(\S*)(?: {1,2}user=(.*)| *\Z)", re.ASCII)
 _FAILED, _DONE = FAILURE, SUCCESS
 
-OTHERS: tuple[tuple[int, int, int, re.Pattern[str]], ...] = tuple(
+_OTHERS: tuple[tuple[int, int, int, re.Pattern[str]], ...] = tuple(
     (class_uid, activity, status, re.compile(pattern, re.ASCII))
     for class_uid, activity, status, pattern in (
-        (AUTHENTICATION, PREAUTH, _FAILED, r"(?P<detail>check pass; user unknown)"),
-        (AUTHENTICATION, PREAUTH, _FAILED, r"(?P<detail>User unknown)"),
-        (AUTHENTICATION, PREAUTH, _FAILED, r"(?P<detail>bad username) \[(?P<user>.*)\]"),
+        (AUTHENTICATION, _PREAUTH, _FAILED, r"(?P<detail>check pass; user unknown)"),
+        (AUTHENTICATION, _PREAUTH, _FAILED, r"(?P<detail>User unknown)"),
+        (AUTHENTICATION, _PREAUTH, _FAILED, r"(?P<detail>bad username) \[(?P<user>.*)\]"),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"(?P<detail>auth could not identify password) for \[(?P<user>.*)\]",
         ),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"(?P<detail>could not identify user) \(from getpwnam\((?P<user>.*)\)\)",
         ),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"account (?P<user>.*) (?P<detail>has expired \([a-z ]{1,40}\))",
         ),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"(?P<detail>expired password) for user (?P<user>.*?)(?: \([a-z ]{1,40}\))?",
         ),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"(?P<detail>requirement \"[^\"]{1,200}\" not met) by user \"(?P<user>.*)\"",
         ),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"(?P<detail>(?i:access denied)) for user [`'\"]?(?P<user>.*?)['\"]? "
             r"from [`'\"]?(?P<rhost>[^\s'\"`]{1,256})['\"]?",
         ),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"(?P<detail>(?i:access denied)) for user (?P<user>.*): "
             r"(?P<code>\d{1,3}) \([\w ]{1,80}\)",
         ),
         (
             AUTHENTICATION,
-            SWITCH,
+            _SWITCH,
             _FAILED,
             r"(?P<detail>Access denied) to '(?P<by>.*)' for '(?P<user>[^']*)'",
         ),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"(?P<detail>Refused) user (?P<user>.*) for service (?P<to>\S{1,64})",
         ),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"(?P<detail>user) (?P<user>.*) \((?P<uid>\d{1,10})\) "
             r"(?P<tally>has been locked|tally \d{1,6}, deny \d{1,6})",
         ),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"received for user (?P<user>.*): (?P<code>\d{1,3}) \((?P<detail>[\w .]{1,80})\)",
         ),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"error trying to bind as user \"(?P<user>.*)\" \((?P<detail>[\w ]{1,80})\)",
         ),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"(?P<detail>Invalid verification code)(?: for (?P<user>.*))?",
         ),
-        (AUTHENTICATION, LOGON, _DONE, r"Accepted google_authenticator code for (?P<user>.*)"),
-        (AUTHENTICATION, LOGON, _DONE, r"user '(?P<user>.*)' granted access"),
+        (AUTHENTICATION, _LOGON, _DONE, r"Accepted google_authenticator code for (?P<user>.*)"),
+        (AUTHENTICATION, _LOGON, _DONE, r"user '(?P<user>.*)' granted access"),
         (
             AUTHENTICATION,
-            LOGON,
+            _LOGON,
             _FAILED,
             r"user '(?P<user>.*)' (?P<detail>denied access) .{0,200}",
         ),
         (
             AUTHENTICATION,
-            LOGON,
+            _LOGON,
             _DONE,
             r"authentication succeeds for '(?P<user>.*)' \((?P<principal>[^()]{0,256})\)",
         ),
         (
             AUTHENTICATION,
-            LOGON,
+            _LOGON,
             _FAILED,
             r"(?P<detail>authentication fails) for '(?P<user>.*)' "
             r"\((?P<principal>[^()]{0,256})\)(?:: .{0,200})?",
         ),
         (
             AUTHENTICATION,
-            LOGON,
+            _LOGON,
             _FAILED,
             r"request \w+ failed: .{0,160}NTSTATUS: (?P<detail>NT_STATUS_\w{1,60}).{0,200}",
         ),
         (
             AUTHENTICATION,
-            PREAUTH,
+            _PREAUTH,
             _FAILED,
             r"service\((?P<to>[\w.-]{1,64})\) (?P<detail>ignoring max retries); \d+ > \d+",
         ),
         (
             ACCOUNT,
-            LOCK,
+            _LOCK,
             _DONE,
             r"Consecutive login failures for user (?P<user>.*) "
             r"(?P<detail>account temporarily locked)",
         ),
-        (ACCOUNT, PASSWORD_CHANGE, _DONE, r"password changed for (?P<user>.*)"),
+        (ACCOUNT, _PASSWORD_CHANGE, _DONE, r"password changed for (?P<user>.*)"),
         (
             ACCOUNT,
-            PASSWORD_CHANGE,
+            _PASSWORD_CHANGE,
             _FAILED,
             r"user \"?(?P<user>.*?)\"? (?P<detail>does not exist in /etc/passwd)",
         ),
@@ -209,13 +209,13 @@ def read_pam(line: Line, product: Mapping[str, str], *, counts: bool = True) -> 
     if named:
         service, fields["module"] = named["service"], named["module"]
         line = line._replace(program=service)
-    found = _MODULE.fullmatch(text)
-    if found:
-        text = found["text"]
-        service = found["service"] or service
-        fields |= kept(module=found["module"], pam_type=found["kind"])
+    match_result = _MODULE.fullmatch(text)
+    if match_result:
+        text = match_result["text"]
+        service = match_result["service"] or service
+        fields |= kept(module=match_result["module"], pam_type=match_result["kind"])
         # pam_tally2 and pam_krb5 name themselves twice.
-        text = text.removeprefix(f"{found['module']}: ")
+        text = text.removeprefix(f"{match_result['module']}: ")
     elif text.startswith("PAM "):
         text = text[4:]
     inner = re.fullmatch(r"\((?P<service>[\w.-]{1,64})\) (?P<text>session .*)", text, re.ASCII)
@@ -248,16 +248,16 @@ class _About:
         host, batch = self.line.host, self.service.lower() in BATCHES
         columns["rest"] = self.fields | columns.get("rest", {})
         if class_uid == AUTHENTICATION:
-            if activity == LOGON and self.service in SWITCHES:
-                activity = SWITCH
+            if activity == _LOGON and self.service in SWITCHES:
+                activity = _SWITCH
             remote = self.service in REMOTE or columns.get("src_endpoint") is not None
             columns |= {
                 "service": {"name": self.service},
                 "dst_endpoint": {"hostname": host} if host else None,
                 "is_remote": True if remote else None,
-                "logon_type_id": BATCH if batch else NETWORK_LOGON if remote else None,
+                "logon_type_id": BATCH if batch else _NETWORK_LOGON if remote else None,
             }
-        return told(self.line, self.product, class_uid, activity, **columns)
+        return daemon_event(self.line, self.product, class_uid, activity, **columns)
 
     def outcome(self, match: re.Match[str]) -> Event:
         """`authentication failure; logname= uid=0 ... rhost=10.0.0.5  user=root`."""
@@ -275,7 +275,7 @@ class _About:
         more = {"count": int(match["count"])} if match["count"] else {}
         return self.event(
             AUTHENTICATION,
-            LOGON if self.counts else PREAUTH,
+            _LOGON if self.counts else _PREAUTH,
             status_id=FAILURE if failed else SUCCESS,
             status_detail="authentication failure" if failed else None,
             severity_id=MEDIUM if (more.get("count") or 0) > 2 else None,
@@ -289,34 +289,34 @@ class _About:
     def session(self, match: re.Match[str]) -> Event:
         """`session opened for user root(uid=0) by ann(uid=1000)`."""
         by, by_uid = match["by"] or None, match["by_uid"]
-        found = self.event(
+        event = self.event(
             AUTHENTICATION,
-            LOGON if match["what"] == "opened" else LOGOFF,
+            _LOGON if match["what"] == "opened" else _LOGOFF,
             status_id=SUCCESS,
             user={"name": match["user"], "uid": match["uid"]},
             by=by,
         )
         if by or by_uid:
-            found["actor"] = (found.get("actor") or {}) | {"user": {"name": by, "uid": by_uid}}
-        return found
+            event["actor"] = (event.get("actor") or {}) | {"user": {"name": by, "uid": by_uid}}
+        return event
 
     def other(self, text: str) -> Event | None:
         """What else has a class."""
-        for class_uid, activity, status, pattern in OTHERS:
+        for class_uid, activity, status, pattern in _OTHERS:
             match = pattern.fullmatch(text)
             if match is None:
                 continue
             part = match.groupdict()
             rest = kept(**{k: part.get(k) for k in ("code", "tally", "principal", "to")})
             user, rhost = part.get("user"), part.get("rhost")
-            if not self.counts and activity == LOGON and status == FAILURE:
-                activity = PREAUTH
+            if not self.counts and activity == _LOGON and status == FAILURE:
+                activity = _PREAUTH
             return self.event(
                 class_uid,
                 activity,
                 status_id=status,
                 status_detail=part.get("tally") or part.get("detail"),
-                severity_id=MEDIUM if activity == LOCK else None,
+                severity_id=MEDIUM if activity == _LOCK else None,
                 user=kept(name=user, uid=part.get("uid")) if user else _nobody(class_uid),
                 src_endpoint=endpoint(rhost, rest=rest, name="rhost") if rhost else None,
                 by=part.get("by"),
@@ -334,9 +334,9 @@ def _ends(tail: str) -> tuple[str | None, str | None, str | None, bool]:
     first = re.match(r" ?rhost=(?P<host>\S*)(?: {1,2}user=(?P<user>.*)| *\Z)", tail, re.ASCII)
     if first:
         return None, first["host"] or None, first["user"] or None, False
-    found = [(tail[: one.start()].rstrip(" "), one[1], one[2]) for one in _hosts(tail)]
-    agreed = [one for one in found if one[2] is not None and one[2] == one[0]]
-    chosen = agreed if len(agreed) == 1 else found
+    ends = [(tail[: end.start()].rstrip(" "), end[1], end[2]) for end in _hosts(tail)]
+    agreed = [end for end in ends if end[2] is not None and end[2] == end[0]]
+    chosen = agreed if len(agreed) == 1 else ends
     if len(chosen) == 1:
         ruser, host, user = chosen[0]
         return ruser or None, host or None, user or None, False
@@ -345,5 +345,5 @@ def _ends(tail: str) -> tuple[str | None, str | None, str | None, bool]:
 
 def _hosts(tail: str) -> list[re.Match[str]]:
     # At most a few: whoever writes more of them only wants to be in doubt.
-    starts = [at.start() for at in re.finditer(r"(?:\A|(?<= ))rhost=", tail)][:8]
-    return [found for at in starts if (found := _RHOST.match(tail, at))]
+    starts = [match.start() for match in re.finditer(r"(?:\A|(?<= ))rhost=", tail)][:8]
+    return [result for match in starts if (result := _RHOST.match(tail, match))]

@@ -38,10 +38,10 @@ from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line, SyslogSource
 from ingest.sources.linux.pam_messages import is_pam, read_pam
 
-PRODUCT: Mapping[str, str] = {"name": "OpenSSH", "vendor_name": "OpenBSD"}
-LOGON, LOGOFF, PREAUTH = 1, 2, 6
-OPEN, CLOSE, RESET, FAIL, REFUSE, TRAFFIC, LISTEN = 1, 2, 3, 4, 5, 6, 7
-NETWORK_LOGON = 3
+_PRODUCT: Mapping[str, str] = {"name": "OpenSSH", "vendor_name": "OpenBSD"}
+_LOGON, _LOGOFF, _PREAUTH = 1, 2, 6
+_OPEN, _CLOSE, _RESET, _FAIL, _REFUSE, _TRAFFIC, LISTEN = 1, 2, 3, 4, 5, 6, 7
+_NETWORK_LOGON = 3
 
 _PEER = r"(?P<peer>\S+) port (?P<port>\d{1,5})"
 _OLD_PEER = r"(?P<peer>\S+)(?: port (?P<port>\d{1,5}))?"
@@ -65,23 +65,23 @@ def _patterns(class_uid: int, *these: tuple[int, int, str]) -> tuple[Pattern, ..
     )
 
 
-LOGONS = _patterns(
+_LOGONS = _patterns(
     AUTHENTICATION,
-    (LOGON, SUCCESS, rf"Accepted {_TRY}{_PEER}{_PROTOCOL}{_KEY}"),
-    (LOGON, FAILURE, rf"Failed {_TRY}{_PEER}{_PROTOCOL}{_KEY}{_PRE}"),
+    (_LOGON, SUCCESS, rf"Accepted {_TRY}{_PEER}{_PROTOCOL}{_KEY}"),
+    (_LOGON, FAILURE, rf"Failed {_TRY}{_PEER}{_PROTOCOL}{_KEY}{_PRE}"),
     (
-        LOGON,
+        _LOGON,
         FAILURE,
         rf"(?P<user>ROOT) LOGIN (?P<detail>REFUSED)(?: FROM {_OLD_PEER})?{_PRE}",
     ),
-    (LOGOFF, SUCCESS, rf"Disconnected from user (?P<user>.*) {_PEER}"),
-    (LOGOFF, SUCCESS, rf"Close session: user (?P<user>.*) from {_PEER} id (?P<session>\d{{1,9}})"),
-    (LOGOFF, SUCCESS, rf"Connection (?:closed|reset) by user (?P<user>.*) {_PEER}"),
+    (_LOGOFF, SUCCESS, rf"Disconnected from user (?P<user>.*) {_PEER}"),
+    (_LOGOFF, SUCCESS, rf"Close session: user (?P<user>.*) from {_PEER} id (?P<session>\d{{1,9}})"),
+    (_LOGOFF, SUCCESS, rf"Connection (?:closed|reset) by user (?P<user>.*) {_PEER}"),
 )
 PREAUTHS = _patterns(
     AUTHENTICATION,
     *(
-        (PREAUTH, FAILURE, pattern)
+        (_PREAUTH, FAILURE, pattern)
         for pattern in (
             rf"(?P<invalid>(?:Invalid|Illegal) user) (?P<user>.*) from {_OLD_PEER}{_PRE}",
             rf"input_userauth_request: (?P<invalid>(?:invalid|illegal) user) (?P<user>.*?){_PRE}",
@@ -113,112 +113,112 @@ _END = r"(?::(?P<code>\d{1,5}))?(?:: (?P<detail>.{0,300}?))?(?: \[preauth\])?"
 CONNECTIONS = _patterns(
     SSH,
     (
-        OPEN,
+        _OPEN,
         SUCCESS,
         rf"Connection from {_PEER}(?: on (?P<here>\S+) port (?P<here_port>\d{{1,5}}))?"
         r"(?: rdomain (?P<rdomain>\S{1,64}))?",
     ),
-    (CLOSE, SUCCESS, rf"Connection closed by {_OLD_PEER}(?: \[(?:preauth|postauth)\])?"),
-    (RESET, FAILURE, rf"Connection reset by {_PEER}(?: \[(?:preauth|postauth)\])?"),
-    (RESET, FAILURE, r"Connection reset by peer"),
-    (CLOSE, SUCCESS, rf"(?:error: )?Received disconnect from {_PEER}{_END}"),
+    (_CLOSE, SUCCESS, rf"Connection closed by {_OLD_PEER}(?: \[(?:preauth|postauth)\])?"),
+    (_RESET, FAILURE, rf"Connection reset by {_PEER}(?: \[(?:preauth|postauth)\])?"),
+    (_RESET, FAILURE, r"Connection reset by peer"),
+    (_CLOSE, SUCCESS, rf"(?:error: )?Received disconnect from {_PEER}{_END}"),
     # Before 7: no port, and the code behind the address.
     (
-        CLOSE,
+        _CLOSE,
         SUCCESS,
         r"(?:error: )?Received disconnect from (?P<peer>[0-9A-Fa-f.:]{2,45}): (?P<code>\d{1,5}): ?"
         r"(?P<detail>.{0,300}?)(?: \[preauth\])?",
     ),
-    (CLOSE, SUCCESS, rf"Disconnected from {_PEER}(?: \[(?:preauth|postauth)\])?"),
-    (CLOSE, SUCCESS, rf"Closing connection to {_OLD_PEER}"),
-    (CLOSE, FAILURE, rf"Disconnecting {_PEER}: (?P<detail>.{{1,300}}?)(?: \[preauth\])?"),
+    (_CLOSE, SUCCESS, rf"Disconnected from {_PEER}(?: \[(?:preauth|postauth)\])?"),
+    (_CLOSE, SUCCESS, rf"Closing connection to {_OLD_PEER}"),
+    (_CLOSE, FAILURE, rf"Disconnecting {_PEER}: (?P<detail>.{{1,300}}?)(?: \[preauth\])?"),
     (
-        FAIL,
+        _FAIL,
         FAILURE,
         rf"(?:error: )?(?P<detail>Did not receive identification string) from {_OLD_PEER}",
     ),
     (
-        FAIL,
+        _FAIL,
         FAILURE,
         r"(?P<detail>Bad protocol version identification) '(?P<banner>.*)' from "
         rf"{_OLD_PEER}",
     ),
     (
-        FAIL,
+        _FAIL,
         FAILURE,
         rf"(?:error: )?banner exchange: Connection from {_PEER}: (?P<detail>.{{1,300}})",
     ),
     (
-        FAIL,
+        _FAIL,
         FAILURE,
         rf"(?:error: |fatal: )?Unable to negotiate with {_OLD_PEER}: "
         r"(?P<detail>no matching .{1,2000}?)(?: \[preauth\])?",
     ),
     (
-        FAIL,
+        _FAIL,
         FAILURE,
         r"(?:error: |fatal: )?ssh_dispatch_run_fatal: Connection (?:from|to) "
         rf"{_PEER}: (?P<detail>.{{1,300}}?)(?: \[preauth\])?",
     ),
     (
-        FAIL,
+        _FAIL,
         FAILURE,
         r"(?:fatal: |error: )?(?P<detail>Timeout before authentication) for (?:connection from )?"
         rf"{_OLD_PEER}(?: to (?P<here>\S+))?(?:, pid = (?P<child>\d{{1,10}}))?\.?",
     ),
     (
-        FAIL,
+        _FAIL,
         FAILURE,
         rf"(?P<detail>Timeout, client not responding) from (?:user (?P<user>.*) )?{_PEER}\.?",
     ),
     (
-        FAIL,
+        _FAIL,
         FAILURE,
         rf"(?P<detail>Bad remote protocol version identification|Protocol major versions differ) "
         rf"(?:for|with) {_OLD_PEER}: .{{1,300}}",
     ),
     (
-        FAIL,
+        _FAIL,
         FAILURE,
         r"(?:error: |fatal: )?(?:kex_exchange_identification|kex_protocol_error|"
         r"ssh_packet_\w{1,40}|packet_\w{1,40}|kex_input_\w{1,40}): (?P<detail>.{1,300}?)"
         r"(?: \[preauth\])?",
     ),
     (
-        FAIL,
+        _FAIL,
         FAILURE,
         rf"(?:[Pp]acket_write_wait|Write failed|Read error|Read from socket failed)"
         rf"(?:: Connection (?:from|to) {_PEER})?: (?P<detail>.{{1,200}}?)(?: \[preauth\])?",
     ),
     (
-        FAIL,
+        _FAIL,
         FAILURE,
         r"(?:Disconnecting: )?(?P<detail>Bad packet length \d{1,10}|Corrupted MAC on input|"
         r"Corrupted check bytes on input|Packet corrupt)\.?(?: \[preauth\])?",
     ),
     (
-        REFUSE,
+        _REFUSE,
         FAILURE,
         r"(?:error: )?drop connection #(?P<count>\d{1,9}) from \[(?P<peer>[^\]\s]{1,64})\]:"
         r"(?P<port>\d{1,5}) on \[(?P<here>[^\]\s]{1,64})\]:(?P<here_port>\d{1,5}) "
         r"(?P<detail>.{1,200})",
     ),
-    (REFUSE, FAILURE, rf"[Rr]efused connect from (?P<name>\S{{1,256}}) \({_OLD_PEER}\)"),
-    (REFUSE, FAILURE, rf"[Rr]efused connect from {_OLD_PEER}"),
+    (_REFUSE, FAILURE, rf"[Rr]efused connect from (?P<name>\S{{1,256}}) \({_OLD_PEER}\)"),
+    (_REFUSE, FAILURE, rf"[Rr]efused connect from {_OLD_PEER}"),
     (
-        REFUSE,
+        _REFUSE,
         FAILURE,
         r"(?:error: )?srclimit_penalise: .{1,60}?(?P<peer>[0-9A-Fa-f.:]{2,45})/\d{1,3} "
         r"(?P<detail>.{1,200})",
     ),
     (
-        TRAFFIC,
+        _TRAFFIC,
         SUCCESS,
         rf"Starting session: (?P<command>.{{1,1000}}) for (?P<user>\S{{1,256}}) from {_PEER} "
         r"id (?P<session>\d{1,9})",
     ),
     (
-        TRAFFIC,
+        _TRAFFIC,
         SUCCESS,
         r"subsystem request for (?P<command>\S{1,256})(?: by user (?P<user>.*))?"
         r"(?: failed, (?P<detail>.{1,100}))?",
@@ -258,14 +258,14 @@ ASIDE = _patterns(
     ),
     (0, FAILURE, r"(?P<detail>Possible attempt to hide).{0,200}"),
 )
-PATTERNS = LOGONS + PREAUTHS + CONNECTIONS + ASIDE
+_PATTERNS = _LOGONS + PREAUTHS + CONNECTIONS + ASIDE
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A logon, a logoff, what preceded one, or a connection; None for what else sshd says."""
     if is_pam(line):
-        return read_pam(line, PRODUCT, counts=False)
-    for class_uid, activity, status, pattern in PATTERNS:
+        return read_pam(line, _PRODUCT, counts=False)
+    for class_uid, activity, status, pattern in _PATTERNS:
         match = pattern.fullmatch(line.text)
         if match:
             return _event(class_uid, activity, status, match.groupdict(), line)
@@ -317,7 +317,7 @@ def _event(
     why = part.pop("why", None)
     columns: dict[str, Any] = {
         "status_id": status or None,
-        "severity_id": LOW if failed and (activity == LOGON or class_uid != AUTHENTICATION) else 1,
+        "severity_id": LOW if failed and (activity == _LOGON or class_uid != AUTHENTICATION) else 1,
         "status_detail": (f"{detail}: {why}" if why else detail) or invalid,
         "src_endpoint": source if any(source.values()) else None,
         # OCSF wants an end of every connection, if only by the name of its service.
@@ -343,7 +343,7 @@ def _event(
         activity,
         line.stamp,
         message=line.text,
-        metadata=metadata(PRODUCT, line.stamp, log_provider=line.program),
+        metadata=metadata(_PRODUCT, line.stamp, log_provider=line.program),
         actor=actor or None,
         device=device(line.host),
         observables=observables(
@@ -362,7 +362,7 @@ def _logon(name: str | None, method: str | None) -> dict[str, Any]:
         # OCSF wants a name even of a logon that names nobody.
         "more": None if name else {"user": {"name": "", "type_id": 0}},
         "auth_method": method,
-        "logon_type_id": NETWORK_LOGON,
+        "logon_type_id": _NETWORK_LOGON,
         "is_remote": True,
         "service": {"name": "sshd"},
     }
@@ -389,7 +389,7 @@ SOURCES = (
         programs=frozenset(
             {"sshd", "sshd-session", "sshd-auth", "sshd(pam_unix)", "sshd-keygen-wrapper"}
         ),
-        product=PRODUCT,
-        reader=read,
+        product=_PRODUCT,
+        reader=_read,
     ),
 )

@@ -34,17 +34,17 @@ from ingest.parsing.source import Context, Event, Unreadable
 from ingest.parsing.strict_json import decode_object
 from ingest.parsing.syslog import Line, SyslogSource
 
-PRODUCT: Mapping[str, str] = {"name": "sudo", "vendor_name": "Sudo Project"}
-LAUNCH, LOGOFF, ACCOUNT_SWITCH = 1, 2, 7
+_PRODUCT: Mapping[str, str] = {"name": "sudo", "vendor_name": "Sudo Project"}
+_LAUNCH, _LOGOFF, _ACCOUNT_SWITCH = 1, 2, 7
 
 COMMAND_LINE = re.compile(r"(?P<user>[^\s:;=]+) : (?P<rest>.*COMMAND=.*)")
-FIELD = re.compile(r"(HOST|CHROOT|TTY|PWD|USER|GROUP|TSID|ENV)=(.*)")
-PASSWORD = re.compile(
+_FIELD = re.compile(r"(HOST|CHROOT|TTY|PWD|USER|GROUP|TSID|ENV)=(.*)")
+_PASSWORD = re.compile(
     r"\d+ incorrect password attempts?|a password is required|conversation failed|"
     r"(?:account validation failure|account or password is expired).{0,200}",
     re.ASCII,
 )
-SESSION = re.compile(
+_SESSION = re.compile(
     r"pam_unix\(sudo(?:-i)?:session\): session (?P<what>opened|closed) for user "
     r"(?P<user>[^\s(]+)(?:\(uid=(?P<uid>\d+)\))?"
     r"(?: by (?P<by>[^\s(]*)(?:\(uid=(?P<by_uid>\d+)\))?)?",
@@ -52,12 +52,12 @@ SESSION = re.compile(
 )
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A command, a refused one, a session; None for what else sudo says."""
     match = COMMAND_LINE.fullmatch(line.text)
     if match:
         return _command(match["user"], match["rest"], line, context)
-    match = SESSION.fullmatch(line.text)
+    match = _SESSION.fullmatch(line.text)
     if match:
         return _session(match.groupdict(), line)
     return _json(line, context) if line.text[:1] in "@{" else None
@@ -71,11 +71,11 @@ def _fields(rest: str) -> tuple[str | None, dict[str, str], str, bool]:
     ambiguous = " ; COMMAND=" in command
     name: str | None = None
     for piece in head.removesuffix(" ; ").split(" ; "):
-        found = FIELD.fullmatch(piece)
-        if found and found[1] not in fields:
-            name = found[1]
-            fields[name] = found[2]
-        elif found or name:
+        match = _FIELD.fullmatch(piece)
+        if match and match[1] not in fields:
+            name = match[1]
+            fields[name] = match[2]
+        elif match or name:
             ambiguous = True
             fields[name or "PWD"] = f"{fields.get(name or 'PWD', '')} ; {piece}"
         elif piece:
@@ -89,7 +89,7 @@ def _command(user: str, rest: str, line: Line, context: Context) -> Event:
     path = command.split(" ", 1)[0]
     directory = fields.pop("PWD", None)
     more = line.rest | kept(ambiguous=ambiguous or None) | fields
-    if refused and PASSWORD.fullmatch(refused):
+    if refused and _PASSWORD.fullmatch(refused):
         rest_of = more | kept(COMMAND=command, PWD=directory)
         return _switch(user, target, refused, line, rest_of)
     process = {
@@ -103,13 +103,13 @@ def _command(user: str, rest: str, line: Line, context: Context) -> Event:
     }
     return event(
         PROCESS,
-        LAUNCH,
+        _LAUNCH,
         line.stamp,
         status_id=FAILURE if refused else SUCCESS,
         severity_id=MEDIUM if refused else INFORMATIONAL,
         status_detail=refused,
         message=line.text,
-        metadata=metadata(PRODUCT, line.stamp, log_provider=line.program),
+        metadata=metadata(_PRODUCT, line.stamp, log_provider=line.program),
         actor={"user": {"name": user}, "process": _sudo(line)},
         user_name=user,
         device=device(line.host),
@@ -131,21 +131,23 @@ def _json(line: Line, context: Context) -> Event | None:
         return None
     inner = whole.get("sudo")
     kind = next(iter(inner)) if type(inner) is dict and len(inner) == 1 else None
-    told = inner[kind] if type(inner) is dict and kind in ("accept", "reject", "alert") else None
-    if type(told) is not dict:
+    inner_result = (
+        inner[kind] if type(inner) is dict and kind in ("accept", "reject", "alert") else None
+    )
+    if type(inner_result) is not dict:
         return None
 
     def text(name: str) -> str | None:
-        return told.pop(name) if type(told.get(name)) is str else None
+        return inner_result.pop(name) if type(inner_result.get(name)) is str else None
 
     path, by, target = text("command"), text("submituser"), text("runuser")
-    arguments = told.get("runargv")
+    arguments = inner_result.get("runargv")
     line_of = path
-    if type(arguments) is list and all(type(one) is str for one in arguments):
+    if type(arguments) is list and all(type(argument) is str for argument in arguments):
         line_of = " ".join(arguments) or path
     reason = text("reason") or text("message")
-    if reason and PASSWORD.fullmatch(reason) and by:
-        return _switch(by, target, reason, line, line.rest | told | kept(command=path))
+    if reason and _PASSWORD.fullmatch(reason) and by:
+        return _switch(by, target, reason, line, line.rest | inner_result | kept(command=path))
     process = {
         "name": path.rsplit("/", 1)[-1] if path else None,
         "path": path,
@@ -158,13 +160,13 @@ def _json(line: Line, context: Context) -> Event | None:
     actor = {"user": {"name": by} if by else None, "process": _sudo(line)}
     return event(
         PROCESS,
-        LAUNCH,
+        _LAUNCH,
         line.stamp,
         status_id=FAILURE if refused else SUCCESS,
         severity_id=MEDIUM if refused else INFORMATIONAL,
         status_detail=reason,
         message=f"{by or 'unknown'} : {'refused' if refused else 'ran'} {line_of}",
-        metadata=metadata(PRODUCT, line.stamp, log_provider=line.program, event_code=kind),
+        metadata=metadata(_PRODUCT, line.stamp, log_provider=line.program, event_code=kind),
         actor=actor if any(actor.values()) else {"process": {"name": "sudo", "pid": 0}},
         user_name=by,
         device=device(line.host or text("submithost")),
@@ -174,7 +176,7 @@ def _json(line: Line, context: Context) -> Event | None:
             ("process.user.name", A_USER, target),
             ("process.cmd_line", A_COMMAND, line_of),
         ),
-        unmapped=unmapped(line.rest | told),
+        unmapped=unmapped(line.rest | inner_result),
     )
 
 
@@ -188,13 +190,13 @@ def _switch(
     """A wrong password: nobody became anybody."""
     return event(
         AUTHENTICATION,
-        ACCOUNT_SWITCH,
+        _ACCOUNT_SWITCH,
         line.stamp,
         status_id=FAILURE,
         severity_id=MEDIUM,
         status_detail=refused,
         message=line.text,
-        metadata=metadata(PRODUCT, line.stamp, log_provider=line.program),
+        metadata=metadata(_PRODUCT, line.stamp, log_provider=line.program),
         user={"name": target} if target else None,
         actor={"user": {"name": user}, "process": _sudo(line)},
         user_name=user,
@@ -214,11 +216,11 @@ def _session(part: dict[str, str | None], line: Line) -> Event:
     named = any(by.values())
     return event(
         AUTHENTICATION,
-        ACCOUNT_SWITCH if opened else LOGOFF,
+        _ACCOUNT_SWITCH if opened else _LOGOFF,
         line.stamp,
         status_id=SUCCESS,
         message=line.text,
-        metadata=metadata(PRODUCT, line.stamp, log_provider=line.program),
+        metadata=metadata(_PRODUCT, line.stamp, log_provider=line.program),
         user=user,
         actor={"user": by, "process": _sudo(line)} if named else None,
         device=device(line.host),
@@ -232,4 +234,4 @@ def _session(part: dict[str, str | None], line: Line) -> Event:
     )
 
 
-SOURCES = (SyslogSource(name="sudo", programs=frozenset({"sudo"}), product=PRODUCT, reader=read),)
+SOURCES = (SyslogSource(name="sudo", programs=frozenset({"sudo"}), product=_PRODUCT, reader=_read),)

@@ -13,21 +13,21 @@ from typing import Any
 from ingest.parsing.ocsf import AUTHENTICATION, BASE, FAILURE, NETWORK, RDP, SUCCESS, UNKNOWN, kept
 from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line, severity
-from ingest.sources.shared.daemon_source import NAMED, Daemon, endpoint, told
+from ingest.sources.shared.daemon_source import NAMED, Daemon, daemon_event, endpoint
 from ingest.sources.shared.daemon_timestamps import COMPACT, ISO
 
-PRODUCT: Mapping[str, str] = {"name": "xrdp", "vendor_name": "neutrinolabs"}
-LOGON, LOGOFF, PREAUTH = 1, 2, 6
+_PRODUCT: Mapping[str, str] = {"name": "xrdp", "vendor_name": "neutrinolabs"}
+_LOGON, _LOGOFF, _PREAUTH = 1, 2, 6
 REMOTE_INTERACTIVE = 10
-REQUEST, TLS, DISCONNECT, RECONNECT = 1, 5, 7, 8
-OPEN, CLOSE = 1, 2
+_REQUEST, _TLS, DISCONNECT, RECONNECT = 1, 5, 7, 8
+_OPEN, _CLOSE = 1, 2
 
 _LEVEL = r"\[(?P<level>CORE|ERROR|WARN|INFO|DEBUG|TRACE) *\]"
-OWN = re.compile(
+_OWN = re.compile(
     rf"\[(?P<time>{COMPACT}|{ISO})\] (?P<text>\[(?:CORE|ERROR|WARN|INFO|DEBUG|TRACE) *\].*)",
     re.ASCII,
 )
-BODY = re.compile(
+_BODY = re.compile(
     rf"(?:\((?P<pid>\d{{1,10}})\)\((?P<thread>\d{{1,20}})\) ?)?{_LEVEL} "
     r"(?:\[(?P<place>[\w.]{1,80}\([\w./-]{1,80}:\d{1,6}\))\] )?(?P<words>.*)",
     re.ASCII,
@@ -36,9 +36,9 @@ _IP = r"\[?(?P<ip>[0-9A-Fa-f.:]{2,45}?)\]?"
 _IP_PORT = rf"{_IP}:(?P<port>\d{{1,5}})"
 _SOCKET = r"(?: - socket: (?P<socket>\d{1,6}))?"
 
-PATTERNS: tuple[tuple[int, int, re.Pattern[str]], ...] = (
+_PATTERNS: tuple[tuple[int, int, re.Pattern[str]], ...] = (
     (
-        LOGON,
+        _LOGON,
         SUCCESS,
         re.compile(
             r"\+\+ created session(?: \((?P<detail>access granted)\))?: username (?P<user>.*), "
@@ -46,24 +46,24 @@ PATTERNS: tuple[tuple[int, int, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        LOGON,
+        _LOGON,
         SUCCESS,
         re.compile(r"\+\+ created session \((?P<detail>access granted)\): username (?P<user>\S+)"),
     ),
     (
-        LOGON,
+        _LOGON,
         FAILURE,
         re.compile(r"AUTHFAIL: user=(?P<user>.*) ip=(?P<ip>\S{1,64}?)(?: time=(?P<at>\d{1,12}))?"),
     ),
     (
-        LOGON,
+        _LOGON,
         SUCCESS,
         re.compile(r"login successful for user (?P<user>.*?)(?: on display \S{1,9})?"),
     ),
-    (LOGON, FAILURE, re.compile(r"login failed for user (?P<user>.*?)(?: on display \S{1,9})?")),
-    (LOGON, FAILURE, re.compile(r"login failed for display (?P<display>\d{1,6})")),
+    (_LOGON, FAILURE, re.compile(r"login failed for user (?P<user>.*?)(?: on display \S{1,9})?")),
+    (_LOGON, FAILURE, re.compile(r"login failed for display (?P<display>\d{1,6})")),
     (
-        PREAUTH,
+        _PREAUTH,
         FAILURE,
         re.compile(
             r"(?P<detail>Username or password error|Authentication failed|Access denied)"
@@ -71,20 +71,20 @@ PATTERNS: tuple[tuple[int, int, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        PREAUTH,
+        _PREAUTH,
         FAILURE,
         re.compile(
             r"User (?P<user>.*) (?P<detail>(?:was )?(?:disallowed|denied|not allowed).{0,99})"
         ),
     ),
-    (PREAUTH, FAILURE, re.compile(r"(?P<detail>pam_authenticate failed: .{1,200})")),
+    (_PREAUTH, FAILURE, re.compile(r"(?P<detail>pam_authenticate failed: .{1,200})")),
     (
-        PREAUTH,
+        _PREAUTH,
         SUCCESS,
         re.compile(r"(?P<detail>Access (?:permitted|granted)) for user: (?P<user>.*)"),
     ),
     (
-        PREAUTH,
+        _PREAUTH,
         UNKNOWN,
         re.compile(
             r"(?P<detail>Received (?:\w+ )?log[io]n request) from xrdp for user: (?P<user>.*?)"
@@ -92,7 +92,7 @@ PATTERNS: tuple[tuple[int, int, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        LOGOFF,
+        _LOGOFF,
         SUCCESS,
         re.compile(
             r"\+\+ terminated session: {1,2}username (?P<user>.*), "
@@ -106,14 +106,14 @@ RECONNECTED = re.compile(
     r"display (?P<display>[\d:.]{1,9}), session_pid (?P<session>\d{1,10}), "
     rf"ip {_IP}(?::(?P<port>\d{{1,5}}))?{_SOCKET}"
 )
-RECEIVED = re.compile(
+_RECEIVED = re.compile(
     r"(?:Socket (?P<socket>\d{1,6}): )?(?:(?P<family>AF_\w{1,10}) )?(?:A )?connection "
     rf"(?:received|accepted) from:? (?:AF_\w{{1,10}} )?{_IP} port (?P<port>\d{{1,5}})"
 )
-CLOSED = re.compile(
+_CLOSED = re.compile(
     rf"An established connection closed to endpoint: (?:{_IP_PORT}|(?P<none>\S{{1,99}})){_SOCKET}"
 )
-SECURED = re.compile(
+_SECURED = re.compile(
     rf"TLS connection established from {_IP} port (?P<port>\d{{1,5}}): "
     r"(?P<version>[\w.]{1,16}) with cipher (?P<cipher>[\w-]{1,64})"
 )
@@ -128,9 +128,9 @@ PEER = re.compile(
 COMPUTER = re.compile(r"(?:connected|Connected) client computer name: (?P<name>.*)")
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A connection, login or session; a base event for what else xrdp says."""
-    match = BODY.fullmatch(line.text)
+    match = _BODY.fullmatch(line.text)
     if match is None:
         return None
     rest: dict[str, Any] = kept(
@@ -139,10 +139,10 @@ def read(line: Line, context: Context) -> Event | None:
     pid = line.pid if line.pid is not None else int(match["pid"]) if match["pid"] else None
     words = match["words"].removeprefix("xrdp_wm_log_msg: ").strip()
     line = line._replace(text=words, pid=pid)
-    for activity, status, pattern in PATTERNS:
-        found = pattern.fullmatch(words)
-        if found:
-            return _login(activity, status, found.groupdict(), rest, line)
+    for activity, status, pattern in _PATTERNS:
+        match_result = pattern.fullmatch(words)
+        if match_result:
+            return _login(activity, status, match_result.groupdict(), rest, line)
     return _connection(words, rest, line) or _other(match["level"], rest, line)
 
 
@@ -161,9 +161,9 @@ def _login(
     activity: int, status: int, part: dict[str, Any], rest: dict[str, Any], line: Line
 ) -> Event:
     user = part.get("user") or None
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         AUTHENTICATION,
         activity,
         status_id=status,
@@ -181,17 +181,17 @@ def _login(
 
 
 _CONNECTIONS: Mapping[re.Pattern[str], tuple[int, int]] = {
-    RECEIVED: (REQUEST, OPEN),
-    CLOSED: (DISCONNECT, CLOSE),
-    SECURED: (TLS, OPEN),
-    RECONNECTED: (RECONNECT, OPEN),
+    _RECEIVED: (_REQUEST, _OPEN),
+    _CLOSED: (DISCONNECT, _CLOSE),
+    _SECURED: (_TLS, _OPEN),
+    RECONNECTED: (RECONNECT, _OPEN),
 }
 """The activity of a remote desktop, and that of a plain connection."""
 
 
 def _connection(words: str, rest: dict[str, Any], line: Line) -> Event | None:
     matches = (pattern.fullmatch(words) for pattern in _CONNECTIONS)
-    match = next((found for found in matches if found), None)
+    match = next((match_result for match_result in matches if match_result), None)
     if match is None:
         return _session(words, rest, line)
     activity, way = _CONNECTIONS[match.re]
@@ -209,9 +209,9 @@ def _connection(words: str, rest: dict[str, Any], line: Line) -> Event | None:
     inside = ip in ("", "127.0.0.1", "::1") or (line.program or "xrdp") != "xrdp"
     inside = inside and match.re is not RECONNECTED
     user = part.get("user")
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         NETWORK if inside else RDP,
         way if inside else activity,
         status_id=SUCCESS,
@@ -232,9 +232,9 @@ def _session(words: str, rest: dict[str, Any], line: Line) -> Event | None:
     if match is None:
         return None
     part = match.groupdict()
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         BASE,
         0,
         src_endpoint=_peer(part, rest),
@@ -246,9 +246,9 @@ def _session(words: str, rest: dict[str, Any], line: Line) -> Event | None:
 
 def _other(level: str, rest: dict[str, Any], line: Line) -> Event:
     computer = COMPUTER.fullmatch(line.text)
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         BASE,
         0,
         severity_id=max(NAMED[level.lower()], severity(line)),
@@ -260,9 +260,9 @@ SOURCES = (
     Daemon(
         name="xrdp",
         programs=frozenset({"xrdp", "xrdp-sesman", "xrdp-chansrv", "xrdp-sesexec"}),
-        product=PRODUCT,
-        reader=read,
-        forms=(OWN,),
+        product=_PRODUCT,
+        reader=_read,
+        forms=(_OWN,),
         bare=re.compile(r"\[(?:CORE|ERROR|WARN|INFO|DEBUG|TRACE) *\] "),
     ),
 )

@@ -25,13 +25,13 @@ from ingest.parsing.ocsf import (
 )
 from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line, severity
-from ingest.sources.shared.daemon_source import NAMED, Daemon, endpoint, pam, told
-from ingest.sources.shared.daemon_timestamps import CTIME, EPOCH, ISO, TAI64N, YEARLESS
+from ingest.sources.shared.daemon_source import NAMED, Daemon, daemon_event, endpoint, pam
+from ingest.sources.shared.daemon_timestamps import CTIME, DAEMON_EPOCH, ISO, TAI64N, YEARLESS
 
-PRODUCT: Mapping[str, str] = {"name": "Dovecot", "vendor_name": "Dovecot"}
-LOGON, LOGOFF, NETWORK_LOGON = 1, 2, 3
-CLOSE, RECEIVE, SEND = 2, 2, 1
-INBOUND, OUTBOUND = 1, 2
+_PRODUCT: Mapping[str, str] = {"name": "Dovecot", "vendor_name": "Dovecot"}
+_LOGON, _LOGOFF, _NETWORK_LOGON = 1, 2, 3
+_CLOSE, _RECEIVE, _SEND = 2, 2, 1
+_INBOUND, _OUTBOUND = 1, 2
 
 PROCESSES = frozenset(
     {
@@ -45,18 +45,18 @@ PROCESSES = frozenset(
     }
 )
 _NAMES = "|".join(sorted(PROCESSES, key=len, reverse=True))
-OWN = re.compile(
-    rf"(?P<time>{YEARLESS}|{ISO}|{CTIME}|{TAI64N}|{EPOCH})[: ] ?"
+_OWN = re.compile(
+    rf"(?P<time>{YEARLESS}|{ISO}|{CTIME}|{TAI64N}|{DAEMON_EPOCH})[: ] ?"
     rf"(?:(?P<host>[^\s:(<\[]{{1,255}}) )?(?P<text>(?:{_NAMES})[:(<].*)",
     re.ASCII,
 )
-MESSAGE = re.compile(
+_MESSAGE = re.compile(
     rf"(?:dovecot: )?(?P<process>{_NAMES})(?:\((?P<who>[^()]{{0,300}})\))?"
     r"(?:<(?P<pid>\d{1,10})>)?(?:<(?P<session>[^<>\s]{0,128})>)?: "
     r"(?:(?P<level>Debug|Info|Warning|Error|Fatal|Panic): )?(?P<words>.*)",
     re.ASCII,
 )
-LOGIN = re.compile(
+_LOGIN = re.compile(
     r"(?P<what>[A-Z][^<>]{0,300}?): (?:user=<(?P<user>.*)>, ?)?"
     r"(?P<fields>(?:method=[\w-]{1,64}, )?rip=[^\s,<>]{1,64}(?:,.{0,2000})?)"
 )
@@ -68,14 +68,14 @@ AUTH = re.compile(
     r"(?P<db>[a-z][\w-]{0,40})\((?P<user>.*?),(?P<ip>[0-9A-Fa-f.:]{2,45})"
     r"(?:,(?:master|<?(?P<session>[^<>,()\s]{1,128})>?))*\): (?P<words>.{1,2000})"
 )
-REFUSED = re.compile(
+_REFUSED = re.compile(
     r"unknown user|password mismatch|pam_authenticate\(\) failed|authentication fail|"
     r"invalid (?:password|credentials)|username character disallowed|login denied|"
     r"account (?:is )?(?:disabled|locked|expired)|no password|user not found|"
     r"policy|not allowed|doesn't match|empty (?:password|username)|user is disabled",
     re.IGNORECASE,
 )
-ENDED = re.compile(
+_ENDED = re.compile(
     r"(?P<why>(?:Disconnected|Logged out|Connection closed|Disconnect)\b.{0,300}?)"
     r"(?: (?P<numbers>(?:in|top|bytes|deleted)=.{1,1000}))?"
 )
@@ -87,25 +87,25 @@ DELIVERED = re.compile(
 _FORWARDED = re.compile(r"(?:forwarded|sent (?:\w+ ){0,3}response) to <?(?P<to>[^\s<>]{1,300})>?")
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """What one of Dovecot's processes says; None where it is none of them."""
     text = line.text
     if line.program in PROCESSES and not line.program.startswith("dovecot"):
         text = f"{line.program}: {text}"
-    match = MESSAGE.fullmatch(text)
+    match = _MESSAGE.fullmatch(text)
     if match is None:
         return None
     part = match.groupdict()
     words = part["words"]
     if words.startswith("pam_"):
-        return pam(line._replace(text=words), PRODUCT)
+        return pam(line._replace(text=words), _PRODUCT)
     if part["process"].endswith("-login"):
-        found = _at_login(words, part, line)
+        at_login = _at_login(words, part, line)
     elif part["process"] in ("auth", "auth-worker", "dovecot-auth"):
-        found = _authentication(words, part, line)
+        at_login = _authentication(words, part, line)
     else:
-        found = _session(words, part, line)
-    return found or _other(part, line)
+        at_login = _session(words, part, line)
+    return at_login or _other(part, line)
 
 
 def _service(process: str) -> dict[str, str]:
@@ -118,14 +118,14 @@ def _level(part: Mapping[str, Any], line: Line) -> int:
 
 
 def _at_login(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
-    match = LOGIN.fullmatch(words)
+    match = _LOGIN.fullmatch(words)
     if match is None:
         return None
     rest: dict[str, Any] = {}
     fields = _fields(match["fields"], rest)
     what, user = match["what"], match["user"] or None
     good = what in ("Login", "Logged in") or what.startswith("proxy")
-    reasons = [found for found in REASON.findall(what) if found]
+    reasons = [part_result for part_result in REASON.findall(what) if part_result]
     attempts = ATTEMPTS.search(what)
     silent = "no auth attempts" in what
     columns: dict[str, Any] = {
@@ -139,11 +139,11 @@ def _at_login(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
     session, method = fields.pop("session", None), fields.pop("method", None)
     rest |= fields | kept(attempts=attempts[1] if attempts else None, log_level=part["level"])
     if not good and silent:
-        return told(
+        return daemon_event(
             line,
-            PRODUCT,
+            _PRODUCT,
             NETWORK,
-            CLOSE,
+            _CLOSE,
             app_name=_service(part["process"])["name"],
             by_session=session,
             rest=rest | kept(user=user, method=method),
@@ -151,17 +151,17 @@ def _at_login(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
             severity_id=INFORMATIONAL,
             **columns,
         )
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         status_id=SUCCESS if good else FAILURE,
         severity_id=INFORMATIONAL if good else LOW,
         user={"name": user} if user else None,
         session={"uid": session} if session else None,
         auth_method=method,
-        logon_type_id=NETWORK_LOGON,
+        logon_type_id=_NETWORK_LOGON,
         is_remote=True,
         service=_service(part["process"]),
         rest=rest,
@@ -172,48 +172,48 @@ def _at_login(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
 
 def _fields(text: str, rest: dict[str, Any]) -> dict[str, str]:
     """`a=b, c=<d>, TLS` as a mapping; words without a value are named `tls` or kept in `rest`."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     words: list[str] = []
     for piece in text.split(", "):
         name, equals, value = piece.partition("=")
-        if equals and name.isidentifier() and name not in found:
-            found[name] = value[1:-1] if value[:1] == "<" and value[-1:] == ">" else value
+        if equals and name.isidentifier() and name not in fields:
+            fields[name] = value[1:-1] if value[:1] == "<" and value[-1:] == ">" else value
         elif piece.startswith("TLS") and "tls" not in rest:
             rest["tls"] = piece
         elif piece:
             words.append(piece)
     if words:
         rest["flags"] = words
-    return found
+    return fields
 
 
 def _authentication(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
     match = AUTH.fullmatch(words)
     if match is None or (part["level"] or "Info") == "Debug":
         return None
-    said = match["words"]
-    if not REFUSED.search(said):
+    message = match["words"]
+    if not _REFUSED.search(message):
         return None
     rest: dict[str, Any] = kept(db=match["db"], log_level=part["level"], worker=part["who"])
     ip, user = match["ip"], match["user"] or None
-    if re.search(r",[0-9A-Fa-f.:]{2,45}(?:,<?[^<>,()\s]*>?)*\): ", said) and not said.startswith(
-        "Username character"
-    ):
+    if re.search(
+        r",[0-9A-Fa-f.:]{2,45}(?:,<?[^<>,()\s]*>?)*\): ", message
+    ) and not message.startswith("Username character"):
         # The name imitates what follows it: which address is the client's nobody can tell.
         rest |= {"ambiguous": True}
         ip, user = "", None
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         status_id=FAILURE,
         severity_id=LOW,
-        status_detail=said,
+        status_detail=message,
         src_endpoint=endpoint(ip, rest=rest) if ip else None,
         user={"name": user} if user and user != "?" else None,
         session={"uid": match["session"]} if match["session"] else None,
-        logon_type_id=NETWORK_LOGON,
+        logon_type_id=_NETWORK_LOGON,
         is_remote=True,
         service={"name": "dovecot"},
         rest=rest,
@@ -229,7 +229,7 @@ def _session(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
         return None
     if part["pid"]:
         line = line._replace(pid=int(part["pid"]))
-    ended = ENDED.fullmatch(words)
+    ended = _ENDED.fullmatch(words)
     if ended and part["process"] in ("imap", "pop3", "managesieve", "submission"):
         return _logoff(ended, user, part, line)
     delivered = DELIVERED.fullmatch(words)
@@ -241,11 +241,11 @@ def _logoff(ended: re.Match[str], user: str, part: Mapping[str, Any], line: Line
     for piece in (ended["numbers"] or "").replace(",", " ").split():
         name, _, value = piece.partition("=")
         numbers[name] = int(value) if value.isdecimal() and len(value) < 19 else value
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         AUTHENTICATION,
-        LOGOFF,
+        _LOGOFF,
         status_id=SUCCESS,
         severity_id=_level(part, line),
         status_detail=ended["why"],
@@ -263,11 +263,11 @@ def _mail(found: re.Match[str], user: str, part: Mapping[str, Any], line: Line) 
     onward = _FORWARDED.match(words)
     failed = re.search(r"fail|rejected|error|exceeded", words[:80]) is not None
     msgid = found["msgid"] or found["plain"]
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         EMAIL,
-        SEND if onward else RECEIVE,
+        _SEND if onward else _RECEIVE,
         status_id=FAILURE if failed else SUCCESS,
         status_detail=words,
         severity_id=_level(part, line),
@@ -277,16 +277,16 @@ def _mail(found: re.Match[str], user: str, part: Mapping[str, Any], line: Line) 
             message_uid=msgid or None,
         ),
         by=user if onward else None,
-        more={"direction_id": OUTBOUND if onward else INBOUND},
+        more={"direction_id": _OUTBOUND if onward else _INBOUND},
         rest=kept(user=user, session=part["session"], trail=found["trail"].strip() or None),
         fields={"log_name": part["process"]},
     )
 
 
 def _other(part: Mapping[str, Any], line: Line) -> Event:
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         BASE,
         0,
         severity_id=_level(part, line),
@@ -305,9 +305,9 @@ SOURCES = (
                 *("imap-login", "pop3-login", "managesieve-login", "submission-login"),
             }
         ),
-        product=PRODUCT,
-        reader=read,
-        forms=(OWN,),
+        product=_PRODUCT,
+        reader=_read,
+        forms=(_OWN,),
         bare=re.compile(rf"(?:dovecot: )?(?:{_NAMES})[:(<]"),
     ),
 )

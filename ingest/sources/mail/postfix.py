@@ -31,19 +31,19 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line
 from ingest.sources.mail.postfix_network import network, other_end
-from ingest.sources.shared.daemon_source import Daemon, endpoint, told
+from ingest.sources.shared.daemon_source import Daemon, daemon_event, endpoint
 
-PRODUCT: Mapping[str, str] = {"name": "Postfix", "vendor_name": "Postfix"}
-LOGON, NETWORK_LOGON = 1, 3
-SEND, RECEIVE, SCAN, TRACE, RELAY = 1, 2, 3, 4, 5
-UNKNOWN_WAY, INBOUND, OUTBOUND, INTERNAL = 0, 1, 2, 3
-REJECTED, BLOCKED, ALLOWED_WAY, QUARANTINED, DROPPED = 25, 2, 1, 3, 6
+_PRODUCT: Mapping[str, str] = {"name": "Postfix", "vendor_name": "Postfix"}
+_LOGON, _NETWORK_LOGON = 1, 3
+_SEND, _RECEIVE, _SCAN, TRACE, RELAY = 1, 2, 3, 4, 5
+UNKNOWN_WAY, _INBOUND, _OUTBOUND, INTERNAL = 0, 1, 2, 3
+REJECTED, _BLOCKED, ALLOWED_WAY, QUARANTINED, _DROPPED = 25, 2, 1, 3, 6
 
 QUEUED = re.compile(
     r"(?P<qid>NOQUEUE|[0-9A-F]{5,20}|(?=[^:]{0,24}\d)[0-9A-Za-z]{10,25}): (?P<words>.*)", re.ASCII
 )
-LEVEL = re.compile(r"(?P<level>warning|error|fatal|panic|info): (?P<words>.*)")
-LEVELS: Mapping[str, int] = {
+_LEVEL = re.compile(r"(?P<level>warning|error|fatal|panic|info): (?P<words>.*)")
+_LEVELS: Mapping[str, int] = {
     "info": INFORMATIONAL,
     "warning": MEDIUM,
     "error": HIGH,
@@ -56,8 +56,8 @@ SASL = re.compile(
     r"(?P<outcome>failed|aborted):? ?(?P<detail>.*)"
 )
 SASL_NAME = re.compile(r"(?P<detail>.*?), sasl_username=(?P<user>.*)")
-CLIENT = re.compile(rf"client={_HOST}(?P<fields>,.*)?")
-ACTION = re.compile(
+_CLIENT = re.compile(rf"client={_HOST}(?P<fields>,.*)?")
+_ACTION = re.compile(
     r"(?P<action>(?:milter-|proxy-)?(?:reject|reject_warning|hold|discard|filter|redirect|warn|"
     r"permit|prepend|bcc|delay|accept|tempfail|info|strip|replace|quarantine)|warning): "
     rf"(?P<stage>[A-Za-z][\w ./<>:-]{{0,200}}?) from {_HOST}:? (?P<text>.*)"
@@ -80,11 +80,11 @@ ENVELOPE = re.compile(
     rf"(?:from=<(?P<from>{_ADDRESS})>,? ?)?(?:to=<(?P<to>{_ADDRESS})>,? ?)?"
     r"(?:proto=(?P<proto>\w{1,16}),? ?)?(?:helo=<(?P<helo>[^<>]*)>)?(?P<more>.*)"
 )
-FROM = re.compile(
+_FROM = re.compile(
     rf"from=<(?P<from>{_ADDRESS})>, (?:size=(?P<size>\d{{1,18}}), nrcpt=(?P<nrcpt>\d{{1,9}})"
     r"(?: \(queue (?P<queue>\w+)\))?|status=(?P<status>[\w-]+), (?P<detail>.*))"
 )
-TO = re.compile(
+_TO = re.compile(
     rf"to=<(?P<to>{_ADDRESS})>, (?:orig_to=<(?P<orig_to>{_ADDRESS})>, )?"
     r"relay=(?P<relay>[^\s,]{1,400}), (?P<fields>(?:[a-z_]{1,20}=[^\s,]{1,64}, ){0,8})"
     r"status=(?P<status>[\w-]{1,30})(?: \((?P<detail>.*)\))?"
@@ -94,7 +94,7 @@ RELAY_HOST = re.compile(
 )
 MESSAGE_ID = re.compile(r"(?:resent-)?message-id=(?:<(?P<id>.*)>|(?P<plain>.*))")
 PICKUP = re.compile(rf"uid=(?P<uid>\d{{1,10}}) from=<(?P<from>{_ADDRESS})>(?P<more>.*)")
-SAID = re.compile(
+_SAID = re.compile(
     rf"(?:host )?{_HOST} (?:said: |refused to talk to me: )(?P<detail>.*)|"
     r"(?:conversation|lost connection) with (?P<host2>[^\s\[\]]{0,255})"
     r"\[(?P<ip2>[0-9A-Fa-f.:]{2,45})\](?::\d{1,5})? (?P<detail2>.*)"
@@ -103,36 +103,36 @@ NOTICE = re.compile(
     r"(?P<what>sender|postmaster|recipient) (?P<kind>non-delivery|delay|delivery status) "
     r"(?:status )?notification: (?P<child>[0-9A-Za-z]{5,25})"
 )
-LOCAL = frozenset({"local", "virtual", "lmtp", "pipe", "lda", "spawn"})
+_LOCAL = frozenset({"local", "virtual", "lmtp", "pipe", "lda", "spawn"})
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """The event of a line; a base event where Postfix says what has no class."""
     program = line.program or "postfix"
     service = program.rpartition("/")[2]
     text, rest = line.text, kept(service=service if service != "postfix" else None)
     severity = None
-    match = LEVEL.fullmatch(text)
+    match = _LEVEL.fullmatch(text)
     if match:
-        text, severity = match["words"], LEVELS[match["level"]]
+        text, severity = match["words"], _LEVELS[match["level"]]
         rest["log_level"] = match["level"]
     queued = QUEUED.fullmatch(text)
     qid = None
     if queued:
         text, qid = queued["words"], queued["qid"]
-        match = LEVEL.fullmatch(text)
-        if match and not ACTION.fullmatch(text) and not LOCAL_ACTION.fullmatch(text):
-            text, severity = match["words"], LEVELS[match["level"]]
+        match = _LEVEL.fullmatch(text)
+        if match and not _ACTION.fullmatch(text) and not LOCAL_ACTION.fullmatch(text):
+            text, severity = match["words"], _LEVELS[match["level"]]
             rest["log_level"] = match["level"]
-    found = _authentication(text, qid, rest, line) or _action(text, qid, rest, line)
-    if found is None and qid and qid != "NOQUEUE":
-        found = _mail(text, qid, service, rest, line)
+    authentication = _authentication(text, qid, rest, line) or _action(text, qid, rest, line)
+    if authentication is None and qid and qid != "NOQUEUE":
+        authentication = _mail(text, qid, service, rest, line)
     return (
-        found
-        or network(text, PRODUCT, rest, severity, line)
-        or told(
+        authentication
+        or network(text, _PRODUCT, rest, severity, line)
+        or daemon_event(
             line,
-            PRODUCT,
+            _PRODUCT,
             BASE,
             0,
             severity_id=severity,
@@ -149,12 +149,12 @@ def _server(line: Line) -> dict[str, str] | None:
 def _authentication(text: str, qid: str | None, rest: dict[str, Any], line: Line) -> Event | None:
     """A login that failed; or one that succeeded, which Postfix says with the mail's client."""
     failed = SASL.fullmatch(text)
-    client = None if failed else CLIENT.fullmatch(text)
+    client = None if failed else _CLIENT.fullmatch(text)
     fields = _named(client["fields"] or "") if client else {}
     if failed is None and (client is None or "sasl_username" not in fields):
         return None
-    said = failed or client
-    part = said.groupdict() if said else {}
+    failed_result = failed or client
+    part = failed_result.groupdict() if failed_result else {}
     detail, user = part.get("detail"), fields.pop("sasl_username", None)
     if part.get("outcome") == "aborted":
         detail = f"aborted: {detail}" if detail else "aborted"
@@ -163,11 +163,11 @@ def _authentication(text: str, qid: str | None, rest: dict[str, Any], line: Line
         detail, user = named["detail"], named["user"]
     if user == "(unavailable)":
         user = None
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         status_id=FAILURE if failed else SUCCESS,
         severity_id=LOW if failed else INFORMATIONAL,
         status_detail=detail or None,
@@ -175,7 +175,7 @@ def _authentication(text: str, qid: str | None, rest: dict[str, Any], line: Line
         dst_endpoint=_server(line),
         user={"name": user} if user else None,
         auth_method=part.get("method") or fields.pop("sasl_method", None),
-        logon_type_id=NETWORK_LOGON,
+        logon_type_id=_NETWORK_LOGON,
         is_remote=True,
         service={"name": "smtp"},
         rest=rest | fields | kept(queue_id=qid),
@@ -185,18 +185,18 @@ def _authentication(text: str, qid: str | None, rest: dict[str, Any], line: Line
 
 def _named(text: str) -> dict[str, str]:
     """`, a=b, c=d` as a mapping."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for piece in text.split(", "):
         name, equals, value = piece.partition("=")
-        if equals and name not in found:
-            found[name.strip(", ")] = value
-    return found
+        if equals and name not in results:
+            results[name.strip(", ")] = value
+    return results
 
 
 _DECIDED: Mapping[str, tuple[int, int, int]] = {
     "reject": (FAILURE, DENIED, REJECTED),
     "tempfail": (FAILURE, DENIED, REJECTED),
-    "discard": (FAILURE, DENIED, DROPPED),
+    "discard": (FAILURE, DENIED, _DROPPED),
     "hold": (SUCCESS, 4, QUARANTINED),
     "quarantine": (SUCCESS, 4, QUARANTINED),
 }
@@ -205,7 +205,7 @@ _DECIDED: Mapping[str, tuple[int, int, int]] = {
 
 def _action(text: str, qid: str | None, rest: dict[str, Any], line: Line) -> Event | None:
     """What an access rule, a header check or a filter decided about a client or a mail."""
-    match = ACTION.fullmatch(text) or LOCAL_ACTION.fullmatch(text)
+    match = _ACTION.fullmatch(text) or LOCAL_ACTION.fullmatch(text)
     match = match or CONTENT_ACTION.fullmatch(text)
     if match is None:
         return None
@@ -218,36 +218,36 @@ def _action(text: str, qid: str | None, rest: dict[str, Any], line: Line) -> Eve
             part |= {"ip": None, "text": "", "value": None}
     decided = part["action"].removeprefix("milter-").removeprefix("proxy-")
     status, action, disposition = _DECIDED.get(decided, (SUCCESS, 1, ALLOWED_WAY))
-    said, mark, behind = part["text"].partition("; ")
-    if not mark and said.startswith("from=<"):
-        said, behind = "", said
+    as_text, mark, behind = part["text"].partition("; ")
+    if not mark and as_text.startswith("from=<"):
+        as_text, behind = "", as_text
     envelope = ENVELOPE.fullmatch(behind)
     # What stands after a `; ` that does not open the envelope is a part of the words.
     while mark and not (envelope and envelope["more"] != behind) and "; " in behind:
         more, mark, behind = behind.partition("; ")
-        said, envelope = f"{said}; {more}", ENVELOPE.fullmatch(behind)
+        as_text, envelope = f"{as_text}; {more}", ENVELOPE.fullmatch(behind)
     mail = envelope.groupdict() if envelope and envelope["more"] != behind else {}
     if not mail:
-        said = part["text"]
-    reply = REPLY.fullmatch(said)
+        as_text = part["text"]
+    reply = REPLY.fullmatch(as_text)
     tail = (mail.get("more") or "").strip(" :")
     helo = mail.get("helo")
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         EMAIL,
-        RECEIVE,
+        _RECEIVE,
         status_id=status,
         severity_id=LOW if status == FAILURE else INFORMATIONAL,
         status_code=reply["code"] if reply else None,
-        status_detail=(reply["why"] if reply else said) or tail or None,
+        status_detail=(reply["why"] if reply else as_text) or tail or None,
         action_id=action,
         disposition_id=disposition,
         src_endpoint=other_end(part, rest) if part.get("ip") else None,
         dst_endpoint=_server(line),
         command=part["stage"] if part["stage"].isupper() else None,
         email=_email(qid, mail.get("from"), mail.get("to")),
-        more={"direction_id": INBOUND}
+        more={"direction_id": _INBOUND}
         | kept(smtp_hello=helo, protocol_name=mail.get("proto") or None),
         rest=rest
         | kept(
@@ -264,13 +264,13 @@ def _action(text: str, qid: str | None, rest: dict[str, Any], line: Line) -> Eve
 def _email(
     qid: str | None, sender: str | None = None, to: str | None = None, **more: Any
 ) -> dict[str, Any]:
-    found = kept(uid=qid if qid != "NOQUEUE" else None, **{"from": sender or None}, **more)
-    return found | ({"to": [to]} if to else {})
+    leaves = kept(uid=qid if qid != "NOQUEUE" else None, **{"from": sender or None}, **more)
+    return leaves | ({"to": [to]} if to else {})
 
 
 def _mail(text: str, qid: str, service: str, rest: dict[str, Any], line: Line) -> Event | None:
     """A step on a mail's way through the queue."""
-    match = TO.fullmatch(text)
+    match = _TO.fullmatch(text)
     if match:
         return _delivery(match, qid, service, rest, line)
     for pattern, read_step in _STEPS:
@@ -279,9 +279,9 @@ def _mail(text: str, qid: str, service: str, rest: dict[str, Any], line: Line) -
             columns = read_step(match.groupdict(), qid, rest)
             activity = columns.pop("activity", TRACE)
             more = {"direction_id": columns.pop("way", UNKNOWN_WAY)}
-            return told(
+            return daemon_event(
                 line,
-                PRODUCT,
+                _PRODUCT,
                 EMAIL,
                 activity,
                 **({"email": _email(qid), "more": more, "rest": rest} | columns),
@@ -302,17 +302,17 @@ def _delivery(
         )
     elif match["relay"] != "none":
         target = {"svc_name": match["relay"]}
-    at_home = service in LOCAL or target is None or "svc_name" in target
+    at_home = service in _LOCAL or target is None or "svc_name" in target
     inside = target is not None and (target.get("ip") or "").startswith(("127.", "::1"))
     status = match["status"]
     delay = fields.pop("delay", "")
     seconds = float(delay) if re.fullmatch(r"\d{1,9}(?:\.\d{1,6})?", delay) else None
     code, detail = fields.pop("dsn", None), match["detail"]
     good = status in ("sent", "deliverable", "filtered")
-    activity = RELAY if inside else RECEIVE if at_home and service != "smtp" else SEND
-    return told(
+    activity = RELAY if inside else _RECEIVE if at_home and service != "smtp" else _SEND
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         EMAIL,
         activity,
         status_id=SUCCESS if good else FAILURE,
@@ -323,7 +323,7 @@ def _delivery(
         src_endpoint=_server(line),
         email=_email(qid, to=match["to"]),
         duration=None if seconds is None else int(seconds * 1000),
-        more={"direction_id": {RELAY: INTERNAL, RECEIVE: INBOUND, SEND: OUTBOUND}[activity]},
+        more={"direction_id": {RELAY: INTERNAL, _RECEIVE: _INBOUND, _SEND: _OUTBOUND}[activity]},
         rest=rest
         | fields
         | kept(
@@ -338,10 +338,10 @@ def _delivery(
 
 # -- steps: what each says about the mail ---------------------------------------------------------
 
-Part = Mapping[str, Any]
+_Part = Mapping[str, Any]
 
 
-def _queue(part: Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
+def _queue(part: _Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
     rest |= kept(
         nrcpt=int(part["nrcpt"]) if part["nrcpt"] else None,
         queue=part["queue"],
@@ -356,37 +356,37 @@ def _queue(part: Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _received(part: Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
+def _received(part: _Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
     rest |= _named(part["fields"] or "")
     return {
-        "activity": RECEIVE,
+        "activity": _RECEIVE,
         "status_id": SUCCESS,
         "src_endpoint": other_end(part, rest),
         "email": _email(qid),
     }
 
 
-def _cleanup(part: Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
+def _cleanup(part: _Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
     return {"email": _email(qid, message_uid=part["id"] or part["plain"] or None)}
 
 
-def _pickup(part: Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
+def _pickup(part: _Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
     rest |= kept(uid=part["uid"], more=part["more"].strip() or None)
-    return {"activity": RECEIVE, "status_id": SUCCESS, "email": _email(qid, part["from"])}
+    return {"activity": _RECEIVE, "status_id": SUCCESS, "email": _email(qid, part["from"])}
 
 
-def _refused(part: Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
+def _refused(part: _Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
     ip, host = part["ip"] or part["ip2"], part["host"] or part["host2"]
     return {
-        "activity": SEND,
-        "way": OUTBOUND,
+        "activity": _SEND,
+        "way": _OUTBOUND,
         "status_id": FAILURE,
         "status_detail": part["detail"] or part["detail2"],
         "dst_endpoint": endpoint(ip, part["port"], rest=rest, hostname=host),
     }
 
 
-def _notice(part: Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
+def _notice(part: _Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
     rest |= {
         "notification": part["kind"],
         "notified": part["what"],
@@ -395,16 +395,16 @@ def _notice(part: Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _removed(part: Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
+def _removed(part: _Part, qid: str, rest: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
 _STEPS = (
-    (FROM, _queue),
-    (CLIENT, _received),
+    (_FROM, _queue),
+    (_CLIENT, _received),
     (MESSAGE_ID, _cleanup),
     (PICKUP, _pickup),
-    (SAID, _refused),
+    (_SAID, _refused),
     (NOTICE, _notice),
     (re.compile(r"removed"), _removed),
 )
@@ -413,8 +413,8 @@ SOURCES = (
     Daemon(
         name="postfix",
         programs=frozenset({"postfix"}),
-        product=PRODUCT,
-        reader=read,
+        product=_PRODUCT,
+        reader=_read,
         families=("postfix/", "postfix-"),
     ),
 )

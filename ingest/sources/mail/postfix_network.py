@@ -9,21 +9,21 @@ from typing import Any
 from ingest.parsing.ocsf import ALLOWED, BASE, DENIED, FAILURE, LOW, NETWORK, SUCCESS, kept
 from ingest.parsing.source import Event
 from ingest.parsing.syslog import Line
-from ingest.sources.shared.daemon_source import endpoint, told
+from ingest.sources.shared.daemon_source import daemon_event, endpoint
 
-OPEN, CLOSE, FAIL, REFUSE, TRAFFIC = 1, 2, 4, 5, 6
-PERMITTED, BLOCKED = 1, 2
-INBOUND, OUTBOUND = 1, 2
+_OPEN, _CLOSE, _FAIL, _REFUSE, _TRAFFIC = 1, 2, 4, 5, 6
+PERMITTED, _BLOCKED = 1, 2
+INBOUND, _OUTBOUND = 1, 2
 
 _HOST = r"(?P<host>[^\s\[\]]{0,255})\[(?P<ip>[0-9A-Fa-f.:]{2,45}|unknown)\](?::(?P<port>\d{1,5}))?"
 _TO = r"\[(?P<to>[0-9A-Fa-f.:]{2,45})\]:(?P<to_port>\d{1,5})"
 
 # Each: pattern, activity, status, whether the decision was to let it in (True), not to, or none.
 _INBOUND: tuple[tuple[re.Pattern[str], int, int | None, bool | None], ...] = (
-    (re.compile(rf"(?:connect|CONNECT) from {_HOST}(?: to {_TO})?"), OPEN, SUCCESS, None),
+    (re.compile(rf"(?:connect|CONNECT) from {_HOST}(?: to {_TO})?"), _OPEN, SUCCESS, None),
     (
         re.compile(rf"(?:disconnect from|DISCONNECT) {_HOST}(?P<counts>(?: \w+=[\d/]+)*)"),
-        CLOSE,
+        _CLOSE,
         SUCCESS,
         None,
     ),
@@ -32,21 +32,21 @@ _INBOUND: tuple[tuple[re.Pattern[str], int, int | None, bool | None], ...] = (
             r"(?P<detail>(?:lost connection|timeout|too many errors) after [^\[\]]{1,100}) "
             rf"from {_HOST}"
         ),
-        CLOSE,
+        _CLOSE,
         FAILURE,
         None,
     ),
-    (re.compile(rf"(?P<detail>PASS (?:NEW|OLD)) {_HOST}"), TRAFFIC, SUCCESS, True),
+    (re.compile(rf"(?P<detail>PASS (?:NEW|OLD)) {_HOST}"), _TRAFFIC, SUCCESS, True),
     (
         re.compile(rf"(?P<detail>WHITELISTED|ALLOWLISTED|WHITELIST VETO|ALLOWLIST VETO) {_HOST}"),
-        TRAFFIC,
+        _TRAFFIC,
         SUCCESS,
         True,
     ),
-    (re.compile(rf"(?P<detail>BLACKLISTED|DENYLISTED) {_HOST}"), REFUSE, FAILURE, False),
+    (re.compile(rf"(?P<detail>BLACKLISTED|DENYLISTED) {_HOST}"), _REFUSE, FAILURE, False),
     (
         re.compile(rf"(?P<detail>DNSBL rank (?P<rank>\d{{1,9}})) for {_HOST}"),
-        REFUSE,
+        _REFUSE,
         FAILURE,
         False,
     ),
@@ -55,7 +55,7 @@ _INBOUND: tuple[tuple[re.Pattern[str], int, int | None, bool | None], ...] = (
             rf"(?P<detail>PREGREET (?P<bytes>\d{{1,9}})) after (?P<after>[\d.]{{1,16}}) "
             rf"from {_HOST}: (?P<sent>.*)"
         ),
-        REFUSE,
+        _REFUSE,
         FAILURE,
         False,
     ),
@@ -63,7 +63,7 @@ _INBOUND: tuple[tuple[re.Pattern[str], int, int | None, bool | None], ...] = (
         re.compile(
             rf"(?P<detail>HANGUP) after (?P<after>[\d.]{{1,16}}) from {_HOST} in (?P<stage>.*)"
         ),
-        CLOSE,
+        _CLOSE,
         FAILURE,
         None,
     ),
@@ -72,7 +72,7 @@ _INBOUND: tuple[tuple[re.Pattern[str], int, int | None, bool | None], ...] = (
             r"(?P<detail>(?:COMMAND|BARE NEWLINE|NON-SMTP COMMAND|DATA|HELO|EHLO)[A-Z -]{0,40}) "
             rf"from {_HOST}(?: after (?P<stage>[^:]{{0,64}}))?(?:: (?P<sent>.*))?"
         ),
-        REFUSE,
+        _REFUSE,
         FAILURE,
         False,
     ),
@@ -81,7 +81,7 @@ _INBOUND: tuple[tuple[re.Pattern[str], int, int | None, bool | None], ...] = (
             r"(?P<detail>improper command pipelining) after (?P<stage>\S{1,64}) "
             rf"from {_HOST}:? ?(?P<sent>.*)"
         ),
-        REFUSE,
+        _REFUSE,
         FAILURE,
         False,
     ),
@@ -90,7 +90,7 @@ _INBOUND: tuple[tuple[re.Pattern[str], int, int | None, bool | None], ...] = (
             r"(?P<detail>(?:SSL_accept error|TLS (?:handshake|SNI)[^\[\]]{0,100}|"
             rf"TLS library problem[^\[\]]{{0,100}})) from {_HOST}:? ?(?P<sent>.*)"
         ),
-        FAIL,
+        _FAIL,
         FAILURE,
         None,
     ),
@@ -100,19 +100,19 @@ _INBOUND: tuple[tuple[re.Pattern[str], int, int | None, bool | None], ...] = (
             rf"limit exceeded: (?P<count>\d{{1,9}})) from {_HOST} "
             r"for service (?P<limited>\S{1,64})"
         ),
-        REFUSE,
+        _REFUSE,
         FAILURE,
         False,
     ),
 )
-TLS = re.compile(
+_TLS = re.compile(
     rf"(?P<trust>\w{{1,20}}) TLS connection (?:re)?(?:used|established) (?P<way>from|to) {_HOST}: "
     r"(?P<version>TLSv[\d.]{1,4}|SSLv\d) with cipher (?P<cipher>[\w-]{1,64})(?P<more>.*)"
 )
-OUT = re.compile(rf"connect to {_HOST}: (?P<detail>.*)")
+_OUT = re.compile(rf"connect to {_HOST}: (?P<detail>.*)")
 # A sentence about a client, up to what the client itself can choose.
 ABOUT = re.compile(rf"(?P<about>[\w ,'/()-]{{0,120}}?)\b(?:from|for) {_HOST}(?P<more>.*)")
-ADDRESS = re.compile(
+_ADDRESS = re.compile(
     r"hostname (?P<name>\S{1,255}) does not resolve to address "
     r"(?P<ip>[0-9A-Fa-f.:]{1,44}[0-9A-Fa-f])(?P<more>\b.*)"
 )
@@ -137,22 +137,22 @@ def network(
         match = pattern.fullmatch(text)
         if match:
             return _inbound(match, activity, status, let_in, product, rest, line)
-    match = TLS.fullmatch(text)
+    match = _TLS.fullmatch(text)
     if match:
         return _tls(match, product, rest, line)
-    match = OUT.fullmatch(text)
+    match = _OUT.fullmatch(text)
     if match:
-        return told(
+        return daemon_event(
             line,
             product,
             NETWORK,
-            FAIL,
+            _FAIL,
             status_id=FAILURE,
             severity_id=LOW,
             status_detail=match["detail"],
             src_endpoint=_server(line),
             dst_endpoint=other_end(match.groupdict(), rest),
-            connection_info=_connection(OUTBOUND),
+            connection_info=_connection(_OUTBOUND),
             app_name="smtp",
             rest=rest,
         )
@@ -194,7 +194,7 @@ def _inbound(
     if part.get("to"):
         local = endpoint(part["to"], part["to_port"], rest=rest, name="to") or {}
         target = (target or {}) | local
-    return told(
+    return daemon_event(
         line,
         product,
         NETWORK,
@@ -206,7 +206,7 @@ def _inbound(
         connection_info=_connection(INBOUND),
         app_name="smtp",
         action_id=None if let_in is None else ALLOWED if let_in else DENIED,
-        disposition_id=None if let_in is None else PERMITTED if let_in else BLOCKED,
+        disposition_id=None if let_in is None else PERMITTED if let_in else _BLOCKED,
         rest=rest,
     )
 
@@ -216,15 +216,15 @@ def _tls(
 ) -> Event:
     inbound = match["way"] == "from"
     peer, server = other_end(match.groupdict(), rest), _server(line)
-    return told(
+    return daemon_event(
         line,
         product,
         NETWORK,
-        OPEN,
+        _OPEN,
         status_id=SUCCESS,
         src_endpoint=peer if inbound else server,
         dst_endpoint=server if inbound else peer,
-        connection_info=_connection(INBOUND if inbound else OUTBOUND),
+        connection_info=_connection(INBOUND if inbound else _OUTBOUND),
         tls={"version": match["version"], "cipher": match["cipher"]},
         app_name="smtp",
         rest=rest | kept(trust=match["trust"], more=match["more"].strip() or None),
@@ -239,7 +239,7 @@ def _about(
     line: Line,
 ) -> Event | None:
     """A sentence of no class of its own that names a client."""
-    match = ADDRESS.fullmatch(text) or PLAIN.fullmatch(text) or ANVIL.fullmatch(text)
+    match = _ADDRESS.fullmatch(text) or PLAIN.fullmatch(text) or ANVIL.fullmatch(text)
     match = match or ABOUT.fullmatch(text)
     if match is None:
         return None
@@ -251,7 +251,7 @@ def _about(
         dnsbl=part.get("list"),
         dnsbl_answer=part.get("as"),
     )
-    return told(
+    return daemon_event(
         line,
         product,
         BASE,

@@ -73,11 +73,11 @@ CSV = re.compile(
 def audited(line: Line) -> Event | None:
     """A line of server_audit behind its time; None where it is none."""
     text = line.text
-    found = list(_OPERATION.finditer(text))[:16]
-    if not found:
+    matches = list(_OPERATION.finditer(text))[:16]
+    if not matches:
         return None
     # A login has no object: all that could imitate it stands before. A statement is quoted.
-    match = found[-1] if text.rstrip("0123456789").endswith(",,") else found[0]
+    match = matches[-1] if text.rstrip("0123456789").endswith(",,") else matches[0]
     head = text[: match.start()]
     server, _, user = head.partition(",")
     tail = _TAIL.fullmatch(text, match.end())

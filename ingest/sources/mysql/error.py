@@ -13,16 +13,16 @@ from ingest.parsing.ocsf import BASE, FAILURE, NETWORK
 from ingest.parsing.source import Event
 from ingest.parsing.syslog import Line
 from ingest.sources.mysql.events import LOGON, PRODUCT, known, logon
-from ingest.sources.shared.daemon_source import endpoint, told
+from ingest.sources.shared.daemon_source import daemon_event, endpoint
 
-CLOSE, REFUSE = 2, 5
+_CLOSE, _REFUSE = 2, 5
 LEVELS = "System|Error|ERROR|Warning|Note|Info|Debug"
 BODY = re.compile(
     rf"(?:\[(?P<level>{LEVELS})\] )?(?:\[(?P<code>MY-\d{{6}})\] )?"
     r"(?:\[(?P<subsystem>[A-Za-z]\w{0,30})\] )?(?P<words>.*)",
     re.DOTALL,
 )
-ACCOUNT = re.compile(
+_ACCOUNT = re.compile(
     r"'@'(?P<host>[^'\s]{0,255})'(?: \(using password: (?P<password>YES|NO)\))?"
     r"(?: to database '(?P<database>.*)')?(?P<tail>[^']*)"
 )
@@ -30,8 +30,8 @@ ABORTED = re.compile(
     r"Aborted connection (?P<id>\d{1,20}) to db: '(?P<database>.*?)' user: '(?P<user>.*)' "
     r"host: '(?P<host>[^']{0,255})'(?: real ip: '(?P<ip>[^']{0,64})')? \((?P<why>[^()]{1,400})\)\.?"
 )
-BLOCKED = re.compile(r"Host '(?P<host>[^']{1,255})' (?P<why>is (?:blocked|not allowed) .{1,300})")
-NAMELESS = re.compile(
+_BLOCKED = re.compile(r"Host '(?P<host>[^']{1,255})' (?P<why>is (?:blocked|not allowed) .{1,300})")
+_NAMELESS = re.compile(
     r"(?P<what>IP address|Host name|Hostname) '(?P<host>[^']{1,255})' (?P<why>.{1,400})"
 )
 
@@ -45,13 +45,13 @@ def message(line: Line, code: str | None, severity: int | None, rest: dict[str, 
     match = ABORTED.fullmatch(line.text)
     if match:
         return _aborted(match, line, rest, fields)
-    match = BLOCKED.fullmatch(line.text)
+    match = _BLOCKED.fullmatch(line.text)
     if match:
-        return told(
+        return daemon_event(
             line,
             PRODUCT,
             NETWORK,
-            REFUSE,
+            _REFUSE,
             status_id=FAILURE,
             status_detail=match["why"],
             severity_id=severity,
@@ -63,26 +63,26 @@ def message(line: Line, code: str | None, severity: int | None, rest: dict[str, 
             rest=rest,
             fields=fields,
         )
-    match = NAMELESS.fullmatch(line.text)
+    match = _NAMELESS.fullmatch(line.text)
     source = endpoint(match["host"], rest=rest) if match else None
-    return told(
+    return daemon_event(
         line, PRODUCT, BASE, 0, severity_id=severity, src_endpoint=source, rest=rest, fields=fields
     )
 
 
 def _denied(line: Line, rest: dict[str, Any], fields: dict[str, str | None], thread: Any) -> Event:
     text, start = line.text, len("Access denied for user '")
-    found = [
-        (at, match)
-        for at in (one.start() for one in list(re.finditer("'@'", text))[:16])
-        if (match := ACCOUNT.fullmatch(text, at))
+    matches = [
+        (position, match)
+        for position in (mark.start() for mark in list(re.finditer("'@'", text))[:16])
+        if (match := _ACCOUNT.fullmatch(text, position))
     ]
     user: str | None = None
     part: dict[str, str | None] = {}
     # Nothing of the client's follows the password: there the last is the true one.
-    if found and (len(found) == 1 or found[-1][1]["password"]):
-        at, match = found[-1]
-        user, part = text[start:at], match.groupdict()
+    if matches and (len(matches) == 1 or matches[-1][1]["password"]):
+        position, match = matches[-1]
+        user, part = text[start:position], match.groupdict()
     else:
         rest |= {"ambiguous": True}
     return logon(
@@ -109,11 +109,11 @@ def _aborted(
 ) -> Event:
     user, database = match["user"], match["database"]
     ip = match["ip"] or match["host"]
-    return told(
+    return daemon_event(
         line,
         PRODUCT,
         NETWORK,
-        CLOSE,
+        _CLOSE,
         status_id=FAILURE,
         status_detail=match["why"],
         src_endpoint=endpoint(ip, rest=rest, hostname=match["host"] if match["ip"] else None),

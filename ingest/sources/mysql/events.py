@@ -9,20 +9,20 @@ from typing import Any
 from ingest.parsing.ocsf import AUTHENTICATION, DATASTORE, FAILURE, SUCCESS, UNKNOWN, kept
 from ingest.parsing.source import Event
 from ingest.parsing.syslog import Line
-from ingest.sources.shared.daemon_source import endpoint, told
+from ingest.sources.shared.daemon_source import daemon_event, endpoint
 
 PRODUCT: Mapping[str, str] = {"name": "MySQL", "vendor_name": "Oracle"}
-LOGON, LOGOFF, ACCOUNT_SWITCH, NETWORK_LOGON = 1, 2, 7, 3
-READ, UPDATE, CONNECT, QUERY, WRITE, CREATE, DELETE, LIST = 1, 2, 3, 4, 5, 6, 7, 8
+LOGON, LOGOFF, ACCOUNT_SWITCH, _NETWORK_LOGON = 1, 2, 7, 3
+READ, UPDATE, CONNECT, QUERY, WRITE, CREATE, DELETE, _LIST = 1, 2, 3, 4, 5, 6, 7, 8
 RELATIONAL, OF_DATABASE = 1, 1
-LOCAL = frozenset({"localhost", "127.0.0.1", "::1", ""})
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1", ""})
 
-VERBS: Mapping[str, int] = {
+_VERBS: Mapping[str, int] = {
     **dict.fromkeys(("insert", "replace", "load", "import"), WRITE),
     **dict.fromkeys(("update", "alter", "rename", "grant", "revoke", "set", "change"), UPDATE),
     **dict.fromkeys(("delete", "drop", "truncate"), DELETE),
     "create": CREATE,
-    **dict.fromkeys(("show", "describe", "desc", "explain"), LIST),
+    **dict.fromkeys(("show", "describe", "desc", "explain"), _LIST),
 }
 _VERB = re.compile(r"(?:\s|/\*[^*]{0,400}\*/|\()*([A-Za-z]+)")
 
@@ -30,7 +30,7 @@ _VERB = re.compile(r"(?:\s|/\*[^*]{0,400}\*/|\()*([A-Za-z]+)")
 def verb_activity(sql: str | None) -> int:
     """The activity of a statement, by its first word; a query for all that only read."""
     match = _VERB.match(sql or "")
-    return VERBS.get(match[1].lower(), QUERY) if match else QUERY
+    return _VERBS.get(match[1].lower(), QUERY) if match else QUERY
 
 
 def logon(
@@ -52,8 +52,8 @@ def logon(
     """A login or logout of a client."""
     peer = ip or host
     source = endpoint(peer, port, rest=rest, hostname=host if ip else None) if peer else None
-    remote = None if peer is None else peer not in LOCAL
-    return told(
+    remote = None if peer is None else peer not in _LOCAL
+    return daemon_event(
         line,
         PRODUCT,
         AUTHENTICATION,
@@ -66,7 +66,7 @@ def logon(
         user={"name": user} if user else None,
         session={"uid": session} if session else None,
         auth_method=method,
-        logon_type_id=NETWORK_LOGON if remote else None,
+        logon_type_id=_NETWORK_LOGON if remote else None,
         is_remote=remote,
         service={"name": "mysql"},
         rest=rest,
@@ -108,7 +108,7 @@ def statement(
         more["table"] = tables[0]
     if not user and not session and line.pid is None:
         more["actor"] = {"app_name": "mysql"}
-    return told(
+    return daemon_event(
         line,
         PRODUCT,
         DATASTORE,
@@ -137,8 +137,8 @@ def outcome(code: str | None) -> int | None:
 
 def split_account(text: str) -> tuple[str, str | None]:
     """`ann@1.2.3.4` as user and host, the last `@` between them."""
-    user, at, host = text.rpartition("@")
-    return (user, host or None) if at else (text, None)
+    user, position, host = text.rpartition("@")
+    return (user, host or None) if position else (text, None)
 
 
 def known(**values: Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from ingest.sources.mysql.events import (
 )
 from ingest.sources.shared.daemon_timestamps import ISO, SHORT, read_clock
 
-COMMANDS = (
+_COMMANDS = (
     "Binlog Dump GTID|Binlog Dump|Bulk execute|Change user|Close stmt|Connect Out|Connect|"
     "Create DB|Daemon|Debug|Delayed insert|Drop DB|Error|Execute|Fetch|Field List|Init DB|Kill|"
     "Long Data|Ping|Prepare|Processlist|Query|Quit|Refresh|Register Slave|Register Replica|"
@@ -36,17 +36,17 @@ COMMANDS = (
 )
 GENERAL = re.compile(
     rf"(?:(?P<time>{ISO}|{SHORT}))?[\t ]{{1,40}}(?P<thread>\d{{1,20}}) "
-    rf"(?P<command>{COMMANDS})(?:[\t ]+(?P<text>.*)|\s*)",
+    rf"(?P<command>{_COMMANDS})(?:[\t ]+(?P<text>.*)|\s*)",
     re.ASCII | re.DOTALL,
 )
 HEADER = re.compile(
     rb"\S*(?:mysqld|mariadbd)\S*, Version: .{0,400}started with:\s*|Tcp port: .{0,400}|"
     rb"Time\s+Id\s+Command\s+Argument\s*"
 )
-CONNECTED = re.compile(
+_CONNECTED = re.compile(
     r"(?P<account>.*?)(?: as (?P<as>\S*))?(?: on (?P<database>.*?))?(?: using (?P<over>[\w/ ]+))?"
 )
-DENIED = re.compile(r"Access denied for user '(?P<account>.*)'(?P<how>.*)")
+_DENIED = re.compile(r"Access denied for user '(?P<account>.*)'(?P<how>.*)")
 SLOW_USER = re.compile(
     r"# User@Host: (?P<user>[^\[\]]*)\[(?P<priv>[^\[\]]*)\] @ (?P<host>[^\[\]\s]*) "
     r"\[(?P<ip>[^\[\]]*)\](?:\s+Id:\s+(?P<id>\d{1,20}))?.*"
@@ -97,7 +97,7 @@ def _session(
             line, LOGOFF, SUCCESS, user=user, host=host, session=thread, rest={}, fields=fields
         )
     activity = ACCOUNT_SWITCH if command == "Change user" else LOGON
-    denied = DENIED.fullmatch(argument)
+    denied = _DENIED.fullmatch(argument)
     if denied:
         user, _, host = denied["account"].rpartition("'@'")
         return logon(
@@ -111,7 +111,7 @@ def _session(
             rest={},
             fields=fields,
         )
-    part = connected(argument)
+    part = _connected(argument)
     # The server writes this line before it has looked at the password: only what follows
     # in the same file can say whether it was let in.
     status = {"no": FAILURE, "yes": SUCCESS}.get(client.get("admitted", ""), UNKNOWN)
@@ -129,15 +129,15 @@ def _session(
     )
 
 
-def connected(argument: str) -> dict[str, str]:
+def _connected(argument: str) -> dict[str, str]:
     """User, host and database of a `Connect` line."""
-    match = CONNECTED.fullmatch(argument)
+    match = _CONNECTED.fullmatch(argument)
     if match is None:
         return {}
     # A database can be named ` on `, but the account comes first: its host has no space.
     user, host = split_account(match["account"])
-    found = {"user": user, "host": host, "database": match["database"], "as": match["as"]}
-    return {name: value for name, value in (found | {"over": match["over"]}).items() if value}
+    results = {"user": user, "host": host, "database": match["database"], "as": match["as"]}
+    return {name: value for name, value in (results | {"over": match["over"]}).items() if value}
 
 
 class Clients:
@@ -150,10 +150,10 @@ class Clients:
         """The client of a line; `following` is the next line of the same connection."""
         thread, command = match["thread"], match["command"]
         argument = match["text"] or ""
-        if command in ("Connect", "Change user") and not DENIED.fullmatch(argument):
-            client = connected(argument)
+        if command in ("Connect", "Change user") and not _DENIED.fullmatch(argument):
+            client = _connected(argument)
             if following is not None:
-                denied = following["command"] == command and DENIED.fullmatch(
+                denied = following["command"] == command and _DENIED.fullmatch(
                     following["text"] or ""
                 )
                 client["admitted"] = "no" if denied else "yes"
@@ -168,7 +168,7 @@ def slow(lines: list[str], context: Context, time: str | None) -> tuple[Event, s
     facts: dict[str, str] = {}
     account: re.Match[str] | None = None
     body: list[str] = []
-    at = None
+    match = None
     for text in lines:
         when = SLOW_TIME.fullmatch(text)
         if when:
@@ -179,7 +179,7 @@ def slow(lines: list[str], context: Context, time: str | None) -> tuple[Event, s
         elif text.startswith("# "):
             facts |= dict(_FACT.findall(text))
         elif _SET_TIME.fullmatch(text):
-            at = _SET_TIME.fullmatch(text)
+            match = _SET_TIME.fullmatch(text)
         else:
             body.append(text)
     database = facts.pop("Schema", None)
@@ -189,8 +189,8 @@ def slow(lines: list[str], context: Context, time: str | None) -> tuple[Event, s
     stamp = Stamp.missing(received_at, None)
     if time:
         stamp = read_clock(time, context.zone(context.host), received_at)
-    elif at:
-        stamp = read_clock(at[1], context.zone(context.host), received_at)
+    elif match:
+        stamp = read_clock(match[1], context.zone(context.host), received_at)
     sql = "\n".join(body).strip()
     seconds = facts.get("Query_time", "")
     line = Line(stamp, context.host, None, None, sql or "slow query", {})
@@ -205,7 +205,7 @@ def slow(lines: list[str], context: Context, time: str | None) -> tuple[Event, s
         ip=account["ip"] if account else None,
         session=thread,
         database=database,
-        rest=dict(facts) | known(set_timestamp=at[1] if at else None),
+        rest=dict(facts) | known(set_timestamp=match[1] if match else None),
         fields={"log_name": "slow"},
         duration=_milliseconds(seconds),
     )

@@ -24,19 +24,19 @@ from ingest.sources.mysql.audit import CSV, audit_stamp, audited, flat, oracle
 from ingest.sources.mysql.error import BODY, LEVELS, message
 from ingest.sources.mysql.events import PRODUCT, known
 from ingest.sources.mysql.query import GENERAL, HEADER, Clients, general, slow
-from ingest.sources.shared.daemon_source import NAMED, Daemon, told
+from ingest.sources.shared.daemon_source import NAMED, Daemon, daemon_event
 from ingest.sources.shared.daemon_timestamps import ISO, SHORT, read_clock
 
 _HEAD = (
     r"(?:(?P<thread>\d{1,20}|0x[0-9a-f]{1,16}|[0-9a-f]{6,16}) )?"
     rf"(?=\[(?:{LEVELS})\]|InnoDB: |mysqld(?:_safe)?[ :]|mariadbd(?:-safe)?[ :]|/)"
 )
-OWN = re.compile(rf"(?P<time>{ISO}|{SHORT}) +{_HEAD}(?P<text>.*)", re.ASCII | re.DOTALL)
+_OWN = re.compile(rf"(?P<time>{ISO}|{SHORT}) +{_HEAD}(?P<text>.*)", re.ASCII | re.DOTALL)
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """What the server logged, through syslog or in its own file."""
-    own = OWN.fullmatch(line.text) if line.program else None
+    own = _OWN.fullmatch(line.text) if line.program else None
     if own:
         stamp = read_clock(own["time"], context.zone(line.host), context.record.received_at)
         rest = line.rest | kept(thread=own["thread"])
@@ -120,17 +120,17 @@ class MySql(Daemon):
         return super().parse(record, context)
 
     def _objects(self, raw: bytes, context: Context) -> list[Event]:
-        found: list[Event] = []
+        events: list[Event] = []
         for each in objects(raw):
             try:
                 if isinstance(each, Unreadable):
                     raise each
-                found.append(_json(each, context))
+                events.append(_json(each, context))
             except Unreadable as why:
-                found.append({"dead_letter_reason": str(why)})
-        if all("dead_letter_reason" in one for one in found):
-            raise Unreadable(found[0]["dead_letter_reason"] if found else "no record in it")
-        return found
+                events.append({"dead_letter_reason": str(why)})
+        if all("dead_letter_reason" in event for event in events):
+            raise Unreadable(events[0]["dead_letter_reason"] if events else "no record in it")
+        return events
 
     def framed(self, text: str, context: Context) -> Line:
         line = super().framed(text, context)
@@ -157,30 +157,30 @@ class MySql(Daemon):
 
     def several(self, raws: list[bytes], context: Context) -> list[Event]:
         """The entries of a file, each with the lines that belong to it."""
-        found: list[Event] = []
+        events: list[Event] = []
         clients, time = Clients(), None
-        matches = [GENERAL.fullmatch(_decoded(one)) for one in raws]
+        matches = [GENERAL.fullmatch(_decoded(blob)) for blob in raws]
         after = _following(matches)
         for raw, match, following in zip(raws, matches, after, strict=True):
             if match:
                 time = match["time"] or time
                 client = clients.of(match, following)
-                found.append(general(match, _at(match, time, context), client))
+                events.append(general(match, _at(match, time, context), client))
             elif raw.startswith(b"# "):
                 event, time = slow(_decoded(raw).split("\n"), context, time)
-                found.append(event)
+                events.append(event)
             else:
                 try:
-                    found += self.events(raw, context)
+                    events += self.events(raw, context)
                 except Unreadable as why:
-                    found.append({"dead_letter_reason": str(why)})
-        if all("dead_letter_reason" in one for one in found):
-            raise Unreadable(found[0]["dead_letter_reason"])
-        return found
+                    events.append({"dead_letter_reason": str(why)})
+        if all("dead_letter_reason" in blob for blob in events):
+            raise Unreadable(events[0]["dead_letter_reason"])
+        return events
 
     def pieces(self, raw: bytes) -> list[bytes]:
         """The entries: lines that open none belong to the one before them."""
-        found: list[list[bytes]] = []
+        piece_list: list[list[bytes]] = []
         slow_entry = False
         for line in raw.split(b"\n"):
             bare = line.rstrip(b"\r")
@@ -190,12 +190,12 @@ class MySql(Daemon):
                 opens = not slow_entry
                 slow_entry = True
             else:
-                opens = not found or _opens(bare)
+                opens = not piece_list or _opens(bare)
                 slow_entry = False
             if opens:
-                found.append([])
-            found[-1].append(bare)
-        return [b"\n".join(lines) for lines in found]
+                piece_list.append([])
+            piece_list[-1].append(bare)
+        return [b"\n".join(lines) for lines in piece_list]
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         if raw.lstrip()[:1] == b"{":
@@ -207,12 +207,12 @@ class MySql(Daemon):
 def _following(matches: list[re.Match[str] | None]) -> list[re.Match[str] | None]:
     """For each line the next one of its connection."""
     latest: dict[str, re.Match[str]] = {}
-    found: list[re.Match[str] | None] = []
+    match_rows: list[re.Match[str] | None] = []
     for match in reversed(matches):
-        found.append(latest.get(match["thread"]) if match else None)
+        match_rows.append(latest.get(match["thread"]) if match else None)
         if match:
             latest[match["thread"]] = match
-    return found[::-1]
+    return match_rows[::-1]
 
 
 _OPENS = re.compile(rf"(?:{ISO}|{SHORT}|\d{{8}} \d\d:|[A-Z][a-z]{{2}} [ \d]\d \d\d:|<\d)", re.ASCII)
@@ -250,7 +250,7 @@ def _query(text: str, context: Context) -> Event | None:
 
 def _said(text: str, what: str, context: Context) -> Event:
     stamp = stamp_iso(None, context.zone(None), context.record.received_at)
-    return told(
+    return daemon_event(
         Line(stamp, context.host, None, None, text, {}), PRODUCT, BASE, 0, rest={"is": what}
     )
 
@@ -266,8 +266,8 @@ SOURCES = (
             }
         ),
         product=PRODUCT,
-        reader=read,
-        forms=(OWN, CSV),
+        reader=_read,
+        forms=(_OWN, CSV),
         families=("mysqld", "mysql@", "mariadb@"),
     ),
 )

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ingest.parsing.field_lookup import moment
+from ingest.parsing.field_lookup import read_moment
 from ingest.parsing.json_source import JsonSource
 from ingest.parsing.json_time import restamp_json
 from ingest.parsing.ocsf import (
@@ -41,9 +41,9 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Context, Event, Unreadable
 from ingest.parsing.timestamps import Stamp
 from ingest.sources.osquery.state import history, login, reader_of
-from ingest.sources.osquery.tables import ADDED, REMOVED, SNAPSHOT, Found, Row
+from ingest.sources.osquery.tables import ADDED, REMOVED, SNAPSHOT, OsqueryRow, TableRow
 
-PRODUCT: Mapping[str, str] = {"name": "osquery", "vendor_name": "osquery"}
+_PRODUCT: Mapping[str, str] = {"name": "osquery", "vendor_name": "osquery"}
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
 _LEVELS = {"0": INFORMATIONAL, "1": MEDIUM, "2": HIGH, "3": HIGH}
 _EVENT_TIMES = ("time", "datetime")
@@ -59,8 +59,8 @@ class Osquery(JsonSource):
         data = fields.get("data")
         if type(data) is list and data and "name" not in fields:
             around = {key: value for key, value in fields.items() if key != "data"}
-            inner = [around | one for one in data if type(one) is dict]
-            return [each for one in inner for each in self.events(one, context)]
+            inner = [around | element for element in data if type(element) is dict]
+            return [each for element in inner for each in self.events(element, context)]
         if "columns" in fields or "snapshot" in fields or "diffResults" in fields:
             return [_row(*each, context) for each in _rows(fields)]
         if "message" in fields and ("filename" in fields or "severity" in fields):
@@ -91,9 +91,9 @@ def _rows(fields: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, An
     }
     none = True
     for action, batch in batches:
-        for one in batch if type(batch) is list else []:
+        for element in batch if type(batch) is list else []:
             none = False
-            yield dict(around), one if type(one) is dict else {"value": one}, action
+            yield dict(around), element if type(element) is dict else {"value": element}, action
     if none:
         yield around, {}, SNAPSHOT if "snapshot" in fields else ADDED
 
@@ -104,25 +104,25 @@ def _row(around: dict[str, Any], columns: dict[str, Any], action: str, context: 
     query = query if type(query) is str else "unknown"
     # The first answer to a query tells what is there, not what came.
     first = str(around.get("counter")) == "0"
-    row = Row(row_columns, action, query, first)
+    row = OsqueryRow(row_columns, action, query, first)
     host = _device(around)
     reader = reader_of(row)
-    found: Found = reader(row)
+    reader_result: TableRow = reader(row)
     timed = reader in (login, history) or query.rstrip("0123456789").endswith("events")
     stamp = _stamp(around, row.columns if timed else {}, context, host.get("hostname"))
-    values = {name: value for name, value in found.columns.items() if value is not None}
+    values = {name: value for name, value in reader_result.columns.items() if value is not None}
     hardware = values.pop("mac", None)
-    more = dict(found.more)
+    more = dict(reader_result.more)
     device = host | kept(mac=hardware)
     if not device.keys() - {"type_id"}:
         more["device"] = {"name": "unknown", "type_id": 0}
-    _sound(found.class_uid, values, more)
-    _ends(found.class_uid, values, row, host.get("hostname"))
+    _sound(reader_result.class_uid, values, more)
+    _ends(reader_result.class_uid, values, row, host.get("hostname"))
     return event(
-        found.class_uid,
-        found.activity,
+        reader_result.class_uid,
+        reader_result.activity,
         stamp,
-        metadata=metadata(PRODUCT, stamp, log_name=query, event_code=action),
+        metadata=metadata(_PRODUCT, stamp, log_name=query, event_code=action),
         device=device if device.keys() - {"type_id"} else None,
         observables=observables(*_worth(values)),
         unmapped=unmapped(around | kept(columns=row.columns or None)),
@@ -146,7 +146,7 @@ def _sound(class_uid: int, values: dict[str, Any], more: dict[str, Any]) -> None
         values["service"] = {"name": "login"}
 
 
-def _ends(class_uid: int, values: dict[str, Any], row: Row, host: str | None) -> None:
+def _ends(class_uid: int, values: dict[str, Any], row: OsqueryRow, host: str | None) -> None:
     """The endpoints, those without an address being of the machine itself."""
     for name in ("src_endpoint", "dst_endpoint"):
         end = values.get(name)
@@ -192,15 +192,15 @@ def _stamp(
     for name in _EVENT_TIMES:
         value = columns.get(name)
         if type(value) in (str, int) and value not in ("0", 0):
-            found = moment(value, zone, received_at)
-            if found:
+            stamp_read = read_moment(value, zone, received_at)
+            if stamp_read:
                 del columns[name]
-                return found
+                return stamp_read
     for name in ("unixTime", "calendarTime", "timestamp", "time"):
-        found = moment(around.get(name), zone, received_at)
-        if found:
+        stamp_read = read_moment(around.get(name), zone, received_at)
+        if stamp_read:
             del around[name]
-            return found
+            return stamp_read
     return Stamp.missing(received_at, around.get("calendarTime"))
 
 
@@ -217,7 +217,7 @@ def _status(fields: dict[str, Any], context: Context) -> Event:
         stamp,
         severity_id=_LEVELS.get(level, INFORMATIONAL),
         message=message if type(message) is str else None,
-        metadata=metadata(PRODUCT, stamp, log_name="status"),
+        metadata=metadata(_PRODUCT, stamp, log_name="status"),
         device=host if host.keys() - {"type_id"} else None,
         unmapped=unmapped(fields),
     )
@@ -231,12 +231,12 @@ def _worth(values: Mapping[str, Any]) -> Iterator[tuple[str, int, Any]]:
     process = values.get("process") or {}
     yield "process.cmd_line", A_COMMAND, process.get("cmd_line")
     yield "process.file.path", A_PATH, process.get("path")
-    for one in process.get("hashes") or ():
-        yield "process.file.hashes", A_HASH, one["value"]
+    for hash_value in process.get("hashes") or ():
+        yield "process.file.hashes", A_HASH, hash_value["value"]
     file = values.get("file") or {}
     yield "file.path", A_PATH, file.get("path")
-    for one in file.get("hashes") or ():
-        yield "file.hashes", A_HASH, one["value"]
+    for hash_value in file.get("hashes") or ():
+        yield "file.hashes", A_HASH, hash_value["value"]
     yield "query.hostname", A_HOST, (values.get("query") or {}).get("hostname")
     yield "job.cmd_line", A_COMMAND, (values.get("job") or {}).get("cmd_line")
 

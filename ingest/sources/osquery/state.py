@@ -36,8 +36,8 @@ from ingest.sources.linux.audit_names import TYPES
 from ingest.sources.linux.audit_user import KINDS
 from ingest.sources.osquery.tables import (
     SNAPSHOT,
-    Found,
-    Row,
+    OsqueryRow,
+    TableRow,
     file_event,
     listening,
     of_process,
@@ -47,10 +47,10 @@ from ingest.sources.osquery.tables import (
     socket_event,
 )
 
-LOG, COLLECT = 1, 2
+_LOG, _COLLECT = 1, 2
 
 
-def login(row: Row) -> Found:
+def login(row: OsqueryRow) -> TableRow:
     """logged_in_users and last."""
     name = row.take("user", "username")
     host = row.take("host")
@@ -59,7 +59,7 @@ def login(row: Row) -> Found:
     activity = row.changed(1, 2, 1)
     if str(row.columns.get("type")) == "8":  # `last`: DEAD_PROCESS
         activity = 2
-    return Found(
+    return TableRow(
         AUTHENTICATION,
         activity,
         {
@@ -74,7 +74,7 @@ def login(row: Row) -> Found:
     )
 
 
-def user_event(row: Row) -> Found:
+def user_event(row: OsqueryRow) -> TableRow:
     """user_events: what the audit system says of logins."""
     kind = TYPES.get(str(row.columns.get("type")), "")
     class_uid, activity, name = KINDS.get(kind, (AUTHENTICATION, 0, None))
@@ -94,7 +94,7 @@ def user_event(row: Row) -> Found:
     )
     written = str(row.columns.get("message") or "")
     failed = "res=failed" in written or "res=0" in written
-    return Found(
+    return TableRow(
         AUTHENTICATION,
         activity,
         {
@@ -111,23 +111,23 @@ def user_event(row: Row) -> Found:
     )
 
 
-def account(row: Row) -> Found:
+def _account(row: OsqueryRow) -> TableRow:
     """users."""
     name, uid = row.take("username"), row.take("uid")
     user = kept(name=name, uid=uid, full_name=row.take("description")) or {"name": "unknown"}
     activity = row.changed(1, 6, 0)
     if not activity:
         columns = {"user": user, "message": f"account {name}"}
-        return Found(USER_INVENTORY, COLLECT if row.action == SNAPSHOT else LOG, columns)
+        return TableRow(USER_INVENTORY, _COLLECT if row.action == SNAPSHOT else _LOG, columns)
     message = f"account {name} {'created' if activity == 1 else 'deleted'}"
-    return Found(ACCOUNT, activity, {"user": user, "status_id": SUCCESS, "message": message})
+    return TableRow(ACCOUNT, activity, {"user": user, "status_id": SUCCESS, "message": message})
 
 
-def group(row: Row) -> Found:
+def _group(row: OsqueryRow) -> TableRow:
     """groups."""
     name, gid = row.take("groupname"), row.take("gid")
     activity = row.changed(6, 5, OTHER)
-    return Found(
+    return TableRow(
         GROUP,
         activity,
         {
@@ -138,12 +138,12 @@ def group(row: Row) -> Found:
     )
 
 
-def membership(row: Row) -> Found:
+def membership(row: OsqueryRow) -> TableRow:
     """user_groups."""
     uid, gid = row.take("uid"), row.take("gid")
     activity = row.changed(3, 4, OTHER)
     name, of = row.take("username"), row.take("groupname")
-    return Found(
+    return TableRow(
         GROUP,
         activity,
         {
@@ -155,7 +155,7 @@ def membership(row: Row) -> Found:
     )
 
 
-def job(row: Row) -> Found:
+def job(row: OsqueryRow) -> TableRow:
     """crontab, launchd, scheduled_tasks, startup_items and systemd_units."""
     line = row.take("command", "program_arguments", "args", "program", "action", "exec_start")
     if row.has("program_arguments") or row.has("program"):
@@ -168,7 +168,7 @@ def job(row: Row) -> Found:
         if type(path) is str and path
         else None
     )
-    return Found(
+    return TableRow(
         JOB,
         activity,
         {
@@ -180,13 +180,13 @@ def job(row: Row) -> Found:
     )
 
 
-def module(row: Row) -> Found:
+def module(row: OsqueryRow) -> TableRow:
     """kernel_modules, kernel_extensions, drivers."""
     name = row.take("name", "device_name", "service") or "unknown"
     path = row.take("path", "image")
     file = kept(name=name, path=path, version=row.take("version")) | {"type_id": 1}
     activity = row.changed(1, 2, OTHER)
-    return Found(
+    return TableRow(
         KERNEL_EXTENSION,
         activity,
         {
@@ -197,7 +197,7 @@ def module(row: Row) -> Found:
     )
 
 
-def software(row: Row) -> Found:
+def _software(row: OsqueryRow) -> TableRow:
     """deb_packages, rpm_packages, programs, apps, extensions of browsers and languages."""
     name = row.take("name", "bundle_name", "display_name") or "unknown"
     version = row.take("version", "bundle_short_version", "bundle_version") or "unknown"
@@ -208,18 +208,18 @@ def software(row: Row) -> Found:
         release=row.take("release"),
         vendor_name=row.take("vendor", "publisher", "maintainer", "author"),
     )
-    return Found(
+    return TableRow(
         SOFTWARE,
-        COLLECT if row.action == SNAPSHOT else LOG,
+        _COLLECT if row.action == SNAPSHOT else _LOG,
         {"message": f"software {name} {version} {row.action}"},
         {"package": package},
     )
 
 
-def script(row: Row) -> Found:
+def _script(row: OsqueryRow) -> TableRow:
     """powershell_events."""
     text = row.take("script_text") or ""
-    return Found(
+    return TableRow(
         SCRIPT,
         1,
         {
@@ -236,7 +236,7 @@ def script(row: Row) -> Found:
     )
 
 
-def history(row: Row) -> Found:
+def history(row: OsqueryRow) -> TableRow:
     """shell_history."""
     line, uid = row.take("command"), row.take("uid")
     name = row.take("username")
@@ -245,13 +245,13 @@ def history(row: Row) -> Found:
     process = kept(cmd_line=line, user=user) | {"uid": f"{uid or ''}:{line or ''}"[:256]}
     columns: dict[str, Any] = {"process": process, "activity_name": "Shell History"}
     columns["actor"] = {"user": user} if user else {"invoked_by": "shell"}
-    return Found(PROCESS, OTHER, columns | {"message": f"shell history: {line}"})
+    return TableRow(PROCESS, OTHER, columns | {"message": f"shell history: {line}"})
 
 
-def yara(row: Row) -> Found:
+def yara(row: OsqueryRow) -> TableRow:
     """yara and yara_events: rules that a file matched."""
     matches, path = row.take("matches"), row.take("target_path", "path")
-    return Found(
+    return TableRow(
         FINDING,
         1,
         {
@@ -267,7 +267,7 @@ def yara(row: Row) -> Found:
     )
 
 
-def peripheral(row: Row) -> Found:
+def peripheral(row: OsqueryRow) -> TableRow:
     """usb_devices and hardware_events."""
     name = row.take("model", "name") or "unknown"
     about = kept(
@@ -277,7 +277,7 @@ def peripheral(row: Row) -> Found:
         uid=row.take("path"),
     )
     activity = row.changed(1, 2, OTHER)
-    return Found(
+    return TableRow(
         PERIPHERAL,
         activity,
         {
@@ -288,12 +288,12 @@ def peripheral(row: Row) -> Found:
     )
 
 
-def dns(row: Row) -> Found:
+def _dns(row: OsqueryRow) -> TableRow:
     """dns_lookup_events and dns_cache."""
     name = row.take("query", "hostname", "domain", "name")
     kind = row.take("query_type", "type")
     process = of_process(row)
-    return Found(
+    return TableRow(
         DNS,
         1,
         {
@@ -304,39 +304,39 @@ def dns(row: Row) -> Found:
     )
 
 
-def inventory(row: Row) -> Found:
+def _inventory(row: OsqueryRow) -> TableRow:
     """Any other table: a fact about the machine."""
     hardware = mac(row.columns.get("mac"))
     columns: dict[str, Any] = {"message": f"{row.query}: {row.action}"}
     if hardware:
         columns["mac"] = hardware
-    return Found(INVENTORY, COLLECT if row.action == SNAPSHOT else LOG, columns)
+    return TableRow(INVENTORY, _COLLECT if row.action == SNAPSHOT else _LOG, columns)
 
 
-def status_line(row: Row) -> Found:
+def status_line(row: OsqueryRow) -> TableRow:
     """A line of osquery's own log, and of tables that hold logs."""
-    return Found(BASE, 0, {"message": row.take("message") or ""})
+    return TableRow(BASE, 0, {"message": row.take("message") or ""})
 
 
-Reader = Callable[[Row], Found]
+_Reader = Callable[[OsqueryRow], TableRow]
 
 
-def reader_of(row: Row) -> Reader:
+def reader_of(row: OsqueryRow) -> _Reader:
     """What reads the table that a row is of."""
     for holds, reader in _TABLES:
         if holds(row):
             return reader
-    return inventory
+    return _inventory
 
 
 _SOFTWARE = (
     *("package", "programs", "apps", "software", "extensions", "addons", "plugins", "homebrew"),
     *("patches", "python_", "npm_", "portage", "chocolatey"),
 )
-_TABLES: tuple[tuple[Callable[[Row], bool], Reader], ...] = (
+_TABLES: tuple[tuple[Callable[[OsqueryRow], bool], _Reader], ...] = (
     (lambda row: row.has("matches") and row.asked("yara"), yara),
-    (lambda row: row.has("script_text"), script),
-    (lambda row: row.asked("dns_lookup", "dns_events", "dns_cache"), dns),
+    (lambda row: row.has("script_text"), _script),
+    (lambda row: row.asked("dns_lookup", "dns_events", "dns_cache"), _dns),
     (lambda row: row.has("command", "history_file") or row.asked("shell_history"), history),
     (
         lambda row: (
@@ -386,10 +386,10 @@ _TABLES: tuple[tuple[Callable[[Row], bool], Reader], ...] = (
         ),
         process_event,
     ),
-    (lambda row: row.has("uid", "gid") and row.has("username", "directory"), account),
-    (lambda row: row.has("gid", "groupname") and not row.has("uid"), group),
+    (lambda row: row.has("uid", "gid") and row.has("username", "directory"), _account),
+    (lambda row: row.has("gid", "groupname") and not row.has("uid"), _group),
     (lambda row: row.has("uid", "gid") and row.asked("user_groups", "group_member"), membership),
-    (lambda row: row.has("username", "uid") and row.asked("users", "account"), account),
+    (lambda row: row.has("username", "uid") and row.asked("users", "account"), _account),
     (
         lambda row: (
             row.has("pid")
@@ -402,6 +402,6 @@ _TABLES: tuple[tuple[Callable[[Row], bool], Reader], ...] = (
         lambda row: (
             (row.has("name", "version") or row.has("bundle_name")) and row.asked(*_SOFTWARE)
         ),
-        software,
+        _software,
     ),
 )

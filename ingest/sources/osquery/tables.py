@@ -15,11 +15,11 @@ from ingest.parsing.field_lookup import port, whole
 from ingest.parsing.ocsf import FAILURE, FILE, NETWORK, OTHER, PROCESS, SUCCESS, address, kept
 from ingest.sources.linux.audit_event import UNSET
 
-LOG, COLLECT = 1, 2
+_LOG, _COLLECT = 1, 2
 ADDED, REMOVED, SNAPSHOT = "added", "removed", "snapshot"
 
 
-class Found(NamedTuple):
+class TableRow(NamedTuple):
     """What a row is: class, activity, the columns of its event, and `more` of them."""
 
     class_uid: int
@@ -28,7 +28,7 @@ class Found(NamedTuple):
     more: Mapping[str, Any] = MappingProxyType({})
 
 
-class Row:
+class OsqueryRow:
     """One row: the columns of the table not used yet, and what happened to it."""
 
     def __init__(self, columns: dict[str, Any], action: str, query: str, first: bool) -> None:
@@ -47,22 +47,22 @@ class Row:
     def number(self, *names: str) -> int | None:
         """The first of the columns that is a whole number, taken out."""
         for name in names:
-            found = whole(self.columns.get(name))
-            if found is not None:
+            whole_number = whole(self.columns.get(name))
+            if whole_number is not None:
                 del self.columns[name]
-                return found
+                return whole_number
         return None
 
     def endpoint(self, ip: str, number: str) -> dict[str, Any] | None:
         """An address with its port, taken out."""
         spelled = self.columns.get(ip)
-        found = address(spelled) if type(spelled) is str else None
-        if found:
+        ip_address = address(spelled) if type(spelled) is str else None
+        if ip_address:
             del self.columns[ip]
-        at = port(self.columns.get(number))
-        if at is not None:
+        position = port(self.columns.get(number))
+        if position is not None:
             del self.columns[number]
-        return kept(ip=found, port=at) or None
+        return kept(ip=ip_address, port=position) or None
 
     def has(self, *names: str) -> bool:
         """Whether it has all these columns."""
@@ -79,7 +79,7 @@ class Row:
         return removed if self.action == REMOVED else seen
 
 
-def of_process(row: Row) -> dict[str, Any]:
+def of_process(row: OsqueryRow) -> dict[str, Any]:
     path = row.take("path", "proc_path", "binary_path")
     line = row.take("cmdline", "command_line", "proc_cmdline")
     parent = row.number("parent", "ppid")
@@ -102,21 +102,21 @@ def of_process(row: Row) -> dict[str, Any]:
     )
 
 
-def _actor(row: Row, process: dict[str, Any]) -> dict[str, Any] | None:
+def _actor(row: OsqueryRow, process: dict[str, Any]) -> dict[str, Any] | None:
     login = row.take("auid")
     user = {"uid": login} if login and login not in UNSET else process.get("user")
     parent = process.get("parent")
     return kept(user=user, process=parent) or None
 
 
-def process_event(row: Row) -> Found:
+def process_event(row: OsqueryRow) -> TableRow:
     """process_events, es_process_events, bpf_process_events."""
     process = of_process(row)
     kind = (row.take("event_type", "syscall") or "exec").lower()
     activity = 2 if kind in ("exit", "exit_group") else 1
     code = row.columns.get("status")
     failed = type(code) is str and code not in ("", "0") and code.isdecimal() and "audit" in kind
-    return Found(
+    return TableRow(
         PROCESS,
         activity,
         {
@@ -128,20 +128,20 @@ def process_event(row: Row) -> Found:
     )
 
 
-def process_seen(row: Row) -> Found:
+def process_seen(row: OsqueryRow) -> TableRow:
     """processes, and queries that join it."""
     process = of_process(row)
     activity = row.changed(1, 2, OTHER)
     name = None if activity != OTHER else "Seen"
     line = process.get("cmd_line") or process.get("path") or process.get("name") or ""
     columns = {"process": process, "actor": _actor(row, process), "activity_name": name}
-    return Found(PROCESS, activity, columns | {"message": f"process {row.action}: {line}"})
+    return TableRow(PROCESS, activity, columns | {"message": f"process {row.action}: {line}"})
 
 
 _CALLS: Mapping[str, int] = MappingProxyType({"connect": 1, "accept": 1, "accept4": 1, "bind": 7})
 
 
-def _connection(row: Row, incoming: bool | None) -> dict[str, Any]:
+def _connection(row: OsqueryRow, incoming: bool | None) -> dict[str, Any]:
     written = row.columns.get("protocol")
     protocol = {"6": "tcp", "17": "udp", "1": "icmp"}.get(str(written))
     number = whole(row.columns.get("protocol")) if protocol else None
@@ -153,7 +153,7 @@ def _connection(row: Row, incoming: bool | None) -> dict[str, Any]:
     )
 
 
-def socket_event(row: Row) -> Found:
+def socket_event(row: OsqueryRow) -> TableRow:
     """socket_events and bpf_socket_events."""
     call = str(row.columns.get("action") or row.columns.get("syscall") or "connect").lower()
     incoming = call.startswith("accept") if call in _CALLS and call != "bind" else None
@@ -164,7 +164,7 @@ def socket_event(row: Row) -> Found:
     done = {"succeeded": SUCCESS, "1": SUCCESS, "failed": FAILURE, "0": FAILURE}
     ends = (there, here) if incoming else (here, there)
     where = f"{(there or {}).get('ip', '')}:{(there or {}).get('port', '')}"
-    return Found(
+    return TableRow(
         NETWORK,
         _CALLS.get(call, 6),
         {
@@ -178,19 +178,19 @@ def socket_event(row: Row) -> Found:
     )
 
 
-def _by(row: Row, process: dict[str, Any]) -> dict[str, Any] | None:
+def _by(row: OsqueryRow, process: dict[str, Any]) -> dict[str, Any] | None:
     login = row.take("auid")
     user = {"uid": login} if login and login not in UNSET else process.get("user")
     return kept(user=user, process=process or None) or None
 
 
-def open_socket(row: Row) -> Found:
+def open_socket(row: OsqueryRow) -> TableRow:
     """process_open_sockets."""
     here = row.endpoint("local_address", "local_port")
     there = row.endpoint("remote_address", "remote_port")
     connection = _connection(row, None)
     process = of_process(row)
-    return Found(
+    return TableRow(
         NETWORK,
         row.changed(1, 2, 6),
         {
@@ -203,12 +203,12 @@ def open_socket(row: Row) -> Found:
     )
 
 
-def listening(row: Row) -> Found:
+def listening(row: OsqueryRow) -> TableRow:
     """listening_ports."""
     here = row.endpoint("address", "port")
     connection = _connection(row, None)
     process = of_process(row)
-    return Found(
+    return TableRow(
         NETWORK,
         row.changed(7, 2, 7),
         {
@@ -233,7 +233,7 @@ _FILE_ACTIONS: Mapping[str, int] = MappingProxyType(
 )
 
 
-def file_event(row: Row) -> Found:
+def file_event(row: OsqueryRow) -> TableRow:
     """file_events, process_file_events, es_process_file_events and ntfs_journal_events."""
     done = str(row.columns.get("action") or row.columns.get("operation") or "")
     if "event_type" in row.columns and not done:
@@ -250,7 +250,7 @@ def file_event(row: Row) -> Found:
     owner = {"file": {"owner": {"uid": uid}}} if uid else {}
     path_of = row.take("executable", "process_path")
     process = kept(pid=row.number("pid"), path=path_of, name=basename(path_of) if path_of else None)
-    return Found(
+    return TableRow(
         FILE,
         _FILE_ACTIONS.get(done.lower(), OTHER if done else 0),
         {

@@ -40,10 +40,10 @@ from ingest.sources.shared.firewall import (
     TRAFFIC,
     Fields,
     connection,
-    decided,
     endpoint,
     ends_seen,
     file_hash,
+    firewall_disposition,
     forwarded,
     located,
     severity,
@@ -52,7 +52,7 @@ from ingest.sources.shared.firewall import (
     verdict,
 )
 
-PRODUCT: Mapping[str, str] = {"name": "PAN-OS", "vendor_name": "Palo Alto Networks"}
+_PRODUCT: Mapping[str, str] = {"name": "PAN-OS", "vendor_name": "Palo Alto Networks"}
 COUNTRY = re.compile(r"[A-Za-z][A-Za-z .,'()-]{1,63}")
 THREAT_ID = re.compile(r"(?P<name>.*)\((?P<uid>\d{1,10})\)", re.DOTALL)
 
@@ -75,7 +75,7 @@ class Log:
             fields["syslog_host"] = self.header.host
         return {
             "metadata": metadata(
-                PRODUCT,
+                _PRODUCT,
                 self.stamp,
                 log_name=self.kind,
                 event_code=fields.get("subtype"),
@@ -166,7 +166,7 @@ def session(log: Log) -> Event:
         NETWORK,
         activity,
         log.stamp,
-        **decided(allowed),
+        **firewall_disposition(allowed),
         status_detail=reason,
         message=f"Session {subtype or 'traffic'} from {ends}: {fields.get('action') or '?'}",
         src_endpoint=source,
@@ -191,23 +191,23 @@ def _local(fields: Fields, name: str, stamp: Stamp) -> datetime | None:
     if type(value) is not str or type(generated) is not str:
         return None
     far = datetime.max.replace(tzinfo=UTC)
-    one, other = (
+    near, other = (
         stamp_iso(text.replace("/", "-"), ZoneInfo("UTC"), far) for text in (value, generated)
     )
-    if "received" in (one.quality, other.quality):
+    if "received" in (near.quality, other.quality):
         return None
     try:
-        found = stamp.time.replace(microsecond=0) + (one.time - other.time)
+        changed = stamp.time.replace(microsecond=0) + (near.time - other.time)
     except OverflowError:
         return None
     del fields[name]
-    return found if found >= EPOCH else None
+    return changed if changed >= EPOCH else None
 
 
 def threat(log: Log) -> Event:
     """What a security profile found; a page that was asked for, if of URL filtering."""
     if log.fields.get("subtype") == "url":
-        return page(log)
+        return _page(log)
     fields = log.fields
     common = log.common()
     allowed = _action(log)
@@ -226,7 +226,7 @@ def threat(log: Log) -> Event:
     if not hashes:
         fields.keep("filedigest", sha)
     file = kept(path=path, hashes=hashes, name=_last(path)) if path or hashes else None
-    verdict_columns = {k: v for k, v in decided(allowed).items() if k != "status_id"}
+    verdict_columns = {k: v for k, v in firewall_disposition(allowed).items() if k != "status_id"}
     return located(
         FINDING,
         1,
@@ -237,7 +237,7 @@ def threat(log: Log) -> Event:
         finding_info={
             "uid": uid,
             "title": title,
-            "types": [one for one in (fields.get("subtype"), category) if one] or None,
+            "types": [part for part in (fields.get("subtype"), category) if part] or None,
             "created_time": log.stamp.time,
             "analytic": kept(uid=uid, name=title, category=category, type_id=1),
         },
@@ -260,7 +260,7 @@ def _last(path: str | None) -> str | None:
     return path and (path.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1] or path)
 
 
-def page(log: Log) -> Event:
+def _page(log: Log) -> Event:
     """A page that was asked for (THREAT, url)."""
     fields = log.fields
     common = log.common()
@@ -276,7 +276,7 @@ def page(log: Log) -> Event:
         HTTP_METHODS.get((method or "").upper(), UNKNOWN if method in (None, "unknown") else OTHER),
         log.stamp,
         severity_id=severity(fields.text("severity")),
-        **decided(allowed),
+        **firewall_disposition(allowed),
         message=f"{url or 'URL'}: {fields.get('action') or '?'}",
         http_request=kept(
             http_method=method.upper() if method and method != "unknown" else None,
@@ -330,7 +330,7 @@ def decryption(log: Log) -> Event:
         NETWORK,
         REFUSE if allowed is False else TRAFFIC,
         log.stamp,
-        **decided(allowed),
+        **firewall_disposition(allowed),
         status_detail=error,
         message=f"TLS session for {sni or certificate.get('subject') or '?'}"
         + (f": {error}" if error else ""),
@@ -354,9 +354,11 @@ def globalprotect(log: Log) -> Event:
     what, status = fields.text("eventid") or "unknown", fields.text("status")
     user = log.user("srcuser")
     public = [fields.get(name) for name in ("public_ip", "public_ipv6")]
-    at = next((n for n, one in enumerate(public) if one not in ("0.0.0.0", "::", "", None)), 0)
+    position = next(
+        (n for n, candidate in enumerate(public) if candidate not in ("0.0.0.0", "::", "", None)), 0
+    )
     source = endpoint(
-        ip=fields.ip(("public_ip", "public_ipv6")[at]),
+        ip=fields.ip(("public_ip", "public_ipv6")[position]),
         hostname=fields.text("machinename"),
         country=_country(fields, "srcregion"),
     )

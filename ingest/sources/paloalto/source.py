@@ -23,20 +23,20 @@ from ingest.sources.paloalto.system import READERS, plain
 from ingest.sources.shared.device_header import Header, each_line, read_header
 from ingest.sources.shared.firewall import Fields
 
-START = re.compile(
+_START = re.compile(
     r"(?:(?<=^)|(?<=[\s:>]))\d*,(?P<received>\d{4}[/-]\d\d[/-]\d\d[ T]\d\d:\d\d:\d\d[^,]{0,20}),"
     r"(?P<serial>[^,]{0,64}),(?:(?P<old>\d+,0x[0-9a-f]+),)?(?P<type>[A-Z][A-Z0-9_-]{1,31}),",
     re.ASCII,
 )
-LONGEST_HEADER = 1024
+_LONGEST_HEADER = 1024
 # Not the csv module: it refuses cells of more than 128 kB.
 CELL = re.compile(r'(?:"(?P<quoted>(?:[^"]|"")*+)"(?P<tail>[^,]*)|(?P<plain>[^,]*))(?:,|$(?!\n))')
-OFFSET = re.compile(
+_OFFSET = re.compile(
     r"(?P<local>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<fraction>\.\d{1,9})?"
     r"(?P<offset>Z|[+-]\d\d:?\d\d)",
     re.ASCII,
 )
-TIME = re.compile(r"\d{4}(?P<dash>[/-])\d\d[/-]\d\d(?P<between>[ T])\d\d:\d\d:\d\d", re.ASCII)
+_TIME = re.compile(r"\d{4}(?P<dash>[/-])\d\d[/-]\d\d(?P<between>[ T])\d\d:\d\d:\d\d", re.ASCII)
 STALE = 2000
 """A year before which a high-resolution time is a placeholder for none."""
 
@@ -56,10 +56,10 @@ def _fields(text: str, start: re.Match[str]) -> Fields:
         row = [*row[:3], *row[5:], *row[3:5]]
     names = layout(start["type"])
     fields = Fields()
-    for at, value in enumerate(row):
-        name = names[at] if at < len(names) else f"column_{at + 1}"
+    for index, value in enumerate(row):
+        name = names[index] if index < len(names) else f"column_{index + 1}"
         if name == "_":
-            name = f"column_{at + 1}" if value.strip() not in ("", "0", "1") else "_"
+            name = f"column_{index + 1}" if value.strip() not in ("", "0", "1") else "_"
         if name != "_" and value.strip():
             fields[name] = value
     return fields
@@ -72,7 +72,7 @@ def _stamp(fields: Fields, header: Header, context: Context) -> Stamp:
     zone = context.zone(host if type(host) is str else None)
     spelled = fields.get("time_generated") or fields.get("receive_time")
     text = spelled.replace("/", "-") if type(spelled) is str else None
-    precise = OFFSET.fullmatch(str(fields.get("high_res_timestamp", "")))
+    precise = _OFFSET.fullmatch(str(fields.get("high_res_timestamp", "")))
     if precise is None or int(precise["local"][:4]) < STALE or text is None:
         return stamp_iso(text, zone, received_at)
     if text.replace(" ", "T") == precise["local"]:
@@ -90,9 +90,9 @@ class PaloAlto(Source):
 
     def read_text(self, text: str, context: Context) -> Event:
         """The event of one line."""
-        start = START.search(text, 0, LONGEST_HEADER)
+        start = _START.search(text, 0, _LONGEST_HEADER)
         if start is None:
-            if CEF_MARK.search(text, 0, LONGEST_HEADER):
+            if CEF_MARK.search(text, 0, _LONGEST_HEADER):
                 return read_cef(text, context)
             raise Unreadable(f"no receive time, serial and type between commas in '{text[:60]}'")
         header = read_header(text[: start.start()], context)
@@ -104,32 +104,32 @@ class PaloAlto(Source):
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)
-        start = START.search(text, 0, LONGEST_HEADER)
-        if start is None and CEF_MARK.search(text, 0, LONGEST_HEADER):
+        start = _START.search(text, 0, _LONGEST_HEADER)
+        if start is None and CEF_MARK.search(text, 0, _LONGEST_HEADER):
             return Cef().restamp(raw, when, zone)
         if start is None:
             raise Unreadable("no receive time, serial and type between commas")
         body, local = _precise(text[start.start() :], when, zone)
         pieces = body.split(",", 7)
-        for at in (1, 6):
-            if at < len(pieces):
-                pieces[at] = TIME.sub(
+        for position in (1, 6):
+            if position < len(pieces):
+                pieces[position] = _TIME.sub(
                     lambda m: (
                         f"{local:%Y}{m['dash']}{local:%m}{m['dash']}{local:%d}{m['between']}"
                         f"{local:%H:%M:%S}"
                     ),
-                    pieces[at],
+                    pieces[position],
                 )
         return (text[: start.start()] + ",".join(pieces)).encode() + raw[len(text.encode()) :]
 
 
 def _precise(body: str, when: datetime, zone: ZoneInfo) -> tuple[str, datetime]:
     """A log with its column of an exact time replaced, and `when` on the firewall's clock."""
-    for found in OFFSET.finditer(body):
-        if int(found["local"][:4]) >= STALE and body[found.end() : found.end() + 1] in ("", ","):
-            named = datetime.fromisoformat(found[0]).tzinfo
-            new = like_iso(found[0], when, zone) or found[0]
-            return body[: found.start()] + new + body[found.end() :], when.astimezone(named)
+    for match in _OFFSET.finditer(body):
+        if int(match["local"][:4]) >= STALE and body[match.end() : match.end() + 1] in ("", ","):
+            named = datetime.fromisoformat(match[0]).tzinfo
+            new = like_iso(match[0], when, zone) or match[0]
+            return body[: match.start()] + new + body[match.end() :], when.astimezone(named)
     return body, when.astimezone(zone)
 
 

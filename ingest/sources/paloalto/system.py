@@ -20,7 +20,7 @@ from ingest.sources.shared.firewall import (
 )
 
 # What administrators' logins look like; the user's own words stand in quotes before the end.
-LOGINS = (
+_LOGINS = (
     (
         re.compile(
             r"(?P<verb>authenticated|failed authentication) for user '(?P<user>.*)'\."
@@ -52,7 +52,7 @@ def plain(
     )
 
 
-def login(log: Log) -> Event:
+def _login(log: Log) -> Event:
     """Who is behind an address (USERID), or was asked who they are (AUTHENTICATION)."""
     fields = log.fields
     common = log.common()
@@ -88,7 +88,7 @@ def system(log: Log) -> Event:
     common = log.common()
     words = str(fields.get("opaque", "")).strip()
     level = severity(fields.text("severity"))
-    for pattern, activity in LOGINS if len(words) < 4096 else ():
+    for pattern, activity in _LOGINS if len(words) < 4096 else ():
         match = pattern.fullmatch(words)
         if match is None:
             continue
@@ -162,8 +162,8 @@ READERS: Mapping[str, Callable[[Log], Event]] = MappingProxyType(
         "DECRYPTION": decryption,
         "SYSTEM": system,
         "GLOBALPROTECT": globalprotect,
-        "USERID": login,
-        "AUTHENTICATION": login,
+        "USERID": _login,
+        "AUTHENTICATION": _login,
         "CONFIG": config,
         "HIPMATCH": hip,
         "HIP-MATCH": hip,

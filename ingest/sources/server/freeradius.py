@@ -27,24 +27,24 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line, one_line, severity
 from ingest.parsing.timestamps import Stamp, stamp_epoch
-from ingest.sources.shared.daemon_source import NAMED, Daemon, endpoint, told
+from ingest.sources.shared.daemon_source import NAMED, Daemon, daemon_event, endpoint
 from ingest.sources.shared.daemon_timestamps import CTIME, ISO, YEARLESS, read_clock
 
-PRODUCT: Mapping[str, str] = {"name": "FreeRADIUS", "vendor_name": "FreeRADIUS Server Project"}
-LOGON, NETWORK_LOGON = 1, 3
-OPEN, CLOSE, TRAFFIC, OTHER_TRAFFIC = 1, 2, 6, 99
+_PRODUCT: Mapping[str, str] = {"name": "FreeRADIUS", "vendor_name": "FreeRADIUS Server Project"}
+_LOGON, _NETWORK_LOGON = 1, 3
+_OPEN, _CLOSE, _TRAFFIC, _OTHER_TRAFFIC = 1, 2, 6, 99
 RADIUS = 10
 
 _TYPES = "Auth|Info|Error|Proxy|Acct|Warning|Warn|Debug|WARNING|ERROR"
-OWN = re.compile(
+_OWN = re.compile(
     rf"(?P<time>{CTIME}|(?:[A-Z][a-z]{{2}} )?{YEARLESS}|{ISO}) : (?P<text>(?:{_TYPES}): .*)",
     re.ASCII,
 )
-BODY = re.compile(
+_BODY = re.compile(
     rf"(?:\((?P<request>\d{{1,20}})\) {{1,3}})?(?:(?P<type>{_TYPES}): )?"
     r"(?:\((?P<number>\d{1,20})\) {1,3})?(?P<words>.*)"
 )
-LOGIN = re.compile(
+_LOGIN = re.compile(
     r"(?P<what>Login OK|Login incorrect|Invalid user|Multiple logins|Rejected in post-auth|"
     r"Login rejected|Account (?:disabled|expired|locked)|Password (?:expired|incorrect))"
     r"(?: \((?P<why>.*?)\))?(?P<extra>(?: \[[A-Za-z ]{1,40}\])?[^\[)]{0,100}?): \[(?P<user>.*)\] "
@@ -60,22 +60,22 @@ STRANGER = re.compile(
 )
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A login, or a base event of what else the server says."""
-    match = BODY.fullmatch(line.text)
+    match = _BODY.fullmatch(line.text)
     if match is None:
         return None
     kind = match["type"]
     rest: dict[str, Any] = kept(log_type=kind, request=match["request"] or match["number"])
     words = match["words"]
-    login = LOGIN.fullmatch(words)
+    login = _LOGIN.fullmatch(words)
     if login:
         return _login(login, rest, line)
     stranger = STRANGER.fullmatch(words)
     level = (kind or "").lower()
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         BASE,
         0,
         severity_id=max(NAMED.get(level, 0), severity(line)),
@@ -86,19 +86,19 @@ def read(line: Line, context: Context) -> Event | None:
 
 def _station(cli: str | None, rest: dict[str, Any], ip: str | None = None) -> dict[str, Any] | None:
     """The station that called: its hardware address, its address, or what else the NAS says."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     text = (cli or "").strip()
     mac = mac_address(text) or mac_address(text[:17])
     if mac:
         # OCSF takes no endpoint of a hardware address alone.
-        found |= {"mac": mac, "name": text}
+        results |= {"mac": mac, "name": text}
     elif address(text):
-        found["ip"] = address(text)
+        results["ip"] = address(text)
     elif text:
-        found["name"] = text
+        results["name"] = text
     if ip:
-        found |= endpoint(ip, rest=rest, name="framed_ip") or {}
-    return found or None
+        results |= endpoint(ip, rest=rest, name="framed_ip") or {}
+    return results or None
 
 
 def _login(match: re.Match[str], rest: dict[str, Any], line: Line) -> Event:
@@ -117,11 +117,11 @@ def _login(match: re.Match[str], rest: dict[str, Any], line: Line) -> Event:
         extra=match["extra"].strip() or None,
         message=match["tail"].strip() or None,
     )
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         status_id=SUCCESS if good else FAILURE,
         status_detail=why.strip() if why else None,
         src_endpoint=_station(match["cli"], rest),
@@ -129,7 +129,7 @@ def _login(match: re.Match[str], rest: dict[str, Any], line: Line) -> Event:
         user={"name": user} if user else None,
         auth_protocol="RADIUS",
         auth_method=method.lower() if method else None,
-        logon_type_id=NETWORK_LOGON,
+        logon_type_id=_NETWORK_LOGON,
         is_remote=True,
         service={"name": "radius"},
         rest=rest | kept(client=match["client"] if "/" in match["client"] else None),
@@ -140,12 +140,12 @@ def _login(match: re.Match[str], rest: dict[str, Any], line: Line) -> Event:
 # -- detail files ---------------------------------------------------------------------------------
 
 HEAD = re.compile(rf"(?P<time>{CTIME})\s*", re.ASCII)
-PAIR = re.compile(r"\s+(?P<name>[A-Za-z][\w:.-]{0,127}) (?::=|\+=|=) (?P<value>.*)")
+_PAIR = re.compile(r"\s+(?P<name>[A-Za-z][\w:.-]{0,127}) (?::=|\+=|=) (?P<value>.*)")
 ACCOUNTING: Mapping[str, int] = {
-    "start": OPEN,
-    "stop": CLOSE,
-    "interim-update": TRAFFIC,
-    "alive": TRAFFIC,
+    "start": _OPEN,
+    "stop": _CLOSE,
+    "interim-update": _TRAFFIC,
+    "alive": _TRAFFIC,
 }
 PACKETS: Mapping[str, int] = {
     "access-request": UNKNOWN,
@@ -155,7 +155,7 @@ PACKETS: Mapping[str, int] = {
 }
 
 
-def detail(lines: list[str], context: Context) -> Event:
+def _detail(lines: list[str], context: Context) -> Event:
     """The event of a record: its time, then its attributes, each on a line."""
     received_at = context.record.received_at
     head = HEAD.fullmatch(lines[0])
@@ -164,7 +164,7 @@ def detail(lines: list[str], context: Context) -> Event:
         stamp = read_clock(head["time"], context.zone(context.host), received_at)
     fields: dict[str, Any] = {}
     for text in lines[1 if head else 0 :]:
-        match = PAIR.fullmatch(text)
+        match = _PAIR.fullmatch(text)
         if match is None:
             fields.setdefault("lines", []).append(text.strip())
             continue
@@ -225,11 +225,11 @@ def _accounted(fields: dict[str, Any], line: Line) -> Event:
         "fields": kept(log_name="detail", event_code=what),
     }
     if status is None and (packet or "").lower() in PACKETS:
-        return told(
+        return daemon_event(
             line,
-            PRODUCT,
+            _PRODUCT,
             AUTHENTICATION,
-            LOGON,
+            _LOGON,
             status_id=PACKETS[(packet or "").lower()],
             status_detail=_take(fields, "Reply-Message", "Module-Failure-Message"),
             user={"name": user} if user else None,
@@ -245,15 +245,15 @@ def _accounted(fields: dict[str, Any], line: Line) -> Event:
     sent = _number(fields, "Acct-Input-Octets", "Acct-Input-Gigawords")
     got = _number(fields, "Acct-Output-Octets", "Acct-Output-Gigawords")
     seconds = _take(fields, "Acct-Session-Time")
-    activity = ACCOUNTING.get(what.lower(), OTHER_TRAFFIC)
+    activity = ACCOUNTING.get(what.lower(), _OTHER_TRAFFIC)
     # The NAS counts what comes from the station as its input; the station sent it out.
     total = (sent or 0) + (got or 0) if sent is not None or got is not None else None
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         NETWORK,
         activity,
-        activity_name=what[:64] if activity == OTHER_TRAFFIC else None,
+        activity_name=what[:64] if activity == _OTHER_TRAFFIC else None,
         status_id=SUCCESS,
         status_detail=_take(fields, "Acct-Terminate-Cause"),
         by=user,
@@ -284,22 +284,22 @@ class FreeRadius(Daemon):
         return HEAD.fullmatch(first.decode("utf-8", "replace").rstrip()) is not None
 
     def pieces(self, raw: bytes) -> list[bytes]:
-        found: list[list[bytes]] = []
+        piece_list: list[list[bytes]] = []
         for line in raw.split(b"\n"):
             if not line.strip():
                 continue
-            if found and line[:1] in b"\t ":
-                found[-1].append(line)
+            if piece_list and line[:1] in b"\t ":
+                piece_list[-1].append(line)
             else:
-                found.append([line])
-        return [b"\n".join(lines) for lines in found]
+                piece_list.append([line])
+        return [b"\n".join(lines) for lines in piece_list]
 
     def events(self, raw: bytes, context: Context) -> list[Event]:
         lines = [one_line(line) for line in raw.split(b"\n") if line.strip()]
-        if len(lines) > 1 and (PAIR.fullmatch(lines[1]) or HEAD.fullmatch(lines[0])):
-            return [detail(lines, context)]
-        if len(lines) == 1 and (HEAD.fullmatch(lines[0]) or PAIR.fullmatch(lines[0])):
-            return [detail(lines, context)]
+        if len(lines) > 1 and (_PAIR.fullmatch(lines[1]) or HEAD.fullmatch(lines[0])):
+            return [_detail(lines, context)]
+        if len(lines) == 1 and (HEAD.fullmatch(lines[0]) or _PAIR.fullmatch(lines[0])):
+            return [_detail(lines, context)]
         if len(lines) > 1:
             return [
                 event
@@ -313,9 +313,9 @@ SOURCES = (
     FreeRadius(
         name="freeradius",
         programs=frozenset({"radiusd", "freeradius"}),
-        product=PRODUCT,
-        reader=read,
-        forms=(OWN,),
+        product=_PRODUCT,
+        reader=_read,
+        forms=(_OWN,),
         bare=re.compile(
             rf"(?:\(\d+\) )?(?:{_TYPES}: )?(?:\(\d+\) )?(?:Login OK|Login incorrect|Invalid user)"
         ),

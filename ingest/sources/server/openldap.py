@@ -28,16 +28,16 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Context, Event, JoiningSource, Record, Unreadable
 from ingest.parsing.syslog import Line, one_line
 from ingest.sources.server.ldap_codes import ERRORS, GOOD, METHODS, TAGS
-from ingest.sources.shared.daemon_source import Daemon, endpoint, told
+from ingest.sources.shared.daemon_source import Daemon, daemon_event, endpoint
 from ingest.sources.shared.daemon_timestamps import HEXADECIMAL
 
-PRODUCT: Mapping[str, str] = {"name": "OpenLDAP", "vendor_name": "OpenLDAP Foundation"}
-LOGON, LOGOFF, NETWORK_LOGON = 1, 2, 3
-OPEN, CLOSE, TRAFFIC = 1, 2, 6
-PASSWORD_CHANGE = 3
-READ, UPDATE, QUERY, CREATE, DELETE = 1, 2, 4, 6, 7
+_PRODUCT: Mapping[str, str] = {"name": "OpenLDAP", "vendor_name": "OpenLDAP Foundation"}
+_LOGON, _LOGOFF, _NETWORK_LOGON = 1, 2, 3
+_OPEN, _CLOSE, _TRAFFIC = 1, 2, 6
+_PASSWORD_CHANGE = 3
+_READ, _UPDATE, _QUERY, _CREATE, _DELETE = 1, 2, 4, 6, 7
 
-OWN = re.compile(rf"(?P<time>{HEXADECIMAL}) (?:(?P<thread>0x[0-9a-f]{{6,16}}) )?(?P<text>.*)")
+_OWN = re.compile(rf"(?P<time>{HEXADECIMAL}) (?:(?P<thread>0x[0-9a-f]{{6,16}}) )?(?P<text>.*)")
 CONNECTION = re.compile(
     r"conn=(?P<conn>\d{1,20}) (?:fd=(?P<fd>\d{1,9})|op=(?P<op>-?\d{1,20})) (?P<words>.*)"
 )
@@ -46,8 +46,8 @@ ACCEPT = re.compile(
     rf"ACCEPT from (?:IP={_AT.format('ip')}|PATH=(?P<path>\S{{1,255}}))"
     rf"(?: \((?:IP={_AT.format('to')}|PATH=\S{{1,255}})\))?(?P<more>.*)"
 )
-CLOSED = re.compile(r"closed(?: \((?P<why>.{1,200})\))?")
-SECURED = re.compile(
+_CLOSED = re.compile(r"closed(?: \((?P<why>.{1,200})\))?")
+_SECURED = re.compile(
     r"TLS established(?P<numbers>(?: (?:tls_)?ssf=\d{1,6})*)"
     r"(?: tls_proto=(?P<version>\S{1,16}))?(?: tls_cipher=(?P<cipher>\S{1,64}))?"
 )
@@ -57,7 +57,7 @@ BIND = re.compile(
     r"(?: method=(?P<method>\d{1,6}))?(?: mech=(?P<mech>[\w-]{1,40}))?"
     r"(?P<numbers>(?: \w{1,16}=\d{1,6})*)"
 )
-RESULT = re.compile(
+_RESULT = re.compile(
     r"(?P<search>SEARCH )?RESULT (?:oid=(?P<oid>\S*) ?)?(?:tag=(?P<tag>\d{1,6}) )?"
     r"err=(?P<err>-?\d{1,6}) "
     r"(?P<numbers>(?:\w{1,16}=[\d.]{1,24} ?){0,6})text=(?P<text>.*)"
@@ -68,14 +68,14 @@ SEARCH = re.compile(
 )
 CHANGE = re.compile(r"(?P<what>ADD|DEL|MOD|MODRDN|CMP) dn=\"(?P<dn>.*)\"(?P<more>.*)")
 PASSMOD = re.compile(r"PASSMOD(?: id=\"(?P<id>.*)\")?(?P<more>(?: (?:old|new))*)")
-ACTIVITY: Mapping[str, int] = {
-    "ADD": CREATE,
-    "DEL": DELETE,
-    "MOD": UPDATE,
-    "MODRDN": UPDATE,
-    "CMP": READ,
+_ACTIVITY: Mapping[str, int] = {
+    "ADD": _CREATE,
+    "DEL": _DELETE,
+    "MOD": _UPDATE,
+    "MODRDN": _UPDATE,
+    "CMP": _READ,
 }
-JOINED = re.compile(
+_JOINED = re.compile(
     r"(?:ACCEPT|TLS established|BIND|RESULT|SEARCH RESULT|SRCH base|(?:ADD|DEL|MOD|MODRDN|CMP) dn|"
     r"PASSMOD|STARTTLS|EXT)\b"
 )
@@ -118,7 +118,7 @@ def _read(line: Line, client: Client, result: re.Match[str] | None) -> Event | N
     if words == "UNBIND":
         return _unbind(rest, client, line)
     search, change = SEARCH.fullmatch(words), CHANGE.fullmatch(words)
-    password, alone = PASSMOD.fullmatch(words), RESULT.fullmatch(words)
+    password, alone = PASSMOD.fullmatch(words), _RESULT.fullmatch(words)
     if search:
         return _search(search, result, rest, client, line)
     if change:
@@ -157,8 +157,8 @@ def _ends(client: Client, line: Line) -> dict[str, Any]:
 def _connection(
     words: str, conn: str, rest: dict[str, Any], client: Client, line: Line
 ) -> Event | None:
-    accept, closed = ACCEPT.fullmatch(words), CLOSED.fullmatch(words)
-    secured = SECURED.fullmatch(words)
+    accept, closed = ACCEPT.fullmatch(words), _CLOSED.fullmatch(words)
+    secured = _SECURED.fullmatch(words)
     if accept:
         part = accept.groupdict()
         ip, to = part["ip6"] or part["ip"], part["to6"] or part["to"]
@@ -174,11 +174,11 @@ def _connection(
     tls = None
     if secured and secured["version"]:
         tls = kept(version=secured["version"], cipher=secured["cipher"])
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         NETWORK,
-        OPEN if accept else CLOSE if closed else TRAFFIC,
+        _OPEN if accept else _CLOSE if closed else _TRAFFIC,
         status_id=SUCCESS,
         status_detail=closed["why"] if closed else None,
         connection_info={
@@ -214,15 +214,15 @@ def _bind(
         client.dn = dn
     user = user_of(dn)
     method = part["mech"] or METHODS.get(part["method"] or "", part["method"])
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         user=user,
         auth_protocol="LDAP",
         auth_method=method.lower() if method else None,
-        logon_type_id=NETWORK_LOGON,
+        logon_type_id=_NETWORK_LOGON,
         is_remote=True,
         service={"name": "ldap"},
         session={"uid": rest["conn"]},
@@ -236,11 +236,11 @@ def _bind(
 
 
 def _unbind(rest: dict[str, Any], client: Client, line: Line) -> Event:
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         AUTHENTICATION,
-        LOGOFF,
+        _LOGOFF,
         status_id=SUCCESS,
         user=user_of(client.dn),
         service={"name": "ldap"},
@@ -274,9 +274,9 @@ def _stored(
     ends = _ends(client, line)
     # OCSF wants the client of every request; alone, the line names it by its connection.
     ends["src_endpoint"] = ends["src_endpoint"] or {"uid": rest["conn"]}
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         DATASTORE,
         activity,
         by=user["name"] if user else None,
@@ -301,7 +301,7 @@ def _search(
     outcome = _outcome(result, rest)
     rest |= {"scope": match["scope"], "deref": match["deref"]}
     return _stored(
-        QUERY, "SRCH", match["base"], rest, client, line, outcome=outcome, query=match["filter"]
+        _QUERY, "SRCH", match["base"], rest, client, line, outcome=outcome, query=match["filter"]
     )
 
 
@@ -315,7 +315,7 @@ def _change(
     outcome = _outcome(result, rest)
     rest |= kept(more=match["more"].strip() or None)
     what = match["what"]
-    return _stored(ACTIVITY[what], what, match["dn"], rest, client, line, outcome=outcome)
+    return _stored(_ACTIVITY[what], what, match["dn"], rest, client, line, outcome=outcome)
 
 
 def _password(
@@ -327,11 +327,11 @@ def _password(
 ) -> Event:
     outcome = _outcome(result, rest)
     by = user_of(client.dn)
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         ACCOUNT,
-        PASSWORD_CHANGE,
+        _PASSWORD_CHANGE,
         user=user_of(match["id"]) or by or {"name": ""},
         by=by["name"] if by else None,
         rest=rest | kept(more=match["more"].strip() or None),
@@ -346,14 +346,14 @@ def _alone(match: re.Match[str], rest: dict[str, Any], client: Client, line: Lin
     outcome = _outcome(match, rest)
     code = "SRCH" if match["search"] else TAGS.get(match["tag"] or "", "RESULT")
     if code == "BIND":
-        return told(
+        return daemon_event(
             line,
-            PRODUCT,
+            _PRODUCT,
             AUTHENTICATION,
-            LOGON,
+            _LOGON,
             user=user_of(client.dn),
             auth_protocol="LDAP",
-            logon_type_id=NETWORK_LOGON,
+            logon_type_id=_NETWORK_LOGON,
             is_remote=True,
             service={"name": "ldap"},
             session={"uid": rest["conn"]},
@@ -362,14 +362,14 @@ def _alone(match: re.Match[str], rest: dict[str, Any], client: Client, line: Lin
             **outcome,
             **_ends(client, line),
         )
-    if code == "SRCH" or code in ACTIVITY:
-        activity = ACTIVITY.get(code, QUERY)
+    if code == "SRCH" or code in _ACTIVITY:
+        activity = _ACTIVITY.get(code, _QUERY)
         return _stored(activity, code, "", rest, client, line, outcome=outcome)
     return _plain(rest, client, line, **outcome)
 
 
 def _plain(rest: dict[str, Any], client: Client, line: Line, **outcome: Any) -> Event:
-    return told(line, PRODUCT, BASE, 0, src_endpoint=client.source, rest=rest, **outcome)
+    return daemon_event(line, _PRODUCT, BASE, 0, src_endpoint=client.source, rest=rest, **outcome)
 
 
 @dataclass(frozen=True)
@@ -381,7 +381,7 @@ class OpenLdap(Daemon, JoiningSource):
             return None
         line = self.framed(one_line(record.raw), context)
         match = CONNECTION.fullmatch(line.text)
-        if match is None or not JOINED.match(match["words"]):
+        if match is None or not _JOINED.match(match["words"]):
             return None
         # A pool keeps its connection for days: only its beginning, where the bind stands,
         # is joined as a whole; afterwards each operation with its result.
@@ -407,25 +407,25 @@ class OpenLdap(Daemon, JoiningSource):
     def _joined(self, lines: list[Line | Unreadable], context: Context) -> list[Event]:
         results = _results(lines)
         clients: dict[tuple[Any, ...], Client] = {}
-        found: list[Event] = []
+        events: list[Event] = []
         for line in lines:
             if isinstance(line, Unreadable):
-                found.append({"dead_letter_reason": str(line)})
+                events.append({"dead_letter_reason": str(line)})
                 continue
             match = CONNECTION.fullmatch(line.text)
             if match is None or not self._is_ours(line):
-                found.append(self.read(line, context))
+                events.append(self.read(line, context))
                 continue
             key = (line.host, line.pid, match["conn"])
             if match["words"].startswith("ACCEPT"):
                 clients[key] = Client()
             client = clients.setdefault(key, Client())
             operation = (*key, match["op"])
-            if RESULT.fullmatch(match["words"]) and operation in results:
+            if _RESULT.fullmatch(match["words"]) and operation in results:
                 continue  # told with its operation
             event = _read(line, client, results.get(operation))
-            found.append(event or self.read(line, context))
-        return found
+            events.append(event or self.read(line, context))
+        return events
 
     def _is_ours(self, line: Line) -> bool:
         return line.program is None or self.reads_program(line.program)
@@ -436,28 +436,28 @@ def _results(
 ) -> dict[tuple[Any, ...], re.Match[str]]:
     """The results of operations that are among the lines too."""
     asked: set[tuple[Any, ...]] = set()
-    found: dict[tuple[Any, ...], re.Match[str]] = {}
+    matches: dict[tuple[Any, ...], re.Match[str]] = {}
     for line in lines:
         match = None if isinstance(line, Unreadable) else CONNECTION.fullmatch(line.text)
         if match is None or isinstance(line, Unreadable) or match["op"] is None:
             continue
         key = (line.host, line.pid, match["conn"], match["op"])
-        result = RESULT.fullmatch(match["words"])
+        result = _RESULT.fullmatch(match["words"])
         if result is None:
             if not match["words"].startswith(("SRCH attr", "MOD attr", "EXT", "STARTTLS")):
                 asked.add(key)
-        elif key in asked and key not in found:
-            found[key] = result
-    return found
+        elif key in asked and key not in matches:
+            matches[key] = result
+    return matches
 
 
 SOURCES = (
     OpenLdap(
         name="openldap",
         programs=frozenset({"slapd", "lload", "lloadd"}),
-        product=PRODUCT,
+        product=_PRODUCT,
         reader=read,
-        forms=(OWN,),
+        forms=(_OWN,),
         bare=re.compile(r"conn=\d{1,20} (?:fd|op)="),
     ),
 )

@@ -30,40 +30,42 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Context, Event, Record
 from ingest.parsing.syslog import Line
 from ingest.sources.server.openvpn_status import STATUS, is_status, status_events
-from ingest.sources.shared.daemon_source import Daemon, endpoint, told
-from ingest.sources.shared.daemon_timestamps import CTIME, EPOCH, ISO
+from ingest.sources.shared.daemon_source import Daemon, daemon_event, endpoint
+from ingest.sources.shared.daemon_timestamps import CTIME, DAEMON_EPOCH, ISO
 from ingest.sources.shared.vpn import PRODUCT, Peer
 
-LOGON, PREAUTH, NETWORK_LOGON = 1, 6, 3
-OPEN, CLOSE, RENEW = 1, 2, 3
-FAIL = 4
+_LOGON, _PREAUTH, _NETWORK_LOGON = 1, 6, 3
+_OPEN, _CLOSE, _RENEW = 1, 2, 3
+_FAIL = 4
 
-OWN = re.compile(rf"(?P<time>{CTIME}|{ISO}) (?P<text>.*)", re.ASCII)
-MACHINE = re.compile(rf"(?P<time>{EPOCH}) (?P<flags>[0-9a-f]{{1,8}}) (?P<text>.*)", re.ASCII)
+_OWN = re.compile(rf"(?P<time>{CTIME}|{ISO}) (?P<text>.*)", re.ASCII)
+_MACHINE = re.compile(
+    rf"(?P<time>{DAEMON_EPOCH}) (?P<flags>[0-9a-f]{{1,8}}) (?P<text>.*)", re.ASCII
+)
 _AF = r"(?:\[(?:AF_)?\w{4,10}(?:-client|-server)?\])?"
 _V4 = r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}"
 _V6 = r"\[?[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,43}?\]?"
 _ADDRESS = (
     rf"(?:(?:udp|tcp)[46]?(?:-server|-client)?:)?{_AF}(?P<ip>{_V4}|{_V6}):(?P<port>\d{{1,5}})"
 )
-PREFIX = re.compile(rf"(?:(?P<name>[^/]{{1,255}})/)?{_ADDRESS} (?P<words>.*)", re.ASCII)
+_PREFIX = re.compile(rf"(?:(?P<name>[^/]{{1,255}})/)?{_ADDRESS} (?P<words>.*)", re.ASCII)
 # In some builds the name of the instance, in others that of a unit stands first.
 INITIATED = re.compile(
     rf"\[(?P<name>.*)\] Peer Connection Initiated with {_ADDRESS}(?P<more>(?:[ ,].*)?)"
 )
 PACKET = re.compile(rf"TLS: Initial packet from {_ADDRESS}(?P<more>(?:[ ,].*)?)")
-ACCEPTED = re.compile(rf"TCP connection established with {_ADDRESS}(?P<more>(?:[ ,].*)?)")
+_ACCEPTED = re.compile(rf"TCP connection established with {_ADDRESS}(?P<more>(?:[ ,].*)?)")
 VERIFIED = re.compile(
     r"VERIFY (?P<what>OK|ERROR|SCRIPT OK|SCRIPT ERROR|X509NAME OK|X509NAME ERROR|EKU OK|KU OK|"
     r"EKU ERROR|KU ERROR|WARNING)(?:: (?P<rest>.*))?"
 )
 _DEPTH = re.compile(r"depth=(?P<depth>\d{1,3}), (?:error=(?P<error>[^:]{1,200}): )?(?P<subject>.*)")
 _CN = re.compile(r"(?:^|[/, ])CN ?= ?(?P<cn>[^,/]{1,255})")
-PASSWORD = re.compile(
+_PASSWORD = re.compile(
     r"TLS: Username/Password authentication (?P<how>succeeded|deferred) for username '(?P<user>.*)'"
     r"(?P<more>[^']*)"
 )
-DENIED = re.compile(
+_DENIED = re.compile(
     r"TLS Auth Error: (?P<why>(?:Auth Username/Password verification failed for peer|"
     r"Auth Username/Password was not provided by peer|.{1,200}))"
 )
@@ -81,7 +83,7 @@ PRIMARY = re.compile(r"MULTI: primary virtual IP(?:v6)? for (?P<who>.*): (?P<vpn
 SPOOFED = re.compile(
     r"MULTI: bad source address from client \[(?P<vpn>[^\[\]]{1,64})\], packet dropped"
 )
-CLOSED = re.compile(
+_CLOSED = re.compile(
     r"(?P<why>SIG(?:TERM|USR1|HUP|INT)\[(?:soft|hard|),?[\w-]{0,40}\] received, "
     r"client-instance (?:exiting|restarting)|"
     r"(?:\[(?P<name>.*)\] )?Inactivity timeout \(--(?:ping-restart|ping-exit|inactive)\), \w+|"
@@ -89,7 +91,7 @@ CLOSED = re.compile(
     r"Connection reset command was pushed by server|Delayed exit in \d{1,9} seconds)"
 )
 RENEWED = re.compile(r"TLS: (?P<why>soft reset|tls_process: killed expiring key).{0,200}")
-BROKEN = re.compile(
+_BROKEN = re.compile(
     r"(?P<why>TLS Error: (?!Auth ).{1,400}|TLS_ERROR: .{1,400}|OpenSSL: error.{1,400}|"
     r"Fatal TLS error .{1,200}|TLS: handshake failed.{0,200}|"
     r"Bad encapsulated packet length .{1,300}|WARNING: Bad encapsulated packet length .{1,300}|"
@@ -102,7 +104,7 @@ CHANNEL = re.compile(
 PEER_INFO = re.compile(r"peer info: (?P<key>\w{1,64})=(?P<value>.*)")
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """The event of a line: about a client, or a base event."""
     peer, words, rest = _peer(line.text)
     for pattern, reader in _READERS:
@@ -114,7 +116,7 @@ def read(line: Line, context: Context) -> Event | None:
         severity = MEDIUM
     elif words.startswith(("ERROR", "Error", "Exiting due to fatal error", "Cannot ", "FATAL")):
         severity = HIGH
-    return told(
+    return daemon_event(
         line,
         PRODUCT,
         BASE,
@@ -127,7 +129,7 @@ def read(line: Line, context: Context) -> Event | None:
 
 
 def _peer(text: str) -> tuple[Peer, str, dict[str, Any]]:
-    match = PREFIX.fullmatch(text)
+    match = _PREFIX.fullmatch(text)
     rest: dict[str, Any] = {}
     if match is None or (address(match["ip"].strip("[]")) is None):
         return Peer(None, None, None), text, rest
@@ -153,19 +155,19 @@ def _authentication(
     method: str | None = None,
 ) -> Event:
     user = user or peer.name
-    return told(
+    return daemon_event(
         line,
         PRODUCT,
         AUTHENTICATION,
         activity,
         status_id=status,
-        severity_id=LOW if status == FAILURE and activity == LOGON else None,
+        severity_id=LOW if status == FAILURE and activity == _LOGON else None,
         status_detail=detail,
         src_endpoint=peer.source(rest),
         dst_endpoint={"hostname": line.host} if line.host else None,
         user={"name": user} if user else None,
         auth_method=method,
-        logon_type_id=NETWORK_LOGON,
+        logon_type_id=_NETWORK_LOGON,
         is_remote=True,
         service={"name": "openvpn"},
         rest=rest,
@@ -194,7 +196,7 @@ def _tunnel(
         rest |= {"vpn_address": vpn}
     session = more.setdefault("session", {})
     session["is_vpn"] = True
-    return told(
+    return daemon_event(
         line,
         PRODUCT,
         TUNNEL,
@@ -217,11 +219,11 @@ def _initiated(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Lin
     if peer.ip is None:
         # Only a server begins its lines with the client: here it is the client who tells
         # of its server.
-        return told(
+        return daemon_event(
             line,
             PRODUCT,
             TUNNEL,
-            OPEN,
+            _OPEN,
             status_id=SUCCESS,
             src_endpoint={"hostname": line.host} if line.host else None,
             dst_endpoint=endpoint(match["ip"], match["port"], rest=rest, hostname=match["name"]),
@@ -229,17 +231,17 @@ def _initiated(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Lin
             rest=rest | {"server": match["name"]},
             more={"session": {"is_vpn": True}},
         )
-    return _authentication(line, _with(peer, match), rest, LOGON, SUCCESS)
+    return _authentication(line, _with(peer, match), rest, _LOGON, SUCCESS)
 
 
 def _connected(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line) -> Event:
     rest |= kept(more=match["more"].strip(" ,") or None)
-    tcp = match.re is ACCEPTED
-    return told(
+    tcp = match.re is _ACCEPTED
+    return daemon_event(
         line,
         PRODUCT,
         NETWORK,
-        OPEN,
+        _OPEN,
         status_id=SUCCESS,
         src_endpoint=_with(peer, match).source(rest),
         dst_endpoint={"hostname": line.host} if line.host else None,
@@ -261,13 +263,13 @@ def _verified(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line
         certificate_subject=subject,
     )
     if good and not (depth and depth["depth"] == "0"):
-        return told(line, PRODUCT, BASE, 0, src_endpoint=peer.source(rest), rest=rest)
+        return daemon_event(line, PRODUCT, BASE, 0, src_endpoint=peer.source(rest), rest=rest)
     user = cn["cn"].strip() if cn and (depth is None or depth["depth"] == "0") else None
     return _authentication(
         line,
         peer,
         rest,
-        PREAUTH if good else LOGON,
+        _PREAUTH if good else _LOGON,
         SUCCESS if good else FAILURE,
         user=user,
         detail=(depth["error"] if depth else None) or (None if good else match["rest"]),
@@ -281,7 +283,7 @@ def _password(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line
         line,
         peer,
         rest,
-        PREAUTH,
+        _PREAUTH,
         SUCCESS if match["how"] == "succeeded" else 0,
         user=match["user"],
         detail=match["how"],
@@ -291,7 +293,7 @@ def _password(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line
 
 def _denied(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line) -> Event:
     part = match.groupdict()
-    activity = LOGON if match.re is DENIED else PREAUTH
+    activity = _LOGON if match.re is _DENIED else _PREAUTH
     name = part.get("name")
     rest |= kept(more=(part.get("more") or "").strip() or None)
     return _authentication(
@@ -313,7 +315,7 @@ def _learned(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line)
         peer = _peer(f"{part['who']} .")[0]
     rest |= kept(vpn_address6=part.get("vpn6"))
     return _tunnel(
-        line, peer, rest, OPEN if opened else OTHER, vpn=part["vpn"], name="Address Assigned"
+        line, peer, rest, _OPEN if opened else OTHER, vpn=part["vpn"], name="Address Assigned"
     )
 
 
@@ -333,19 +335,19 @@ def _spoofed(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line)
 
 
 def _closed(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line) -> Event:
-    return _tunnel(line, _with(peer, match), rest, CLOSE, detail=match["why"])
+    return _tunnel(line, _with(peer, match), rest, _CLOSE, detail=match["why"])
 
 
 def _renewed(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line) -> Event:
-    return _tunnel(line, peer, rest, RENEW, detail=match["why"])
+    return _tunnel(line, peer, rest, _RENEW, detail=match["why"])
 
 
 def _broken(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line) -> Event:
-    return told(
+    return daemon_event(
         line,
         PRODUCT,
         NETWORK,
-        FAIL,
+        _FAIL,
         status_id=FAILURE,
         severity_id=LOW,
         status_detail=match["why"],
@@ -364,26 +366,26 @@ def _channel(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line)
 
 def _info(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line) -> Event:
     rest |= {"peer_info": {match["key"]: match["value"]}}
-    return told(line, PRODUCT, BASE, 0, src_endpoint=peer.source(rest), rest=rest)
+    return daemon_event(line, PRODUCT, BASE, 0, src_endpoint=peer.source(rest), rest=rest)
 
 
-Read = Callable[[re.Match[str], Peer, dict[str, Any], Line], Event]
-_READERS: tuple[tuple[re.Pattern[str], Read], ...] = (
+_Read = Callable[[re.Match[str], Peer, dict[str, Any], Line], Event]
+_READERS: tuple[tuple[re.Pattern[str], _Read], ...] = (
     (INITIATED, _initiated),
     (PACKET, _connected),
-    (ACCEPTED, _connected),
+    (_ACCEPTED, _connected),
     (VERIFIED, _verified),
-    (PASSWORD, _password),
-    (DENIED, _denied),
+    (_PASSWORD, _password),
+    (_DENIED, _denied),
     (PLUGIN, _denied),
     (SENT_FAILED, _denied),
     (LEARNED, _learned),
     (POOLED, _learned),
     (PRIMARY, _learned),
     (SPOOFED, _spoofed),
-    (CLOSED, _closed),
+    (_CLOSED, _closed),
     (RENEWED, _renewed),
-    (BROKEN, _broken),
+    (_BROKEN, _broken),
     (CHANNEL, _channel),
     (PEER_INFO, _info),
 )
@@ -409,8 +411,8 @@ SOURCES = (
         name="openvpn",
         programs=frozenset({"openvpn", "openvpn-server", "ovpn-server"}),
         product=PRODUCT,
-        reader=read,
-        forms=(OWN, MACHINE),
+        reader=_read,
+        forms=(_OWN, _MACHINE),
         families=("openvpn", "ovpn"),
         bare=re.compile(
             rf"(?:[^/\s]{{1,255}}/)?(?:(?:udp|tcp)[46]?\w*:)?(?:{_V4}|{_V6}):\d{{1,5}} |"

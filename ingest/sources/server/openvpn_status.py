@@ -13,7 +13,7 @@ from ingest.parsing.ocsf import BASE, OTHER, SUCCESS, TUNNEL, address, kept
 from ingest.parsing.source import Context, Event, Unreadable
 from ingest.parsing.syslog import Line, one_line
 from ingest.parsing.timestamps import Stamp, stamp_epoch
-from ingest.sources.shared.daemon_source import told
+from ingest.sources.shared.daemon_source import daemon_event
 from ingest.sources.shared.daemon_timestamps import read_clock
 from ingest.sources.shared.vpn import PRODUCT, Peer
 
@@ -45,7 +45,7 @@ def status_events(raw: bytes, context: Context) -> list[Event]:
     received_at, zone = context.record.received_at, context.zone(context.host)
     written = Stamp.missing(received_at, None)
     names: dict[str, tuple[str, ...]] = {}
-    found: list[Event] = []
+    events: list[Event] = []
     facts: dict[str, Any] = {}
     section = ""
     for text in lines:
@@ -62,17 +62,19 @@ def status_events(raw: bytes, context: Context) -> list[Event]:
             named = dict(zip(columns, cells[1:], strict=False))
             beyond = cells[1 + len(columns) :]
             named |= {"further": ",".join(beyond)} if beyond else {}
-            found.append(_client(named, written, context))
+            events.append(_client(named, written, context))
         elif section == "OpenVPN CLIENT LIST" and len(cells) == len(V1) and cells != list(V1):
-            found.append(_client(dict(zip(V1, cells, strict=True)), written, context))
+            events.append(_client(dict(zip(V1, cells, strict=True)), written, context))
         elif kind not in ("END", *V1[:1], "Virtual Address"):
             facts.setdefault(section or kind, []).append(text)
-    if not found and not facts and not section:
+    if not events and not facts and not section:
         raise Unreadable("no line of an OpenVPN status file at byte 0")
-    line = Line(written, context.host, None, None, f"OpenVPN status, {len(found)} clients", {})
-    if facts or not found:
-        found.append(told(line, PRODUCT, BASE, 0, rest=facts, fields={"log_name": "status"}))
-    return found
+    line = Line(written, context.host, None, None, f"OpenVPN status, {len(events)} clients", {})
+    if facts or not events:
+        events.append(
+            daemon_event(line, PRODUCT, BASE, 0, rest=facts, fields={"log_name": "status"})
+        )
+    return events
 
 
 def _client(cells: dict[str, str], written: Stamp, context: Context) -> Event:
@@ -103,7 +105,7 @@ def _client(cells: dict[str, str], written: Stamp, context: Context) -> Event:
     if address(virtual):
         more["tunnel_interface"] = {"ip": address(virtual), "type_id": 4, "name": "tun"}
     line = Line(written, context.host, None, None, f"{name or 'a client'} is connected", {})
-    return told(
+    return daemon_event(
         line,
         PRODUCT,
         TUNNEL,

@@ -26,48 +26,48 @@ from ingest.parsing.ocsf import (
 )
 from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line
-from ingest.sources.shared.daemon_source import Daemon, endpoint, told
+from ingest.sources.shared.daemon_source import Daemon, daemon_event, endpoint
 from ingest.sources.shared.daemon_timestamps import CLF
 from ingest.sources.shared.xferlog import DELETE, GET, LIST, PUT, RENAME, XFERLOG, ftp, transfer
 
-PRODUCT: Mapping[str, str] = {"name": "ProFTPD", "vendor_name": "ProFTPD Project"}
-LOGON, PREAUTH, NETWORK_LOGON = 1, 6, 3
-OPEN, CLOSE = 1, 2
+_PRODUCT: Mapping[str, str] = {"name": "ProFTPD", "vendor_name": "ProFTPD Project"}
+_LOGON, _PREAUTH, _NETWORK_LOGON = 1, 6, 3
+_OPEN, _CLOSE = 1, 2
 
-SESSION = re.compile(
+_SESSION = re.compile(
     r"(?P<server>[^\s()\[\]]{1,255}) \((?P<client>[^\s()\[\]]{0,255})\[(?P<ip>[^\]\s]{1,64})\]\)"
     r"(?: -|:) ?(?P<words>.*)",
     re.ASCII,
 )
-SERVER = re.compile(r"(?P<server>[^\s()\[\]:]{1,255})(?: -|:) (?P<words>.*)", re.ASCII)
+_SERVER = re.compile(r"(?P<server>[^\s()\[\]:]{1,255})(?: -|:) (?P<words>.*)", re.ASCII)
 _USER = r"(?:USER|ANON) (?P<user>.*)"
-PATTERNS: tuple[tuple[int, int, re.Pattern[str]], ...] = (
-    (LOGON, SUCCESS, re.compile(rf"{_USER}: Login successful\.?")),
+_PATTERNS: tuple[tuple[int, int, re.Pattern[str]], ...] = (
+    (_LOGON, SUCCESS, re.compile(rf"{_USER}: Login successful\.?")),
     (
-        LOGON,
+        _LOGON,
         FAILURE,
         re.compile(
             rf"{_USER}: (?P<detail>no such user found) from (?P<name>\S{{1,255}}) "
             r"\[(?P<again>\S{1,64})\] to (?P<to>\S{1,64}?)(?::(?P<to_port>\d{1,5}))?"
         ),
     ),
-    (LOGON, FAILURE, re.compile(rf"{_USER} \(Login failed\): (?P<detail>.{{1,300}})")),
-    (LOGON, FAILURE, re.compile(rf"{_USER}: (?P<detail>Login failed.{{0,300}})")),
+    (_LOGON, FAILURE, re.compile(rf"{_USER} \(Login failed\): (?P<detail>.{{1,300}})")),
+    (_LOGON, FAILURE, re.compile(rf"{_USER}: (?P<detail>Login failed.{{0,300}})")),
     (
-        LOGON,
+        _LOGON,
         FAILURE,
         re.compile(r"SECURITY VIOLATION: (?P<detail>(?P<user>[Rr]oot) login attempted\.?)"),
     ),
-    (PREAUTH, FAILURE, re.compile(r"(?P<detail>Maximum login attempts \(\d+\) exceeded.{0,100})")),
-    (PREAUTH, FAILURE, re.compile(r"(?P<detail>FTP login timed out, disconnected)")),
-    (PREAUTH, FAILURE, re.compile(r"Refused user (?P<user>.*) for (?P<detail>service \S{1,99})")),
+    (_PREAUTH, FAILURE, re.compile(r"(?P<detail>Maximum login attempts \(\d+\) exceeded.{0,100})")),
+    (_PREAUTH, FAILURE, re.compile(r"(?P<detail>FTP login timed out, disconnected)")),
+    (_PREAUTH, FAILURE, re.compile(r"Refused user (?P<user>.*) for (?P<detail>service \S{1,99})")),
     (
-        PREAUTH,
+        _PREAUTH,
         FAILURE,
         re.compile(r"(?:mod_ban/\S{1,20}: )?(?P<detail>Login denied: .{1,300})"),
     ),
     (
-        LOGON,
+        _LOGON,
         SUCCESS,
         re.compile(
             r"(?:mod_sftp/\S{1,20}: )?user '(?P<user>.*)' authenticated via "
@@ -75,7 +75,7 @@ PATTERNS: tuple[tuple[int, int, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        LOGON,
+        _LOGON,
         FAILURE,
         re.compile(
             r"(?:mod_sftp/\S{1,20}: )?(?P<detail>[Aa]uthentication failed|no such user) "
@@ -83,7 +83,7 @@ PATTERNS: tuple[tuple[int, int, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        LOGON,
+        _LOGON,
         FAILURE,
         re.compile(
             r"(?:mod_sftp/\S{1,20}: )?(?:sending userauth failure|(?P<detail>client sent invalid "
@@ -91,8 +91,8 @@ PATTERNS: tuple[tuple[int, int, re.Pattern[str]], ...] = (
         ),
     ),
 )
-OPENED = re.compile(r"(?P<kind>FTP|SSH2|FTPS|SFTP|SCP|HTTP) session opened\.?")
-CLOSED = re.compile(
+_OPENED = re.compile(r"(?P<kind>FTP|SSH2|FTPS|SFTP|SCP|HTTP) session opened\.?")
+_CLOSED = re.compile(
     r"(?P<kind>FTP|SSH2|FTPS|SFTP|SCP|HTTP) "
     r"(?P<detail>session closed|session idle timeout, disconnected|"
     r"no transfer timeout, disconnected|transfer stalled.{0,60})\.?.{0,100}"
@@ -105,12 +105,12 @@ EXTENDED = re.compile(
     r"\"(?P<request>.*)\" (?P<code>\d{3}|-) (?P<size>\d{1,19}|-)",
     re.ASCII,
 )
-OWN = re.compile(
+_OWN = re.compile(
     rf"(?=(?P<text>.*))\S{{1,255}} \S{{1,255}} [^\[\]]{{1,300}} \[(?P<time>{CLF})\] "
     r"\".*\" (?:\d{3}|-) (?:\d{1,19}|-)",
     re.ASCII,
 )
-COMMANDS: Mapping[str, int] = {
+_COMMANDS: Mapping[str, int] = {
     **dict.fromkeys(("STOR", "APPE", "STOU"), PUT),
     "RETR": GET,
     **dict.fromkeys(("DELE", "RMD", "XRMD"), DELETE),
@@ -120,18 +120,18 @@ COMMANDS: Mapping[str, int] = {
 _PATHLESS = frozenset({"USER", "PASS", "TYPE", "PORT", "EPRT", "PASV", "EPSV", "SYST", "FEAT"})
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A session, login, command or transfer; None for what else ProFTPD says."""
     match = EXTENDED.fullmatch(line.text)
     if match:
         return _extended(match.groupdict(), line)
-    match = SESSION.fullmatch(line.text)
+    match = _SESSION.fullmatch(line.text)
     if match:
         return _session(match["words"].strip(), match.groupdict(), line)
-    found = transfer(line, PRODUCT)
-    if found:
-        return found
-    match = SERVER.fullmatch(line.text)
+    transfer_result = transfer(line, _PRODUCT)
+    if transfer_result:
+        return transfer_result
+    match = _SERVER.fullmatch(line.text)
     words = match["words"] if match else line.text
     # Without a client's address only the modules' own words are logins.
     if (line.program or "").startswith("mod_") or words.startswith("mod_"):
@@ -140,34 +140,34 @@ def read(line: Line, context: Context) -> Event | None:
 
 
 def _session(words: str, part: dict[str, Any], line: Line) -> Event:
-    found = _said(words, part, line)
-    if found:
-        return found
+    result = _said(words, part, line)
+    if result:
+        return result
     rest: dict[str, Any] = {"server": part["server"]}
-    opened, closed = OPENED.fullmatch(words), CLOSED.fullmatch(words)
-    at = opened or closed
-    if at is None:
-        return told(
+    opened, closed = _OPENED.fullmatch(words), _CLOSED.fullmatch(words)
+    position = opened or closed
+    if position is None:
+        return daemon_event(
             line,
-            PRODUCT,
+            _PRODUCT,
             BASE,
             0,
             src_endpoint=_source(part, rest),
             severity_id=MEDIUM if VIOLATION.fullmatch(words) else None,
             rest=rest,
         )
-    secure = at["kind"] in ("SSH2", "SFTP", "SCP")
-    return told(
+    secure = position["kind"] in ("SSH2", "SFTP", "SCP")
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         SSH if secure else NETWORK,
-        OPEN if opened else CLOSE,
+        _OPEN if opened else _CLOSE,
         status_id=SUCCESS,
         status_detail=None if closed is None else closed["detail"],
         src_endpoint=_source(part, rest),
         dst_endpoint=_server(part, line),
         connection_info={"protocol_name": "tcp", "protocol_num": 6, "direction_id": 1},
-        app_name=at["kind"].lower(),
+        app_name=position["kind"].lower(),
         rest=rest,
     )
 
@@ -185,7 +185,7 @@ def _server(part: Mapping[str, Any], line: Line) -> dict[str, Any] | None:
 
 
 def _said(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
-    for activity, status, pattern in PATTERNS:
+    for activity, status, pattern in _PATTERNS:
         match = pattern.fullmatch(words)
         if match:
             return _login(activity, status, match.groupdict(), part, line)
@@ -202,9 +202,9 @@ def _login(
         target = (target or {}) | local
     user, method = said.get("user") or None, said.get("method")
     sftp = method or "mod_sftp" in line.text or (line.program or "").startswith("mod_sftp")
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         AUTHENTICATION,
         activity,
         status_id=status,
@@ -213,7 +213,7 @@ def _login(
         dst_endpoint=target,
         user={"name": user} if user else None,
         auth_method=method,
-        logon_type_id=NETWORK_LOGON,
+        logon_type_id=_NETWORK_LOGON,
         is_remote=True,
         service={"name": "sftp" if sftp else "ftp"},
         rest=rest,
@@ -232,28 +232,28 @@ def _extended(part: dict[str, Any], line: Line) -> Event:
     size = int(part["size"]) if part["size"] != "-" and int(part["size"]) < 2**63 else None
     if verb in ("PASS", "USER") and (verb == "PASS" or code in ("230", "530", "232")):
         name = user or (argument if verb == "USER" else None)
-        return told(
+        return daemon_event(
             line,
-            PRODUCT,
+            _PRODUCT,
             AUTHENTICATION,
-            LOGON,
+            _LOGON,
             status_id=SUCCESS if done else FAILURE,
             status_code=code,
             src_endpoint=endpoint(part["peer"], rest=rest),
             dst_endpoint={"hostname": line.host} if line.host else None,
             user={"name": name} if name else None,
             auth_method="password",
-            logon_type_id=NETWORK_LOGON,
+            logon_type_id=_NETWORK_LOGON,
             is_remote=True,
             service={"name": "ftp"},
             rest=rest,
             fields={"log_name": "ExtendedLog"},
         )
     path = argument if argument and verb not in _PATHLESS else None
-    activity = COMMANDS.get(verb, OTHER)
+    activity = _COMMANDS.get(verb, OTHER)
     return ftp(
         line,
-        PRODUCT,
+        _PRODUCT,
         activity,
         done,
         peer=part["peer"],
@@ -276,8 +276,8 @@ SOURCES = (
     Daemon(
         name="proftpd",
         programs=frozenset({"proftpd", "in.proftpd", "mod_sftp", "mod_tls", "mod_ban"}),
-        product=PRODUCT,
-        reader=read,
-        forms=(XFERLOG, OWN),
+        product=_PRODUCT,
+        reader=_read,
+        forms=(XFERLOG, _OWN),
     ),
 )

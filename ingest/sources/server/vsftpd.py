@@ -15,14 +15,14 @@ from typing import Any
 from ingest.parsing.ocsf import AUTHENTICATION, BASE, FAILURE, FTP, NETWORK, OTHER, SUCCESS, kept
 from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line
-from ingest.sources.shared.daemon_source import Daemon, endpoint, told
+from ingest.sources.shared.daemon_source import Daemon, daemon_event, endpoint
 from ingest.sources.shared.daemon_timestamps import CTIME
 from ingest.sources.shared.xferlog import DELETE, GET, LIST, PUT, RENAME, XFERLOG, ftp, transfer
 
-PRODUCT: Mapping[str, str] = {"name": "vsftpd", "vendor_name": "Chris Evans"}
-LOGON, NETWORK_LOGON, OPEN = 1, 3, 1
+_PRODUCT: Mapping[str, str] = {"name": "vsftpd", "vendor_name": "Chris Evans"}
+_LOGON, _NETWORK_LOGON, _OPEN = 1, 3, 1
 
-ACTIONS: Mapping[str, int] = {
+_ACTIONS: Mapping[str, int] = {
     "UPLOAD": PUT,
     "DOWNLOAD": GET,
     "DELETE": DELETE,
@@ -33,8 +33,8 @@ ACTIONS: Mapping[str, int] = {
     "APPEND": PUT,
     "LIST": LIST,
 }
-_EVENTS = "|".join(ACTIONS)
-OWN = re.compile(rf"(?P<time>{CTIME}) (?P<text>\[pid \d{{1,10}}\] .*)", re.ASCII)
+_EVENTS = "|".join(_ACTIONS)
+_OWN = re.compile(rf"(?P<time>{CTIME}) (?P<text>\[pid \d{{1,10}}\] .*)", re.ASCII)
 _CLIENT = re.compile(r": Client \"")
 _HEAD = re.compile(
     r"(?:\[pid (?P<pid>\d{1,10})\] )?(?:\[(?P<user>.*)\] )?"
@@ -56,14 +56,14 @@ _TAIL = re.compile(
 )
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A connection, login, command or transfer; None for what else vsftpd says."""
-    found = _readings(line.text)
-    if not found:
-        return transfer(line, PRODUCT)
-    if len(found) > 1:
-        return told(line, PRODUCT, BASE, 0, rest={"ambiguous": True})
-    part = found[0]
+    readings = _readings(line.text)
+    if not readings:
+        return transfer(line, _PRODUCT)
+    if len(readings) > 1:
+        return daemon_event(line, _PRODUCT, BASE, 0, rest={"ambiguous": True})
+    part = readings[0]
     if part["pid"] and line.pid is None:
         line = line._replace(pid=int(part["pid"]))
     what, user, peer = part["what"] or "", part["user"] or None, part["peer"] or ""
@@ -79,24 +79,24 @@ def read(line: Line, context: Context) -> Event | None:
 
 def _readings(text: str) -> list[dict[str, str | None]]:
     """Every way the line can be read: a name or a path may itself imitate a message."""
-    found = []
-    for at in list(_CLIENT.finditer(text))[:8]:
-        head = _HEAD.fullmatch(text, 0, at.start())
+    readings = []
+    for match in list(_CLIENT.finditer(text))[:8]:
+        head = _HEAD.fullmatch(text, 0, match.start())
         if head:
             behind = _BEHIND.get(head["what"].rpartition(" ")[2], _BEHIND[""])
-            tail = behind.fullmatch(text, at.end())
+            tail = behind.fullmatch(text, match.end())
             if tail:
-                found.append(head.groupdict() | tail.groupdict())
-    return found
+                readings.append(head.groupdict() | tail.groupdict())
+    return readings
 
 
 def _connect(peer: str, line: Line) -> Event:
     rest: dict[str, Any] = {}
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         NETWORK,
-        OPEN,
+        _OPEN,
         status_id=SUCCESS,
         src_endpoint=endpoint(peer, rest=rest),
         dst_endpoint={"hostname": line.host} if line.host else None,
@@ -110,18 +110,18 @@ def _login(what: str, peer: str, user: str | None, quoted: str | None, line: Lin
     good = what == "OK LOGIN"
     # Of an anonymous login the password, by custom a mail address; of a failure the reason.
     rest: dict[str, Any] = kept(anon_password=quoted if good else None)
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         AUTHENTICATION,
-        LOGON,
+        _LOGON,
         status_id=SUCCESS if good else FAILURE,
         status_detail=None if good else quoted,
         src_endpoint=endpoint(peer, rest=rest),
         dst_endpoint={"hostname": line.host} if line.host else None,
         user={"name": user} if user else None,
         auth_method="password",
-        logon_type_id=NETWORK_LOGON,
+        logon_type_id=_NETWORK_LOGON,
         is_remote=True,
         service={"name": "ftp"},
         rest=rest,
@@ -146,8 +146,8 @@ def _action(
         path, rest["mode"] = path or quoted, mode
     return ftp(
         line,
-        PRODUCT,
-        ACTIONS[name],
+        _PRODUCT,
+        _ACTIONS[name],
         result == "OK",
         peer=peer,
         user=user,
@@ -170,9 +170,9 @@ def _command(
     elif quoted and what == "FTP response":
         code = quoted[:3] if quoted[:3].isdecimal() else None
     known = {"STOR": PUT, "APPE": PUT, "RETR": GET, "DELE": DELETE, "RNTO": RENAME, "LIST": LIST}
-    return told(
+    return daemon_event(
         line,
-        PRODUCT,
+        _PRODUCT,
         FTP,
         known.get(verb or "", OTHER),
         activity_name=None if verb in known else what,
@@ -190,9 +190,9 @@ SOURCES = (
     Daemon(
         name="vsftpd",
         programs=frozenset({"vsftpd"}),
-        product=PRODUCT,
-        reader=read,
-        forms=(OWN, XFERLOG),
+        product=_PRODUCT,
+        reader=_read,
+        forms=(_OWN, XFERLOG),
         bare=re.compile(r"\[pid \d{1,10}\] |(?:OK|FAIL) LOGIN: Client|CONNECT: Client"),
         families=("vsftpd(",),
     ),

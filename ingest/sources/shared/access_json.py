@@ -27,7 +27,7 @@ _ESCAPES = re.compile(r"((?:\\x[0-9A-Fa-f]{2})+)|\\(?:u[0-9A-Fa-f]{4}|[\"\\/bfnr
 INNER = ("log", "message", "msg")
 
 
-def decode(text: str) -> dict[str, Any]:
+def _decode(text: str) -> dict[str, Any]:
     r"""The one object that `text` is, `\xhh` and other escapes unknown to JSON mended."""
     try:
         return decode_object(text.encode())
@@ -46,7 +46,7 @@ def _mend(match: re.Match[str]) -> str:
 
 def read_json(line: Line, context: Context, extras: Extras) -> tuple[Exchange, Stamp]:
     """The exchange and time of an object. Raises `Unreadable` where it tells of none."""
-    fields = decode(line.text)
+    fields = _decode(line.text)
     zone, received_at = context.zone(line.host), context.record.received_at
     for name in INNER:
         value = fields.get(name)

@@ -32,15 +32,15 @@ from ingest.sources.shared.http_exchange import (
 from ingest.sources.shared.http_fields import fill, stamp_of
 from ingest.sources.shared.web_timestamps import write_clf
 
-ANSWER = re.compile(r'"((?:[^"\\]|\\.)*+)"(?: (-|\d{3}))?(?: (-|\d{1,19}))?(?= |\Z)', re.DOTALL)
+_ANSWER = re.compile(r'"((?:[^"\\]|\\.)*+)"(?: (-|\d{3}))?(?: (-|\d{1,19}))?(?= |\Z)', re.DOTALL)
 UNESCAPED = re.compile(r'"(.*?)" (-|\d{3}) (-|\d{1,19})(?= |\Z)', re.DOTALL)
-TOKEN = re.compile(
+_TOKEN = re.compile(
     r' *(?:(?P<key>[A-Za-z_][\w.-]{0,64})=)?(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|'
     r"\[(?P<bracket>[^\[\]]*)\]|(?P<bare>\S+))(?= |\Z)",
     re.ASCII | re.DOTALL,
 )
 VHOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(?P<port>\d{1,5})", re.ASCII)
-CLIENT = re.compile(r"[A-Za-z0-9_.:%-]{1,255}", re.ASCII)
+_CLIENT = re.compile(r"[A-Za-z0-9_.:%-]{1,255}", re.ASCII)
 NAME = re.compile(r"(?=.{1,255}\Z)\w[\w-]*(?:\.[\w-]+)+", re.ASCII)
 SITE = re.compile(r"(?=.{4,255}\Z)(?:[A-Za-z0-9_-]+\.)+[A-Za-z]{2,24}", re.ASCII)
 CHAIN = re.compile(r"(?:[0-9A-Fa-f:.]+, )+[0-9A-Fa-f:.]+(?= )", re.ASCII)
@@ -58,7 +58,7 @@ TIMED = re.compile(
 )
 
 
-LOOKS = 8
+_LOOKS = 8
 """How often a line may hold a bracket and a quote before its time, as users' names can."""
 
 
@@ -79,15 +79,15 @@ def read_clf(
     text: str, zone: ZoneInfo, received_at: datetime, extras: Extras
 ) -> tuple[Exchange, Stamp] | None:
     """The exchange and time of a line; None where it is no such line."""
-    at, end = _time_at(text)
+    instant, end = _time_at(text)
     quote, between = end + 2, ""
     if end < 0:
-        at, end, quote = _time_before_host(text)
+        instant, end, quote = _time_before_host(text)
         between = text[end + 2 : quote - 1]
     if end < 0:
         return _read_tls(text, zone, received_at)
-    head, when = text[: at - 1], text[at:end]
-    answer = ANSWER.match(text, quote)
+    head, when = text[: instant - 1], text[instant:end]
+    answer = _ANSWER.match(text, quote)
     if answer is None or answer[2] is None:
         # Servers that do not escape quotes; the status is then the client's word.
         answer = UNESCAPED.match(text, quote) or answer
@@ -106,22 +106,22 @@ def read_clf(
     if code not in (None, "-") and x.code is None:
         x.rest["status"] = code
     x.length = whole(size)
-    found = tokens(text, answer.end())
-    _usual(x, found)
-    extras(x, found)
+    token_list = tokens(text, answer.end())
+    _usual(x, token_list)
+    extras(x, token_list)
     return x, stamp_of(when, zone, received_at)
 
 
 def _time_at(text: str) -> tuple[int, int]:
     """Where the time starts and ends, the first one before a quote; -1 where there is none."""
     end = -1
-    for _ in range(LOOKS):
+    for _ in range(_LOOKS):
         end = text.find('] "', end + 1)
         if end < 0:
             break
-        at = text.rfind("[", 0, end) + 1
-        if at and TIMED.fullmatch(text, at, end):
-            return at, end
+        rfind = text.rfind("[", 0, end) + 1
+        if rfind and TIMED.fullmatch(text, rfind, end):
+            return rfind, end
     return -1, -1
 
 
@@ -129,11 +129,11 @@ def _time_before_host(text: str) -> tuple[int, int, int]:
     """Where the time stands in `[time] www.example.com "GET ..`, and the quote."""
     quote = text.find(' "') + 1
     before, _, host = text[: quote - 1].rpartition(" ")
-    at = before.rfind("[") + 1
-    if quote and at and before[-1:] == "]" and NAME.fullmatch(host.partition(":")[0]):
+    rfind = before.rfind("[") + 1
+    if quote and rfind and before[-1:] == "]" and NAME.fullmatch(host.partition(":")[0]):
         end = len(before) - 1
-        if TIMED.fullmatch(text, at, end):
-            return at, end, quote
+        if TIMED.fullmatch(text, rfind, end):
+            return rfind, end, quote
     return -1, -1, -1
 
 
@@ -175,7 +175,7 @@ def _head(x: Exchange, head: str) -> bool:
     elif len(rest) > 2 and rest[1] == "-" and (NAME.fullmatch(rest[0]) or address(rest[0])):
         x.host, *rest = rest
     first = first.strip("[]")
-    if first and not CLIENT.fullmatch(first):
+    if first and not _CLIENT.fullmatch(first):
         return False
     x.client = given(first)
     if len(rest) > 2 and rest[0] == "-" and rest[1] == f"[{first}]":
@@ -188,29 +188,29 @@ def _head(x: Exchange, head: str) -> bool:
     return bool(first or chain)
 
 
-def tokens(text: str, at: int) -> list[Token]:
+def tokens(text: str, end: int) -> list[Token]:
     """The fields from `at` on."""
-    found = []
-    while at < len(text) and (match := TOKEN.match(text, at)):
-        at = match.end()
+    token_list = []
+    while end < len(text) and (match := _TOKEN.match(text, end)):
+        end = match.end()
         quoted, bracket = match["quoted"], match["bracket"]
         value = quoted if quoted is not None else bracket if bracket is not None else match["bare"]
         key = match["key"]
-        found.append(Token(key, unescape(value), quoted is not None, bracket is not None))
-    if text[at:].strip():
-        found.append(Token(None, text[at:].strip(), False, False))
-    return found
+        token_list.append(Token(key, unescape(value), quoted is not None, bracket is not None))
+    if text[end:].strip():
+        token_list.append(Token(None, text[end:].strip(), False, False))
+    return token_list
 
 
 def _usual(x: Exchange, found: list[Token]) -> None:
     """Referer, agent and X-Forwarded-For where they stand as always; and fields with names."""
-    plain = [token.quoted and token.key is None for token in found[:LOOKS]]
-    at = next((n for n in range(len(plain) - 1) if plain[n : n + 2] == [True, True]), 0)
-    if at and given(found[at].text) and "://" not in found[at].text:
-        at = 0
-    if plain[at : at + 2] == [True, True]:
-        x.referrer, x.agent = given(found[at].text), given(found[at + 1].text)
-        del found[at : at + 2]
+    plain = [token.quoted and token.key is None for token in found[:_LOOKS]]
+    position = next((n for n in range(len(plain) - 1) if plain[n : n + 2] == [True, True]), 0)
+    if position and given(found[position].text) and "://" not in found[position].text:
+        position = 0
+    if plain[position : position + 2] == [True, True]:
+        x.referrer, x.agent = given(found[position].text), given(found[position + 1].text)
+        del found[position : position + 2]
     elif plain[:1] == [True]:
         alone = given(found[0].text)
         if alone and alone.startswith(("http://", "https://")):
@@ -221,7 +221,7 @@ def _usual(x: Exchange, found: list[Token]) -> None:
     if found and found[0].quoted and found[0].key is None and forwarded(found[0].text):
         x.forwarded_for(found.pop(0).text)
     if x.host is None:
-        named = [token for token in found[:LOOKS] if token.quoted and SITE.fullmatch(token.text)]
+        named = [token for token in found[:_LOOKS] if token.quoted and SITE.fullmatch(token.text)]
         if named and named[0].key is None:
             x.host = named[0].text
             found.remove(named[0])
@@ -248,13 +248,15 @@ def remaining(x: Exchange, found: list[Token]) -> None:
 
 def restamp_clf(text: str, when: datetime, zone: ZoneInfo) -> str | None:
     """The line with its time replaced; None where it has none."""
-    at, _ = _time_at(text)
-    match = TIMED.match(text, max(at, 1))
-    if match is None or (at < 0 and (text[0] != "[" or text[match.end() : match.end() + 1] != "]")):
+    start, _ = _time_at(text)
+    match = TIMED.match(text, max(start, 1))
+    if match is None or (
+        start < 0 and (text[0] != "[" or text[match.end() : match.end() + 1] != "]")
+    ):
         return None
-    at = match.start()
+    start = match.start()
     new = write_clf(match[0], when, zone)
-    return None if new is None else text[:at] + new + text[match.end() :]
+    return None if new is None else text[:start] + new + text[match.end() :]
 
 
 def access_event(

@@ -52,7 +52,7 @@ from ingest.parsing.syslog import Line, SyslogSource, one_line
 from ingest.parsing.timestamps import Stamp
 from ingest.sources.shared.daemon_timestamps import read_clock, write_clock
 
-LONGEST = 8192
+_LONGEST = 8192
 """Characters of a message that is looked at closely. No daemon writes longer ones through
 syslog; one that is longer is kept as it is, and cannot make a pattern search for long."""
 
@@ -114,17 +114,17 @@ class Daemon(SyslogSource):
         """The events of several lines in one record; a bad one costs only itself."""
         if not raws:
             raise Unreadable("the record is empty")
-        found: list[Event] = []
+        events: list[Event] = []
         read = 0
         for raw in raws:
             try:
-                found += self.events(raw, context)
+                events += self.events(raw, context)
                 read += 1
             except Unreadable as why:
-                found.append({"dead_letter_reason": str(why)})
+                events.append({"dead_letter_reason": str(why)})
         if not read:
-            raise Unreadable(found[0]["dead_letter_reason"])
-        return found
+            raise Unreadable(events[0]["dead_letter_reason"])
+        return events
 
     def events(self, raw: bytes, context: Context) -> list[Event]:
         """The events of one line. Raises `Unreadable`."""
@@ -172,10 +172,10 @@ class Daemon(SyslogSource):
     def known(self, line: Line, context: Context) -> Event | None:
         if line.program is not None and not self.reads_program(line.program):
             return None
-        if len(line.text) > LONGEST:
+        if len(line.text) > _LONGEST:
             return None
-        found = pam(line, self.product) or self.reader(line, context)
-        return found and syslog.counted(found, line)
+        pam_result = pam(line, self.product) or self.reader(line, context)
+        return pam_result and syslog.counted(pam_result, line)
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)
@@ -214,7 +214,7 @@ def _line(match: re.Match[str], context: Context) -> Line:
 _BETWEEN = frozenset({NETWORK, SSH, RDP, FTP})
 
 
-def told(
+def daemon_event(
     line: Line,
     product: Mapping[str, str],
     class_uid: int,
@@ -282,10 +282,10 @@ def _mailboxes(email: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     sender, to = email.get("from"), email.get("to") or []
     if sender and not _MAIL.fullmatch(sender):
         odd["from_mailbox"] = good.pop("from")
-    other = [one for one in to if not _MAIL.fullmatch(one)]
+    other = [address for address in to if not _MAIL.fullmatch(address)]
     if other:
         odd["to_mailboxes"] = other
-        good["to"] = [one for one in to if one not in other] or None
+        good["to"] = [address for address in to if address not in other] or None
     if not good.get("from") and not good.get("to"):
         odd["to"] = []
     return {name: value for name, value in good.items() if value is not None}, odd
@@ -304,8 +304,8 @@ def _worth(columns: Mapping[str, Any]) -> Iterator[tuple[str, int, Any]]:
     yield "file.path", A_PATH, (columns.get("file") or {}).get("path")
     email = columns.get("email") or {}
     yield "email.from", A_MAIL, email.get("from")
-    for one in email.get("to") or ():
-        yield "email.to", A_MAIL, one
+    for address in email.get("to") or ():
+        yield "email.to", A_MAIL, address
     yield "process.cmd_line", A_COMMAND, (columns.get("process") or {}).get("cmd_line")
 
 
@@ -348,12 +348,12 @@ _NOBODY = frozenset({"unknown", "unknown_host", "undef", "?", "null"})
 
 def pairs(text: str) -> dict[str, str]:
     """`a=1 b=2` as a mapping; of a name that stands twice the first."""
-    found: dict[str, str] = {}
-    for one in text.split():
-        name, equals, value = one.partition("=")
-        if equals and name not in found:
-            found[name] = value
-    return found
+    result: dict[str, str] = {}
+    for word in text.split():
+        name, equals, value = word.partition("=")
+        if equals and name not in result:
+            result[name] = value
+    return result
 
 
 # -- PAM, whose modules write under the name of the program that called them ----------------------
@@ -383,7 +383,7 @@ def pam(line: Line, product: Mapping[str, str]) -> Event | None:
     if match is None:
         return None
     opened = match["what"] == "opened"
-    return told(
+    return daemon_event(
         line,
         product,
         AUTHENTICATION,
@@ -407,7 +407,7 @@ def _pam_failed(
     rest: dict[str, Any] = {name: value for name, value in pairs(head).items() if value}
     rest |= kept(ambiguous=True if doubtful else None, pam=tail if doubtful else None)
     name = user or ruser or None
-    return told(
+    return daemon_event(
         line,
         product,
         AUTHENTICATION,
@@ -429,18 +429,20 @@ def _pam_ends(tail: str) -> tuple[str, str | None, str | None, bool]:
     Both names may hold ` rhost=`, but a daemon that asks for one name gives PAM the
     same as both: where they agree, the host between them is the true one.
     """
-    found: list[tuple[str, str, str | None]] = []
+    pam_ends: list[tuple[str, str, str | None]] = []
     for match in _RHOST.finditer(" " + tail if tail.startswith("rhost=") else tail):
         shift = 1 if tail.startswith("rhost=") else 0
         rest = tail[match.end() - shift :].lstrip()
         user = rest.removeprefix("user=") if rest else None
-        found.append((tail[: max(match.start() - shift, 0)], match[1], user))
-    agreed = [one for one in found if one[2] is not None and one[2] == one[0]]
+        pam_ends.append((tail[: max(match.start() - shift, 0)], match[1], user))
+    agreed = [
+        pam_end for pam_end in pam_ends if pam_end[2] is not None and pam_end[2] == pam_end[0]
+    ]
     if len(agreed) == 1:
         return *agreed[0], False
-    if len(found) == 1:
-        return *found[0], False
-    nameless = [one for one in found if one[2] is None]
-    if len(nameless) == 1 and not any(user for _, _, user in found):
+    if len(pam_ends) == 1:
+        return *pam_ends[0], False
+    nameless = [pam_end for pam_end in pam_ends if pam_end[2] is None]
+    if len(nameless) == 1 and not any(user for _, _, user in pam_ends):
         return *nameless[0], False
     return "", None, None, True

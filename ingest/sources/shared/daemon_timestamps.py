@@ -35,7 +35,7 @@ YEARLESS = r"[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,6})?"
 HEXADECIMAL = r"[0-9a-f]{8}(?:\.[0-9a-f]{5,8})?"
 CLF = r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?: [+-]\d{4})?"
 TAI64N = r"@[0-9a-f]{24}"
-EPOCH = r"\d{10}(?:\d{3}|\d{6})?(?:\.\d{1,9})?"
+DAEMON_EPOCH = r"\d{10}(?:\d{3}|\d{6})?(?:\.\d{1,9})?"
 
 _CTIME = re.compile(
     r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) ( ?)(\d{1,2}) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? (\d{4})"
@@ -56,9 +56,9 @@ _YEARLESS = re.compile(
 _HEXADECIMAL = re.compile(r"([0-9a-f]{8})(?:\.([0-9a-f]{5,8}))?", re.ASCII)
 _CLF = re.compile(r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?: ([+-]\d{4}))?", re.ASCII)
 _TAI64N = re.compile(TAI64N, re.ASCII)
-_EPOCH = re.compile(EPOCH, re.ASCII)
+_EPOCH = re.compile(DAEMON_EPOCH, re.ASCII)
 
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _TAI = 2**62 + 10
 """What a TAI64 label counts at the start of 1970."""
 
@@ -191,7 +191,7 @@ def _like_ctime(match: re.Match[str], _: datetime, local: datetime) -> str:
     day = f"{local.day:02d}" if match[3].startswith("0") else f"{local.day:2d}"
     micro = f" us={local.microsecond}" if match[7] else ""
     return (
-        f"{DAYS[local.weekday()]} {MONTHS[local.month - 1]} {day} {local:%H:%M:%S}"
+        f"{_DAYS[local.weekday()]} {MONTHS[local.month - 1]} {day} {local:%H:%M:%S}"
         f"{_digits(local, match[5])} {local.year:04d}{micro}"
     )
 
@@ -224,7 +224,7 @@ def _like_short(_: re.Match[str], __: datetime, local: datetime) -> str:
 
 def _like_yearless(match: re.Match[str], _: datetime, local: datetime) -> str:
     day = f"{local.day:02d}" if match[2].startswith("0") else f"{local.day:2d}"
-    weekday = f"{DAYS[local.weekday()]} " if match.start(1) else ""
+    weekday = f"{_DAYS[local.weekday()]} " if match.start(1) else ""
     month = MONTHS[local.month - 1]
     return f"{weekday}{month} {day} {local:%H:%M:%S}{_digits(local, match[4])}"
 

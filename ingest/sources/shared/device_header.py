@@ -28,11 +28,11 @@ from ingest.parsing.timestamps import (
     stamp_rfc3164,
 )
 
-PRI = re.compile(r"<(\d{1,3})>", re.ASCII)
-LONGEST = 400
+_PRI = re.compile(r"<(\d{1,3})>", re.ASCII)
+_LONGEST = 400
 """Characters that a header may have; what is longer is none."""
 _MONTH = "|".join(MONTHS)
-TIME = re.compile(
+_TIME = re.compile(
     rf"(?<![\w.-])(?:(?P<month>{_MONTH})[ ]{{1,2}}(?P<day>\d{{1,2}})(?:[ ](?P<year>\d{{4}}))?"
     r"[ ](?P<clock>\d\d:\d\d:\d\d)(?P<fraction>\.\d{1,9})?(?:[ ](?P<late>(?:19|20)\d\d))?"
     r"(?:[ ](?P<zone>[A-Z]{3,4}|[+-]\d\d:?\d\d)(?=[ :]|$))?"
@@ -81,15 +81,15 @@ def read_header(text: str, context: Context) -> Header:
 
     The last time that stands there is the device's own, the first the relay's.
     """
-    pri = PRI.match(text)
+    pri = _PRI.match(text)
     level = int(pri[1]) if pri else None
     if level is not None and level > 191:
         raise Unreadable(f"syslog priority {level} at byte 0; the highest is 191")
     words = text[pri.end() :] if pri else text
-    if len(words) > LONGEST:
+    if len(words) > _LONGEST:
         raise Unreadable(f"{len(words)} characters before the device's own words")
-    times = list(TIME.finditer(words))
-    between = TIME.sub("\n", words)
+    times = list(_TIME.finditer(words))
+    between = _TIME.sub("\n", words)
     host, left = _host(between)
     host = host or context.host
     stamp = _stamp(times[-1], context, host) if times else None
@@ -183,18 +183,18 @@ def each_line(raw: bytes, read: Callable[[str], list[Event]]) -> list[Event]:
             events += read(one_line(line))
         except Unreadable as why:
             events.append({"dead_letter_reason": str(why)})
-    if all("dead_letter_reason" in one for one in events):
+    if all("dead_letter_reason" in event for event in events):
         raise Unreadable(events[0]["dead_letter_reason"])
     return events
 
 
 def restamp_header(text: str, when: datetime, zone: ZoneInfo) -> str:
     """`text` with each time in it replaced by `when`, in its own form. Raises `Unreadable`."""
-    found = 0
+    result = 0
 
     def new(match: re.Match[str]) -> str:
-        nonlocal found
-        found += 1
+        nonlocal result
+        result += 1
         if match["iso"]:
             return like_iso(match["iso"], when, zone) or match["iso"]
         named = match["zone"]
@@ -215,7 +215,7 @@ def restamp_header(text: str, when: datetime, zone: ZoneInfo) -> str:
             )
         )
 
-    changed = TIME.sub(new, text[:LONGEST]) + text[LONGEST:]
-    if not found:
+    changed = _TIME.sub(new, text[:_LONGEST]) + text[_LONGEST:]
+    if not result:
         raise Unreadable("no time in the header")
     return changed

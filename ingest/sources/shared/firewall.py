@@ -39,16 +39,16 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Event
 from ingest.parsing.timestamps import Stamp
 
-PORT = 65535
-INT64 = 2**63
+_PORT = 65535
+_INT64 = 2**63
 OPEN, CLOSE, RESET, FAIL, REFUSE, TRAFFIC = 1, 2, 3, 4, 5, 6
 LOGON, LOGOFF = 1, 2
 NETWORK_CATEGORY = 4
-BLOCKED = 2
+_BLOCKED = 2
 """OCSF's disposition for what a firewall did not let through."""
 
 # https://www.iana.org/assignments/protocol-numbers, those that firewalls name.
-PROTOCOLS: Mapping[int, str] = MappingProxyType(
+_PROTOCOLS: Mapping[int, str] = MappingProxyType(
     {
         0: "hopopt",
         1: "icmp",
@@ -75,8 +75,8 @@ PROTOCOLS: Mapping[int, str] = MappingProxyType(
         136: "udplite",
     }
 )
-NUMBERS: Mapping[str, int] = MappingProxyType(
-    {name: number for number, name in PROTOCOLS.items() if number != 94}
+_NUMBERS: Mapping[str, int] = MappingProxyType(
+    {name: number for number, name in _PROTOCOLS.items() if number != 94}
     | {"icmpv6": 58, "icmp6": 58, "ipv6-icmp": 58, "ospfigp": 89, "igrp": 88, "ipinip": 4}
 )
 SYSLOG_SEVERITY: Mapping[int, int] = MappingProxyType(
@@ -118,7 +118,7 @@ _DENY = re.compile(
 )
 _DENY_PREFIX = re.compile(r"(?:block|drop|den[yi]|reject|reset|malware block)", re.IGNORECASE)
 _DIGITS = re.compile(r"\d{1,19}", re.ASCII)
-NOTHING = frozenset({"", "-", "N/A", "n/a"})
+_NOTHING = frozenset({"", "-", "N/A", "n/a"})
 """How products write that there is no value."""
 
 
@@ -132,12 +132,12 @@ class Fields(dict[str, Any]):
         """The first of `names` that has words in it."""
         for name in names:
             value = self.get(name)
-            if type(value) is str and value not in NOTHING:
+            if type(value) is str and value not in _NOTHING:
                 del self[name]
                 return value
         return None
 
-    def number(self, *names: str, most: int = INT64 - 1) -> int | None:
+    def number(self, *names: str, most: int = _INT64 - 1) -> int | None:
         """The first of `names` that is a whole number from 0 to `most`, or text of one."""
         for name in names:
             value = self.get(name)
@@ -150,26 +150,26 @@ class Fields(dict[str, Any]):
 
     def port(self, *names: str) -> int | None:
         """The first of `names` that is a port."""
-        return self.number(*names, most=PORT)
+        return self.number(*names, most=_PORT)
 
     def ip(self, *names: str) -> str | None:
         """The first of `names` that is an address."""
         for name in names:
             value = self.get(name)
-            found = address(value) if type(value) is str else None
-            if found:
+            ip_address = address(value) if type(value) is str else None
+            if ip_address:
                 del self[name]
-                return found
+                return ip_address
         return None
 
     def mac(self, *names: str) -> str | None:
         """The first of `names` that is a hardware address."""
         for name in names:
             value = self.get(name)
-            found = mac_address(value) if type(value) is str else None
-            if found:
+            clean_mac = mac_address(value) if type(value) is str else None
+            if clean_mac:
                 del self[name]
-                return found
+                return clean_mac
         return None
 
     def child(self, name: str) -> Fields:
@@ -216,9 +216,9 @@ def located(
 def forwarded(fields: Fields, name: str) -> list[str] | None:
     """The addresses in `name`, one or several between commas; None where others are among them."""
     value = fields.get(name)
-    found = [address(one.strip()) for one in value.split(",")] if type(value) is str else []
-    known = [one for one in found if one]
-    if not known or len(known) < len(found):
+    words = [address(word.strip()) for word in value.split(",")] if type(value) is str else []
+    known = [word for word in words if word]
+    if not known or len(known) < len(words):
         return None
     del fields[name]
     return known
@@ -235,31 +235,31 @@ def file_hash(value: object) -> list[dict[str, str]] | None:
     return [{"algorithm": _HASHES[len(value)], "value": value}]
 
 
-def protocol(value: str | int | None) -> tuple[str | None, int | None]:
+def _protocol(value: str | int | None) -> tuple[str | None, int | None]:
     """A protocol's name, lower case, and number; `value` is either."""
     if value is None:
         return None, None
     if type(value) is str and not _DIGITS.fullmatch(value):
         name = value.lower()
-        return name, NUMBERS.get(name)
+        return name, _NUMBERS.get(name)
     number = int(value)
-    return (PROTOCOLS.get(number), number) if 0 <= number <= 255 else (None, None)
+    return (_PROTOCOLS.get(number), number) if 0 <= number <= 255 else (None, None)
 
 
 def connection(spoken: str | int | None, ip: str | None, **more: Any) -> dict[str, Any] | None:
     """The connection; None where nothing is known of it. `ip` is one of its ends."""
-    name, number = protocol(spoken)
+    name, number = _protocol(spoken)
     more = kept(**more)
     if name is None and number is None and not more:
         return None
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "protocol_name": name,
         "protocol_num": number,
         "protocol_ver_id": None if ip is None else 6 if ":" in ip else 4,
         "direction_id": 0,
         "direction": "Unknown",
     }
-    return found | more
+    return results | more
 
 
 INBOUND: Mapping[str, Any] = MappingProxyType({"direction_id": 1, "direction": "Inbound"})
@@ -280,7 +280,7 @@ def traffic(
         total = _sum(out, back)
     if packets is None:
         packets = _sum(packets_out, packets_in)
-    found = kept(
+    leaves = kept(
         bytes=total,
         bytes_in=back,
         bytes_out=out,
@@ -288,11 +288,11 @@ def traffic(
         packets_in=packets_in,
         packets_out=packets_out,
     )
-    return found or None
+    return leaves or None
 
 
 def _sum(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None or one + other >= INT64:
+    if one is None or other is None or one + other >= _INT64:
         return None
     return one + other
 
@@ -302,13 +302,13 @@ def endpoint(**leaves: Any) -> dict[str, Any] | None:
 
     OCSF wants more than ports, interfaces and zones to call it an endpoint.
     """
-    found = kept(**leaves)
-    if not found.keys() & {"ip", "hostname", "name", "uid", "interface_name"}:
-        if "mac" not in found:
+    given_columns = kept(**leaves)
+    if not given_columns.keys() & {"ip", "hostname", "name", "uid", "interface_name"}:
+        if "mac" not in given_columns:
             return None
         # OCSF wants an endpoint to have more than a hardware address.
-        found["uid"] = found["mac"]
-    return found
+        given_columns["uid"] = given_columns["mac"]
+    return given_columns
 
 
 def verdict(word: str | None) -> bool | None:
@@ -323,13 +323,13 @@ def verdict(word: str | None) -> bool | None:
     return None
 
 
-def decided(allowed: bool | None) -> dict[str, Any]:
+def firewall_disposition(allowed: bool | None) -> dict[str, Any]:
     """Columns for what a firewall decided."""
     if allowed is None:
         return {}
     return {
         "action_id": ALLOWED if allowed else DENIED,
-        "disposition_id": ALLOWED if allowed else BLOCKED,
+        "disposition_id": ALLOWED if allowed else _BLOCKED,
         "status_id": SUCCESS if allowed else FAILURE,
     }
 

@@ -60,14 +60,14 @@ ERROR_LEVELS: Mapping[str, int] = MappingProxyType(
 """Levels of a web server's error log, as severities."""
 FAILED = frozenset({"emerg", "alert", "crit", "error"})
 """Those at which something failed."""
-TRAFFIC = 6
-LOGON, NETWORK_LOGON = 1, 3
+_TRAFFIC = 6
+_LOGON, _NETWORK_LOGON = 1, 3
 PORT = 65535
-INT64 = 2**63 - 1
+_INT64 = 2**63 - 1
 CODE = 999
 NONE = frozenset({"", "-"})
 
-REQUEST = re.compile(
+_REQUEST = re.compile(
     r"(?P<method>[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) (?P<target>.*) HTTP/(?P<version>\d(?:\.\d)?)",
     re.ASCII | re.DOTALL,
 )
@@ -107,7 +107,7 @@ def shown_bytes(run: str) -> str:
     )
 
 
-def whole(value: object, most: int = INT64) -> int | None:
+def whole(value: object, most: int = _INT64) -> int | None:
     """`value` as a number from 0 to `most`; None for text that is none, and for others."""
     if type(value) is int:
         return value if 0 <= value <= most else None
@@ -116,12 +116,12 @@ def whole(value: object, most: int = INT64) -> int | None:
     return int(value) if value.isascii() and value.isdecimal() and int(value) <= most else None
 
 
-SPAN = re.compile(r"\d{1,10}(?:\.\d{1,9})?", re.ASCII)
+_SPAN = re.compile(r"\d{1,10}(?:\.\d{1,9})?", re.ASCII)
 
 
 def milliseconds(value: object, per_unit: float) -> int | None:
     """A span as milliseconds; `per_unit` is how many of them its unit has."""
-    if type(value) is str and SPAN.fullmatch(value):
+    if type(value) is str and _SPAN.fullmatch(value):
         value = float(value)
     if (type(value) is not float and type(value) is not int) or not 0 <= value < 1e15:
         return None
@@ -133,7 +133,7 @@ def request_line(text: str) -> tuple[str, str, str | None] | None:
 
     The target is all between the first and the last space, whatever it holds.
     """
-    match = REQUEST.fullmatch(text)
+    match = _REQUEST.fullmatch(text)
     if match:
         return match["method"], match["target"], match["version"]
     match = SIMPLE.fullmatch(text)
@@ -192,8 +192,8 @@ def url(
 
 def forwarded(text: str) -> list[str] | None:
     """The addresses of an X-Forwarded-For header; None if a part of it is none."""
-    found = [address(_bare(part.strip(" +"))) for part in text.split(",")]
-    return [one for one in found if one] if all(found) else None
+    ip_address = [address(_bare(part.strip(" +"))) for part in text.split(",")]
+    return [hop for hop in ip_address if hop] if all(ip_address) else None
 
 
 def _bare(text: str) -> str:
@@ -233,9 +233,9 @@ class Exchange:
 
     def request(self, text: str) -> None:
         """Take a request line apart; one that is none goes to `rest`."""
-        found = request_line(text)
-        if found:
-            self.method, self.target, self.version = found
+        request_line_result = request_line(text)
+        if request_line_result:
+            self.method, self.target, self.version = request_line_result
         elif text[:1] == "/" and " " not in text:
             self.target = text
         elif text not in NONE:
@@ -262,11 +262,11 @@ def basic_logon(user: str, service: str) -> dict[str, Any]:
     """The columns of a login by HTTP that failed, as servers' error logs tell of it."""
     return {
         "class_uid": AUTHENTICATION,
-        "activity_id": LOGON,
+        "activity_id": _LOGON,
         "status_id": FAILURE,
         "user": _user(user) if user else None,
         "is_remote": True,
-        "logon_type_id": NETWORK_LOGON,
+        "logon_type_id": _NETWORK_LOGON,
         "auth_protocol": "Basic",
         "service": {"name": service},
     }
@@ -357,13 +357,13 @@ def http_event(
     activity = made.pop("activity_id", None)
     if activity is None:
         known = HTTP_METHODS.get((x.method or "").upper(), OTHER if x.method else UNKNOWN)
-        activity = known if spoken else TRAFFIC
+        activity = known if spoken else _TRAFFIC
     return event(made.pop("class_uid", HTTP if spoken else NETWORK), activity, stamp, **made)
 
 
 def _user(name: str) -> dict[str, str]:
-    domain, found, account = name.partition("\\")
-    return {"name": account, "domain": domain} if found and domain and account else {"name": name}
+    domain, result, account = name.partition("\\")
+    return {"name": account, "domain": domain} if result and domain and account else {"name": name}
 
 
 def _sentence(x: Exchange) -> str | None:
@@ -376,7 +376,7 @@ def _traffic(x: Exchange) -> dict[str, int] | None:
     back = x.received if x.received is not None else x.length
     if back is None and x.sent is None:
         return None
-    return kept(bytes_in=back, bytes_out=x.sent, bytes=min((back or 0) + (x.sent or 0), INT64))
+    return kept(bytes_in=back, bytes_out=x.sent, bytes=min((back or 0) + (x.sent or 0), _INT64))
 
 
 def _observables(

@@ -68,7 +68,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-SLOTS: Mapping[str, str] = MappingProxyType(
+_SLOTS: Mapping[str, str] = MappingProxyType(
     {name: slot for slot, names in _NAMES.items() for name in names.split()}
 )
 TIMES = (
@@ -99,13 +99,13 @@ _PLAIN = str.maketrans(dict.fromkeys("-_.$() %{}", ""))
 
 def flat(fields: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:
     """Nested objects as `outer.inner`; what lies deeper than three levels stays an object."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, dict) and value and depth < 3:
-            found |= flat(value, f"{prefix}{name}.", depth + 1)
+            results |= flat(value, f"{prefix}{name}.", depth + 1)
         else:
-            found[prefix + name] = value
-    return found
+            results[prefix + name] = value
+    return results
 
 
 def stamp_of(value: object, zone: ZoneInfo, received_at: datetime) -> Stamp:
@@ -155,7 +155,7 @@ def fill_all(x: Exchange, fields: Mapping[str, Any]) -> int:
 
 def fill(x: Exchange, name: str, value: object) -> bool:
     """Fill in one field by its name; False where it means nothing here or does not fit."""
-    slot = SLOTS.get(plain_name(name)) or SLOTS.get(plain_name(name.rpartition(".")[2]))
+    slot = _SLOTS.get(plain_name(name)) or _SLOTS.get(plain_name(name.rpartition(".")[2]))
     if slot is None:
         return False
     setter = _SETTERS.get(slot)

@@ -23,17 +23,17 @@ def key_values(text: str, *, commas: bool = False) -> Fields:
     """
     fields = Fields()
     words: list[str] = []
-    at = 0
-    while at < len(text):
-        match = _KEY.match(text, at)
+    position = 0
+    while position < len(text):
+        match = _KEY.match(text, position)
         if match is None:
-            end = _next_space(text, at)
-            word = text[at:end].strip(" ,\t")
+            end = _next_space(text, position)
+            word = text[position:end].strip(" ,\t")
             if word:
                 words.append(word)
-            at = end
+            position = end
             continue
-        value, at = _value(text, match.end(), commas)
+        value, position = _value(text, match.end(), commas)
         put(fields, match[1], value)
     if words:
         fields["text"] = " ".join(words)
@@ -61,7 +61,7 @@ def certain(fields: Fields, keys: Iterable[str]) -> Fields:
     """
     for key in keys:
         again = fields.get(f"{key}_again")
-        if type(again) is list and any(one != fields.get(key) for one in again):
+        if type(again) is list and any(element != fields.get(key) for element in again):
             fields[f"{key}_first"] = fields.pop(key)
             fields["ambiguous"] = True
     return fields

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from ingest.parsing.framed_source import Restamper
 from ingest.parsing.timestamps import EPOCH, MONTHS, like_iso
 
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 Writer = Callable[[str, datetime, ZoneInfo], "str | None"]
 
 
@@ -31,8 +31,8 @@ def first_of(*restampers: Restamper) -> Restamper:
     """The first of `restampers` that finds a time."""
 
     def replaced(text: str, when: datetime, zone: ZoneInfo) -> str | None:
-        for one in restampers:
-            new = one(text, when, zone)
+        for restamper in restampers:
+            new = restamper(text, when, zone)
             if new is not None:
                 return new
         return None
@@ -75,7 +75,7 @@ def write_ctime(old: str, when: datetime, zone: ZoneInfo) -> str | None:
     local = when.astimezone(zone)
     day = f"{local.day:02d}" if re.match(r"\w{3} \w{3} \d\d", old) else f"{local.day:2d}"
     return (
-        f"{DAYS[local.weekday()]} {MONTHS[local.month - 1]} {day} "
+        f"{_DAYS[local.weekday()]} {MONTHS[local.month - 1]} {day} "
         f"{local:%H:%M:%S}{_fraction(old, local)} {local.year:04d}"
     )
 

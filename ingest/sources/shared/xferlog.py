@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from ingest.parsing.ocsf import FAILURE, FTP, OTHER, SUCCESS, kept
 from ingest.parsing.source import Event
 from ingest.parsing.syslog import Line
-from ingest.sources.shared.daemon_source import endpoint, told
+from ingest.sources.shared.daemon_source import daemon_event, endpoint
 from ingest.sources.shared.daemon_timestamps import CTIME
 
 PUT, GET, DELETE, RENAME, LIST = 1, 2, 4, 5, 6
@@ -29,7 +29,7 @@ _FIELDS = re.compile(
     r"(?P<user>\S+) (?P<service>\S+) (?P<auth>[01]) (?P<auth_user>\S+) (?P<completion>[ci])",
     re.ASCII,
 )
-ACTIVITY = {"i": PUT, "o": GET, "d": DELETE}
+_ACTIVITY = {"i": PUT, "o": GET, "d": DELETE}
 _TYPES = {"a": "ascii", "b": "binary"}
 _ACCESS = {"a": "anonymous", "g": "guest", "r": "real"}
 
@@ -55,7 +55,7 @@ def transfer(line: Line, product: Mapping[str, str]) -> Event | None:
     return ftp(
         line,
         product,
-        ACTIVITY[part["direction"]],
+        _ACTIVITY[part["direction"]],
         done,
         peer=part["peer"],
         user=part["user"],
@@ -91,7 +91,7 @@ def ftp(
     traffic = None
     if size is not None and activity in (PUT, GET):
         traffic = {"bytes": size, "bytes_out" if activity == PUT else "bytes_in": size}
-    return told(
+    return daemon_event(
         line,
         product,
         FTP,

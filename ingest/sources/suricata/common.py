@@ -17,9 +17,9 @@ from ingest.parsing.strict_json import encode
 from ingest.parsing.timestamps import EPOCH, Stamp, stamp_iso
 from ingest.sources.shared.firewall import Fields, code, connection, ends_seen, forwarded
 
-PRODUCT: Mapping[str, str] = {"name": "Suricata", "vendor_name": "OISF"}
-QUERY, RESPONSE, TRAFFIC = 1, 2, 6
-UTC = ZoneInfo("UTC")
+_PRODUCT: Mapping[str, str] = {"name": "Suricata", "vendor_name": "OISF"}
+_QUERY, _RESPONSE, _TRAFFIC = 1, 2, 6
+_UTC = ZoneInfo("UTC")
 _RCODES = """
     NOERROR FORMERR SERVFAIL NXDOMAIN NOTIMP REFUSED YXDOMAIN YXRRSET NXRRSET NOTAUTH NOTZONE
 """
@@ -48,7 +48,7 @@ class Entry:
         """The columns that all types fill alike."""
         return {
             "metadata": metadata(
-                PRODUCT, self.stamp, log_name=self.kind, correlation_uid=self.flow_id, **about
+                _PRODUCT, self.stamp, log_name=self.kind, correlation_uid=self.flow_id, **about
             ),
             "src_endpoint": self.source,
             "dst_endpoint": self.target,
@@ -79,17 +79,17 @@ def strings(value: object) -> list[str] | None:
     """A list of nothing but text, or text as a list of one; None for all else."""
     if type(value) is str and value:
         return [value]
-    if type(value) is list and value and all(type(one) is str for one in value):
+    if type(value) is list and value and all(type(element) is str for element in value):
         return value
     return None
 
 
 def taken(fields: Fields, name: str) -> list[str] | None:
     """Take the strings `name`, where they are nothing else."""
-    found = strings(fields.get(name))
-    if found is not None:
+    result = strings(fields.get(name))
+    if result is not None:
         del fields[name]
-    return found
+    return result
 
 
 # -- parts that alerts carry too ---------------------------------------------------------------
@@ -151,7 +151,7 @@ def read_tls(fields: Fields, context: Context) -> dict[str, Any]:
     subject = fields.text("subject")
     times = {}
     for name, key in (("created_time", "notbefore"), ("expiration_time", "notafter")):
-        stamp = stamp_iso(str(fields.get(key)), UTC, received_at)
+        stamp = stamp_iso(str(fields.get(key)), _UTC, received_at)
         if stamp.quality != "received":
             fields.pop(key)
             times[name] = stamp.time
@@ -218,17 +218,17 @@ def read_dns(fields: Fields) -> dict[str, Any]:
 
 def _answers(fields: Fields, kind: str | None) -> list[dict[str, Any]] | None:
     answers = fields.get("answers")
-    if type(answers) is list and answers and all(type(one) is dict for one in answers):
+    if type(answers) is list and answers and all(type(answer) is dict for answer in answers):
         del fields["answers"]
         fields.pop("grouped", None)  # the same values once more, by type
-        return [_answer(Fields(one)) for one in answers]
+        return [_answer(Fields(answer)) for answer in answers]
     grouped = fields.get("grouped")
     if type(grouped) is dict and all(type(values) is list for values in grouped.values()):
         del fields["grouped"]
         return [
-            {"rdata": one if type(one) is str else encode(one), "type": name}
+            {"rdata": answer if type(answer) is str else encode(answer), "type": name}
             for name, values in grouped.items()
-            for one in values
+            for answer in values
         ] or None
     rdata = fields.text("rdata")  # version 1: one event an answer
     if rdata is None:
@@ -248,7 +248,7 @@ def _answer(one: Fields) -> dict[str, Any]:
 
 def seconds_between(start: Stamp, end: Stamp) -> int | None:
     """Milliseconds from one time to a later one."""
-    found = round((end.time - EPOCH).total_seconds() * 1000) - round(
+    milliseconds = round((end.time - EPOCH).total_seconds() * 1000) - round(
         (start.time - EPOCH).total_seconds() * 1000
     )
-    return found if found >= 0 else None
+    return milliseconds if milliseconds >= 0 else None

@@ -45,13 +45,13 @@ from ingest.sources.suricata.common import (
     taken,
 )
 
-QUERY, RESPONSE, TRAFFIC = 1, 2, 6
+_QUERY, _RESPONSE, _TRAFFIC = 1, 2, 6
 
 
 # -- types -------------------------------------------------------------------------------------
 
 
-def dns(entry: Entry) -> Event:
+def _dns(entry: Entry) -> Event:
     """A question or its answer."""
     kind = entry.detail.text("type")
     columns = read_dns(entry.detail)
@@ -60,7 +60,7 @@ def dns(entry: Entry) -> Event:
     name = (columns.get("query") or {}).get("hostname")
     return located(
         DNS,
-        RESPONSE if answered else QUERY if kind in ("query", "request") else TRAFFIC,
+        _RESPONSE if answered else _QUERY if kind in ("query", "request") else _TRAFFIC,
         entry.stamp,
         status_id=UNKNOWN if rcode is None else SUCCESS if rcode == 0 else FAILURE,
         status_code=columns.get("rcode"),
@@ -73,7 +73,7 @@ def dns(entry: Entry) -> Event:
     )
 
 
-def http(entry: Entry) -> Event:
+def _http(entry: Entry) -> Event:
     """A request and its response."""
     columns = read_http(entry.detail)
     request = columns.get("http_request") or {}
@@ -95,13 +95,13 @@ def http(entry: Entry) -> Event:
     )
 
 
-def tls(entry: Entry) -> Event:
+def _tls(entry: Entry) -> Event:
     """A TLS handshake."""
     columns = read_tls(entry.detail, entry.context)
     sni = columns.get("sni")
     return located(
         NETWORK,
-        TRAFFIC,
+        _TRAFFIC,
         entry.stamp,
         status_id=SUCCESS,
         message=f"TLS handshake of {entry.ends()}" + (f" for {sni}" if sni else ""),
@@ -114,7 +114,7 @@ def tls(entry: Entry) -> Event:
     )
 
 
-def ssh(entry: Entry) -> Event:
+def _ssh(entry: Entry) -> Event:
     """Banners of both ends of an SSH connection."""
     more = {}
     for name in ("client", "server"):
@@ -128,7 +128,7 @@ def ssh(entry: Entry) -> Event:
         entry.detail.keep(name, end.left())
     return located(
         SSH,
-        TRAFFIC,
+        _TRAFFIC,
         entry.stamp,
         status_id=SUCCESS,
         message=f"SSH connection from {entry.ends()}",
@@ -141,7 +141,7 @@ def ssh(entry: Entry) -> Event:
     )
 
 
-def smtp(entry: Entry) -> Event:
+def _smtp(entry: Entry) -> Event:
     """A mail on its way."""
     mail, envelope = entry.fields.child("email"), entry.detail
     sender, targets = mail.text("from"), taken(mail, "to")
@@ -149,7 +149,7 @@ def smtp(entry: Entry) -> Event:
     to = taken(envelope, "rcpt_to")
     subject = mail.text("subject")
     columns = kept(
-        to=[_bare(one) for one in to or targets or ()] or None,
+        to=[_bare(mailbox) for mailbox in to or targets or ()] or None,
         cc=taken(mail, "cc"),
         subject=subject,
         message_uid=mail.text("message_id"),
@@ -162,16 +162,17 @@ def smtp(entry: Entry) -> Event:
         mail.keep("to", targets)
     entry.fields.keep("email", mail.left())
     hello = envelope.text("helo")
-    found = columns.get("from")
+    from_result = columns.get("from")
     return located(
         EMAIL,
         1,
         entry.stamp,
-        message=f"Mail from {found or '?'}: {subject or ''}".rstrip(": "),
+        message=f"Mail from {from_result or '?'}: {subject or ''}".rstrip(": "),
         email=columns or None,
         more={"direction_id": 0} | kept(smtp_hello=hello, protocol_name="smtp"),
         observables=entry.seen(
-            ("email.from", A_MAIL, found), *(("email.to", A_MAIL, one) for one in to or ())
+            ("email.from", A_MAIL, from_result),
+            *(("email.to", A_MAIL, mailbox) for mailbox in to or ()),
         ),
         **entry.common(),
         unmapped=_with_connection(entry),
@@ -209,7 +210,7 @@ FTP_ACTIVITIES: Mapping[str, int] = MappingProxyType(
 )
 
 
-def ftp(entry: Entry) -> Event:
+def _ftp(entry: Entry) -> Event:
     """A command and its reply, or the data it moved."""
     detail = entry.detail
     command = detail.text("command")
@@ -222,7 +223,7 @@ def ftp(entry: Entry) -> Event:
         elif name is None and command in FTP_ACTIVITIES and command not in ("LIST", "NLST"):
             name = detail.pop("command_data")
     codes = strings(detail.get("completion_code"))
-    failed = bool(codes) and any(one[:1] in "45" for one in codes or ())
+    failed = bool(codes) and any(code[:1] in "45" for code in codes or ())
     activity = FTP_ACTIVITIES.get(command or "", OTHER)
     return located(
         FTP,
@@ -348,7 +349,7 @@ def read_dhcp(entry: Entry) -> Event:
     activity = DHCP_TYPES.get(kind or "", OTHER)
     reply = detail.get("type") == "reply"
     given = [detail.get(name) for name in ("assigned_ip", "client_ip", "requested_ip")]
-    ips = [one for one in given if type(one) is str and one != "0.0.0.0"]
+    ips = [address for address in given if type(address) is str and address != "0.0.0.0"]
     client = Fields(ip=ips[0] if ips else None)
     client_ip = client.ip("ip")
     server = entry.source if reply else entry.target
@@ -393,10 +394,10 @@ RDP_ACTIVITIES: Mapping[str, int] = MappingProxyType(
 )
 
 
-def rdp(entry: Entry) -> Event:
+def _rdp(entry: Entry) -> Event:
     """A step of an RDP connection; the cookie tells the user that the client will ask for."""
     kind = entry.detail.text("event_type")
-    activity = RDP_ACTIVITIES.get(kind or "", TRAFFIC)
+    activity = RDP_ACTIVITIES.get(kind or "", _TRAFFIC)
     cookie = entry.detail.text("cookie")
     return located(
         RDP,
@@ -417,7 +418,7 @@ def fileinfo(entry: Entry) -> Event:
     spoken = entry.fields.text("app_proto") or ""
     file = read_file(entry.detail)
     columns: dict[str, Any] = {}
-    uid, activity = NETWORK, TRAFFIC
+    uid, activity = NETWORK, _TRAFFIC
     if spoken.startswith("http"):
         request = entry.fields.child("http")
         columns = read_http(request)
@@ -429,7 +430,7 @@ def fileinfo(entry: Entry) -> Event:
     elif spoken.startswith("ftp"):
         uid, activity = FTP, OTHER
     state = entry.detail.text("state")
-    hashes = [one["value"] for one in file.get("hashes", ())]
+    hashes = [hash_value["value"] for hash_value in file.get("hashes", ())]
     return located(
         uid,
         activity,
@@ -442,7 +443,7 @@ def fileinfo(entry: Entry) -> Event:
         connection_info=entry.connection(),
         observables=entry.seen(
             ("file.name", A_FILE, file.get("name")),
-            *(("file.hashes", A_HASH, one) for one in hashes),
+            *(("file.hashes", A_HASH, hash_value) for hash_value in hashes),
             *http_seen(columns),
         ),
         **columns,
@@ -453,18 +454,18 @@ def fileinfo(entry: Entry) -> Event:
 
 READERS: Mapping[str, Callable[[Entry], Event]] = MappingProxyType(
     {
-        "dns": dns,
-        "mdns": dns,
-        "http": http,
-        "http2": http,
-        "tls": tls,
-        "ssh": ssh,
-        "smtp": smtp,
-        "ftp": ftp,
-        "ftp_data": ftp,
+        "dns": _dns,
+        "mdns": _dns,
+        "http": _http,
+        "http2": _http,
+        "tls": _tls,
+        "ssh": _ssh,
+        "smtp": _smtp,
+        "ftp": _ftp,
+        "ftp_data": _ftp,
         "smb": smb,
         "krb5": krb5,
-        "rdp": rdp,
+        "rdp": _rdp,
         "dhcp": read_dhcp,
         "fileinfo": fileinfo,
     }

@@ -38,8 +38,8 @@ from ingest.sources.shared.firewall import (
     REFUSE,
     TRAFFIC,
     Fields,
-    decided,
     endpoint,
+    firewall_disposition,
     located,
     severity,
     traffic,
@@ -56,8 +56,8 @@ from ingest.sources.suricata.common import (
 )
 from ingest.sources.suricata.protocols import READERS
 
-CREATE = 1
-SEVERITIES: Mapping[int, int] = MappingProxyType({1: HIGH, 2: MEDIUM, 3: LOW, 4: INFORMATIONAL})
+_CREATE = 1
+_SEVERITIES: Mapping[int, int] = MappingProxyType({1: HIGH, 2: MEDIUM, 3: LOW, 4: INFORMATIONAL})
 BY_RULE = 1
 """OCSF's type of an analytic that is a rule."""
 # Suricata's output to syslog, and what rsyslog calls JSON in a message.
@@ -136,26 +136,26 @@ def _entry(fields: Fields, kind: str, context: Context) -> Entry:
 # -- types -------------------------------------------------------------------------------------
 
 
-def alert(entry: Entry) -> Event:
+def _alert(entry: Entry) -> Event:
     """A rule that matched."""
-    found = entry.detail
-    title, category = found.text("signature"), found.text("category")
-    sid = found.number("signature_id")
-    level = found.number("severity", most=255)
-    revision = found.number("rev")
+    detail = entry.detail
+    title, category = detail.text("signature"), detail.text("category")
+    sid = detail.number("signature_id")
+    level = detail.number("severity", most=255)
+    revision = detail.number("rev")
     columns = _carried(entry)
     numbers = _counted(entry)
-    action = found.text("action")
+    action = detail.text("action")
     allowed = {"allowed": True, "blocked": False}.get(action or "")
-    attacks = _attacks(found.get("metadata"))
+    attacks = _attacks(detail.get("metadata"))
     uid = None if sid is None else str(sid)
     if action and allowed is None:
-        found["action"] = action
+        detail["action"] = action
     return located(
         FINDING,
-        CREATE,
+        _CREATE,
         entry.stamp,
-        severity_id=SEVERITIES.get(level or 0, UNKNOWN),
+        severity_id=_SEVERITIES.get(level or 0, UNKNOWN),
         action_id=None if allowed is None else ALLOWED if allowed else DENIED,
         disposition_id=None if allowed is None else ALLOWED if allowed else DENIED,
         message=title,
@@ -219,12 +219,12 @@ def _attacks(about: object) -> list[dict[str, Any]]:
         key: strings(about.get(f"mitre_{key}")) or []
         for key in ("tactic_id", "tactic_name", "technique_id", "technique_name")
     }
-    found = []
-    for at in range(max(map(len, named.values()))):
-        tactic = _named(named["tactic_id"], named["tactic_name"], at)
-        technique = _named(named["technique_id"], named["technique_name"], at)
-        found.append(kept(tactic=tactic, technique=technique))
-    return [one for one in found if one]
+    attacks = []
+    for index in range(max(map(len, named.values()))):
+        tactic = _named(named["tactic_id"], named["tactic_name"], index)
+        technique = _named(named["technique_id"], named["technique_name"], index)
+        attacks.append(kept(tactic=tactic, technique=technique))
+    return [attack for attack in attacks if attack]
 
 
 def _named(uids: list[str], names: list[str], at: int) -> dict[str, str] | None:
@@ -242,7 +242,7 @@ def _counted(entry: Entry) -> dict[str, Any]:
         flow.ip(name)
     for name in ("src_port", "dest_port"):
         flow.port(name)
-    found = kept(
+    leaves = kept(
         traffic=traffic(
             flow.number("bytes_toserver"),
             flow.number("bytes_toclient"),
@@ -252,7 +252,7 @@ def _counted(entry: Entry) -> dict[str, Any]:
     ) | _times(flow, entry)
     if entry.kind != "flow":
         entry.fields.keep("flow", flow.left())
-    return found
+    return leaves
 
 
 def _times(fields: Fields, entry: Entry) -> dict[str, Any]:
@@ -273,7 +273,7 @@ def _times(fields: Fields, entry: Entry) -> dict[str, Any]:
     )
 
 
-def flow(entry: Entry) -> Event:
+def _flow(entry: Entry) -> Event:
     """A flow that ended, or both of its halves on their own (`netflow`)."""
     detail = entry.detail
     if entry.kind == "netflow":
@@ -295,7 +295,7 @@ def flow(entry: Entry) -> Event:
         NETWORK,
         activity,
         entry.stamp,
-        **decided(allowed),
+        **firewall_disposition(allowed),
         status_code=state,
         status_detail=detail.text("reason"),
         message=f"Flow from {entry.ends()}",
@@ -318,7 +318,7 @@ def drop(entry: Entry) -> Event:
         NETWORK,
         REFUSE,
         entry.stamp,
-        **decided(False),
+        **firewall_disposition(False),
         status_detail=reason,
         message=f"Packet from {entry.ends()} dropped" + (f": {reason}" if reason else ""),
         firewall_rule=kept(uid=None if sid is None else str(sid), name=title) or None,
@@ -331,7 +331,7 @@ def drop(entry: Entry) -> Event:
     )
 
 
-def anomaly(entry: Entry) -> Event:
+def _anomaly(entry: Entry) -> Event:
     """A packet or protocol that is not as it should be."""
     what = entry.detail.text("event")
     return located(
@@ -365,7 +365,7 @@ def about_itself(entry: Entry) -> Event:
     )
 
 
-def other(entry: Entry) -> Event:
+def _other(entry: Entry) -> Event:
     """Traffic of any other protocol; all that is said of it stands in `unmapped`."""
     if entry.source is None and entry.target is None:
         return about_itself(entry)
@@ -388,13 +388,13 @@ def other(entry: Entry) -> Event:
     )
 
 
-OWN = MappingProxyType(
+_OWN = MappingProxyType(
     {
-        "alert": alert,
-        "flow": flow,
-        "netflow": flow,
+        "alert": _alert,
+        "flow": _flow,
+        "netflow": _flow,
         "drop": drop,
-        "anomaly": anomaly,
+        "anomaly": _anomaly,
         "stats": about_itself,
         "engine": about_itself,
     }
@@ -420,14 +420,14 @@ class Suricata(JsonSource):
             inner = dict(shipped["eve"])
             outer = {key: value for key, value in fields.items() if key != "suricata"}
             fields = {"timestamp": fields.get("@timestamp")} | inner | {"beat": outer}
-        found = Fields(fields)
-        kind = found.pop("event_type", None)
+        all_fields = Fields(fields)
+        kind = all_fields.pop("event_type", None)
         if type(kind) is not str or not kind:
             raise Unreadable("no 'event_type' in the object")
         if len(kind) > 64:
             raise Unreadable(f"event_type: {len(kind)} characters, which is none of Suricata's")
-        entry = _entry(found, kind, context)
-        reader = OWN.get(kind) or READERS.get(kind) or other
+        entry = _entry(all_fields, kind, context)
+        reader = _OWN.get(kind) or READERS.get(kind) or _other
         return [reader(entry)]
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:

@@ -18,7 +18,7 @@ from ingest.sources.shared.clf import Token, access_event, read_clf, remaining, 
 from ingest.sources.shared.http_exchange import Exchange, milliseconds, whole
 from ingest.sources.shared.web_timestamps import first_of
 
-PRODUCT: Mapping[str, str] = {"name": "HTTP Server", "vendor_name": "Apache"}
+_PRODUCT: Mapping[str, str] = {"name": "HTTP Server", "vendor_name": "Apache"}
 MILLION = 1_000_000
 LEAST_MICROSECONDS = 50
 """No request is served faster; a smaller number alone behind the usual fields is seconds."""
@@ -27,7 +27,7 @@ LEAST_REQUEST = 14
 BOTH = re.compile(r"\**(\d{1,9})/(\d{1,15})\**", re.ASCII)
 
 
-def extras(x: Exchange, found: list[Token]) -> None:
+def _extras(x: Exchange, found: list[Token]) -> None:
     """The fields behind the user agent: spans (`%D`, `%T`, `%T/%D`) and octets (`%I %O`)."""
     numbers = [None if token.quoted else whole(token.text) for token in found]
     both = BOTH.fullmatch(found[0].text) if found else None
@@ -61,22 +61,22 @@ def _two(x: Exchange, found: list[Token], one: int, other: int) -> None:
             x.duration = micros_left // 1000
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A request; None for what is no line of an access log."""
     if line.text[:1] == "{":
-        x, stamp = read_json(line, context, extras)
-        return access_event(x, stamp, PRODUCT, line)
+        x, stamp = read_json(line, context, _extras)
+        return access_event(x, stamp, _PRODUCT, line)
     received_at = context.record.received_at
-    found = read_clf(line.text, context.zone(line.host), received_at, extras)
-    return access_event(*found, PRODUCT, line) if found else None
+    access_line = read_clf(line.text, context.zone(line.host), received_at, _extras)
+    return access_event(*access_line, _PRODUCT, line) if access_line else None
 
 
 SOURCES = (
     FramedSource(
         name="apache",
         programs=frozenset({"httpd", "apache", "apache2", "apache-access", "apache_access"}),
-        product=PRODUCT,
-        reader=read,
+        product=_PRODUCT,
+        reader=_read,
         restamper=first_of(restamp_web_json, restamp_clf),
     ),
 )

@@ -32,19 +32,19 @@ from ingest.sources.shared.http_exchange import (
     whole,
 )
 from ingest.sources.shared.web_timestamps import replacing, write_ctime
-from ingest.sources.web.modsecurity import finding
+from ingest.sources.web.modsecurity import modsecurity_finding
 
-PRODUCT: Mapping[str, str] = {"name": "HTTP Server", "vendor_name": "Apache"}
-LEVELS: Mapping[str, int] = MappingProxyType(
+_PRODUCT: Mapping[str, str] = {"name": "HTTP Server", "vendor_name": "Apache"}
+_LEVELS: Mapping[str, int] = MappingProxyType(
     {**ERROR_LEVELS, **dict.fromkeys((f"trace{n}" for n in range(1, 9)), INFORMATIONAL)}
 )
-FAIL, TRAFFIC, REFUSE, BLOCKED = 4, 6, 5, 2
-CTIME = (
+_FAIL, _TRAFFIC, _REFUSE, _BLOCKED = 4, 6, 5, 2
+_CTIME = (
     r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? \d{4}"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 )
-LINE = re.compile(
-    rf"(?:\[(?P<time>{CTIME})\] )?"
+_LINE = re.compile(
+    rf"(?:\[(?P<time>{_CTIME})\] )?"
     r"\[(?P<module>[\w-]{0,64}:)?(?P<level>[a-z]{4,6}\d?)\] "
     r"(?:\[pid (?P<pid>\d{1,10})(?::tid (?P<tid>[0-9a-fx]{1,20}))?\] )?"
     r"(?P<cause>(?:[\w./-]{1,200}\.[ch](?:\(\d{1,7}\))?: )?(?:\(\S{1,10}\)[^\[\]]{1,200}: )?)"
@@ -53,13 +53,13 @@ LINE = re.compile(
     r"(?P<text>.*)",
     re.ASCII | re.DOTALL,
 )
-CODE = re.compile(r"(AH\d{5}): (.*)", re.ASCII | re.DOTALL)
-CLOCK = re.compile(
+_CODE = re.compile(r"(AH\d{5}): (.*)", re.ASCII | re.DOTALL)
+_CLOCK = re.compile(
     r"\w{3} (?P<month>\w{3}) (?P<day>[ \d]\d) (?P<clock>[\d:.]+) (?P<year>\d{4})", re.ASCII
 )
-WRITTEN = re.compile(rf"\[(?P<time>{CTIME})\]", re.ASCII)
+_WRITTEN = re.compile(rf"\[(?P<time>{_CTIME})\]", re.ASCII)
 WRONG_PASSWORD = re.compile(r'user (.*): authentication failure for "(.*)": .*', re.DOTALL)
-NO_USER = re.compile(r"user (.*) not found: (\S*)", re.DOTALL)
+_NO_USER = re.compile(r"user (.*) not found: (\S*)", re.DOTALL)
 FORBIDDEN = re.compile(
     r"client denied by server configuration: (.*)|access to (\S+) (?:denied|failed).*|"
     r".*(?:client used wrong authentication scheme|not allowed access).*",
@@ -71,13 +71,13 @@ MISSING = re.compile(
     r"script|Cannot serve directory): (/[^,]*|[A-Z]:[/\\][^,]*).*",
     re.DOTALL,
 )
-ASKED = re.compile(r".*?(?:in|of|for) request:? ([A-Z]{3,16} .*)", re.DOTALL)
+_ASKED = re.compile(r".*?(?:in|of|for) request:? ([A-Z]{3,16} .*)", re.DOTALL)
 
 
 def _stamp(text: str | None, line: Line, zone: ZoneInfo, received_at: datetime) -> Stamp:
     if text is None:
         return line.stamp
-    match = CLOCK.fullmatch(text)
+    match = _CLOCK.fullmatch(text)
     if match is None:
         return stamp_iso(text, zone, received_at)
     return stamp_parts(
@@ -101,10 +101,10 @@ def _client(x: Exchange, text: str) -> None:
         x.client = text
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A message; None for what is no line of an error log."""
-    match = LINE.fullmatch(line.text)
-    if match is None or match["level"] not in LEVELS:
+    match = _LINE.fullmatch(line.text)
+    if match is None or match["level"] not in _LEVELS:
         return None
     if match["time"] is None and line.program is None:
         return None
@@ -131,52 +131,54 @@ def _event(x: Exchange, text: str, cause: str, level: str, stamp: Stamp, line: L
     head, ended, referrer = text.rpartition('"], referer: ')
     if ended and head[-1:] != "\\" and "ModSecurity: " in head:
         text, x.referrer = f'{head}"]', unescape(referrer)
-    attack = finding(text, x, stamp, line.host, {"actor": x.columns["actor"]})
+    attack = modsecurity_finding(text, x, stamp, line.host, {"actor": x.columns["actor"]})
     if attack:
         return attack
-    said, found, referrer = text.rpartition(", referer: ")
-    if found:
-        text, x.referrer = said, unescape(referrer)
-    code = CODE.fullmatch(text)
+    message, result, referrer = text.rpartition(", referer: ")
+    if result:
+        text, x.referrer = message, unescape(referrer)
+    code = _CODE.fullmatch(text)
     words = unescape(code[2] if code else text)
     if code:
         x.meta["event_code"] = code[1]
     failed = level in FAILED
     columns: dict[str, Any] = {
-        "severity_id": LEVELS[level],
+        "severity_id": _LEVELS[level],
         "status_id": FAILURE if failed else None,
         "status_detail": cause or None,
         "message": words,
     }
     if x.client is None:
         return http_event(
-            x, stamp, PRODUCT, host=line.host, class_uid=BASE, activity_id=0, **columns
+            x, stamp, _PRODUCT, host=line.host, class_uid=BASE, activity_id=0, **columns
         )
-    return http_event(x, stamp, PRODUCT, host=line.host, **(columns | _of_client(x, words, failed)))
+    return http_event(
+        x, stamp, _PRODUCT, host=line.host, **(columns | _of_client(x, words, failed))
+    )
 
 
 def _of_client(x: Exchange, words: str, failed: bool) -> dict[str, Any]:
     """What a message about a client says besides: who, which file, which request."""
     columns: dict[str, Any] = {}
-    wrong = WRONG_PASSWORD.fullmatch(words) or NO_USER.fullmatch(words)
+    wrong = WRONG_PASSWORD.fullmatch(words) or _NO_USER.fullmatch(words)
     if wrong:
         x.target = wrong[2] or None
         return basic_logon(wrong[1], "httpd")
-    asked = ASKED.fullmatch(words)
-    found = asked and (request_line(asked[1]) or request_line(f"{asked[1]} HTTP/0"))
-    if found:
-        x.method, x.target = found[0], found[1]
-        x.version = None if found[2] == "0" else found[2]
+    asked = _ASKED.fullmatch(words)
+    text_found = asked and (request_line(asked[1]) or request_line(f"{asked[1]} HTTP/0"))
+    if text_found:
+        x.method, x.target = text_found[0], text_found[1]
+        x.version = None if text_found[2] == "0" else text_found[2]
     missing = MISSING.fullmatch(words)
     if missing:
         columns["file"] = {"path": missing[1], "type_id": 0}
     refused = FORBIDDEN.fullmatch(words)
     if refused:
-        columns |= {"action_id": DENIED, "disposition_id": BLOCKED, "status_id": FAILURE}
+        columns |= {"action_id": DENIED, "disposition_id": _BLOCKED, "status_id": FAILURE}
         if refused[2]:
             x.target = x.target or refused[2]
     if not (x.target or x.method or x.referrer):
-        columns["activity_id"] = REFUSE if refused else FAIL if failed else TRAFFIC
+        columns["activity_id"] = _REFUSE if refused else _FAIL if failed else _TRAFFIC
         if "file" in columns:
             x.rest["file"] = columns.pop("file")["path"]
     return columns
@@ -186,8 +188,8 @@ SOURCES = (
     FramedSource(
         name="apache_error",
         programs=frozenset({"httpd", "apache", "apache2", "apache-error", "apache_error"}),
-        product=PRODUCT,
-        reader=read,
-        restamper=replacing(WRITTEN, write_ctime),
+        product=_PRODUCT,
+        reader=_read,
+        restamper=replacing(_WRITTEN, write_ctime),
     ),
 )

@@ -42,8 +42,8 @@ from ingest.sources.shared.http_exchange import (
 )
 from ingest.sources.shared.web_timestamps import first_of, replacing, write_clf
 
-PRODUCT: Mapping[str, str] = {"name": "HAProxy", "vendor_name": "HAProxy"}
-OPEN, CLOSE, FAIL, TRAFFIC, BLOCKED = 1, 2, 4, 6, 2
+_PRODUCT: Mapping[str, str] = {"name": "HAProxy", "vendor_name": "HAProxy"}
+_OPEN, _CLOSE, _FAIL, _TRAFFIC, _BLOCKED = 1, 2, 4, 6, 2
 
 _WHEN = r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{1,9})?(?: [+-]\d{4})?"
 _START = (
@@ -54,7 +54,7 @@ _COUNTS = (
     r"(?P<actconn>\d{1,10})/(?P<feconn>\d{1,10})/(?P<beconn>\d{1,10})/(?P<srv_conn>\d{1,10})/"
     r"(?P<retries>\+?\d{1,10}) (?P<srv_queue>\d{1,10})/(?P<backend_queue>\d{1,10})"
 )
-HTTP = re.compile(
+_HTTP = re.compile(
     rf"{_START} (?P<backend>[^\s/]{{1,255}})/(?P<server>\S{{1,255}}) "
     r"(?P<timers>-?\d{1,10}/-?\d{1,10}/-?\d{1,10}/-?\d{1,10}/\+?-?\d{1,10}) "
     r"(?P<code>-?\d{1,3}) \+?(?P<bytes>\d{1,19}) "
@@ -69,12 +69,12 @@ TCP = re.compile(
     rf"(?P<state>\S{{2,4}}) {_COUNTS}(?: (?P<tail>.*))?",
     re.ASCII,
 )
-CONNECT = re.compile(
+_CONNECT = re.compile(
     r"Connect from (?P<client>\S{1,255}) to (?P<target>\S{1,255}) "
     r"\((?P<frontend>[^\s/()]{1,255})/(?P<mode>[A-Z]{3,4})\)",
     re.ASCII,
 )
-BROKEN = re.compile(rf"{_START}/(?P<bind>[^\s:]{{1,255}}): (?P<why>.*)", re.ASCII)
+_BROKEN = re.compile(rf"{_START}/(?P<bind>[^\s:]{{1,255}}): (?P<why>.*)", re.ASCII)
 HTTPS_TAIL = re.compile(
     r"(?P<errors>[0-9A-Fa-fx]{1,20}(?:/[0-9A-Fa-fx]{1,20}){3,4}) "
     r"(?P<sni>[^\s/]{1,255})/(?P<version>[^\s/]{1,40})/(?P<cipher>\S{1,100})",
@@ -145,31 +145,31 @@ def _http(match: re.Match[str], stamp: Stamp, line: Line) -> Event:
     for name in ("request_cookie", "response_cookie"):
         if match[name] != "-":
             x.rest[name] = match[name]
-    one, two = match["one"], match["two"]
-    for name, held in (("captured_request_headers", one), ("captured_response_headers", two)):
+    first, two = match["one"], match["two"]
+    for name, held in (("captured_request_headers", first), ("captured_response_headers", two)):
         if held:
             x.rest[name] = held.split("|")
     _https(x, match["tail"])
     columns: dict[str, Any] = {}
     if match["state"][:2] == "PR" or (match["server"] == "<NOSRV>" and x.code in (401, 403, 429)):
-        columns = {"action_id": DENIED, "disposition_id": BLOCKED}
+        columns = {"action_id": DENIED, "disposition_id": _BLOCKED}
     if x.code is None and not x.method:
-        columns |= {"class_uid": NETWORK, "activity_id": FAIL, "status_id": FAILURE}
+        columns |= {"class_uid": NETWORK, "activity_id": _FAIL, "status_id": FAILURE}
     columns["status_detail"] = match["state"] if match["state"][:2] != "--" else None
-    return http_event(x, stamp, PRODUCT, host=line.host, **columns)
+    return http_event(x, stamp, _PRODUCT, host=line.host, **columns)
 
 
 def _https(x: Exchange, tail: str | None) -> None:
     """What `option httpslog` puts behind the request."""
     if not tail:
         return
-    found = HTTPS_TAIL.fullmatch(tail)
-    if found is None:
+    match = HTTPS_TAIL.fullmatch(tail)
+    if match is None:
         x.rest["extra"] = tail
         return
     x.scheme = "https"
-    x.rest["errors"] = found["errors"]
-    named = {"sni": found["sni"], "version": found["version"], "cipher": found["cipher"]}
+    x.rest["errors"] = match["errors"]
+    named = {"sni": match["sni"], "version": match["version"], "cipher": match["cipher"]}
     x.tls = {name: value for name, value in named.items() if value != "-"}
 
 
@@ -182,15 +182,15 @@ def _tcp(match: re.Match[str], stamp: Stamp, line: Line) -> Event:
     refused = state[:2] == "PR"
     columns: dict[str, Any] = {
         "class_uid": NETWORK,
-        "activity_id": CLOSE if fine else FAIL,
+        "activity_id": _CLOSE if fine else _FAIL,
         "status_id": SUCCESS if fine else FAILURE,
         "status_code": state,
         "message": f"{match['client']} to {match['backend']}/{match['server']}: {state}",
         "connection_info": {"protocol_name": "tcp", "protocol_num": 6, "direction_id": 0},
     }
     if refused:
-        columns |= {"action_id": DENIED, "disposition_id": BLOCKED}
-    return http_event(x, stamp, PRODUCT, host=line.host, **columns)
+        columns |= {"action_id": DENIED, "disposition_id": _BLOCKED}
+    return http_event(x, stamp, _PRODUCT, host=line.host, **columns)
 
 
 def _connect(match: re.Match[str], line: Line) -> Event:
@@ -201,14 +201,14 @@ def _connect(match: re.Match[str], line: Line) -> Event:
     x.server = endpoint(host, port)
     x.more = {"load_balancer": {"name": match["frontend"]}}
     columns: dict[str, Any] = {
-        "activity_id": OPEN,
+        "activity_id": _OPEN,
         "status_id": SUCCESS,
         "app_name": match["frontend"],
         "message": line.text,
         "connection_info": {"protocol_name": "tcp", "protocol_num": 6, "direction_id": 0},
         "actor": {"process": {"name": line.program, "pid": line.pid}} if line.pid else None,
     }
-    return http_event(x, line.stamp, PRODUCT, host=line.host, **columns)
+    return http_event(x, line.stamp, _PRODUCT, host=line.host, **columns)
 
 
 def _broken(match: re.Match[str], stamp: Stamp, line: Line) -> Event:
@@ -216,7 +216,7 @@ def _broken(match: re.Match[str], stamp: Stamp, line: Line) -> Event:
     x.client, x.client_port = _address(match["client"])
     x.more = {"load_balancer": {"name": match["frontend"].rstrip("~")}}
     columns: dict[str, Any] = {
-        "activity_id": FAIL,
+        "activity_id": _FAIL,
         "status_id": FAILURE,
         "severity_id": LOW,
         "app_name": match["frontend"].rstrip("~"),
@@ -224,7 +224,7 @@ def _broken(match: re.Match[str], stamp: Stamp, line: Line) -> Event:
         "message": match["why"],
         "actor": {"process": {"name": line.program, "pid": line.pid}} if line.pid else None,
     }
-    return http_event(x, stamp, PRODUCT, host=line.host, **columns)
+    return http_event(x, stamp, _PRODUCT, host=line.host, **columns)
 
 
 def _said(line: Line) -> Event | None:
@@ -247,32 +247,32 @@ def _said(line: Line) -> Event | None:
         "message": line.text,
         "actor": {"process": {"name": line.program, "pid": line.pid}} if line.pid else None,
     }
-    return http_event(x, line.stamp, PRODUCT, host=line.host, **columns)
+    return http_event(x, line.stamp, _PRODUCT, host=line.host, **columns)
 
 
 def _no_extras(x: Exchange, found: list[Token]) -> None:
     remaining(x, found)
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A request, a connection or a word about servers; None for what is none of HAProxy's."""
     zone, received_at = context.zone(line.host), context.record.received_at
     tag = TAG.match(line.text) if line.program is None else None
     if tag:
         line = line._replace(program="haproxy", pid=int(tag[1]), text=line.text[tag.end() :])
     text = line.text
-    for pattern, make in ((HTTP, _http), (TCP, _tcp), (BROKEN, _broken)):
+    for pattern, make in ((_HTTP, _http), (TCP, _tcp), (_BROKEN, _broken)):
         match = pattern.fullmatch(text)
         if match:
             return make(match, _stamp(match["time"], zone, received_at), line)
-    match = CONNECT.fullmatch(text)
+    match = _CONNECT.fullmatch(text)
     if match:
         return _connect(match, line)
     if text[:1] == "{":
         x, stamp = read_json(line, context, _no_extras)
-        return access_event(x, stamp, PRODUCT, line)
-    found = read_clf(text, zone, received_at, _no_extras)
-    return access_event(*found, PRODUCT, line) if found else _said(line)
+        return access_event(x, stamp, _PRODUCT, line)
+    access_line = read_clf(text, zone, received_at, _no_extras)
+    return access_event(*access_line, _PRODUCT, line) if access_line else _said(line)
 
 
 def _stamp(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
@@ -285,8 +285,8 @@ SOURCES = (
     FramedSource(
         name="haproxy",
         programs=frozenset({"haproxy", "hapee-lb"}),
-        product=PRODUCT,
-        reader=read,
+        product=_PRODUCT,
+        reader=_read,
         restamper=first_of(replacing(_TIME, write_clf), restamp_web_json, restamp_clf),
     ),
 )

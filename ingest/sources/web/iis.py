@@ -27,14 +27,14 @@ from ingest.parsing.timestamps import Stamp, like_iso, stamp_iso
 from ingest.sources.shared.http_exchange import CODE, NONE, Exchange, http_event, whole
 from ingest.sources.shared.http_fields import fill
 
-PRODUCT: Mapping[str, str] = {"name": "IIS", "vendor_name": "Microsoft"}
-CLOSE, TRAFFIC, FTP_OTHER = 2, 6, 99
+_PRODUCT: Mapping[str, str] = {"name": "IIS", "vendor_name": "Microsoft"}
+_CLOSE, _TRAFFIC, FTP_OTHER = 2, 6, 99
 DIRECTIVE = re.compile(
     r"#(Software|Version|Date|Fields|Remark|Start-Date|End-Date|GMT-Offset): ?(.*)"
 )
-DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-CLOCK = re.compile(r"\d\d:\d\d:\d\d(?:\.\d{1,9})?", re.ASCII)
-JOINED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z?", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_CLOCK = re.compile(r"\d\d:\d\d:\d\d(?:\.\d{1,9})?", re.ASCII)
+_JOINED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z?", re.ASCII)
 ORIGINAL = ("x-forwarded-for", "cs(x-forwarded-for)", "x_forwarded_for", "originalip")
 
 _HEAD = "date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent)"
@@ -76,7 +76,7 @@ FTP_ONLY = frozenset({"x-session", "x-fullpath"})
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class _Header:
     """What the directives of a file say."""
 
     fields: tuple[str, ...] = ()
@@ -85,10 +85,15 @@ class Header:
     software: str | None = None
 
 
-def header_of(lines: Sequence[str], known: Header | None = None) -> Header:
+def header_of(lines: Sequence[str], known: _Header | None = None) -> _Header:
     """What `lines` of directives say, besides what was `known` before."""
-    found = known or Header()
-    fields, commas, day, software = found.fields, found.commas, found.day, found.software
+    known_result = known or _Header()
+    fields, commas, day, software = (
+        known_result.fields,
+        known_result.commas,
+        known_result.day,
+        known_result.software,
+    )
     for line in lines:
         match = DIRECTIVE.match(line.strip())
         if match is None:
@@ -98,11 +103,11 @@ def header_of(lines: Sequence[str], known: Header | None = None) -> Header:
             commas = "," in value and " " not in value.replace(", ", "")
             parts = value.split(",") if commas else value.split()
             fields = tuple(part.strip() for part in parts)
-        elif name in ("Date", "Start-Date") and DAY.match(value):
+        elif name in ("Date", "Start-Date") and _DAY.match(value):
             day = value[:10]
         elif name == "Software":
             software = value
-    return Header(fields, commas, day, software)
+    return _Header(fields, commas, day, software)
 
 
 def _split(text: str) -> list[str]:
@@ -113,7 +118,7 @@ def _split(text: str) -> list[str]:
         raise Unreadable(f"not a line of columns: {error}") from None
 
 
-def _values(text: str, header: Header) -> dict[str, str]:
+def _values(text: str, header: _Header) -> dict[str, str]:
     """The columns of a line by name. Raises `Unreadable`."""
     values = _split(text) if header.commas else text.strip(" ").split(" ")
     if header.fields:
@@ -133,8 +138,8 @@ def _values(text: str, header: Header) -> dict[str, str]:
 def _fits(named: Mapping[str, str]) -> bool:
     """Whether a guess at the columns can be right: all that must be numbers and addresses are."""
     return all(
-        (DAY.fullmatch(value) if name == "date" else True)
-        and (CLOCK.fullmatch(value) if name == "time" else True)
+        (_DAY.fullmatch(value) if name == "date" else True)
+        and (_CLOCK.fullmatch(value) if name == "time" else True)
         and (address(value) if name == "c-ip" else True)
         and (value == "-" or address(value) if name == "s-ip" else True)
         and (
@@ -146,16 +151,16 @@ def _fits(named: Mapping[str, str]) -> bool:
     )
 
 
-def _stamp(named: dict[str, str], header: Header, context: Context) -> Stamp:
+def _stamp(named: dict[str, str], header: _Header, context: Context) -> Stamp:
     """The time in UTC; of a line without a date that of the header."""
     received_at, utc = context.record.received_at, ZoneInfo("UTC")
     lower = {name.lower(): name for name in named}
     joined = lower.get("date-time") or lower.get("datetime")
-    if joined and JOINED.fullmatch(named[joined]):
+    if joined and _JOINED.fullmatch(named[joined]):
         return stamp_iso(named.pop(joined).rstrip("Z") + "Z", utc, received_at)
     clock = named.get(lower.get("time", ""), "")
     day = named.get(lower.get("date", ""), "") or header.day or ""
-    if not (DAY.fullmatch(day) and CLOCK.fullmatch(clock)):
+    if not (_DAY.fullmatch(day) and _CLOCK.fullmatch(clock)):
         return Stamp.missing(received_at, f"{day} {clock}".strip() or None)
     stamp = stamp_iso(f"{day}T{clock}Z", utc, received_at)
     if stamp.quality == "exact":
@@ -164,20 +169,20 @@ def _stamp(named: dict[str, str], header: Header, context: Context) -> Stamp:
     return stamp
 
 
-def _product(header: Header) -> Mapping[str, str]:
+def _product(header: _Header) -> Mapping[str, str]:
     """The product as the header names it."""
     if not header.software:
-        return PRODUCT
+        return _PRODUCT
     name, _, version = header.software.rpartition(" ")
     if "Internet Information" in header.software and version[:1].isdigit():
-        return {**PRODUCT, "version": version}
+        return {**_PRODUCT, "version": version}
     if name.startswith("Microsoft ") and version[:1].isdigit():
         return {
             "name": name.removeprefix("Microsoft "),
             "vendor_name": "Microsoft",
             "version": version,
         }
-    return {**PRODUCT, "name": header.software}
+    return {**_PRODUCT, "name": header.software}
 
 
 def _ip(name: str, value: str) -> bool:
@@ -215,7 +220,7 @@ _SLOTS = frozenset(
 """Columns that have a place; all others keep their name."""
 
 
-def _event(text: str, header: Header, context: Context) -> Event:
+def _event(text: str, header: _Header, context: Context) -> Event:
     named = _values(text, header)
     stamp = _stamp(named, header, context)
     x = _exchange(named)
@@ -270,7 +275,7 @@ def _other(x: Exchange, reason: str | None) -> dict[str, Any]:
         if value is not None:
             x.rest[name] = value
             setattr(x, name, None)
-    columns: dict[str, Any] = {"class_uid": NETWORK, "activity_id": CLOSE if reason else TRAFFIC}
+    columns: dict[str, Any] = {"class_uid": NETWORK, "activity_id": _CLOSE if reason else _TRAFFIC}
     return columns | kept(message=reason)
 
 
@@ -299,12 +304,16 @@ class Iis(Source):
             header = header_of([text], header)
             return self._directive(text, header, context)
 
-        found = each_line(record.raw, read)
+        each_line_result = each_line(record.raw, read)
         # In a file with entries its header is no event of its own.
-        entries = [one for one in found if (one.get("message") or "")[:1] != "#"]
-        return entries if entries and len(entries) + len(block) == len(found) else found
+        entries = [event for event in each_line_result if (event.get("message") or "")[:1] != "#"]
+        return (
+            entries
+            if entries and len(entries) + len(block) == len(each_line_result)
+            else each_line_result
+        )
 
-    def _directive(self, text: str, header: Header, context: Context) -> Event:
+    def _directive(self, text: str, header: _Header, context: Context) -> Event:
         """A line that names columns, sent as a record all the same."""
         stamp = Stamp.missing(context.record.received_at, None)
         base: dict[str, Any] = {"class_uid": BASE, "activity_id": 0, "status_id": None}

@@ -34,12 +34,12 @@ from ingest.parsing.source import Event
 from ingest.parsing.timestamps import Stamp
 from ingest.sources.shared.http_exchange import CODE, Exchange, ends, unescape, url, whole
 
-PRODUCT: Mapping[str, str] = {"name": "ModSecurity", "vendor_name": "OWASP"}
-SAID = re.compile(r"(?:\[client [^\]\s]{1,64}\] )?ModSecurity: ")
-FIELD = re.compile(r' ?\[(\w{1,32}) "((?:[^"\\]|\\.)*+)"\]', re.ASCII | re.DOTALL)
+_PRODUCT: Mapping[str, str] = {"name": "ModSecurity", "vendor_name": "OWASP"}
+_SAID = re.compile(r"(?:\[client [^\]\s]{1,64}\] )?ModSecurity: ")
+_FIELD = re.compile(r' ?\[(\w{1,32}) "((?:[^"\\]|\\.)*+)"\]', re.ASCII | re.DOTALL)
 ACCESS = re.compile(r"Access (denied|allowed)(?: with code (\d{3}))?", re.ASCII)
 PHASE = re.compile(r"\(phase (\d)\)", re.ASCII)
-SEVERITIES: Mapping[str, int] = MappingProxyType(
+_SEVERITIES: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("0", "EMERGENCY"), FATAL),
         **dict.fromkeys(("1", "ALERT", "2", "CRITICAL"), CRITICAL),
@@ -49,49 +49,49 @@ SEVERITIES: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(("6", "INFO", "7", "DEBUG"), INFORMATIONAL),
     }
 )
-CREATE, A_RULE, BLOCKED, DETECTED = 1, 1, 2, 15
+_CREATE, A_RULE, _BLOCKED, DETECTED = 1, 1, 2, 15
 
 
-def fields_of(text: str) -> tuple[str, dict[str, str], list[str]] | None:
+def _fields_of(text: str) -> tuple[str, dict[str, str], list[str]] | None:
     """The words, the fields and the tags of a rule that matched; None where it is no such line."""
-    said = SAID.match(text)
-    at = text.find(' [file "') if said else -1
-    if said is None or at < 0:
+    match_result = _SAID.match(text)
+    find = text.find(' [file "') if match_result else -1
+    if match_result is None or find < 0:
         return None
     fields: dict[str, str] = {}
     tags: list[str] = []
-    words = text[said.end() : at]
-    while match := FIELD.match(text, at):
+    words = text[match_result.end() : find]
+    while match := _FIELD.match(text, find):
         name, value = match[1], unescape(match[2])
-        at = match.end()
+        find = match.end()
         if name == "tag":
             tags.append(value)
         elif name in fields:
             fields[f"{name}_again"] = value
         else:
             fields[name] = value
-    if text[at:].strip():
-        fields["rest"] = text[at:].strip()
+    if text[find:].strip():
+        fields["rest"] = text[find:].strip()
     return (words, fields, tags) if "id" in fields or "msg" in fields else None
 
 
-def finding(
+def modsecurity_finding(
     text: str, x: Exchange, stamp: Stamp, host: str | None, columns: Mapping[str, Any]
 ) -> Event | None:
     """The finding that a line of the error log tells of; None where it is no such line.
 
     `x` is what the server itself says of the request: its word about the client counts.
     """
-    found = fields_of(text)
-    if found is None:
+    all_fields = _fields_of(text)
+    if all_fields is None:
         return None
-    words, fields, tags = found
+    words, fields, tags = all_fields
     access = ACCESS.match(words)
     denied = access is not None and access[1] == "denied"
     rule, title = fields.pop("id", None), fields.pop("msg", "") or words
     request, where = fields.pop("unique_id", None), fields.pop("hostname", None)
     severity = fields.pop("severity", "")
-    if severity not in SEVERITIES and severity:
+    if severity not in _SEVERITIES and severity:
         fields["severity"] = severity
     version = fields.pop("ver", None) or None
     uri = fields.pop("uri", None)
@@ -99,13 +99,13 @@ def finding(
     source, target = ends(x, host)
     code = whole(access[2], CODE) if access else None
     made: dict[str, Any] = {
-        "severity_id": SEVERITIES.get(severity, MEDIUM),
+        "severity_id": _SEVERITIES.get(severity, MEDIUM),
         "action_id": DENIED if denied else OBSERVED,
-        "disposition_id": BLOCKED if denied else DETECTED,
+        "disposition_id": _BLOCKED if denied else DETECTED,
         "status_detail": words,
         "message": title,
         "metadata": metadata(
-            PRODUCT, stamp, log_name="error", event_code=rule, correlation_uid=request
+            _PRODUCT, stamp, log_name="error", event_code=rule, correlation_uid=request
         ),
         "src_endpoint": source or None,
         "dst_endpoint": target or None,
@@ -113,7 +113,7 @@ def finding(
                          "referrer": x.referrer} if link or x.method else None,
         "http_response": {"code": code} if code else None,
         "finding_info": {
-            "uid": "-".join(one for one in (request, rule) if one) or title,
+            "uid": "-".join(part for part in (request, rule) if part) or title,
             "title": title,
             "desc": fields.pop("data", None) or None,
             "types": tags or None,
@@ -128,4 +128,4 @@ def finding(
     }  # fmt: skip
     if x.more:
         made["more"] = x.more
-    return event(FINDING, CREATE, stamp, **(made | dict(columns)))
+    return event(FINDING, _CREATE, stamp, **(made | dict(columns)))

@@ -20,8 +20,8 @@ from ingest.sources.shared.http_exchange import NONE, Exchange, milliseconds, wh
 from ingest.sources.shared.http_fields import fill
 from ingest.sources.shared.web_timestamps import first_of
 
-PRODUCT: Mapping[str, str] = {"name": "nginx", "vendor_name": "F5"}
-SECONDS = re.compile(r"\d{1,9}\.\d{3}", re.ASCII)
+_PRODUCT: Mapping[str, str] = {"name": "nginx", "vendor_name": "F5"}
+_SECONDS = re.compile(r"\d{1,9}\.\d{3}", re.ASCII)
 """How nginx writes spans, unlike all its other numbers."""
 INGRESS = (
     "request_length",
@@ -36,13 +36,13 @@ INGRESS = (
 )
 
 
-def extras(x: Exchange, found: list[Token]) -> None:
+def _extras(x: Exchange, found: list[Token]) -> None:
     """The fields behind the user agent."""
     if len(found) > 6 and whole(found[0].text) is not None and found[2].bracket:
         _ingress(x, _joined(found))
         return
     for token in list(found):
-        if x.duration is None and not token.bracket and SECONDS.fullmatch(token.text):
+        if x.duration is None and not token.bracket and _SECONDS.fullmatch(token.text):
             x.duration = milliseconds(token.text, 1000)
             found.remove(token)
     remaining(x, found)
@@ -67,22 +67,22 @@ def _ingress(x: Exchange, found: list[Token]) -> None:
     remaining(x, found[len(names) :])
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A request; None for what is no line of an access log."""
     if line.text[:1] == "{":
-        x, stamp = read_json(line, context, extras)
-        return access_event(x, stamp, PRODUCT, line)
+        x, stamp = read_json(line, context, _extras)
+        return access_event(x, stamp, _PRODUCT, line)
     received_at = context.record.received_at
-    found = read_clf(line.text, context.zone(line.host), received_at, extras)
-    return access_event(*found, PRODUCT, line) if found else None
+    access_line = read_clf(line.text, context.zone(line.host), received_at, _extras)
+    return access_event(*access_line, _PRODUCT, line) if access_line else None
 
 
 SOURCES = (
     FramedSource(
         name="nginx",
         programs=frozenset({"nginx", "nginx-access", "nginx_access", "ingress-nginx"}),
-        product=PRODUCT,
-        reader=read,
+        product=_PRODUCT,
+        reader=_read,
         restamper=first_of(restamp_web_json, restamp_clf),
     ),
 )

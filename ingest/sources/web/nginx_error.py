@@ -30,11 +30,11 @@ from ingest.sources.shared.http_exchange import (
     whole,
 )
 from ingest.sources.shared.web_timestamps import replacing, write_slashed
-from ingest.sources.web.modsecurity import finding
+from ingest.sources.web.modsecurity import modsecurity_finding
 
-PRODUCT: Mapping[str, str] = {"name": "nginx", "vendor_name": "F5"}
-CLOSE, FAIL, REFUSE, OTHER_TRAFFIC, BLOCKED = 2, 4, 5, 6, 2
-LINE = re.compile(
+_PRODUCT: Mapping[str, str] = {"name": "nginx", "vendor_name": "F5"}
+_CLOSE, _FAIL, _REFUSE, _OTHER_TRAFFIC, _BLOCKED = 2, 4, 5, 6, 2
+_LINE = re.compile(
     r"(?P<time>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?) \[(?P<level>[a-z]{4,6})\] "
     r"(?P<pid>\d{1,10})#(?P<tid>\d{1,20}): (?:\*(?P<connection>\d{1,20}) )?(?P<text>.*)",
     re.ASCII | re.DOTALL,
@@ -44,27 +44,29 @@ CONTINUED = re.compile(
     r"|  thrown in "
 )
 """How lines begin that belong to a message of PHP of several lines."""
-CLIENT = re.compile(
+_CLIENT = re.compile(
     r", (?:udp )?client: (?P<client>[^\s,\"]{1,100}), server: (?P<server>[^,\"\s]{0,255})"
     r"(?=, |\Z)"
 )
-NAMED = re.compile(r", (request|subrequest|upstream|host|referrer|login|bytes from/to client): ")
-CLOSED = re.compile(r'"(?=, (?:subrequest|upstream|host|referrer|login): "|\Z)')
-CUT = 1900
+_NAMED = re.compile(r", (request|subrequest|upstream|host|referrer|login|bytes from/to client): ")
+_CLOSED = re.compile(r'"(?=, (?:subrequest|upstream|host|referrer|login): "|\Z)')
+_CUT = 1900
 """nginx cuts lines at 2,048 bytes; in one that may be cut, the true end may be missing."""
 UPSTREAM = re.compile(r"(?:(?P<scheme>[a-z]+)://)?(?P<where>\[[^\]]+\](?::\d+)?|[^/\s\"]+).*", re.S)
-USER = re.compile(
+_USER = re.compile(
     r'user "(?P<user>.*)" (?P<why>was not found in ".*"|: password mismatch)'
     r'|user "(?P<other>.*)": password mismatch',
     re.DOTALL,
 )
-REFUSED = re.compile(r"access forbidden by rule|limiting (?:requests|connections)|delaying request")
+_REFUSED = re.compile(
+    r"access forbidden by rule|limiting (?:requests|connections)|delaying request"
+)
 
 
 CLOSED_BY = re.compile(r"client (?P<client>\S{2,100}) closed keepalive connection(?: \(.*\))?")
 
 
-class Tail(NamedTuple):
+class _Tail(NamedTuple):
     """What stands behind the message."""
 
     at: int
@@ -74,60 +76,60 @@ class Tail(NamedTuple):
     closed: bool
 
 
-def _fields(text: str, at: int) -> tuple[dict[str, str], bool]:
+def _fields(text: str, position: int) -> tuple[dict[str, str], bool]:
     """The named fields from `at` on, and whether the last one was closed."""
     fields: dict[str, str] = {}
-    while at < len(text):
-        match = NAMED.match(text, at)
+    while position < len(text):
+        match = _NAMED.match(text, position)
         if match is None:
-            fields["tail"] = text[at:]
+            fields["tail"] = text[position:]
             return fields, True
-        name, at = match[1], match.end()
-        if text[at : at + 1] != '"':
-            end = text.find(", ", at)
+        name, position = match[1], match.end()
+        if text[position : position + 1] != '"':
+            end = text.find(", ", position)
             end = len(text) if end < 0 else end
-            fields[name], at = text[at:end], end
+            fields[name], position = text[position:end], end
             continue
-        close = CLOSED.search(text, at + 1)
+        close = _CLOSED.search(text, position + 1)
         if close is None:
-            fields[name] = text[at + 1 :]
+            fields[name] = text[position + 1 :]
             return fields, False
-        fields.setdefault(name, text[at + 1 : close.start()])
-        at = close.end()
+        fields.setdefault(name, text[position + 1 : close.start()])
+        position = close.end()
     return fields, True
 
 
-def _tails(text: str) -> list[Tail]:
-    found: list[Tail] = []
-    for match in CLIENT.finditer(text):
-        if len(found) == 8:
+def _tails(text: str) -> list[_Tail]:
+    tails: list[_Tail] = []
+    for match in _CLIENT.finditer(text):
+        if len(tails) == 8:
             break  # no honest line has so many; the last ones cannot all be weighed
         fields, closed = _fields(text, match.end())
-        found.append(Tail(match.start(), match["client"], match["server"], fields, closed))
-    return found
+        tails.append(_Tail(match.start(), match["client"], match["server"], fields, closed))
+    return tails
 
 
-def _weight(text: str, tail: Tail, before: list[Tail]) -> int:
+def _weight(text: str, tail: _Tail, before: list[_Tail]) -> int:
     """How well it goes with the rest of the line that this is where the true end begins."""
     asked = tail.fields.get("request", "")
     target = asked.partition(" ")[2].rpartition(" HTTP/")[0] or asked
     shown = unquote(target, errors="replace")
     clean = '"' not in target and " " not in target
-    explained = all(f", client: {one.client}" in shown for one in before)
+    explained = all(f", client: {exchange.client}" in shown for exchange in before)
     even = text.count('"', 0, tail.at) % 2 == 0
     return 4 * even + 2 * clean + explained
 
 
-def tail_of(text: str) -> tuple[Tail | None, list[str]]:
+def _tail_of(text: str) -> tuple[_Tail | None, list[str]]:
     """The true end of a message, and the clients that were named where that is unsure."""
     tails = _tails(text)
     if not tails:
         return None, []
     if len({tail.client for tail in tails}) == 1 and len(tails) == 1:
         only = tails[0]
-        unsure = not only.closed and len(text) >= CUT and '"' in text[: only.at]
+        unsure = not only.closed and len(text) >= _CUT and '"' in text[: only.at]
         return (None, [only.client]) if unsure else (only, [])
-    weighed = [(_weight(text, tail, tails[:at]), tail) for at, tail in enumerate(tails)]
+    weighed = [(_weight(text, tail, tails[:index]), tail) for index, tail in enumerate(tails)]
     best = max(weight for weight, _ in weighed)
     winners = [tail for weight, tail in weighed if weight == best]
     if len({tail.client for tail in winners}) > 1:
@@ -135,7 +137,7 @@ def tail_of(text: str) -> tuple[Tail | None, list[str]]:
     return winners[0], []
 
 
-def _exchange(tail: Tail) -> Exchange:
+def _exchange(tail: _Tail) -> Exchange:
     x = Exchange()
     x.client, x.client_port = host_port(tail.client)
     x.client = x.client or tail.client
@@ -158,9 +160,9 @@ def _exchange(tail: Tail) -> Exchange:
     return x
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A message; None for what is no line of an error log."""
-    match = LINE.fullmatch(line.text)
+    match = _LINE.fullmatch(line.text)
     if match is None or match["level"] not in ERROR_LEVELS:
         return _continued(line)
     zone = context.zone(line.host)
@@ -168,10 +170,10 @@ def read(line: Line, context: Context) -> Event | None:
     stamp = stamp_iso(when, zone, context.record.received_at)
     if stamp.original:
         stamp = stamp._replace(original=match["time"])
-    said = match["text"]
-    tail, unsure = tail_of(said)
+    text_value = match["text"]
+    tail, unsure = _tail_of(text_value)
     x = _exchange(tail) if tail else Exchange()
-    words = said[: tail.at] if tail else said
+    words = text_value[: tail.at] if tail else text_value
     if unsure:
         x.rest |= {"ambiguous": True, "client": unsure}
     x.rest |= line.rest
@@ -195,7 +197,7 @@ def _event(x: Exchange, words: str, level: str, stamp: Stamp, line: Line) -> Eve
         "status_id": FAILURE if failed else None,
         "message": words,
     }
-    attack = finding(words, x, stamp, line.host, x.columns)
+    attack = modsecurity_finding(words, x, stamp, line.host, x.columns)
     if attack:
         return attack
     x.meta = kept(log_name="error", log_provider=line.program)
@@ -203,17 +205,17 @@ def _event(x: Exchange, words: str, level: str, stamp: Stamp, line: Line) -> Eve
     if closed and x.client is None:
         x.client = closed["client"]
     asked = x.client is not None and (x.method or x.target)
-    user = USER.fullmatch(words)
+    user = _USER.fullmatch(words)
     if user and x.client:
         return _logon(user, x, stamp, line, columns)
-    if REFUSED.match(words):
-        columns |= {"action_id": DENIED, "disposition_id": BLOCKED, "status_id": FAILURE}
+    if _REFUSED.match(words):
+        columns |= {"action_id": DENIED, "disposition_id": _BLOCKED, "status_id": FAILURE}
     if asked or x.client is None:
-        return http_event(x, stamp, PRODUCT, host=line.host, **(columns | _class(x)))
-    columns["activity_id"] = CLOSE if closed else FAIL if failed else OTHER_TRAFFIC
+        return http_event(x, stamp, _PRODUCT, host=line.host, **(columns | _class(x)))
+    columns["activity_id"] = _CLOSE if closed else _FAIL if failed else _OTHER_TRAFFIC
     if "action_id" in columns:
-        columns["activity_id"] = REFUSE
-    return http_event(x, stamp, PRODUCT, host=line.host, **columns)
+        columns["activity_id"] = _REFUSE
+    return http_event(x, stamp, _PRODUCT, host=line.host, **columns)
 
 
 def _class(x: Exchange) -> dict[str, Any]:
@@ -233,7 +235,7 @@ def _logon(
     return http_event(
         x,
         stamp,
-        PRODUCT,
+        _PRODUCT,
         host=line.host,
         **(columns | basic_logon(name, "nginx")),
     )
@@ -245,7 +247,7 @@ def _continued(line: Line) -> Event | None:
         return None
     x = Exchange(rest=dict(line.rest), meta={"log_name": "error"})
     base: dict[str, Any] = {"class_uid": BASE, "activity_id": 0, "status_id": None}
-    return http_event(x, line.stamp, PRODUCT, host=line.host, message=line.text, **base)
+    return http_event(x, line.stamp, _PRODUCT, host=line.host, message=line.text, **base)
 
 
 _TIME = re.compile(r"(?P<time>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)", re.ASCII)
@@ -254,8 +256,8 @@ SOURCES = (
     FramedSource(
         name="nginx_error",
         programs=frozenset({"nginx", "nginx-error", "nginx_error"}),
-        product=PRODUCT,
-        reader=read,
+        product=_PRODUCT,
+        reader=_read,
         restamper=replacing(_TIME, write_slashed),
     ),
 )

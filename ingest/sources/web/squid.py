@@ -44,8 +44,8 @@ from ingest.sources.shared.http_exchange import (
 )
 from ingest.sources.shared.web_timestamps import first_of, replacing, write_epoch, write_slashed
 
-PRODUCT: Mapping[str, str] = {"name": "Squid", "vendor_name": "Squid"}
-A_PASS, BLOCKED = 1, 2
+_PRODUCT: Mapping[str, str] = {"name": "Squid", "vendor_name": "Squid"}
+A_PASS, _BLOCKED = 1, 2
 _QUOTED = r'"(?:[^"\\]|\\.)*+"'
 NATIVE = re.compile(
     r"(?P<time>\d{9,11}\.\d{1,9}) +(?P<elapsed>-?\d{1,12}) "
@@ -56,7 +56,7 @@ NATIVE = re.compile(
     rf"(?P<tail>(?: (?:{_QUOTED}|\[[^\]]*\]|-))*)",
     re.ASCII,
 )
-RESULT = re.compile(
+_RESULT = re.compile(
     r"(?P<result>(?:TCP|UDP|TAG|NONE)_?[A-Z_0-9]*)[:/](?P<hierarchy>[A-Z][A-Z_0-9]+)"
     r"(?:/(?P<peer>\S+))?",
     re.ASCII,
@@ -66,7 +66,7 @@ CACHE_LOG = re.compile(
     r"(?P<text>.*)",
     re.ASCII,
 )
-LEVELS: Mapping[str, int] = MappingProxyType({"FATAL": FATAL, "ERROR": HIGH, "WARNING": MEDIUM})
+_LEVELS: Mapping[str, int] = MappingProxyType({"FATAL": FATAL, "ERROR": HIGH, "WARNING": MEDIUM})
 EXTRA = re.compile(rf"{_QUOTED}|\[[^\]]*\]|\S+")
 DIRECT = ("DIRECT", "ORIGINAL_DST", "PINNED")
 
@@ -75,7 +75,7 @@ def _decided(x: Exchange, result: str) -> dict[str, Any]:
     """Whether the proxy let the request pass."""
     x.rest["result"] = result
     if "DENIED" in result:
-        return {"action_id": DENIED, "disposition_id": BLOCKED}
+        return {"action_id": DENIED, "disposition_id": _BLOCKED}
     if x.code is None or (x.code >= 400 and "NONE" in result):
         return {}  # nothing was asked that could have been let pass
     return {"action_id": ALLOWED, "disposition_id": A_PASS}
@@ -134,7 +134,7 @@ def _native(match: re.Match[str], line: Line, context: Context) -> Event:
     return http_event(
         x,
         stamp,
-        PRODUCT,
+        _PRODUCT,
         host=line.host,
         **_decided(x, match["result"]),
         **_span(x, stamp),
@@ -150,20 +150,20 @@ def _span(x: Exchange, stamp: Stamp) -> dict[str, Any]:
 
 def _tail(x: Exchange, tail: str) -> None:
     """Quoted headers behind the line, and those of `log_mime_hdrs` in brackets."""
-    found = [one.group() for one in EXTRA.finditer(tail)]
-    quoted = [unescape(one[1:-1]) for one in found if one[:1] == '"']
-    if len(quoted) == len(found) == 1:
+    groups = [match.group() for match in EXTRA.finditer(tail)]
+    quoted = [unescape(match[1:-1]) for match in groups if match[:1] == '"']
+    if len(quoted) == len(groups) == 1:
         x.agent = given(quoted[0])
-    elif len(quoted) == len(found) == 2:
+    elif len(quoted) == len(groups) == 2:
         x.referrer, x.agent = given(quoted[0]), given(quoted[1])
-    elif any(one.strip('[]"') not in NONE for one in found):
-        x.rest["extra"] = found
+    elif any(match.strip('[]"') not in NONE for match in groups):
+        x.rest["extra"] = groups
 
 
-def extras(x: Exchange, found: list[Token]) -> None:
+def _extras(x: Exchange, found: list[Token]) -> None:
     """What stands behind the user agent: the result and the hierarchy."""
     for token in list(found):
-        match = RESULT.fullmatch(token.text)
+        match = _RESULT.fullmatch(token.text)
         if match and "result" not in x.rest:
             found.remove(token)
             x.columns |= _decided(x, match["result"])
@@ -179,11 +179,11 @@ def _cache_log(match: re.Match[str], line: Line, context: Context) -> Event:
     word = match["text"].partition(":")[0]
     x = Exchange(rest=dict(line.rest) | kept(kid=match["kid"]), meta={"log_name": "cache"})
     base: dict[str, Any] = {"class_uid": BASE, "activity_id": 0, "status_id": None}
-    base |= {"severity_id": LEVELS.get(word, INFORMATIONAL), "message": match["text"]}
-    return http_event(x, stamp, PRODUCT, host=line.host, **base)
+    base |= {"severity_id": _LEVELS.get(word, INFORMATIONAL), "message": match["text"]}
+    return http_event(x, stamp, _PRODUCT, host=line.host, **base)
 
 
-def read(line: Line, context: Context) -> Event | None:
+def _read(line: Line, context: Context) -> Event | None:
     """A request, or a word of Squid about itself; None for what is neither."""
     match = NATIVE.fullmatch(line.text)
     if match:
@@ -192,15 +192,15 @@ def read(line: Line, context: Context) -> Event | None:
     if match:
         return _cache_log(match, line, context)
     if line.text[:1] == "{":
-        x, stamp = read_json(line, context, extras)
-        return access_event(x, stamp, PRODUCT, line)
+        x, stamp = read_json(line, context, _extras)
+        return access_event(x, stamp, _PRODUCT, line)
     received_at = context.record.received_at
-    found = read_clf(line.text, context.zone(line.host), received_at, extras)
-    if found is None:
+    access_line = read_clf(line.text, context.zone(line.host), received_at, _extras)
+    if access_line is None:
         return None
-    if "result" not in found[0].rest:
-        _server(found[0], None, None)
-    return access_event(*found, PRODUCT, line)
+    if "result" not in access_line[0].rest:
+        _server(access_line[0], None, None)
+    return access_event(*access_line, _PRODUCT, line)
 
 
 _EPOCH = re.compile(r"(?P<time>\d{9,11}\.\d{1,9}) ", re.ASCII)
@@ -210,8 +210,8 @@ SOURCES = (
     FramedSource(
         name="squid",
         programs=frozenset({"squid", "squid3", "squid-1", "(squid-1)", "(squid)", "squid-access"}),
-        product=PRODUCT,
-        reader=read,
+        product=_PRODUCT,
+        reader=_read,
         restamper=first_of(
             replacing(_EPOCH, write_epoch),
             replacing(_SLASHED, write_slashed),

@@ -86,32 +86,34 @@ HASH_NAMES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def expanded(fields: dict[str, Any]) -> dict[str, Any]:
+def _expanded(fields: dict[str, Any]) -> dict[str, Any]:
     """`{"winlog.event_id": 1}` as `{"winlog": {"event_id": 1}}`, and the `_source` of a hit."""
     source = fields.get("_source")
     if type(source) is dict and "winlog" not in fields:
         rest = {key: value for key, value in fields.items() if key != "_source"}
-        return expanded(source) | rest
+        return _expanded(source) | rest
     if not any("." in key for key in fields):
         return fields
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for key, value in fields.items():
         parts = key.split(".")
-        at: Any = found
+        setdefault: Any = results
         for part in parts[:-1]:
-            at = at.setdefault(part, {}) if type(at) is dict else None
-        if type(at) is dict and parts[-1] not in at:
-            at[parts[-1]] = value
-        elif type(at) is dict and type(at[parts[-1]]) is dict and type(value) is dict:
-            at[parts[-1]] |= value
+            setdefault = setdefault.setdefault(part, {}) if type(setdefault) is dict else None
+        if type(setdefault) is dict and parts[-1] not in setdefault:
+            setdefault[parts[-1]] = value
+        elif (
+            type(setdefault) is dict and type(setdefault[parts[-1]]) is dict and type(value) is dict
+        ):
+            setdefault[parts[-1]] |= value
         else:
-            found[key] = value
-    return found
+            results[key] = value
+    return results
 
 
 def logged_of_beat(fields: dict[str, Any], context: Context) -> Logged:
     """The event of one document, which is used up. Raises `Unreadable`."""
-    fields = expanded(fields)
+    fields = _expanded(fields)
     winlog = fields.pop("winlog", None)
     old = type(winlog) is not dict
     if old and winlog is not None:
@@ -150,7 +152,7 @@ def logged_of_beat(fields: dict[str, Any], context: Context) -> Logged:
     return log
 
 
-NAMES: Mapping[str, str] = MappingProxyType(
+_NAMES: Mapping[str, str] = MappingProxyType(
     {
         "opcode": "Opcode",
         "task": "Task",
@@ -164,7 +166,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
 
 def _renamed(winlog: dict[str, Any]) -> dict[str, Any]:
     return {
-        NAMES.get(key, f"winlog.{key}"): as_text(value)
+        _NAMES.get(key, f"winlog.{key}"): as_text(value)
         for key, value in winlog.items()
         if value is not None
     }
@@ -180,10 +182,10 @@ def _text(of: dict[str, Any], *names: str) -> str | None:
 
 
 def _at(fields: Mapping[str, Any], path: str) -> Any:
-    at: Any = fields
+    all_fields: Any = fields
     for part in path.split("."):
-        at = at.get(part) if type(at) is dict else None
-    return at
+        all_fields = all_fields.get(part) if type(all_fields) is dict else None
+    return all_fields
 
 
 def _host(fields: Mapping[str, Any]) -> str | None:
@@ -238,10 +240,10 @@ def _user(of: dict[str, Any], about: System) -> tuple[str | None, str | None]:
     if type(user) is not dict or type(user.get("identifier")) is not str:
         return None, None
     about.sid = user.pop("identifier")
-    found = _text(user, "name"), _text(user, "domain")
+    results = _text(user, "name"), _text(user, "domain")
     if not user:
         del of["user"]
-    return found
+    return results
 
 
 def _moved_data(fields: dict[str, Any], data: dict[str, Any], about: System) -> None:
@@ -261,7 +263,7 @@ def _fill(
 ) -> None:
     for path, names in table.items():
         value = as_text(_at(fields, path))
-        if type(value) is str and not any(one in data for one in names):
+        if type(value) is str and not any(name in data for name in names):
             data[names[0]] = value
 
 
@@ -289,7 +291,7 @@ def _of_sysmon(fields: dict[str, Any], data: dict[str, Any], number: int) -> Non
             data.setdefault("Details", strings[0])
     if number == 22 and "QueryResults" not in data:
         answers = _at(fields, "dns.resolved_ip")
-        if type(answers) is list and all(type(one) is str for one in answers):
+        if type(answers) is list and all(type(answer) is str for answer in answers):
             data["QueryResults"] = ";".join(answers)
     _hashes(fields, data)
     user, domain = _at(fields, "user.name"), _at(fields, "user.domain")
@@ -301,9 +303,9 @@ def _hashes(fields: dict[str, Any], data: dict[str, Any]) -> None:
     if "Hashes" in data or "Hash" in data:
         return
     for place in ("process.hash", "file.hash", "hash"):
-        found = _at(fields, place)
-        if type(found) is dict:
-            parts = dict(found)
+        result = _at(fields, place)
+        if type(result) is dict:
+            parts = dict(result)
             imphash = _at(fields, f"{place.partition('.')[0]}.pe.imphash")
             if type(imphash) is str:
                 parts.setdefault("imphash", imphash)

@@ -44,9 +44,9 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Event
 from ingest.sources.windows.providers import SYSMON_PRODUCT, product_of, rule_of
 from ingest.sources.windows.record import NO_GUID, NOTHING, Fields, Logged, filled
-from ingest.sources.windows.rule import Columns, Rule, plain
+from ingest.sources.windows.rule import EventRule, WindowsColumns, plain
 
-SEVERITY: Mapping[int, int] = MappingProxyType(
+_SEVERITY: Mapping[int, int] = MappingProxyType(
     {0: INFORMATIONAL, 1: CRITICAL, 2: HIGH, 3: MEDIUM, 4: INFORMATIONAL, 5: INFORMATIONAL}
 )
 NEED_ACTOR = frozenset(
@@ -55,7 +55,7 @@ NEED_ACTOR = frozenset(
 """Classes of which OCSF demands an actor."""
 NEED_USER = frozenset({ACCOUNT, AUTHENTICATION, AUTHORIZATION, USER_ACCESS})
 TO_HERE = frozenset({AUTHENTICATION, AUTHORIZATION, RDP, SMB})
-TRAFFIC = frozenset({NETWORK, HTTP, DNS, RDP, SMB})
+_TRAFFIC = frozenset({NETWORK, HTTP, DNS, RDP, SMB})
 START_IDS: Mapping[str, int] = MappingProxyType(
     {
         "boot start": 1,
@@ -76,7 +76,7 @@ SERVICE_IDS: Mapping[str, int] = MappingProxyType(
     }
 )
 ENDPOINTS = ("src_endpoint", "dst_endpoint")
-NOBODY = "S-1-0-0"
+_NOBODY = "S-1-0-0"
 """The SID of Windows for no user at all."""
 SENTENCE = 500
 SEARCHED = (
@@ -101,7 +101,7 @@ def event_of(log: Logged) -> Event:
         status = FAILURE if log.failed else SUCCESS
     title = columns.pop("message", None) or (rule.title if rule else None)
     _complete(columns, class_uid, log)
-    found = event(
+    event_result = event(
         class_uid,
         activity,
         log.stamp,
@@ -124,20 +124,23 @@ def event_of(log: Logged) -> Event:
         device=device(log.computer),
         **{name: value for name, value in columns.items() if value is not None},
     )
-    found["observables"] = observables(*_observed(found))
-    found["unmapped"] = unmapped(_left(log, fields, title))
-    return found
+    event_result["observables"] = observables(*_observed(event_result))
+    event_result["unmapped"] = unmapped(_left(log, fields, title))
+    return event_result
 
 
-def merge_always(columns: Columns, rule: Rule | None) -> Columns:
+def merge_always(columns: WindowsColumns, rule: EventRule | None) -> WindowsColumns:
     """The columns with what the table says of every event of this id."""
     if rule is None or not rule.always:
         return columns
     more = {**rule.always.get("more", {}), **columns.get("more", {})}
-    found = {**rule.always, **{name: one for name, one in columns.items() if one is not None}}
+    result = {
+        **rule.always,
+        **{name: column for name, column in columns.items() if column is not None},
+    }
     if more:
-        found["more"] = more
-    return found
+        result["more"] = more
+    return result
 
 
 def _activity_id(log: Logged) -> str | None:
@@ -151,10 +154,10 @@ def _severity(log: Logged, class_uid: int, status: int | None) -> int:
         return LOW if log.failed else INFORMATIONAL
     if log.level in (None, 0, 4) and class_uid == AUTHENTICATION and status == FAILURE:
         return LOW
-    return SEVERITY.get(log.level or 0, INFORMATIONAL)
+    return _SEVERITY.get(log.level or 0, INFORMATIONAL)
 
 
-def _complete(columns: Columns, class_uid: int, log: Logged) -> None:
+def _complete(columns: WindowsColumns, class_uid: int, log: Logged) -> None:
     """What the class demands, from the rest of the event."""
     if not columns.get("actor") and log.sid is not None and product_of(log) is not SYSMON_PRODUCT:
         name, domain = log.account
@@ -165,7 +168,7 @@ def _complete(columns: Columns, class_uid: int, log: Logged) -> None:
     known = any(columns.get(name) for name in ("dst_endpoint", "service"))
     if not known and log.computer:
         # These happen on the machine that logs them; of the rest OCSF wants one end at least.
-        alone = class_uid in TRAFFIC and not columns.get("src_endpoint")
+        alone = class_uid in _TRAFFIC and not columns.get("src_endpoint")
         if class_uid in TO_HERE or alone:
             columns["dst_endpoint"] = {"hostname": log.computer}
     more = dict(columns.get("more") or {})
@@ -183,7 +186,7 @@ def _complete(columns: Columns, class_uid: int, log: Logged) -> None:
     _identify(columns, more)
     columns["more"] = more
     if class_uid in NEED_USER and not columns.get("user"):
-        columns["user"] = {"uid": NOBODY}
+        columns["user"] = {"uid": _NOBODY}
 
 
 def _service_ids(service: Mapping[str, Any]) -> dict[str, int]:
@@ -195,7 +198,7 @@ def _service_ids(service: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def _identify(columns: Columns, more: dict[str, Any]) -> None:
+def _identify(columns: WindowsColumns, more: dict[str, Any]) -> None:
     """OCSF wants an id of each process; where Windows only names one, its path stands for it.
 
     In `more` only, so that nobody searches for a path as an id.
@@ -205,10 +208,12 @@ def _identify(columns: Columns, more: dict[str, Any]) -> None:
     for path, run in places:
         while run:
             if "pid" not in run and "uid" not in run:
-                at = more
+                setdefault = more
                 for key in path:
-                    at = at.setdefault(key, {})
-                at["uid"] = run.get("path") or run.get("name") or run.get("cmd_line") or "unknown"
+                    setdefault = setdefault.setdefault(key, {})
+                setdefault["uid"] = (
+                    run.get("path") or run.get("name") or run.get("cmd_line") or "unknown"
+                )
             run, path = run.get("parent"), (*path, "parent_process")
 
 
@@ -274,11 +279,11 @@ def _of_process(place: str, run: Mapping[str, Any]) -> Iterator[tuple[str, int, 
         yield f"{place}.path", A_PATH, path
         yield f"{place}.name", A_PROCESS, path.rpartition("\\")[2].rpartition("/")[2]
     yield f"{place}.cmd_line", A_COMMAND, run.get("cmd_line")
-    for one in run.get("hashes") or ():
-        yield f"{place}.hashes", A_HASH, one["value"]
+    for hash_value in run.get("hashes") or ():
+        yield f"{place}.hashes", A_HASH, hash_value["value"]
 
 
 def _of_file(place: str, file: Mapping[str, Any]) -> Iterator[tuple[str, int, Any]]:
     yield f"{place}.path", A_PATH, file.get("path")
-    for one in file.get("hashes") or ():
-        yield f"{place}.hashes", A_HASH, one["value"]
+    for hash_value in file.get("hashes") or ():
+        yield f"{place}.hashes", A_HASH, hash_value["value"]

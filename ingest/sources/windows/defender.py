@@ -27,15 +27,15 @@ from ingest.parsing.ocsf import (
     SUCCESS,
 )
 from ingest.sources.windows.record import Fields, Logged, filled, whole
-from ingest.sources.windows.rule import Columns, Rule, entity, managing, other
+from ingest.sources.windows.rule import EventRule, WindowsColumns, entity, managing, other
 
-SEVERITIES: Mapping[str, int] = MappingProxyType(
+_SEVERITIES: Mapping[str, int] = MappingProxyType(
     {"low": LOW, "moderate": MEDIUM, "medium": MEDIUM, "high": HIGH, "severe": CRITICAL}
 )
 SEVERITY_IDS: Mapping[str, int] = MappingProxyType(
     {"1": LOW, "2": MEDIUM, "4": HIGH, "5": CRITICAL}
 )
-DISPOSITIONS: Mapping[str, int] = MappingProxyType(
+_DISPOSITIONS: Mapping[str, int] = MappingProxyType(
     {
         "quarantine": 3,
         "remove": 5,
@@ -46,17 +46,17 @@ DISPOSITIONS: Mapping[str, int] = MappingProxyType(
         "no action": 16,
     }
 )
-PRODUCT = {"name": "Microsoft Defender Antivirus", "vendor_name": "Microsoft"}
+_PRODUCT = {"name": "Microsoft Defender Antivirus", "vendor_name": "Microsoft"}
 
 
 def spaced(*names: str) -> tuple[str, ...]:
     """Defender's names have spaces, for which some shippers write nothing or `_`."""
     return tuple(
-        one for name in names for one in (name, name.replace(" ", "_"), name.replace(" ", ""))
+        part for name in names for part in (name, name.replace(" ", "_"), name.replace(" ", ""))
     )
 
 
-def found(fields: Fields, log: Logged) -> Columns:
+def _found(fields: Fields, log: Logged) -> WindowsColumns:
     """1006 to 1009 and 1116 to 1119: malware, in what, through which process."""
     name = fields.text(*spaced("Threat Name", "ThreatName"))
     uid = fields.text(*spaced("Threat ID"))
@@ -76,16 +76,16 @@ def found(fields: Fields, log: Logged) -> Columns:
             src_url=fields.text(*spaced("FWLink")),
             analytic=filled(uid=uid, name=name, type_id=1) if uid else None,
         ),
-        "severity_id": SEVERITIES.get((graded or "").lower()) or by_id,
+        "severity_id": _SEVERITIES.get((graded or "").lower()) or by_id,
         "file": _file(path),
         "process": filled(path=run),
         "actor": filled(user=user),
-        "disposition_id": DISPOSITIONS.get(action),
+        "disposition_id": _DISPOSITIONS.get(action),
         "status_code": f"0x{code:08X}" if code else None,
     }
 
 
-def _file(path: str | None) -> Columns | None:
+def _file(path: str | None) -> WindowsColumns | None:
     """The first of `file:_C:\\a.exe; process:_pid:42`."""
     if path is None:
         return None
@@ -96,24 +96,24 @@ def _file(path: str | None) -> Columns | None:
     return {"path": first, "type_id": 1} if first else None
 
 
-def application(fields: Fields, log: Logged) -> Columns:
+def application(fields: Fields, log: Logged) -> WindowsColumns:
     """5000 to 5013, 2000 to 2014: the product itself."""
-    return {"more": {"app": dict(PRODUCT)}, "actor": _user(fields)}
+    return {"more": {"app": dict(_PRODUCT)}, "actor": _user(fields)}
 
 
-def setting(fields: Fields, log: Logged) -> Columns:
+def setting(fields: Fields, log: Logged) -> WindowsColumns:
     """5007, 5013: a setting changed, or kept from change; both values stay in unmapped."""
     value = fields.peek(*spaced("New Value", "Value")) or fields.peek(*spaced("Old Value"))
     name = (value or "").partition(" = ")[0].strip()
     return {**entity("Defender setting", name or None), "actor": _user(fields)}
 
 
-def history(fields: Fields, log: Logged) -> Columns:
+def _history(fields: Fields, log: Logged) -> WindowsColumns:
     """1013: the history of detections deleted."""
     return {**entity("detection history", "detection history"), "actor": _user(fields)}
 
 
-def scanned(fields: Fields, log: Logged) -> Columns:
+def scanned(fields: Fields, log: Logged) -> WindowsColumns:
     """1000 to 1005: a scan."""
     about = filled(uid=fields.text(*spaced("Scan ID")), name=fields.text(*spaced("Scan Type"))) or {
         "name": "scan"
@@ -121,11 +121,11 @@ def scanned(fields: Fields, log: Logged) -> Columns:
     return {"more": {"scan": {"type_id": 0, **about}}, "actor": _user(fields)}
 
 
-def _user(fields: Fields) -> Columns | None:
+def _user(fields: Fields) -> WindowsColumns | None:
     return filled(user=fields.user("User", "Domain", "SID"))
 
 
-def blocked(fields: Fields, log: Logged) -> Columns:
+def blocked(fields: Fields, log: Logged) -> WindowsColumns:
     """1121, 1122: attack surface reduction: what a process was kept from."""
     path = fields.text(*spaced("Path"))
     return {
@@ -141,7 +141,7 @@ def blocked(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def _findings() -> Iterator[tuple[int, Rule]]:
+def _findings() -> Iterator[tuple[int, EventRule]]:
     for uid, title, always in (
         (1006, "The antimalware engine found malware.", {}),
         (1007, "Action was taken against malware.", {"status_id": SUCCESS}),
@@ -154,7 +154,7 @@ def _findings() -> Iterator[tuple[int, Rule]]:
         (1119, "A critical error occurred on action against malware.", {"status_id": FAILURE}),
     ):
         activity = 2 if uid in (1007, 1008, 1009, 1117, 1118, 1119) else 1
-        yield uid, Rule(FINDING, activity, title, found, always)
+        yield uid, EventRule(FINDING, activity, title, _found, always)
     for uid, title in (
         (1121, "A rule blocked an action."),
         (1122, "A rule audited an action."),
@@ -164,10 +164,10 @@ def _findings() -> Iterator[tuple[int, Rule]]:
         (1126, "Network protection blocked a connection."),
     ):
         act = {"disposition_id": 2, "action_id": 2} if uid in (1121, 1123, 1126) else {}
-        yield uid, Rule(FINDING, 1, title, blocked, act)
+        yield uid, EventRule(FINDING, 1, title, blocked, act)
 
 
-def _product() -> Iterator[tuple[int, Rule]]:
+def _product() -> Iterator[tuple[int, EventRule]]:
     for uid, activity, title, severity, status in (
         (2000, 8, "The signature definitions were updated.", INFORMATIONAL, SUCCESS),
         (2001, 8, "The update of the signature definitions failed.", MEDIUM, FAILURE),
@@ -186,7 +186,7 @@ def _product() -> Iterator[tuple[int, Rule]]:
         (5101, 7, "The product has expired.", HIGH, SUCCESS),
     ):
         always = {"severity_id": severity, "status_id": status}
-        yield uid, Rule(LIFECYCLE, activity, title, application, always)
+        yield uid, EventRule(LIFECYCLE, activity, title, application, always)
     for uid, activity, title in (
         (1000, 1, "A scan started."),
         (1001, 2, "A scan finished."),
@@ -195,8 +195,8 @@ def _product() -> Iterator[tuple[int, Rule]]:
         (1004, 6, "A scan was resumed."),
         (1005, 7, "A scan failed."),
     ):
-        yield uid, Rule(SCAN, activity, title, scanned)
-    yield 1013, managing(4, "The history of malware was deleted.", history)
+        yield uid, EventRule(SCAN, activity, title, scanned)
+    yield 1013, managing(4, "The history of malware was deleted.", _history)
     yield 5007, managing(3, "The configuration has changed.", setting, severity_id=LOW)
     yield (
         5013,
@@ -212,13 +212,13 @@ def _product() -> Iterator[tuple[int, Rule]]:
     )
 
 
-DEFENDER: Mapping[int, Rule] = MappingProxyType({**dict(_findings()), **dict(_product())})
+DEFENDER: Mapping[int, EventRule] = MappingProxyType({**dict(_findings()), **dict(_product())})
 
 
 # -- AppLocker and Code Integrity --------------------------------------------------------------
 
 
-def applocker(fields: Fields, log: Logged) -> Columns:
+def applocker(fields: Fields, log: Logged) -> WindowsColumns:
     """8002 to 8007 and 8020 to 8025: a program or script that a rule let run or not."""
     path = fields.text("FullFilePath") or fields.text("FilePath", "Package")
     value = (fields.peek("FileHash") or "").removeprefix("0x")
@@ -229,18 +229,18 @@ def applocker(fields: Fields, log: Logged) -> Columns:
     rule = filled(uid=fields.guid("RuleId"), name=fields.text("RuleName"))
     session = filled(uid=fields.logon("TargetLogonId"))
     pid = fields.pid("TargetProcessId")
-    found = {"firewall_rule": rule, "actor": filled(user=user, session=session)}
+    results = {"firewall_rule": rule, "actor": filled(user=user, session=session)}
     if 8005 <= log.event_id <= 8007:
-        return found | {
+        return results | {
             "class_uid": SCRIPT,
             "script": {"path": path, "type_id": 0},
-            "actor": filled(**(found["actor"] or {}), process=filled(pid=pid)),
+            "actor": filled(**(results["actor"] or {}), process=filled(pid=pid)),
         }
     run = filled(path=path, pid=pid, hashes=hashes, user=user)
-    return found | {"process": run or {"name": "unknown"}}
+    return results | {"process": run or {"name": "unknown"}}
 
 
-def image(fields: Fields, log: Logged) -> Columns:
+def image(fields: Fields, log: Logged) -> WindowsColumns:
     """3001 to 3090: a file that did not meet, or would not meet, the signing demanded."""
     path = fields.text("FileNameBuffer", *spaced("File Name"), "FileName", "param1")
     run = fields.text("ProcessNameBuffer", *spaced("Process Name"), "ProcessName")
@@ -258,32 +258,32 @@ def _verdict(word: str) -> dict[str, Any]:
     return {"action_id": 3, "disposition_id": 17, "severity_id": LOW}
 
 
-def _applocker() -> Iterator[tuple[int, Rule]]:
+def _applocker() -> Iterator[tuple[int, EventRule]]:
     titles = {
         "allowed": "was allowed to run.",
         "audited": "was allowed to run but would have been prevented.",
         "blocked": "was prevented from running.",
     }
     for first, kind in ((8002, "A program"), (8005, "A script"), (8020, "A packaged app")):
-        for at, word in enumerate(("allowed", "audited", "blocked")):
+        for index, word in enumerate(("allowed", "audited", "blocked")):
             yield (
-                first + at,
-                Rule(PROCESS, 1, f"{kind} {titles[word]}", applocker, _verdict(word)),
+                first + index,
+                EventRule(PROCESS, 1, f"{kind} {titles[word]}", applocker, _verdict(word)),
             )
-    for at, word in enumerate(("allowed", "audited", "blocked")):
+    for index, word in enumerate(("allowed", "audited", "blocked")):
         title = f"The installation of a packaged app {titles[word]}"
         yield (
-            8023 + at,
-            Rule(PROCESS, OTHER, title, applocker, {**_verdict(word), **other("Install")}),
+            8023 + index,
+            EventRule(PROCESS, OTHER, title, applocker, {**_verdict(word), **other("Install")}),
         )
 
 
-def _integrity(title: str, word: str) -> Rule:
-    return Rule(MODULE, 1, title, image, _verdict(word))
+def _integrity(title: str, word: str) -> EventRule:
+    return EventRule(MODULE, 1, title, image, _verdict(word))
 
 
-APPLOCKER: Mapping[int, Rule] = MappingProxyType(dict(_applocker()))
-CODE_INTEGRITY: Mapping[int, Rule] = MappingProxyType(
+APPLOCKER: Mapping[int, EventRule] = MappingProxyType(dict(_applocker()))
+CODE_INTEGRITY: Mapping[int, EventRule] = MappingProxyType(
     {
         3001: _integrity("An unsigned kernel module was loaded.", "audited"),
         3002: _integrity("The page hashes of a file could not be found.", "blocked"),

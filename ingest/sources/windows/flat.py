@@ -19,11 +19,11 @@ from ingest.sources.windows.record import Logged, as_text, keywords_of, level_of
 from ingest.sources.windows.rendered import data_of
 from ingest.sources.windows.system_part import by_sysmon, event_id_of, utc_stamp
 
-UTC = ZoneInfo("UTC")
+_UTC = ZoneInfo("UTC")
 QUARTER = timedelta(minutes=15)
 LATE = timedelta(minutes=5)
 """How long after an event its `@timestamp` may be for both to be taken for one instant."""
-EARLY = timedelta(seconds=60)
+_EARLY = timedelta(seconds=60)
 EVENT_IDS = ("EventID", "EventId", "event_id", "EventIdentifier", "Id")
 PROVIDERS = ("SourceName", "ProviderName", "EventSourceName", "Provider", "source_name")
 CHANNELS = ("Channel", "LogName", "Logname", "log_name", "LogFileName")
@@ -210,12 +210,12 @@ def _number(value: Any) -> Any:
 
 def _meant(written: str, utc: datetime) -> datetime | None:
     """The UTC instant of a local time without zone, if `utc` shows what its zone was."""
-    read = of_iso(written, UTC) if len(written) < 64 else None
+    read = of_iso(written, _UTC) if len(written) < 64 else None
     if read is None or (read[1] == "exact" and not written.endswith("Z")):
         return None
     behind = utc - read[0]
-    offset = QUARTER * ((behind + EARLY) // QUARTER)
-    if not -EARLY <= behind - offset <= LATE or abs(offset) > timedelta(hours=14):
+    offset = QUARTER * ((behind + _EARLY) // QUARTER)
+    if not -_EARLY <= behind - offset <= LATE or abs(offset) > timedelta(hours=14):
         return None
     if read[1] == "exact" and not offset:
         return read[0]

@@ -11,11 +11,20 @@ from types import MappingProxyType
 from ingest.parsing.ocsf import AUTHENTICATION, DNS, FAILURE, MODULE, NETWORK, SUCCESS
 from ingest.sources.windows.codes import DNS_STATUS, DNS_TYPES, NTSTATUS, status_code
 from ingest.sources.windows.record import Fields, Logged, filled, whole
-from ingest.sources.windows.rule import Columns, Rule, account, auth, here, merged, process, source
+from ingest.sources.windows.rule import (
+    EventRule,
+    WindowsColumns,
+    account,
+    auth,
+    here,
+    merged,
+    process,
+    source,
+)
 from ingest.sources.windows.sysmon import results
 
 
-def dns_client(fields: Fields, log: Logged) -> Columns:
+def dns_client(fields: Fields, log: Logged) -> WindowsColumns:
     """3006 to 3020: a question of this machine."""
     name, answer = fields.text("QueryName"), fields.text("QueryResults")
     status = fields.number("QueryStatus", "Status", most=2**32 - 1)
@@ -36,7 +45,7 @@ def dns_client(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def dns_server(fields: Fields, log: Logged) -> Columns:
+def dns_server(fields: Fields, log: Logged) -> WindowsColumns:
     """256 to 260 of the analytical log: questions and answers of a DNS server."""
     name = fields.text("QNAME")
     kind = fields.number("QTYPE", most=65535)
@@ -64,7 +73,7 @@ def dns_server(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def plugin(fields: Fields, log: Logged) -> Columns:
+def plugin(fields: Fields, log: Logged) -> WindowsColumns:
     """150 and 770: the DNS server loaded, or failed to load, a plugin library."""
     path = fields.text("param1", "PluginDll", "DllName")
     return {"module": {"file": {"path": path or "unknown"}}}
@@ -73,7 +82,7 @@ def plugin(fields: Fields, log: Logged) -> Columns:
 # -- NTLM, SMB, WinRM -------------------------------------------------------------------------
 
 
-def ntlm(fields: Fields, log: Logged) -> Columns:
+def _ntlm(fields: Fields, log: Logged) -> WindowsColumns:
     """8001 to 8004: an NTLM logon, audited because a policy would block it."""
     server = fields.text("TargetName", "SChannelName", "ServerName")
     run = process(fields, "ProcessName", "ClientPID")
@@ -84,17 +93,17 @@ def ntlm(fields: Fields, log: Logged) -> Columns:
         "ClientUserName", "ClientDomainName"
     )
     away = log.event_id in (8001, 4001)
-    found = {
+    results = {
         "user": user,
         "actor": filled(process=run),
         "src_endpoint": filled(hostname=workstation) or (here(log) if away else None),
         "dst_endpoint": filled(hostname=server) if server else here(log),
         "is_remote": True,
     }
-    return merged(auth("NTLM"), found)
+    return merged(auth("NTLM"), results)
 
 
-def smb_denied(fields: Fields, log: Logged) -> Columns:
+def smb_denied(fields: Fields, log: Logged) -> WindowsColumns:
     """551 of SMBServer, 31001 of SMBClient: a session that could not be authenticated."""
     name = fields.text("ClientName", "ServerName")
     status = whole(fields.peek("Status"))
@@ -114,7 +123,7 @@ def smb_denied(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def winrm(fields: Fields, log: Logged) -> Columns:
+def winrm(fields: Fields, log: Logged) -> WindowsColumns:
     """6 and 91: a remote shell asked for or made; `connection` names the machine."""
     name = (fields.peek("connection", "connectionString") or "").partition("/")[0]
     host = name.rpartition("//")[2].partition("?")[0] or None
@@ -124,44 +133,46 @@ def winrm(fields: Fields, log: Logged) -> Columns:
     }
 
 
-NETWORK_LOGS: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
+NETWORK_LOGS: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
     {
         "microsoft-windows-dns-client": MappingProxyType(
             {
-                1014: Rule(
+                1014: EventRule(
                     DNS, 1, "Name resolution timed out.", dns_client, {"status_id": FAILURE}
                 ),
-                3006: Rule(DNS, 1, "A DNS query is called.", dns_client),
-                3008: Rule(DNS, 2, "A DNS query is completed.", dns_client),
-                3009: Rule(DNS, 1, "A network query was started.", dns_client),
-                3010: Rule(DNS, 1, "A DNS query was sent to a server.", dns_client),
-                3011: Rule(DNS, 2, "A response was received from a DNS server.", dns_client),
-                3018: Rule(DNS, 2, "A cache lookup was made.", dns_client),
-                3019: Rule(DNS, 1, "A query wire was called.", dns_client),
-                3020: Rule(DNS, 2, "A query response.", dns_client),
+                3006: EventRule(DNS, 1, "A DNS query is called.", dns_client),
+                3008: EventRule(DNS, 2, "A DNS query is completed.", dns_client),
+                3009: EventRule(DNS, 1, "A network query was started.", dns_client),
+                3010: EventRule(DNS, 1, "A DNS query was sent to a server.", dns_client),
+                3011: EventRule(DNS, 2, "A response was received from a DNS server.", dns_client),
+                3018: EventRule(DNS, 2, "A cache lookup was made.", dns_client),
+                3019: EventRule(DNS, 1, "A query wire was called.", dns_client),
+                3020: EventRule(DNS, 2, "A query response.", dns_client),
             }
         ),
         "microsoft-windows-dnsserver": MappingProxyType(
             {
-                256: Rule(DNS, 1, "A query was received.", dns_server),
-                257: Rule(DNS, 2, "A response was sent.", dns_server),
-                258: Rule(DNS, 2, "A response was sent: failure.", dns_server),
-                259: Rule(DNS, 1, "A query was ignored.", dns_server),
-                260: Rule(DNS, 1, "A recursive query was sent.", dns_server),
-                261: Rule(DNS, 2, "A recursive response was received.", dns_server),
+                256: EventRule(DNS, 1, "A query was received.", dns_server),
+                257: EventRule(DNS, 2, "A response was sent.", dns_server),
+                258: EventRule(DNS, 2, "A response was sent: failure.", dns_server),
+                259: EventRule(DNS, 1, "A query was ignored.", dns_server),
+                260: EventRule(DNS, 1, "A recursive query was sent.", dns_server),
+                261: EventRule(DNS, 2, "A recursive response was received.", dns_server),
             }
         ),
         "microsoft-windows-dns-server-service": MappingProxyType(
             {
-                150: Rule(
+                150: EventRule(
                     MODULE, 1, "A plugin DLL could not be loaded.", plugin, {"status_id": FAILURE}
                 ),
-                770: Rule(MODULE, 1, "A plugin DLL was loaded.", plugin, {"status_id": SUCCESS}),
+                770: EventRule(
+                    MODULE, 1, "A plugin DLL was loaded.", plugin, {"status_id": SUCCESS}
+                ),
             }
         ),
         "microsoft-windows-ntlm": MappingProxyType(
             {
-                uid: Rule(AUTHENTICATION, 1, title, ntlm)
+                uid: EventRule(AUTHENTICATION, 1, title, _ntlm)
                 for uid, title in (
                     (4001, "Outgoing NTLM authentication was blocked."),
                     (4002, "Incoming NTLM authentication was blocked."),
@@ -176,19 +187,19 @@ NETWORK_LOGS: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
         ),
         "microsoft-windows-smbserver": MappingProxyType(
             {
-                551: Rule(
+                551: EventRule(
                     AUTHENTICATION,
                     1,
                     "SMB Session Authentication Failure",
                     smb_denied,
                     {"status_id": FAILURE},
                 ),
-                3000: Rule(NETWORK, 1, "SMB1 access.", smb_denied),
+                3000: EventRule(NETWORK, 1, "SMB1 access.", smb_denied),
             }
         ),
         "microsoft-windows-smbclient": MappingProxyType(
             {
-                31001: Rule(
+                31001: EventRule(
                     AUTHENTICATION,
                     1,
                     "Failed logon to an SMB server.",
@@ -199,8 +210,8 @@ NETWORK_LOGS: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
         ),
         "microsoft-windows-winrm": MappingProxyType(
             {
-                6: Rule(NETWORK, 1, "Creating WSMan Session.", winrm),
-                91: Rule(NETWORK, 1, "Creating WSMan shell on server.", winrm),
+                6: EventRule(NETWORK, 1, "Creating WSMan Session.", winrm),
+                91: EventRule(NETWORK, 1, "Creating WSMan shell on server.", winrm),
             }
         ),
     }

@@ -18,23 +18,23 @@ from ingest.sources.windows.record import Logged, as_text, whole
 from ingest.sources.windows.system_part import System, logged
 
 TEXT = ("#text", "_text", "text", "Value", "__text", "_value", "$t", "_")
-WRAPPERS = ("#attributes", "_attributes", "$", "attributes")
+_WRAPPERS = ("#attributes", "_attributes", "$", "attributes")
 DATA_PARTS = ("EventData", "UserData", "ProcessingErrorData", "DebugData")
 
 
-def split(value: Any) -> tuple[Any, dict[str, Any]]:
+def _split(value: Any) -> tuple[Any, dict[str, Any]]:
     """The text and the attributes of an element, in any tool's way."""
     if type(value) is not dict:
         return value, {}
     attributes: dict[str, Any] = {}
     text = None
-    for key, one in value.items():
-        if key in WRAPPERS and type(one) is dict:
-            attributes |= one
-        elif key in TEXT and type(one) is not dict:
-            text = one
+    for key, element in value.items():
+        if key in _WRAPPERS and type(element) is dict:
+            attributes |= element
+        elif key in TEXT and type(element) is not dict:
+            text = element
         else:
-            attributes[key.removeprefix("@").removeprefix("-")] = one
+            attributes[key.removeprefix("@").removeprefix("-")] = element
     return text, attributes
 
 
@@ -54,7 +54,7 @@ def logged_of_object(fields: dict[str, Any], context: Context) -> Logged:
         if base != name and base in system:
             continue
         beside = system.get(f"{name}_attributes")
-        text, attributes = split(value)
+        text, attributes = _split(value)
         if base != name:
             text, attributes, name = None, value if type(value) is dict else {}, base
         if type(beside) is dict:
@@ -62,19 +62,21 @@ def logged_of_object(fields: dict[str, Any], context: Context) -> Logged:
         about.take(name, text, attributes)
     data: dict[str, Any] = {}
     for part in DATA_PARTS:
-        found = event.pop(part, None)
+        event_result = event.pop(part, None)
         attributes = event.pop(f"{part}_attributes", None)
-        if found is not None:
-            _data(found, data, part != "EventData")
+        if event_result is not None:
+            _data(event_result, data, part != "EventData")
         if type(attributes) is dict:
             data |= {
-                f"{part}.{one}": as_text(two)
-                for one, two in attributes.items()
-                if "xmlns" not in one
+                f"{part}.{name_row}": as_text(two)
+                for name_row, two in attributes.items()
+                if "xmlns" not in name_row
             }
     _rendering(event, about)
     for left in (event, outer):
-        about.rest |= {name: one for name, one in left.items() if not _namespace(name, one)}
+        about.rest |= {
+            name: name_row for name, name_row in left.items() if not _namespace(name, name_row)
+        }
     message = about.rest.get("Message")
     if about.message is None and type(message) is str:
         about.message = about.rest.pop("Message")
@@ -85,8 +87,8 @@ def _namespace(name: str, value: Any) -> bool:
     """Whether it says nothing but the namespace of the XML, which all events share."""
     if value is None or "xmlns" in name:
         return True
-    if name in WRAPPERS or name.endswith("_attributes"):
-        return type(value) is dict and all("xmlns" in one for one in value)
+    if name in _WRAPPERS or name.endswith("_attributes"):
+        return type(value) is dict and all("xmlns" in element for element in value)
     return False
 
 
@@ -94,31 +96,31 @@ def _rendering(event: dict[str, Any], about: System) -> None:
     rendered = event.pop("RenderingInfo", None)
     if type(rendered) is not dict:
         return
-    message, _ = split(rendered.pop("Message", None))
+    message, _ = _split(rendered.pop("Message", None))
     about.message = message if type(message) is str else None
     words = rendered.pop("Keywords", None)
     if type(words) is dict:
         words = words.get("Keyword")
     about.words(words if type(words) is list else [words])
-    for name, one in rendered.items():
-        if not _namespace(name, one):
-            about.rest[f"RenderingInfo.{name.removeprefix('@')}"] = as_text(one)
+    for name, element in rendered.items():
+        if not _namespace(name, element):
+            about.rest[f"RenderingInfo.{name.removeprefix('@')}"] = as_text(element)
 
 
 def _put(data: dict[str, Any], name: str, value: Any) -> None:
     """Under its name, or where that stands twice with a number behind it."""
-    key, at = name, 1
+    key, position = name, 1
     while key in data:
-        at += 1
-        key = f"{name}.{at}"
+        position += 1
+        key = f"{name}.{position}"
     data[key] = as_text(value)
 
 
 def _data(found: Any, data: dict[str, Any], user: bool) -> None:
     """The values of EventData by name; those without one are param1, param2, ..."""
     if type(found) is list:
-        for one in _named(found):
-            _put(data, *one)
+        for name_row in _named(found):
+            _put(data, *name_row)
         return
     if type(found) is not dict:
         if found not in (None, ""):
@@ -128,45 +130,45 @@ def _data(found: Any, data: dict[str, Any], user: bool) -> None:
         name = key.removeprefix("@")
         if "xmlns" in name or value is None:
             continue
-        if key in WRAPPERS or key.endswith("_attributes"):
-            for one, two in value.items() if type(value) is dict else ():
-                if "xmlns" not in one:
-                    _put(data, "EventDataName" if one == "Name" else one, two)
+        if key in _WRAPPERS or key.endswith("_attributes"):
+            for name_row, two in value.items() if type(value) is dict else ():
+                if "xmlns" not in name_row:
+                    _put(data, "EventDataName" if name_row == "Name" else name_row, two)
         elif key == "Data":
             _unnamed(value, data)
         elif user and type(value) is dict and not _is_text(value):
             _data(value, data, True)
         else:
-            text, attributes = split(value)
+            text, attributes = _split(value)
             _put(data, name, text if text is not None or not attributes else attributes)
 
 
 def _is_text(value: Mapping[str, Any]) -> bool:
-    return any(one in value for one in TEXT)
+    return any(word in value for word in TEXT)
 
 
 def _unnamed(value: Any, data: dict[str, Any]) -> None:
     """`Data`: a list of `{"@Name": ..., "#text": ...}`, of plain values, or one of these."""
-    if type(value) is dict and not any(one in value for one in ("@Name", "Name", "-Name")):
-        text, attributes = split(value)
+    if type(value) is dict and not any(part in value for part in ("@Name", "Name", "-Name")):
+        text, attributes = _split(value)
         if type(attributes.get("Name")) is str:
             _put(data, attributes["Name"], text)
             return
         value = text if text is not None else attributes or None
-    for name, one in _named(value if type(value) is list else [value]):
-        _put(data, name, one)
+    for name, part in _named(value if type(value) is list else [value]):
+        _put(data, name, part)
 
 
 def _named(values: list[Any]) -> Iterator[tuple[str, Any]]:
     unnamed = 0
-    for one in values:
-        text, attributes = split(one)
+    for value in values:
+        text, attributes = _split(value)
         name = attributes.pop("Name", None)
         if type(name) is str and name:
             yield name, text if text is not None else attributes or ""
             continue
         unnamed += 1
-        if one is not None:
+        if value is not None:
             yield f"param{unnamed}", text if text is not None else attributes
 
 

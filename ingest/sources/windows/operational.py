@@ -14,9 +14,9 @@ from ingest.parsing.ocsf import API, AUTHENTICATION, FAILURE, HTTP, JOB, MODULE,
 from ingest.sources.windows.codes import status_code
 from ingest.sources.windows.record import Fields, Logged, filled, whole
 from ingest.sources.windows.rule import (
-    Columns,
+    EventRule,
     Mapper,
-    Rule,
+    WindowsColumns,
     account,
     entity,
     here,
@@ -30,7 +30,7 @@ from ingest.sources.windows.rule import (
 # -- Task Scheduler ----------------------------------------------------------------------------
 
 
-def task(fields: Fields, log: Logged) -> Columns:
+def _task(fields: Fields, log: Logged) -> WindowsColumns:
     """A task and, where it ran, what it ran."""
     path = fields.text("Path", "ActionName")
     user = account(fields, "UserContext", "UserName")
@@ -46,7 +46,7 @@ def task(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def _tasks() -> Iterator[tuple[int, Rule]]:
+def _tasks() -> Iterator[tuple[int, EventRule]]:
     for uid, activity, title, name in (
         (100, 6, "Task Scheduler started a task.", ""),
         (101, OTHER, "Task Scheduler failed to start a task.", "Start"),
@@ -79,30 +79,30 @@ def _tasks() -> Iterator[tuple[int, Rule]]:
         always: dict[str, Any] = dict(other(name)) if name else {}
         if uid in (101, 103, 114, 202, 203, 322):
             always["status_id"] = FAILURE
-        yield uid, Rule(JOB, activity, title, task, always)
+        yield uid, EventRule(JOB, activity, title, _task, always)
 
 
 # -- terminal sessions -------------------------------------------------------------------------
 
 
-def terminal(fields: Fields, log: Logged) -> Columns:
+def terminal(fields: Fields, log: Logged) -> WindowsColumns:
     """21 to 25, 39, 40 of the Local Session Manager: `Address` is the client or LOCAL."""
     local = fields.peek("Address") == "LOCAL"
     end = source(fields, "Address", "", "")
-    found: Columns = {
+    results: WindowsColumns = {
         "user": account(fields, "User"),
         "src_endpoint": end,
         "dst_endpoint": here(log),
     }
     if log.event_id in (21, 22, 23):
-        found["session"] = filled(uid=fields.text("SessionID", "SessionId"))
+        results["session"] = filled(uid=fields.text("SessionID", "SessionId"))
         if log.event_id != 23:
-            found["is_remote"] = False if local else True if end else None
-            found["logon_type_id"] = 2 if local else 10 if end else None
-    return found
+            results["is_remote"] = False if local else True if end else None
+            results["logon_type_id"] = 2 if local else 10 if end else None
+    return results
 
 
-def rdp_login(fields: Fields, log: Logged) -> Columns:
+def rdp_login(fields: Fields, log: Logged) -> WindowsColumns:
     """1149: a user authenticated to the RDP listener, which is not yet a session."""
     return {
         "user": fields.user("Param1", "Param2") or fields.user("param1", "param2"),
@@ -113,7 +113,7 @@ def rdp_login(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def rdp(fields: Fields, log: Logged) -> Columns:
+def _rdp(fields: Fields, log: Logged) -> WindowsColumns:
     """131, 140 and 261: a connection to the RDP listener; `ClientIP` may have its port."""
     address = fields.peek("ClientIP", "IPString")
     host, _, port = (address or "").rpartition(":")
@@ -126,7 +126,7 @@ def rdp(fields: Fields, log: Logged) -> Columns:
     return {"src_endpoint": end, "dst_endpoint": here(log)}
 
 
-def rdp_client(fields: Fields, log: Logged) -> Columns:
+def rdp_client(fields: Fields, log: Logged) -> WindowsColumns:
     """1024 and 1102 of the RDP client: where somebody connected to."""
     name = fields.text("Value", "param1")
     ip = Fields({"ip": name or ""}).ip("ip")
@@ -139,7 +139,7 @@ def rdp_client(fields: Fields, log: Logged) -> Columns:
 # -- BITS and WMI ------------------------------------------------------------------------------
 
 
-def bits_job(fields: Fields, log: Logged) -> Columns:
+def bits_job(fields: Fields, log: Logged) -> WindowsColumns:
     """3 and 4: a job made or finished."""
     owner = account(fields, "jobOwner", "string2", "User")
     run = process(fields, "processPath", "processId")
@@ -149,7 +149,7 @@ def bits_job(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def transfer(fields: Fields, log: Logged) -> Columns:
+def _transfer(fields: Fields, log: Logged) -> WindowsColumns:
     """59 to 61: what a job fetches."""
     url = fields.text("url", "remoteName", "RemoteName")
     try:
@@ -181,7 +181,7 @@ def transfer(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def wmi_provider(fields: Fields, log: Logged) -> Columns:
+def wmi_provider(fields: Fields, log: Logged) -> WindowsColumns:
     """5857: a provider of WMI loaded into a host process."""
     path = fields.text("ProviderPath")
     name = fields.text("HostProcess")
@@ -191,7 +191,7 @@ def wmi_provider(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def wmi_failed(fields: Fields, log: Logged) -> Columns:
+def wmi_failed(fields: Fields, log: Logged) -> WindowsColumns:
     """5858: an operation of WMI that failed: which, for whom, from which machine."""
     code = whole(fields.peek("ResultCode"))
     if code is not None:
@@ -212,7 +212,7 @@ def wmi_failed(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def wmi_subscription(fields: Fields, log: Logged) -> Columns:
+def wmi_subscription(fields: Fields, log: Logged) -> WindowsColumns:
     """5859 to 5861: an event subscription, for a session or for good."""
     name = fields.text("ESS", "Query", "queryName")
     pid = fields.pid("processid", "ClientProcessID", "Processid")
@@ -225,7 +225,7 @@ def wmi_subscription(fields: Fields, log: Logged) -> Columns:
 # -- firewall ----------------------------------------------------------------------------------
 
 
-def firewall_rule(fields: Fields, log: Logged) -> Columns:
+def _firewall_rule(fields: Fields, log: Logged) -> WindowsColumns:
     """2004 to 2006 and their successors: a rule of the firewall, and who changed it."""
     uid, name = fields.text("RuleId"), fields.text("RuleName")
     user = fields.user("ModifyingUser")
@@ -236,7 +236,7 @@ def firewall_rule(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def _firewall() -> Iterator[tuple[int, Rule]]:
+def _firewall() -> Iterator[tuple[int, EventRule]]:
     made = "A rule has been added to the Windows Firewall exception list."
     changed = "A rule has been modified in the Windows Firewall exception list."
     gone = "A rule has been deleted in the Windows Firewall exception list."
@@ -246,9 +246,15 @@ def _firewall() -> Iterator[tuple[int, Rule]]:
         (4, gone, (2006, 2052)),
     ):
         for uid in uids:
-            yield uid, managing(activity, title, firewall_rule)
-    yield 2033, managing(4, "All rules have been deleted from the Windows Firewall.", firewall_rule)
-    yield 2059, managing(4, "All rules have been deleted from the Windows Firewall.", firewall_rule)
+            yield uid, managing(activity, title, _firewall_rule)
+    yield (
+        2033,
+        managing(4, "All rules have been deleted from the Windows Firewall.", _firewall_rule),
+    )
+    yield (
+        2059,
+        managing(4, "All rules have been deleted from the Windows Firewall.", _firewall_rule),
+    )
     for uid in (2002, 2003, 2008, 2009, 2010, 2032, 2060, 2082, 2083):
         yield (
             uid,
@@ -256,55 +262,59 @@ def _firewall() -> Iterator[tuple[int, Rule]]:
         )
 
 
-def _job(activity: int, title: str, columns: Mapper, **always: Any) -> Rule:
-    return Rule(JOB, activity, title, columns, always)
+def _job(activity: int, title: str, columns: Mapper, **always: Any) -> EventRule:
+    return EventRule(JOB, activity, title, columns, always)
 
 
 REMOTE_DONE = {"status_id": SUCCESS}
-OPERATIONAL: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
+OPERATIONAL: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
     {
         "microsoft-windows-taskscheduler": MappingProxyType(dict(_tasks())),
         "microsoft-windows-terminalservices-localsessionmanager": MappingProxyType(
             {
-                21: Rule(AUTHENTICATION, 1, "Session logon succeeded.", terminal, REMOTE_DONE),
-                22: Rule(
+                21: EventRule(AUTHENTICATION, 1, "Session logon succeeded.", terminal, REMOTE_DONE),
+                22: EventRule(
                     AUTHENTICATION,
                     OTHER,
                     "Shell start notification received.",
                     terminal,
                     other("Shell Start"),
                 ),
-                23: Rule(AUTHENTICATION, 2, "Session logoff succeeded.", terminal, REMOTE_DONE),
-                24: Rule(RDP, 7, "Session has been disconnected.", terminal),
-                25: Rule(RDP, 8, "Session reconnection succeeded.", terminal, REMOTE_DONE),
-                39: Rule(RDP, 7, "A session has been disconnected by another.", terminal),
-                40: Rule(RDP, 7, "A session has been disconnected, for a reason.", terminal),
+                23: EventRule(
+                    AUTHENTICATION, 2, "Session logoff succeeded.", terminal, REMOTE_DONE
+                ),
+                24: EventRule(RDP, 7, "Session has been disconnected.", terminal),
+                25: EventRule(RDP, 8, "Session reconnection succeeded.", terminal, REMOTE_DONE),
+                39: EventRule(RDP, 7, "A session has been disconnected by another.", terminal),
+                40: EventRule(RDP, 7, "A session has been disconnected, for a reason.", terminal),
             }
         ),
         "microsoft-windows-terminalservices-remoteconnectionmanager": MappingProxyType(
             {
-                261: Rule(RDP, 1, "A listener received a connection.", rdp),
-                1149: Rule(
+                261: EventRule(RDP, 1, "A listener received a connection.", _rdp),
+                1149: EventRule(
                     AUTHENTICATION, 1, "User authentication succeeded.", rdp_login, REMOTE_DONE
                 ),
             }
         ),
         "microsoft-windows-remotedesktopservices-rdpcorets": MappingProxyType(
             {
-                131: Rule(RDP, 3, "The server accepted a new connection from a client.", rdp),
-                140: Rule(
+                131: EventRule(RDP, 3, "The server accepted a new connection from a client.", _rdp),
+                140: EventRule(
                     RDP,
                     4,
                     "A connection failed: the user name or password is not correct.",
-                    rdp,
+                    _rdp,
                     {"status_id": FAILURE},
                 ),
             }
         ),
         "microsoft-windows-terminalservices-clientactivexcore": MappingProxyType(
             {
-                1024: Rule(RDP, 3, "The RDP client is trying to connect to a server.", rdp_client),
-                1102: Rule(RDP, 3, "The RDP client has initiated a connection.", rdp_client),
+                1024: EventRule(
+                    RDP, 3, "The RDP client is trying to connect to a server.", rdp_client
+                ),
+                1102: EventRule(RDP, 3, "The RDP client has initiated a connection.", rdp_client),
             }
         ),
         "microsoft-windows-bits-client": MappingProxyType(
@@ -312,16 +322,18 @@ OPERATIONAL: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
                 3: _job(1, "The BITS service created a new job.", bits_job),
                 4: _job(OTHER, "The transfer job is complete.", bits_job, **other("Complete")),
                 5: _job(3, "A BITS job was cancelled.", bits_job),
-                59: Rule(HTTP, 3, "BITS started a transfer job.", transfer),
-                60: Rule(HTTP, 3, "BITS stopped transferring a job.", transfer),
-                61: Rule(HTTP, 3, "BITS stopped transferring a job with an error.", transfer),
+                59: EventRule(HTTP, 3, "BITS started a transfer job.", _transfer),
+                60: EventRule(HTTP, 3, "BITS stopped transferring a job.", _transfer),
+                61: EventRule(HTTP, 3, "BITS stopped transferring a job with an error.", _transfer),
                 16403: _job(1, "The BITS service created a new job.", bits_job),
             }
         ),
         "microsoft-windows-wmi-activity": MappingProxyType(
             {
-                5857: Rule(MODULE, 1, "A WMI provider started.", wmi_provider),
-                5858: Rule(API, OTHER, "A WMI operation failed.", wmi_failed, other("Execute")),
+                5857: EventRule(MODULE, 1, "A WMI provider started.", wmi_provider),
+                5858: EventRule(
+                    API, OTHER, "A WMI operation failed.", wmi_failed, other("Execute")
+                ),
                 5859: managing(1, "A WMI subscription was started.", wmi_subscription),
                 5860: managing(1, "A temporary WMI event subscription was made.", wmi_subscription),
                 5861: managing(1, "A permanent WMI event subscription was made.", wmi_subscription),

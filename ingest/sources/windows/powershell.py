@@ -11,13 +11,13 @@ from types import MappingProxyType
 
 from ingest.parsing.ocsf import LIFECYCLE, OTHER, SCRIPT
 from ingest.sources.windows.record import Fields, Logged, filled, split_account
-from ingest.sources.windows.rule import Columns, Rule, other
+from ingest.sources.windows.rule import EventRule, WindowsColumns, other
 
 POWERSHELL = 2
 """OCSF's `script.type_id`."""
 # In ContextInfo `        Host Application = powershell.exe`, in the classic log
 # `\tHostApplication=powershell.exe`. A value ends with its line.
-PAIR = re.compile(r"^[ \t]*([A-Z][A-Za-z ]{1,30}?)[ \t]?=(.*)$", re.MULTILINE)
+_PAIR = re.compile(r"^[ \t]*([A-Z][A-Za-z ]{1,30}?)[ \t]?=(.*)$", re.MULTILINE)
 APP: Mapping[str, str] = MappingProxyType({"name": "PowerShell", "vendor_name": "Microsoft"})
 
 
@@ -26,13 +26,13 @@ def context_of(text: str | None) -> dict[str, str]:
 
     What a user typed comes last in it, so nothing typed can overrule what stands above.
     """
-    found: dict[str, str] = {}
-    for name, value in PAIR.findall(text or ""):
-        found.setdefault(name.replace(" ", ""), value.strip())
-    return found
+    results: dict[str, str] = {}
+    for name, value in _PAIR.findall(text or ""):
+        results.setdefault(name.replace(" ", ""), value.strip())
+    return results
 
 
-def _actor(log: Logged, context: Mapping[str, str]) -> Columns | None:
+def _actor(log: Logged, context: Mapping[str, str]) -> WindowsColumns | None:
     """PowerShell itself, which writes its log from the process of its host."""
     line = context.get("HostApplication")
     run = filled(cmd_line=line or None, pid=log.pid or None, uid=context.get("HostId") or None)
@@ -48,7 +48,7 @@ def _actor(log: Logged, context: Mapping[str, str]) -> Columns | None:
     return filled(process=run, user=user)
 
 
-def block(fields: Fields, log: Logged) -> Columns:
+def block(fields: Fields, log: Logged) -> WindowsColumns:
     """4104: the text of a script, of which long ones come in several parts."""
     content = fields.raw("ScriptBlockText")
     return {
@@ -62,7 +62,7 @@ def block(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def invoked(fields: Fields, log: Logged) -> Columns:
+def invoked(fields: Fields, log: Logged) -> WindowsColumns:
     """4103: a command with its parameters."""
     context = context_of(fields.peek("ContextInfo"))
     context.setdefault("HostId", context.pop("HostID", ""))
@@ -77,7 +77,7 @@ def invoked(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def marked(fields: Fields, log: Logged) -> Columns:
+def _marked(fields: Fields, log: Logged) -> WindowsColumns:
     """4105, 4106: a script block began or ended."""
     return {
         "script": {"uid": fields.text("ScriptBlockId"), "type_id": POWERSHELL},
@@ -85,7 +85,7 @@ def marked(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def console(fields: Fields, log: Logged) -> Columns:
+def console(fields: Fields, log: Logged) -> WindowsColumns:
     """40961, 40962, 53504 and their like: PowerShell itself."""
     return {"more": {"app": dict(APP)}, "actor": _actor(log, {})}
 
@@ -106,12 +106,12 @@ def _line(fields: Fields, log: Logged, context: Mapping[str, str]) -> str:
     typed = fields.peek("param1") if log.event_id == 800 else None
     if typed:
         return typed
-    said = (log.message or "").partition("command line: ")[2]
-    head, found, _ = said.partition(". \r\n\r\nContext Information:")
-    return head if found else context.get("CommandLine", "")
+    parts = (log.message or "").partition("command line: ")[2]
+    head, result, _ = parts.partition(". \r\n\r\nContext Information:")
+    return head if result else context.get("CommandLine", "")
 
 
-def engine(fields: Fields, log: Logged) -> Columns:
+def _engine(fields: Fields, log: Logged) -> WindowsColumns:
     """400, 403, 600: the engine or a provider started or stopped."""
     context = context_of(_classic_text(fields, log))
     version = context.get("EngineVersion")
@@ -121,7 +121,7 @@ def engine(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def pipeline(fields: Fields, log: Logged) -> Columns:
+def pipeline(fields: Fields, log: Logged) -> WindowsColumns:
     """500, 501, 800: a command line that ran."""
     context = context_of(_classic_text(fields, log))
     return {
@@ -135,18 +135,22 @@ def pipeline(fields: Fields, log: Logged) -> Columns:
     }
 
 
-OPERATIONAL: Mapping[int, Rule] = MappingProxyType(
+OPERATIONAL: Mapping[int, EventRule] = MappingProxyType(
     {
-        4100: Rule(SCRIPT, OTHER, "Error message of a command.", invoked, other("Error")),
-        4101: Rule(SCRIPT, 1, "Executing Pipeline", invoked),
-        4102: Rule(SCRIPT, 1, "Executing Pipeline", invoked),
-        4103: Rule(SCRIPT, 1, "Executing Pipeline", invoked),
-        4104: Rule(SCRIPT, 1, "Creating Scriptblock text", block),
-        4105: Rule(SCRIPT, OTHER, "Started invocation of ScriptBlock", marked, other("Start")),
-        4106: Rule(SCRIPT, OTHER, "Completed invocation of ScriptBlock", marked, other("Stop")),
-        40961: Rule(LIFECYCLE, 3, "PowerShell console is starting up", console),
-        40962: Rule(LIFECYCLE, 3, "PowerShell console is ready for user input", console),
-        53504: Rule(
+        4100: EventRule(SCRIPT, OTHER, "Error message of a command.", invoked, other("Error")),
+        4101: EventRule(SCRIPT, 1, "Executing Pipeline", invoked),
+        4102: EventRule(SCRIPT, 1, "Executing Pipeline", invoked),
+        4103: EventRule(SCRIPT, 1, "Executing Pipeline", invoked),
+        4104: EventRule(SCRIPT, 1, "Creating Scriptblock text", block),
+        4105: EventRule(
+            SCRIPT, OTHER, "Started invocation of ScriptBlock", _marked, other("Start")
+        ),
+        4106: EventRule(
+            SCRIPT, OTHER, "Completed invocation of ScriptBlock", _marked, other("Stop")
+        ),
+        40961: EventRule(LIFECYCLE, 3, "PowerShell console is starting up", console),
+        40962: EventRule(LIFECYCLE, 3, "PowerShell console is ready for user input", console),
+        53504: EventRule(
             LIFECYCLE,
             3,
             "Windows PowerShell has started an IPC listening thread.",
@@ -155,13 +159,13 @@ OPERATIONAL: Mapping[int, Rule] = MappingProxyType(
     }
 )
 
-CLASSIC: Mapping[int, Rule] = MappingProxyType(
+CLASSIC: Mapping[int, EventRule] = MappingProxyType(
     {
-        400: Rule(LIFECYCLE, 3, "Engine state is changed from None to Available.", engine),
-        403: Rule(LIFECYCLE, 4, "Engine state is changed from Available to Stopped.", engine),
-        500: Rule(SCRIPT, OTHER, "Command is Started.", pipeline, other("Start")),
-        501: Rule(SCRIPT, OTHER, "Command is Stopped.", pipeline, other("Stop")),
-        600: Rule(LIFECYCLE, 3, "Provider is Started.", engine),
-        800: Rule(SCRIPT, 1, "Pipeline execution details.", pipeline),
+        400: EventRule(LIFECYCLE, 3, "Engine state is changed from None to Available.", _engine),
+        403: EventRule(LIFECYCLE, 4, "Engine state is changed from Available to Stopped.", _engine),
+        500: EventRule(SCRIPT, OTHER, "Command is Started.", pipeline, other("Start")),
+        501: EventRule(SCRIPT, OTHER, "Command is Stopped.", pipeline, other("Stop")),
+        600: EventRule(LIFECYCLE, 3, "Provider is Started.", _engine),
+        800: EventRule(SCRIPT, 1, "Pipeline execution details.", pipeline),
     }
 )

@@ -11,7 +11,7 @@ from ingest.sources.windows.operational import OPERATIONAL
 from ingest.sources.windows.powershell import CLASSIC
 from ingest.sources.windows.powershell import OPERATIONAL as POWERSHELL
 from ingest.sources.windows.record import Logged
-from ingest.sources.windows.rule import Rule
+from ingest.sources.windows.rule import EventRule
 from ingest.sources.windows.security_accounts import ACCOUNTS
 from ingest.sources.windows.security_logon import LOGONS
 from ingest.sources.windows.security_network import NETWORKING
@@ -20,21 +20,21 @@ from ingest.sources.windows.security_system import MACHINE as SECURITY_MACHINE
 from ingest.sources.windows.sysmon import SYSMON
 from ingest.sources.windows.system_log import APPLICATIONS, EVENTLOG, MACHINE, SERVICES
 
-Table = Mapping[int, Rule]
-SECURITY: Table = MappingProxyType(
+_Table = Mapping[int, EventRule]
+_SECURITY: _Table = MappingProxyType(
     {**SECURITY_MACHINE, **OBJECTS, **NETWORKING, **ACCOUNTS, **LOGONS}
 )
-AUDIT_LOG: Table = MappingProxyType(
+AUDIT_LOG: _Table = MappingProxyType(
     {**EVENTLOG, **{uid: rule for uid, rule in SECURITY_MACHINE.items() if uid < 2000}}
 )
-BY_PROVIDER: Mapping[str, Table] = MappingProxyType(
+BY_PROVIDER: Mapping[str, _Table] = MappingProxyType(
     {
         **MACHINE,
         **APPLICATIONS,
         **OPERATIONAL,
         **NETWORK_LOGS,
-        "microsoft-windows-security-auditing": SECURITY,
-        "security": SECURITY,
+        "microsoft-windows-security-auditing": _SECURITY,
+        "security": _SECURITY,
         "microsoft-windows-eventlog": AUDIT_LOG,
         "microsoft-windows-sysmon": SYSMON,
         "linux-sysmon": SYSMON,
@@ -49,9 +49,9 @@ BY_PROVIDER: Mapping[str, Table] = MappingProxyType(
         "microsoft-windows-codeintegrity": CODE_INTEGRITY,
     }
 )
-BY_GUID: Mapping[str, Table] = MappingProxyType(
+BY_GUID: Mapping[str, _Table] = MappingProxyType(
     {
-        "54849625-5478-4994-a5ba-3e3b0328c30d": SECURITY,
+        "54849625-5478-4994-a5ba-3e3b0328c30d": _SECURITY,
         "5770385f-c22a-43e0-bf4c-06f5698ffbd9": SYSMON,
         "ff032593-a8d3-4f13-b0d6-01fc615a0f97": SYSMON,
         "a0c1853b-5c40-4b15-8766-3cf1c58f985a": POWERSHELL,
@@ -60,9 +60,9 @@ BY_GUID: Mapping[str, Table] = MappingProxyType(
         "11cd958a-c507-4ef3-b3f2-5fd9dfbd2c78": DEFENDER,
     }
 )
-BY_CHANNEL: Mapping[str, Table] = MappingProxyType(
+BY_CHANNEL: Mapping[str, _Table] = MappingProxyType(
     {
-        "security": SECURITY,
+        "security": _SECURITY,
         "system": MappingProxyType({**EVENTLOG, **SERVICES}),
         "windows powershell": CLASSIC,
         "microsoft-windows-powershell/operational": POWERSHELL,
@@ -77,17 +77,17 @@ DEFENDER_PRODUCT: Mapping[str, str] = {
     "name": "Microsoft Defender Antivirus",
     "vendor_name": "Microsoft",
 }
-WINDOWS: Mapping[str, str] = {"name": "Windows", "vendor_name": "Microsoft"}
+_WINDOWS: Mapping[str, str] = {"name": "Windows", "vendor_name": "Microsoft"}
 
 
-def table_of(log: Logged) -> Table | None:
+def table_of(log: Logged) -> _Table | None:
     """The table of its provider; by the channel only where no provider is named."""
     if log.provider is not None:
         name = log.provider.lower()
         # An instance of SQL Server is a provider of its own: MSSQL$NAME.
-        found = BY_PROVIDER.get("mssqlserver" if name.startswith("mssql$") else name)
-        if found is not None:
-            return found
+        BY_PROVIDER_result = BY_PROVIDER.get("mssqlserver" if name.startswith("mssql$") else name)
+        if BY_PROVIDER_result is not None:
+            return BY_PROVIDER_result
     if log.guid is not None:
         return BY_GUID.get(log.guid.strip("{}").lower())
     if log.provider is None:
@@ -96,12 +96,12 @@ def table_of(log: Logged) -> Table | None:
     return None
 
 
-def _named_by(channel: str) -> Table | None:
+def _named_by(channel: str) -> _Table | None:
     """`Microsoft-Windows-TaskScheduler/Operational` is named after its provider."""
     return BY_PROVIDER.get(channel.partition("/")[0])
 
 
-def rule_of(log: Logged) -> Rule | None:
+def rule_of(log: Logged) -> EventRule | None:
     """What is known of the event."""
     table = table_of(log)
     return table.get(log.event_id) if table is not None else None
@@ -112,4 +112,4 @@ def product_of(log: Logged) -> Mapping[str, str]:
     table = table_of(log)
     if table is SYSMON:
         return SYSMON_PRODUCT
-    return DEFENDER_PRODUCT if table is DEFENDER else WINDOWS
+    return DEFENDER_PRODUCT if table is DEFENDER else _WINDOWS

@@ -82,7 +82,7 @@ def keywords_of(value: object) -> tuple[bool | None, str | None]:
     return failed, f"0x{mask:x}"
 
 
-LEVELS: Mapping[str, int] = MappingProxyType(
+_LEVELS: Mapping[str, int] = MappingProxyType(
     {
         "critical": 1,
         "error": 2,
@@ -103,7 +103,7 @@ def level_of(value: object) -> int | None:
     number = whole(value)
     if number is not None:
         return number if 0 <= number <= 255 else None
-    return LEVELS.get(value.strip().lower()) if type(value) is str else None
+    return _LEVELS.get(value.strip().lower()) if type(value) is str else None
 
 
 class Fields:
@@ -160,10 +160,10 @@ class Fields:
     def number(self, *names: str, least: int = 0, most: int = 2**63 - 1) -> int | None:
         """Take a number, decimal or hexadecimal, that lies between these."""
         for name in names:
-            found = whole(self.left.get(name))
-            if found is not None and least <= found <= most:
+            whole_number = whole(self.left.get(name))
+            if whole_number is not None and least <= whole_number <= most:
                 del self.left[name]
-                return found
+                return whole_number
         return None
 
     def pid(self, *names: str) -> int | None:
@@ -181,11 +181,11 @@ class Fields:
             if type(value) is not str:
                 continue
             bare, _, zone = value.strip().removeprefix("\\\\").partition("%")
-            found = address(bare.removeprefix("[").removesuffix("]"))
-            if found is not None:
+            ip_address = address(bare.removeprefix("[").removesuffix("]"))
+            if ip_address is not None:
                 if not zone:
                     del self.left[name]
-                return found
+                return ip_address
         return None
 
     def flag(self, *names: str) -> bool | None:
@@ -220,13 +220,13 @@ def split_account(name: str, domain: str | None = None) -> tuple[str, str | None
     before, slash, after = name.partition("\\")
     if slash and after and before and domain is None:
         return after, before
-    bare, at, realm = name.rpartition("@")
-    if at and bare and domain is not None and realm.lower() == domain.lower():
+    bare, position, realm = name.rpartition("@")
+    if position and bare and domain is not None and realm.lower() == domain.lower():
         return bare, domain
     return name, domain
 
 
 def filled(**parts: Any) -> dict[str, Any] | None:
     """A struct of the parts that have a value; None where none has."""
-    found = {name: value for name, value in parts.items() if value is not None}
-    return found or None
+    results = {name: value for name, value in parts.items() if value is not None}
+    return results or None

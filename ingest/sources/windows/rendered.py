@@ -97,7 +97,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "Target Server Name": "TargetServerName",
     }
 )
-LONG = frozenset({"Task Content", "Task New Content"})
+_LONG = frozenset({"Task Content", "Task New Content"})
 """Labels whose value goes on over the lines that follow."""
 MOST_LINES = 2000
 
@@ -119,14 +119,14 @@ def _once(pairs: list[tuple[Any, ...]]) -> dict[str, Any]:
 
 
 def _labelled(lines: list[str], event_id: int) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = []
+    results: list[tuple[Any, ...]] = []
     section = ""
     long: list[str] | None = None
     for line in lines[1:]:
         match = LABEL.fullmatch(line)
         if long is not None and (match is None or match[2] not in FIELDS):
             long.append(line)
-            found[-1] = (found[-1][0], "\r\n".join(long).rstrip())
+            results[-1] = (results[-1][0], "\r\n".join(long).rstrip())
             continue
         long = None
         if match is None:
@@ -137,9 +137,9 @@ def _labelled(lines: list[str], event_id: int) -> list[tuple[Any, ...]]:
             continue
         name = _name(section if tabs else "", label, event_id)
         if name is not None:
-            found.append((name, value.strip()))
-            long = [value] if label in LONG else None
-    return found
+            results.append((name, value.strip()))
+            long = [value] if label in _LONG else None
+    return results
 
 
 def _name(section: str, label: str, event_id: int) -> str | None:

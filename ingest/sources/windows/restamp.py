@@ -12,10 +12,10 @@ from ingest.parsing.json_time import written_like
 from ingest.parsing.source import Unreadable
 from ingest.parsing.strict_json import decode_object
 
-UTC = ZoneInfo("UTC")
+_UTC = ZoneInfo("UTC")
 Paths = tuple[tuple[tuple[str, ...], bool], ...]
 """Where a time may stand, key by key, and whether it is local without a zone."""
-NAMED = ("Event", "EventData", "Data")
+_NAMED = ("Event", "EventData", "Data")
 
 
 def restamped_json(raw: bytes, paths: Paths, when: datetime, zone: ZoneInfo) -> bytes:
@@ -27,7 +27,7 @@ def restamped_json(raw: bytes, paths: Paths, when: datetime, zone: ZoneInfo) -> 
         if old is None:
             continue
         try:
-            new = written_like(old, str(path[-1]), when, zone if local else UTC)
+            new = written_like(old, str(path[-1]), when, zone if local else _UTC)
         except Unreadable:
             continue
         raw = _replaced(raw, before, path, old, new)
@@ -39,13 +39,13 @@ def restamped_json(raw: bytes, paths: Paths, when: datetime, zone: ZoneInfo) -> 
 
 def _named_path(raw: bytes) -> list[tuple[Any, bool]]:
     """Where `UtcTime` stands in a list of `{"@Name": ..., "#text": ...}`."""
-    data = value_at(decode_object(raw), NAMED)
+    data = value_at(decode_object(raw), _NAMED)
     if type(data) is not list:
         return []
     return [
-        ((*NAMED, at, "#text"), False)
-        for at, one in enumerate(data)
-        if type(one) is dict and one.get("@Name") == "UtcTime"
+        ((*_NAMED, index, "#text"), False)
+        for index, element in enumerate(data)
+        if type(element) is dict and element.get("@Name") == "UtcTime"
     ]
 
 

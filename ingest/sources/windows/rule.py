@@ -12,13 +12,13 @@ from ingest.parsing.strict_json import encode
 from ingest.sources.windows.codes import LOGON_TYPES, PROTOCOLS
 from ingest.sources.windows.record import Fields, Logged, filled, whole
 
-Columns = dict[str, Any]
-Mapper = Callable[[Fields, Logged], Columns]
+WindowsColumns = dict[str, Any]
+Mapper = Callable[[Fields, Logged], WindowsColumns]
 """Columns of silver.event out of the data. Keys `class_uid` and `activity_id` (and what
 else `Rule` says) overrule the table, `more` is a dictionary."""
 
 
-class Rule(NamedTuple):
+class EventRule(NamedTuple):
     """What an event id is: class, activity, what happened in words, and how its fields map."""
 
     class_uid: int
@@ -50,7 +50,7 @@ AUTH_PROTOCOLS: Mapping[str, tuple[str, int]] = MappingProxyType(
 )
 
 
-def auth(protocol: str | None) -> Columns:
+def auth(protocol: str | None) -> WindowsColumns:
     """The columns of an authentication protocol."""
     if protocol is None:
         return {}
@@ -58,14 +58,14 @@ def auth(protocol: str | None) -> Columns:
     return {"auth_protocol": name, "more": {"auth_protocol_id": uid}}
 
 
-def subject(fields: Fields, of: str = "Subject") -> Columns | None:
+def subject(fields: Fields, of: str = "Subject") -> WindowsColumns | None:
     """Who did it, of the fields `SubjectUserName` and so on: the user and the session."""
     user = fields.user(f"{of}UserName", f"{of}DomainName", f"{of}UserSid")
     logon = fields.logon(f"{of}LogonId")
     return filled(user=user, session=filled(uid=logon))
 
 
-def target(fields: Fields) -> Columns | None:
+def target(fields: Fields) -> WindowsColumns | None:
     """The account acted upon; its SID has one of two names."""
     sid = "TargetUserSid" if fields.peek("TargetUserSid") else "TargetSid"
     return fields.user("TargetUserName", "TargetDomainName", sid)
@@ -73,7 +73,7 @@ def target(fields: Fields) -> Columns | None:
 
 def process(
     fields: Fields, path: str = "ProcessName", pid: str = "ProcessId", uid: str = ""
-) -> Columns | None:
+) -> WindowsColumns | None:
     """A process from the fields of these names."""
     number = fields.pid(pid) if pid else None
     if number is None and pid == "ProcessId":
@@ -87,7 +87,7 @@ def process(
 
 def actor(
     fields: Fields, path: str = "ProcessName", pid: str = "ProcessId", of: str = "Subject"
-) -> Columns | None:
+) -> WindowsColumns | None:
     """Who did it, and by which process."""
     who = subject(fields, of) or {}
     by = process(fields, path, pid)
@@ -96,7 +96,7 @@ def actor(
 
 def source(
     fields: Fields, ip: str = "IpAddress", port: str = "IpPort", host: str = "WorkstationName"
-) -> Columns | None:
+) -> WindowsColumns | None:
     """The other end of a connection to this machine."""
     name = fields.text(host) if host else None
     return filled(
@@ -106,12 +106,12 @@ def source(
     )
 
 
-def here(log: Logged) -> Columns | None:
+def here(log: Logged) -> WindowsColumns | None:
     """This machine, as an endpoint."""
     return filled(hostname=log.computer)
 
 
-def logon_type(fields: Fields) -> Columns:
+def logon_type(fields: Fields) -> WindowsColumns:
     """The columns of a logon type."""
     number = whole(fields.peek("LogonType"))
     if number is None:
@@ -123,37 +123,37 @@ def logon_type(fields: Fields) -> Columns:
     return {"logon_type_id": uid, "is_remote": remote, "more": {"logon_type": name}}
 
 
-def merged(*parts: Columns) -> Columns:
+def merged(*parts: WindowsColumns) -> WindowsColumns:
     """Columns of several parts; their `more` is joined."""
-    found: Columns = {}
-    more: Columns = {}
+    results: WindowsColumns = {}
+    more: WindowsColumns = {}
     for part in parts:
         more |= part.get("more", {})
-        found |= part
+        results |= part
     if more:
-        found["more"] = more
-    return found
+        results["more"] = more
+    return results
 
 
-def outcome(code: int | None) -> int | None:
+def _outcome(code: int | None) -> int | None:
     """Status by a code that is 0 when all went well."""
     return None if code is None else SUCCESS if code == 0 else FAILURE
 
 
 def names(text: str | None) -> list[str] | None:
     """The words of a list that Windows writes with line ends and tabs between."""
-    found = [word for word in re.split(r"[\s,]+", text or "") if word and word != "-"]
-    return found or None
+    name_list = [word for word in re.split(r"[\s,]+", text or "") if word and word != "-"]
+    return name_list or None
 
 
-def protocol(number: int | None) -> Columns:
+def protocol(number: int | None) -> WindowsColumns:
     """The leaves of connection_info for an IP protocol."""
     if number is None or not 0 <= number <= 255:
         return {}
     return {"protocol_num": number, "protocol_name": PROTOCOLS.get(number)}
 
 
-def entity(kind: str, name: str | None, uid: str | None = None, **data: Any) -> Columns:
+def entity(kind: str, name: str | None, uid: str | None = None, **data: Any) -> WindowsColumns:
     """`more` of an Entity Management event: the thing managed."""
     about = filled(name=name, uid=uid, data=filled(**data)) or {}
     if name is None and uid is None:
@@ -166,20 +166,20 @@ def managed(
 ) -> Mapper:
     """A mapping for Entity Management: the fields that name the thing, the subject as actor."""
 
-    def columns(fields: Fields, log: Logged) -> Columns:
-        found = entity(kind, fields.text(*name), fields.text(*uid))
-        return found | {"actor": actor(fields, path)}
+    def columns(fields: Fields, log: Logged) -> WindowsColumns:
+        entity_result = entity(kind, fields.text(*name), fields.text(*uid))
+        return entity_result | {"actor": actor(fields, path)}
 
     return columns
 
 
-def account(fields: Fields, *names: str) -> Columns | None:
+def account(fields: Fields, *names: str) -> WindowsColumns | None:
     """`DOMAIN\\name`, a bare name or a SID, as a user."""
     text = fields.peek(*names)
     return fields.user(next(n for n in names if fields.peek(n)), "", "") if text else None
 
 
-def plain(fields: Fields, log: Logged) -> Columns:
+def plain(fields: Fields, log: Logged) -> WindowsColumns:
     """What fields of well-known names say, for events without a mapping of their own."""
     who = actor(fields)
     return {
@@ -189,28 +189,28 @@ def plain(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def nothing(fields: Fields, log: Logged) -> Columns:
+def nothing(fields: Fields, log: Logged) -> WindowsColumns:
     """No columns: all data stays in unmapped."""
     return {}
 
 
-def base(title: str, **always: Any) -> Rule:
+def base(title: str, **always: Any) -> EventRule:
     """An event of no class."""
-    return Rule(BASE, 0, title, plain, always)
+    return EventRule(BASE, 0, title, plain, always)
 
 
-def managing(activity_id: int, title: str, columns: Mapper, **always: Any) -> Rule:
+def managing(activity_id: int, title: str, columns: Mapper, **always: Any) -> EventRule:
     """An event of Entity Management."""
     if activity_id == OTHER:
         always.setdefault("activity_name", "Other")
-    return Rule(ENTITY, activity_id, title, columns, always)
+    return EventRule(ENTITY, activity_id, title, columns, always)
 
 
-def authentication(activity_id: int, title: str, columns: Mapper, **always: Any) -> Rule:
+def authentication(activity_id: int, title: str, columns: Mapper, **always: Any) -> EventRule:
     """An event of Authentication."""
-    return Rule(AUTHENTICATION, activity_id, title, columns, always)
+    return EventRule(AUTHENTICATION, activity_id, title, columns, always)
 
 
-def text_of(value: Any) -> str:
+def _text_of(value: Any) -> str:
     """A value as text: itself, or JSON."""
     return value if type(value) is str else encode(value)

@@ -13,8 +13,8 @@ from typing import Any
 from ingest.parsing.ocsf import ACCOUNT, AUTHORIZATION, GROUP, OTHER, USER_ACCESS
 from ingest.sources.windows.record import Fields, Logged, filled
 from ingest.sources.windows.rule import (
-    Columns,
-    Rule,
+    EventRule,
+    WindowsColumns,
     actor,
     managed,
     managing,
@@ -27,13 +27,13 @@ from ingest.sources.windows.rule import (
     target,
 )
 
-CREATE, ENABLE, PASSWORD, RESET, DISABLE, DELETE, LOCK, UNLOCK = 1, 2, 3, 4, 5, 6, 9, 12
-UPDATE = other("Update")
+_CREATE, ENABLE, _PASSWORD, _RESET, DISABLE, _DELETE, _LOCK, _UNLOCK = 1, 2, 3, 4, 5, 6, 9, 12
+_UPDATE = other("Update")
 
 
-def account(fields: Fields, log: Logged) -> Columns:
+def account(fields: Fields, log: Logged) -> WindowsColumns:
     """What was done to an account, by whom."""
-    columns: Columns = {"user": target(fields), "actor": actor(fields)}
+    columns: WindowsColumns = {"user": target(fields), "actor": actor(fields)}
     if columns["user"] is not None:
         columns["user"]["full_name"] = fields.text("DisplayName")
         columns["user"]["email_addr"] = _mail(fields)
@@ -46,7 +46,7 @@ def _mail(fields: Fields) -> str | None:
     return fields.text("UserPrincipalName") if name and "@" in name else None
 
 
-def lockout(fields: Fields, log: Logged) -> Columns:
+def lockout(fields: Fields, log: Logged) -> WindowsColumns:
     """4740: the caller's machine stands, oddly, in the field of the target's domain."""
     caller = fields.text("TargetDomainName")
     who = fields.user("TargetUserName", "", "TargetSid")
@@ -57,13 +57,13 @@ def lockout(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def renamed(fields: Fields, log: Logged) -> Columns:
+def renamed(fields: Fields, log: Logged) -> WindowsColumns:
     """4781: the account under its new name."""
     who = fields.user("NewTargetUserName", "TargetDomainName", "TargetSid")
     return {"user": who, "actor": actor(fields)}
 
 
-def dsrm(fields: Fields, log: Logged) -> Columns:
+def dsrm(fields: Fields, log: Logged) -> WindowsColumns:
     """4794: the password of the restore mode's administrator."""
     workstation = fields.text("Workstation")
     return {
@@ -73,33 +73,35 @@ def dsrm(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def group(fields: Fields, log: Logged) -> Columns:
+def _group(fields: Fields, log: Logged) -> WindowsColumns:
     """A group made, changed or deleted."""
     about = fields.user("TargetUserName", "TargetDomainName", "TargetSid")
     return {"group": about or {"name": "unknown"}, "actor": actor(fields)}
 
 
-def member(fields: Fields, log: Logged) -> Columns:
+def member(fields: Fields, log: Logged) -> WindowsColumns:
     """A member put into a group or taken out. Its name is a distinguished name, if any."""
     who = fields.user("MemberName", "", "MemberSid")
-    return group(fields, log) | {"user": who}
+    return _group(fields, log) | {"user": who}
 
 
-def group_read(fields: Fields, log: Logged) -> Columns:
+def group_read(fields: Fields, log: Logged) -> WindowsColumns:
     """4799: somebody listed a group's members."""
     by = process(fields, "CallerProcessName", "CallerProcessId")
-    found = group(fields, log)
-    return found | {"actor": filled(**{**(found["actor"] or {}), **(filled(process=by) or {})})}
+    group_result = _group(fields, log)
+    return group_result | {
+        "actor": filled(**{**(group_result["actor"] or {}), **(filled(process=by) or {})})
+    }
 
 
-def account_read(fields: Fields, log: Logged) -> Columns:
+def account_read(fields: Fields, log: Logged) -> WindowsColumns:
     """4798: somebody listed the groups of a user."""
     by = process(fields, "CallerProcessName", "CallerProcessId")
     who = subject(fields) or {}
     return {"user": target(fields), "actor": filled(**who, process=by)}
 
 
-def right(fields: Fields, log: Logged) -> Columns:
+def right(fields: Fields, log: Logged) -> WindowsColumns:
     """4704, 4705, 4717, 4718: a right given to an account or taken from it."""
     granted = names(fields.text("PrivilegeList", "AccessGranted", "AccessRemoved"))
     who = fields.user("TargetUserName", "TargetDomainName", "TargetSid")
@@ -110,7 +112,7 @@ def right(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def token(fields: Fields, log: Logged) -> Columns:
+def token(fields: Fields, log: Logged) -> WindowsColumns:
     """4703: rights switched on in a token, or off. Of both the latter stay in unmapped."""
     enabled = names(fields.text("EnabledPrivilegeList"))
     taken = None if enabled else names(fields.text("DisabledPrivilegeList"))
@@ -124,7 +126,7 @@ def token(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def used(fields: Fields, log: Logged) -> Columns:
+def used(fields: Fields, log: Logged) -> WindowsColumns:
     """4673, 4674: a right used; on which object stays in unmapped."""
     by = actor(fields) or {}
     return {
@@ -135,7 +137,7 @@ def used(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def password_read(fields: Fields, log: Logged) -> Columns:
+def password_read(fields: Fields, log: Logged) -> WindowsColumns:
     """4782, 4793, 4797: passwords asked for or checked."""
     columns = merged({"user": target(fields)}, {"actor": actor(fields)})
     workstation = fields.text("Workstation")
@@ -145,11 +147,11 @@ def password_read(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def _account(activity: int, title: str, columns: Any = account, **always: Any) -> Rule:
-    return Rule(ACCOUNT, activity, title, columns, always)
+def _account(activity: int, title: str, columns: Any = account, **always: Any) -> EventRule:
+    return EventRule(ACCOUNT, activity, title, columns, always)
 
 
-def _groups() -> Iterator[tuple[int, Rule]]:
+def _groups() -> Iterator[tuple[int, EventRule]]:
     """The events of the groups: same five of each kind, in an order of their own."""
     kinds = (
         ("A security-enabled global group", 4727, 4728, 4729, 4730, 4737),
@@ -162,28 +164,28 @@ def _groups() -> Iterator[tuple[int, Rule]]:
     )
     for kind, made, added, removed, deleted, changed in kinds:
         of = kind[0].lower() + kind[1:]
-        yield made, Rule(GROUP, 6, f"{kind} was created.", group)
-        yield added, Rule(GROUP, 3, f"A member was added to {of}.", member)
-        yield removed, Rule(GROUP, 4, f"A member was removed from {of}.", member)
-        yield deleted, Rule(GROUP, 5, f"{kind} was deleted.", group)
-        yield changed, Rule(GROUP, OTHER, f"{kind} was changed.", group, UPDATE)
+        yield made, EventRule(GROUP, 6, f"{kind} was created.", _group)
+        yield added, EventRule(GROUP, 3, f"A member was added to {of}.", member)
+        yield removed, EventRule(GROUP, 4, f"A member was removed from {of}.", member)
+        yield deleted, EventRule(GROUP, 5, f"{kind} was deleted.", _group)
+        yield changed, EventRule(GROUP, OTHER, f"{kind} was changed.", _group, _UPDATE)
 
 
-ACCOUNTS: Mapping[int, Rule] = MappingProxyType(
+ACCOUNTS: Mapping[int, EventRule] = MappingProxyType(
     {
         **dict(_groups()),
-        4720: _account(CREATE, "A user account was created."),
+        4720: _account(_CREATE, "A user account was created."),
         4722: _account(ENABLE, "A user account was enabled."),
-        4723: _account(PASSWORD, "An attempt was made to change an account's password."),
-        4724: _account(RESET, "An attempt was made to reset an account's password."),
+        4723: _account(_PASSWORD, "An attempt was made to change an account's password."),
+        4724: _account(_RESET, "An attempt was made to reset an account's password."),
         4725: _account(DISABLE, "A user account was disabled."),
-        4726: _account(DELETE, "A user account was deleted."),
-        4738: _account(OTHER, "A user account was changed.", **UPDATE),
-        4740: _account(LOCK, "A user account was locked out.", lockout),
-        4741: _account(CREATE, "A computer account was created."),
-        4742: _account(OTHER, "A computer account was changed.", **UPDATE),
-        4743: _account(DELETE, "A computer account was deleted."),
-        4764: Rule(GROUP, OTHER, "A group's type was changed.", group, UPDATE),
+        4726: _account(_DELETE, "A user account was deleted."),
+        4738: _account(OTHER, "A user account was changed.", **_UPDATE),
+        4740: _account(_LOCK, "A user account was locked out.", lockout),
+        4741: _account(_CREATE, "A computer account was created."),
+        4742: _account(OTHER, "A computer account was changed.", **_UPDATE),
+        4743: _account(_DELETE, "A computer account was deleted."),
+        4764: EventRule(GROUP, OTHER, "A group's type was changed.", _group, _UPDATE),
         4765: _account(OTHER, "SID History was added to an account.", **other("Add SID History")),
         4766: _account(
             OTHER,
@@ -191,11 +193,11 @@ ACCOUNTS: Mapping[int, Rule] = MappingProxyType(
             **other("Add SID History"),
             status_id=2,
         ),
-        4767: _account(UNLOCK, "A user account was unlocked."),
+        4767: _account(_UNLOCK, "A user account was unlocked."),
         4780: _account(
             OTHER,
             "The ACL was set on accounts which are members of administrators groups.",
-            **UPDATE,
+            **_UPDATE,
         ),
         4781: _account(OTHER, "The name of an account was changed.", renamed, **other("Rename")),
         4782: _account(
@@ -204,11 +206,13 @@ ACCOUNTS: Mapping[int, Rule] = MappingProxyType(
             password_read,
             **other("Read Password Hash"),
         ),
-        4787: Rule(GROUP, 3, "A non-member was added to a basic application group.", member),
-        4788: Rule(GROUP, 4, "A non-member was removed from a basic application group.", member),
-        4790: Rule(GROUP, 6, "An LDAP query group was created.", group),
-        4791: Rule(GROUP, OTHER, "A basic application group was changed.", group, UPDATE),
-        4792: Rule(GROUP, 5, "An LDAP query group was deleted.", group),
+        4787: EventRule(GROUP, 3, "A non-member was added to a basic application group.", member),
+        4788: EventRule(
+            GROUP, 4, "A non-member was removed from a basic application group.", member
+        ),
+        4790: EventRule(GROUP, 6, "An LDAP query group was created.", _group),
+        4791: EventRule(GROUP, OTHER, "A basic application group was changed.", _group, _UPDATE),
+        4792: EventRule(GROUP, 5, "An LDAP query group was deleted.", _group),
         4793: _account(
             OTHER,
             "The Password Policy Checking API was called.",
@@ -216,7 +220,7 @@ ACCOUNTS: Mapping[int, Rule] = MappingProxyType(
             **other("Check Password Policy"),
         ),
         4794: _account(
-            RESET,
+            _RESET,
             "An attempt was made to set the Directory Services Restore Mode administrator "
             "password.",
             dsrm,
@@ -233,28 +237,30 @@ ACCOUNTS: Mapping[int, Rule] = MappingProxyType(
             account_read,
             **other("Enumerate Groups"),
         ),
-        4799: Rule(
+        4799: EventRule(
             GROUP,
             OTHER,
             "A security-enabled local group membership was enumerated.",
             group_read,
             other("Enumerate Members"),
         ),
-        4703: Rule(AUTHORIZATION, 1, "A token right was adjusted.", token),
-        4673: Rule(
+        4703: EventRule(AUTHORIZATION, 1, "A token right was adjusted.", token),
+        4673: EventRule(
             AUTHORIZATION, OTHER, "A privileged service was called.", used, other("Use Privileges")
         ),
-        4674: Rule(
+        4674: EventRule(
             AUTHORIZATION,
             OTHER,
             "An operation was attempted on a privileged object.",
             used,
             other("Use Privileges"),
         ),
-        4704: Rule(USER_ACCESS, 1, "A user right was assigned.", right),
-        4705: Rule(USER_ACCESS, 2, "A user right was removed.", right),
-        4717: Rule(USER_ACCESS, 1, "System security access was granted to an account.", right),
-        4718: Rule(USER_ACCESS, 2, "System security access was removed from an account.", right),
+        4704: EventRule(USER_ACCESS, 1, "A user right was assigned.", right),
+        4705: EventRule(USER_ACCESS, 2, "A user right was removed.", right),
+        4717: EventRule(USER_ACCESS, 1, "System security access was granted to an account.", right),
+        4718: EventRule(
+            USER_ACCESS, 2, "System security access was removed from an account.", right
+        ),
         4706: managing(
             1,
             "A new trust was created to a domain.",

@@ -23,9 +23,9 @@ from ingest.parsing.ocsf import (
 from ingest.sources.windows.codes import KERBEROS, NTSTATUS, status_code
 from ingest.sources.windows.record import Fields, Logged, filled, whole
 from ingest.sources.windows.rule import (
-    Columns,
+    EventRule,
     Mapper,
-    Rule,
+    WindowsColumns,
     actor,
     auth,
     authentication,
@@ -39,15 +39,15 @@ from ingest.sources.windows.rule import (
     target,
 )
 
-LOGON, LOGOFF, TICKET, SERVICE_TICKET, RENEW, PREAUTH = 1, 2, 3, 4, 5, 6
-FAILED = {"status_id": FAILURE}
-DONE = {"status_id": SUCCESS}
+_LOGON, _LOGOFF, _TICKET, _SERVICE_TICKET, _RENEW, _PREAUTH = 1, 2, 3, 4, 5, 6
+_FAILED = {"status_id": FAILURE}
+_DONE = {"status_id": SUCCESS}
 
 
-def logon(fields: Fields, log: Logged) -> Columns:
+def _logon(fields: Fields, log: Logged) -> WindowsColumns:
     """4624, 4625 and what looks like them: who logged on to this machine, from where."""
-    found = merged(logon_type(fields), auth(fields.text("AuthenticationPackageName")))
-    found |= {
+    merged_result = merged(logon_type(fields), auth(fields.text("AuthenticationPackageName")))
+    merged_result |= {
         "user": target(fields),
         "session": filled(uid=fields.logon("TargetLogonId")),
         "actor": actor(fields),
@@ -55,20 +55,20 @@ def logon(fields: Fields, log: Logged) -> Columns:
         "dst_endpoint": here(log),
     }
     if log.event_id == 4625:
-        found |= _failure(fields)
-    return found
+        merged_result |= _failure(fields)
+    return merged_result
 
 
-def _failure(fields: Fields) -> Columns:
+def _failure(fields: Fields) -> WindowsColumns:
     """Why a logon failed: the finer of its two codes. Both stay for rules that ask for them."""
     codes = (whole(fields.peek(name)) for name in ("SubStatus", "Status"))
-    code = next((one for one in codes if one), None)
+    code = next((code_word for code_word in codes if code_word), None)
     if code is None:
         return {}
     return {"status_code": status_code(code), "status_detail": NTSTATUS.get(code)}
 
 
-def explicit(fields: Fields, log: Logged) -> Columns:
+def explicit(fields: Fields, log: Logged) -> WindowsColumns:
     """4648: somebody used the credentials of another account, often on another machine."""
     who = target(fields)
     server = fields.text("TargetServerName")
@@ -82,7 +82,7 @@ def explicit(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def logoff(fields: Fields, log: Logged) -> Columns:
+def logoff(fields: Fields, log: Logged) -> WindowsColumns:
     """4634 and 4647: whose session ended."""
     return logon_type(fields) | {
         "user": target(fields),
@@ -91,7 +91,7 @@ def logoff(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def privileges(fields: Fields, log: Logged) -> Columns:
+def privileges(fields: Fields, log: Logged) -> WindowsColumns:
     """4672: rights a new session got."""
     who = subject(fields) or {}
     return {
@@ -101,11 +101,11 @@ def privileges(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def groups(fields: Fields, log: Logged) -> Columns:
+def groups(fields: Fields, log: Logged) -> WindowsColumns:
     """4627 and 4964: groups of a new session."""
     member_of = names(fields.peek("GroupMembership", "SidList"))
     who = target(fields)
-    sids = [one.strip("%{}") for one in member_of or ()]
+    sids = [name.strip("%{}") for name in member_of or ()]
     if who is not None and sids:
         fields.text("GroupMembership", "SidList")
         who["groups"] = sids
@@ -117,10 +117,10 @@ def groups(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def kerberos(fields: Fields, log: Logged) -> Columns:
+def _kerberos(fields: Fields, log: Logged) -> WindowsColumns:
     """4768 to 4773: a ticket asked of this domain controller."""
     name = fields.text("ServiceName")
-    found: Columns = {
+    ticket_columns: WindowsColumns = {
         "user": target(fields),
         "service": filled(name=name, uid=fields.text("ServiceSid", "ServiceId")),
         "src_endpoint": source(fields),
@@ -130,17 +130,17 @@ def kerberos(fields: Fields, log: Logged) -> Columns:
     code = whole(fields.peek("Status", "FailureCode", "ResultCode"))
     if code is not None:
         fields.text("Status", "FailureCode", "ResultCode")
-        found["status_id"] = FAILURE if code else SUCCESS
-        found["status_code"] = status_code(code)
-        found["status_detail"] = KERBEROS.get(code) or NTSTATUS.get(code)
-    return merged(auth("Kerberos"), found)
+        ticket_columns["status_id"] = FAILURE if code else SUCCESS
+        ticket_columns["status_code"] = status_code(code)
+        ticket_columns["status_detail"] = KERBEROS.get(code) or NTSTATUS.get(code)
+    return merged(auth("Kerberos"), ticket_columns)
 
 
-def ntlm(fields: Fields, log: Logged) -> Columns:
+def _ntlm(fields: Fields, log: Logged) -> WindowsColumns:
     """4776 and 4777: credentials checked by this machine, as NTLM knows them."""
     who = fields.user("TargetUserName", "TargetDomainName")
     workstation = fields.text("Workstation", "WorkstationName")
-    found: Columns = {
+    results: WindowsColumns = {
         "user": who or fields.user("LogonAccount"),
         "src_endpoint": filled(hostname=workstation.lstrip("\\") if workstation else None),
         "dst_endpoint": here(log),
@@ -149,13 +149,13 @@ def ntlm(fields: Fields, log: Logged) -> Columns:
     code = whole(fields.peek("Status", "ErrorCode"))
     if code is not None:
         fields.text("Status", "ErrorCode")
-        found["status_id"] = FAILURE if code else SUCCESS
-        found["status_code"] = status_code(code)
-        found["status_detail"] = NTSTATUS.get(code)
-    return merged(auth(fields.peek("PackageName") or "NTLM"), found)
+        results["status_id"] = FAILURE if code else SUCCESS
+        results["status_code"] = status_code(code)
+        results["status_detail"] = NTSTATUS.get(code)
+    return merged(auth(fields.peek("PackageName") or "NTLM"), results)
 
 
-def session(fields: Fields, log: Logged) -> Columns:
+def _session(fields: Fields, log: Logged) -> WindowsColumns:
     """4778, 4779: a window station left and come back to, mostly over RDP."""
     return {
         "user": fields.user("AccountName", "AccountDomain"),
@@ -165,7 +165,7 @@ def session(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def workstation(fields: Fields, log: Logged) -> Columns:
+def workstation(fields: Fields, log: Logged) -> WindowsColumns:
     """4800 to 4803: the screen locked, unlocked, saved."""
     return {
         "user": target(fields),
@@ -174,7 +174,7 @@ def workstation(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def denied_rdp(fields: Fields, log: Logged) -> Columns:
+def denied_rdp(fields: Fields, log: Logged) -> WindowsColumns:
     """4825: not allowed to log on through Remote Desktop."""
     return {
         "user": fields.user("AccountName", "AccountDomain"),
@@ -186,7 +186,7 @@ def denied_rdp(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def radius(fields: Fields, log: Logged) -> Columns:
+def _radius(fields: Fields, log: Logged) -> WindowsColumns:
     """6272 to 6279: what the Network Policy Server decided; the client sits behind a NAS."""
     calling = fields.peek("CallingStationID")
     end = {"mac": mac_address(calling), "ip": address(calling) if calling else None}
@@ -220,12 +220,12 @@ def radius(fields: Fields, log: Logged) -> Columns:
     )
 
 
-def replayed(fields: Fields, log: Logged) -> Columns:
+def replayed(fields: Fields, log: Logged) -> WindowsColumns:
     """4649: an authentication seen twice."""
-    return logon(fields, log) | {"severity_id": HIGH}
+    return _logon(fields, log) | {"severity_id": HIGH}
 
 
-def credentials_denied(fields: Fields, log: Logged) -> Columns:
+def credentials_denied(fields: Fields, log: Logged) -> WindowsColumns:
     """5378: delegation of credentials that policy forbids."""
     who = subject(fields) or {}
     name = fields.text("TargetServer")
@@ -237,50 +237,54 @@ def credentials_denied(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def _rule(activity: int, title: str, columns: Mapper, **always: Any) -> Rule:
+def _rule(activity: int, title: str, columns: Mapper, **always: Any) -> EventRule:
     return authentication(activity, title, columns, **always)
 
 
-LOGONS: Mapping[int, Rule] = MappingProxyType(
+LOGONS: Mapping[int, EventRule] = MappingProxyType(
     {
-        4624: _rule(LOGON, "An account was successfully logged on.", logon, **DONE),
-        4625: _rule(LOGON, "An account failed to log on.", logon, **FAILED),
-        4626: _rule(LOGON, "User/Device claims information.", logon),
-        4627: Rule(AUTHORIZATION, 2, "Group membership information.", groups),
-        4634: _rule(LOGOFF, "An account was logged off.", logoff, **DONE),
-        4646: _rule(OTHER, "IKE DoS-prevention mode started.", logon, **other("IKE")),
-        4647: _rule(LOGOFF, "User initiated logoff.", logoff, **DONE),
-        4648: _rule(LOGON, "A logon was attempted using explicit credentials.", explicit),
+        4624: _rule(_LOGON, "An account was successfully logged on.", _logon, **_DONE),
+        4625: _rule(_LOGON, "An account failed to log on.", _logon, **_FAILED),
+        4626: _rule(_LOGON, "User/Device claims information.", _logon),
+        4627: EventRule(AUTHORIZATION, 2, "Group membership information.", groups),
+        4634: _rule(_LOGOFF, "An account was logged off.", logoff, **_DONE),
+        4646: _rule(OTHER, "IKE DoS-prevention mode started.", _logon, **other("IKE")),
+        4647: _rule(_LOGOFF, "User initiated logoff.", logoff, **_DONE),
+        4648: _rule(_LOGON, "A logon was attempted using explicit credentials.", explicit),
         4649: _rule(OTHER, "A replay attack was detected.", replayed, **other("Replay")),
-        4672: Rule(AUTHORIZATION, 1, "Special privileges assigned to new logon.", privileges),
-        4675: _rule(LOGON, "SIDs were filtered.", logon),
-        4768: _rule(TICKET, "A Kerberos authentication ticket (TGT) was requested.", kerberos),
-        4769: _rule(SERVICE_TICKET, "A Kerberos service ticket was requested.", kerberos),
-        4770: _rule(RENEW, "A Kerberos service ticket was renewed.", kerberos),
-        4771: _rule(PREAUTH, "Kerberos pre-authentication failed.", kerberos, **FAILED),
-        4772: _rule(TICKET, "A Kerberos authentication ticket request failed.", kerberos, **FAILED),
-        4773: _rule(
-            SERVICE_TICKET, "A Kerberos service ticket request failed.", kerberos, **FAILED
+        4672: EventRule(AUTHORIZATION, 1, "Special privileges assigned to new logon.", privileges),
+        4675: _rule(_LOGON, "SIDs were filtered.", _logon),
+        4768: _rule(_TICKET, "A Kerberos authentication ticket (TGT) was requested.", _kerberos),
+        4769: _rule(_SERVICE_TICKET, "A Kerberos service ticket was requested.", _kerberos),
+        4770: _rule(_RENEW, "A Kerberos service ticket was renewed.", _kerberos),
+        4771: _rule(_PREAUTH, "Kerberos pre-authentication failed.", _kerberos, **_FAILED),
+        4772: _rule(
+            _TICKET, "A Kerberos authentication ticket request failed.", _kerberos, **_FAILED
         ),
-        4774: _rule(OTHER, "An account was mapped for logon.", ntlm, **other("Map Account")),
+        4773: _rule(
+            _SERVICE_TICKET, "A Kerberos service ticket request failed.", _kerberos, **_FAILED
+        ),
+        4774: _rule(OTHER, "An account was mapped for logon.", _ntlm, **other("Map Account")),
         4775: _rule(
             OTHER,
             "An account could not be mapped for logon.",
-            ntlm,
-            **FAILED,
+            _ntlm,
+            **_FAILED,
             **other("Map Account"),
         ),
         4776: _rule(
-            LOGON, "The computer attempted to validate the credentials for an account.", ntlm
+            _LOGON, "The computer attempted to validate the credentials for an account.", _ntlm
         ),
         4777: _rule(
-            LOGON,
+            _LOGON,
             "The domain controller failed to validate the credentials for an account.",
-            ntlm,
-            **FAILED,
+            _ntlm,
+            **_FAILED,
         ),
-        4778: Rule(RDP, 8, "A session was reconnected to a Window Station.", session, DONE),
-        4779: Rule(RDP, 7, "A session was disconnected from a Window Station.", session, DONE),
+        4778: EventRule(RDP, 8, "A session was reconnected to a Window Station.", _session, _DONE),
+        4779: EventRule(
+            RDP, 7, "A session was disconnected from a Window Station.", _session, _DONE
+        ),
         4800: _rule(OTHER, "The workstation was locked.", workstation, **other("Lock")),
         4801: _rule(OTHER, "The workstation was unlocked.", workstation, **other("Unlock")),
         4802: _rule(
@@ -290,63 +294,69 @@ LOGONS: Mapping[int, Rule] = MappingProxyType(
             OTHER, "The screen saver was dismissed.", workstation, **other("Screen Saver Stop")
         ),
         4820: _rule(
-            TICKET,
+            _TICKET,
             "A Kerberos ticket-granting ticket was denied: the device does not meet the "
             "access control restrictions.",
-            kerberos,
-            **FAILED,
+            _kerberos,
+            **_FAILED,
         ),
         4821: _rule(
-            SERVICE_TICKET,
+            _SERVICE_TICKET,
             "A Kerberos service ticket was denied: the user, device or both do not meet the "
             "access control restrictions.",
-            kerberos,
-            **FAILED,
+            _kerberos,
+            **_FAILED,
         ),
         4822: _rule(
-            LOGON,
+            _LOGON,
             "NTLM authentication failed: the account is a member of Protected Users.",
-            ntlm,
-            **FAILED,
+            _ntlm,
+            **_FAILED,
         ),
         4823: _rule(
-            LOGON,
+            _LOGON,
             "NTLM authentication failed: access control restrictions are required.",
-            ntlm,
-            **FAILED,
+            _ntlm,
+            **_FAILED,
         ),
         4824: _rule(
-            PREAUTH,
+            _PREAUTH,
             "Kerberos preauthentication failed: the account is a member of Protected Users.",
-            kerberos,
-            **FAILED,
+            _kerberos,
+            **_FAILED,
         ),
-        4825: _rule(LOGON, "A user was denied the access to Remote Desktop.", denied_rdp, **FAILED),
-        4964: Rule(AUTHORIZATION, 2, "Special groups have been assigned to a new logon.", groups),
+        4825: _rule(
+            _LOGON, "A user was denied the access to Remote Desktop.", denied_rdp, **_FAILED
+        ),
+        4964: EventRule(
+            AUTHORIZATION, 2, "Special groups have been assigned to a new logon.", groups
+        ),
         5378: _rule(
             OTHER,
             "The requested credentials delegation was disallowed by policy.",
             credentials_denied,
-            **FAILED,
+            **_FAILED,
             **other("Delegate Credentials"),
         ),
-        5632: _rule(LOGON, "A request was made to authenticate to a wireless network.", logon),
-        5633: _rule(LOGON, "A request was made to authenticate to a wired network.", logon),
-        6272: _rule(LOGON, "Network Policy Server granted access to a user.", radius, **DONE),
-        6273: _rule(LOGON, "Network Policy Server denied access to a user.", radius, **FAILED),
+        5632: _rule(_LOGON, "A request was made to authenticate to a wireless network.", _logon),
+        5633: _rule(_LOGON, "A request was made to authenticate to a wired network.", _logon),
+        6272: _rule(_LOGON, "Network Policy Server granted access to a user.", _radius, **_DONE),
+        6273: _rule(_LOGON, "Network Policy Server denied access to a user.", _radius, **_FAILED),
         6274: _rule(
-            LOGON, "Network Policy Server discarded the request for a user.", radius, **FAILED
+            _LOGON, "Network Policy Server discarded the request for a user.", _radius, **_FAILED
         ),
-        6276: _rule(LOGON, "Network Policy Server quarantined a user.", radius),
+        6276: _rule(_LOGON, "Network Policy Server quarantined a user.", _radius),
         6277: _rule(
-            LOGON, "Network Policy Server granted access to a user on probation.", radius, **DONE
+            _LOGON, "Network Policy Server granted access to a user on probation.", _radius, **_DONE
         ),
-        6278: _rule(LOGON, "Network Policy Server granted full access to a user.", radius, **DONE),
+        6278: _rule(
+            _LOGON, "Network Policy Server granted full access to a user.", _radius, **_DONE
+        ),
         6279: _rule(
-            LOGON,
+            _LOGON,
             "Network Policy Server locked the user account due to repeated failed attempts.",
-            radius,
-            **FAILED,
+            _radius,
+            **_FAILED,
         ),
     }
 )

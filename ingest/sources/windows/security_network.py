@@ -11,20 +11,29 @@ from types import MappingProxyType
 
 from ingest.parsing.ocsf import FAILURE, NETWORK, OTHER, SMB, SUCCESS
 from ingest.sources.windows.record import Fields, Logged, filled
-from ingest.sources.windows.rule import Columns, Rule, actor, here, other, process, protocol, source
+from ingest.sources.windows.rule import (
+    EventRule,
+    WindowsColumns,
+    actor,
+    here,
+    other,
+    process,
+    protocol,
+    source,
+)
 
-INBOUND, OUTBOUND = "%%14592", "%%14593"
-DIRECTIONS: Mapping[str, tuple[str, int]] = MappingProxyType(
+_INBOUND, _OUTBOUND = "%%14592", "%%14593"
+_DIRECTIONS: Mapping[str, tuple[str, int]] = MappingProxyType(
     {
-        INBOUND: ("Inbound", 1),
-        OUTBOUND: ("Outbound", 2),
+        _INBOUND: ("Inbound", 1),
+        _OUTBOUND: ("Outbound", 2),
         "inbound": ("Inbound", 1),
         "outbound": ("Outbound", 2),
     }
 )
 
 
-def share(fields: Fields, log: Logged) -> Columns:
+def share(fields: Fields, log: Logged) -> WindowsColumns:
     """5140 to 5145: a share, and in 5145 what was asked for in it."""
     path = fields.text("RelativeTargetName")
     return {
@@ -36,9 +45,9 @@ def share(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def packet(fields: Fields, log: Logged) -> Columns:
+def _packet(fields: Fields, log: Logged) -> WindowsColumns:
     """5150 to 5159: what the Windows Filtering Platform let pass or stopped."""
-    direction = DIRECTIONS.get((fields.peek("Direction") or "").lower())
+    direction = _DIRECTIONS.get((fields.peek("Direction") or "").lower())
     if direction:
         fields.text("Direction")
     number = fields.number("Protocol", most=255)
@@ -54,7 +63,7 @@ def packet(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def blocked_listen(fields: Fields, log: Logged) -> Columns:
+def blocked_listen(fields: Fields, log: Logged) -> WindowsColumns:
     """5031: the firewall stopped an application from accepting connections."""
     return {
         "actor": filled(process=process(fields, "Application", "")),
@@ -66,11 +75,11 @@ ALLOW = {"action_id": 1, "disposition_id": 1, "status_id": SUCCESS}
 DENY = {"action_id": 2, "disposition_id": 2, "status_id": FAILURE}
 
 
-def _wfp() -> Iterator[tuple[int, Rule]]:
-    told = "The Windows Filtering Platform has"
+def _wfp() -> Iterator[tuple[int, EventRule]]:
+    message = "The Windows Filtering Platform has"
     yield (
         5031,
-        Rule(
+        EventRule(
             NETWORK,
             5,
             "The Windows Firewall Service blocked an application from accepting incoming "
@@ -101,14 +110,14 @@ def _wfp() -> Iterator[tuple[int, Rule]]:
         (5158, OTHER, "permitted a bind to a local port", {**ALLOW, **other("Bind")}),
         (5159, OTHER, "blocked a bind to a local port", {**DENY, **other("Bind")}),
     ):
-        yield uid, Rule(NETWORK, activity, f"{told} {what}.", packet, always)
+        yield uid, EventRule(NETWORK, activity, f"{message} {what}.", _packet, always)
 
 
-def _share(activity: int, title: str, name: str = "") -> Rule:
-    return Rule(SMB, activity, title, share, other(name) if name else {})
+def _share(activity: int, title: str, name: str = "") -> EventRule:
+    return EventRule(SMB, activity, title, share, other(name) if name else {})
 
 
-NETWORKING: Mapping[int, Rule] = MappingProxyType(
+NETWORKING: Mapping[int, EventRule] = MappingProxyType(
     {
         **dict(_wfp()),
         5140: _share(2, "A network share object was accessed."),

@@ -27,9 +27,9 @@ from ingest.parsing.ocsf import (
 from ingest.sources.windows.codes import INTEGRITY, SERVICE_TYPES, START_TYPES
 from ingest.sources.windows.record import Fields, Logged, filled, whole
 from ingest.sources.windows.rule import (
-    Columns,
+    EventRule,
     Mapper,
-    Rule,
+    WindowsColumns,
     account,
     actor,
     entity,
@@ -78,12 +78,12 @@ FILE_MASKS: tuple[tuple[int, int], ...] = (
     (0x88, 8),
     (0x20000, 9),
 )
-COMMAND = re.compile(r"<Command>([^<]{0,8000})</Command>")
+_COMMAND = re.compile(r"<Command>([^<]{0,8000})</Command>")
 ARGUMENTS = re.compile(r"<Arguments>([^<]{0,32000})</Arguments>")
 DESCRIPTION = re.compile(r"<Description>([^<]{0,4000})</Description>")
 
 
-def started(fields: Fields, log: Logged) -> Columns:
+def started(fields: Fields, log: Logged) -> WindowsColumns:
     """4688: `ProcessId` is the creator's here, the new one has its own fields.
 
     The account of the new process is the target where there is one, else the creator's.
@@ -111,7 +111,7 @@ def started(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def ended(fields: Fields, log: Logged) -> Columns:
+def _ended(fields: Fields, log: Logged) -> WindowsColumns:
     """4689."""
     by = subject(fields) or {}
     code = whole(fields.peek("Status"))
@@ -127,7 +127,7 @@ def ended(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def duplicated(fields: Fields, log: Logged) -> Columns:
+def duplicated(fields: Fields, log: Logged) -> WindowsColumns:
     """4690: a handle of one process given to another."""
     by = process(fields, "", "SourceProcessId")
     return {
@@ -136,7 +136,7 @@ def duplicated(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def token_assigned(fields: Fields, log: Logged) -> Columns:
+def token_assigned(fields: Fields, log: Logged) -> WindowsColumns:
     """4696: a process got its primary token."""
     run = process(fields, "TargetProcessName", "TargetProcessId") or {"name": "unknown"}
     who = fields.user("TargetUserName", "TargetDomainName", "TargetUserSid")
@@ -155,7 +155,7 @@ def _by_rights(fields: Fields, rights: tuple[tuple[str, int], ...], default: int
     return next((activity for right, activity in rights if right in asked), default)
 
 
-def touched(fields: Fields, log: Logged) -> Columns:
+def _touched(fields: Fields, log: Logged) -> WindowsColumns:
     """An object opened, used, deleted or protected anew; its class goes by its type.
 
     `ObjectName`, `ObjectType`, `AccessMask`, `AccessList` and the like stay for rules that ask.
@@ -165,35 +165,38 @@ def touched(fields: Fields, log: Logged) -> Columns:
     name = fields.peek("ObjectName")
     setting = log.event_id in (4670, 4907, 4911, 4913, 4715)
     asked = log.event_id in (4656, 4659)
-    found: Columns = {"actor": by}
+    results: WindowsColumns = {"actor": by}
     if name is not None and kind in ("File", "Directory", "SymbolicLink"):
         activity = 7 if setting else _by_rights(fields, FILE_RIGHTS, 14)
         if asked:
             activity = 14
-        found |= {"class_uid": FILE, "activity_id": activity}
-        found["file"] = {"path": name, "type_id": _file_type(kind)}
-        return found
+        results |= {"class_uid": FILE, "activity_id": activity}
+        results["file"] = {"path": name, "type_id": _file_type(kind)}
+        return results
     if name is not None and kind == "Key":
         activity = 6 if setting else _by_rights(fields, KEY_RIGHTS, 2)
         key = {"path": name}
-        return found | {"class_uid": REG_KEY, "activity_id": activity, "reg_key": key}
+        return results | {"class_uid": REG_KEY, "activity_id": activity, "reg_key": key}
     if name is not None and kind == "Process":
-        return found | {"class_uid": PROCESS, "activity_id": 3, "process": {"path": name}}
+        return results | {"class_uid": PROCESS, "activity_id": 3, "process": {"path": name}}
     resource = {"type": kind, "name": name} if name else {"type": kind}
     if name is None:
         resource["uid"] = fields.peek("HandleId") or "unknown"
-    return found | {"more": {"win_resource": _typed(resource)}}
+    return results | {"more": {"win_resource": _typed(resource)}}
 
 
 def _file_type(kind: str) -> int:
     return {"File": 1, "Directory": 2}.get(kind, 7)
 
 
-def _typed(resource: Columns) -> Columns:
-    return {"type_id": 99, **{key: one for key, one in resource.items() if one is not None}}
+def _typed(resource: WindowsColumns) -> WindowsColumns:
+    return {
+        "type_id": 99,
+        **{key: element for key, element in resource.items() if element is not None},
+    }
 
 
-def linked(fields: Fields, log: Logged) -> Columns:
+def linked(fields: Fields, log: Logged) -> WindowsColumns:
     """4664: a hard link to a file."""
     return {
         "actor": actor(fields),
@@ -201,7 +204,7 @@ def linked(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def value_set(fields: Fields, log: Logged) -> Columns:
+def value_set(fields: Fields, log: Logged) -> WindowsColumns:
     """4657: a registry value changed; what it was stays in unmapped."""
     operation = fields.peek("OperationType")
     activity = {"%%1904": 2, "%%1905": 3, "%%1906": 4}.get(operation or "", 3)
@@ -225,8 +228,8 @@ def command_of(task: str | None) -> tuple[str | None, str | None]:
     """The command line and the description in the XML of a task."""
     if not task:
         return None, None
-    commands = [one.strip() for one in COMMAND.findall(task)]
-    arguments = [one.strip() for one in ARGUMENTS.findall(task)]
+    commands = [part.strip() for part in _COMMAND.findall(task)]
+    arguments = [part.strip() for part in ARGUMENTS.findall(task)]
     words = DESCRIPTION.search(task)
     line = None
     if commands:
@@ -242,7 +245,7 @@ def _unescaped(text: str | None) -> str | None:
     return text.replace("&amp;", "&")
 
 
-def task(fields: Fields, log: Logged) -> Columns:
+def _task(fields: Fields, log: Logged) -> WindowsColumns:
     """4698 to 4702: a scheduled task; its XML stays in unmapped."""
     line, words = command_of(fields.peek("TaskContent", "TaskContentNew"))
     by = process(fields, "", "ClientProcessId")
@@ -256,7 +259,7 @@ def task(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def service(fields: Fields, log: Logged) -> Columns:
+def _service(fields: Fields, log: Logged) -> WindowsColumns:
     """4697: a service installed. Numbers of types become the words of event 7045."""
     start, kind = fields.text("ServiceStartType"), fields.text("ServiceType")
     by = process(fields, "", "ClientProcessId")
@@ -272,7 +275,7 @@ def service(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def device(fields: Fields, log: Logged) -> Columns:
+def _device(fields: Fields, log: Logged) -> WindowsColumns:
     """6416 and 6419 to 6424: an external device."""
     name = fields.text("DeviceDescription")
     uid = fields.text("DeviceId")
@@ -283,7 +286,7 @@ def device(fields: Fields, log: Logged) -> Columns:
 # -- the directory -----------------------------------------------------------------------------
 
 
-def directory(fields: Fields, log: Logged) -> Columns:
+def directory(fields: Fields, log: Logged) -> WindowsColumns:
     """5136 to 5141: an object of Active Directory; its attribute stays in unmapped."""
     return {
         "actor": actor(fields),
@@ -295,21 +298,21 @@ def directory(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def operated(fields: Fields, log: Logged) -> Columns:
+def operated(fields: Fields, log: Logged) -> WindowsColumns:
     """4661, 4662: an object of the directory or the account database."""
     kind, name = fields.peek("ObjectType"), fields.peek("ObjectName")
     resource = {"type": kind, "name": name or "unknown"}
     return {"actor": actor(fields), "more": {"win_resource": _typed(resource)}}
 
 
-def credential(fields: Fields, log: Logged) -> Columns:
+def credential(fields: Fields, log: Logged) -> WindowsColumns:
     """5376 to 5382: stored credentials read, saved or brought back."""
     by = process(fields, "", "ClientProcessId")
     about = entity("credential", fields.text("TargetName", "Resource"))
     return {**about, "actor": filled(**(subject(fields) or {}), process=by)}
 
 
-def certificate(fields: Fields, log: Logged) -> Columns:
+def certificate(fields: Fields, log: Logged) -> WindowsColumns:
     """4886 to 4888: a certificate asked for, issued, denied."""
     return {
         **entity("certificate request", fields.peek("Subject"), fields.text("RequestId")),
@@ -317,11 +320,11 @@ def certificate(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def _object(activity: int, title: str, columns: Mapper = touched, **always: Any) -> Rule:
-    return Rule(WIN_RESOURCE, activity, title, columns, always)
+def _object(activity: int, title: str, columns: Mapper = _touched, **always: Any) -> EventRule:
+    return EventRule(WIN_RESOURCE, activity, title, columns, always)
 
 
-def _directory() -> Iterator[tuple[int, Rule]]:
+def _directory() -> Iterator[tuple[int, EventRule]]:
     for uid, activity, what in (
         (5136, 3, "modified"),
         (5137, 1, "created"),
@@ -336,24 +339,24 @@ def _directory() -> Iterator[tuple[int, Rule]]:
         )
 
 
-OBJECTS: Mapping[int, Rule] = MappingProxyType(
+OBJECTS: Mapping[int, EventRule] = MappingProxyType(
     {
         **dict(_directory()),
         4656: _object(1, "A handle to an object was requested."),
-        4657: Rule(REG_VALUE, 3, "A registry value was modified.", value_set),
+        4657: EventRule(REG_VALUE, 3, "A registry value was modified.", value_set),
         4658: _object(OTHER, "The handle to an object was closed.", **other("Close Handle")),
         4659: _object(OTHER, "A handle to an object was requested with intent to delete."),
         4660: _object(OTHER, "An object was deleted.", **other("Delete")),
         4661: _object(1, "A handle to an object was requested.", operated),
         4662: _object(1, "An operation was performed on an object.", operated),
         4663: _object(1, "An attempt was made to access an object."),
-        4664: Rule(FILE, 1, "An attempt was made to create a hard link.", linked),
+        4664: EventRule(FILE, 1, "An attempt was made to create a hard link.", linked),
         4665: _object(1, "An attempt was made to create an application client context."),
         4666: _object(1, "An application attempted an operation."),
         4670: _object(OTHER, "Permissions on an object were changed.", **other("Set Security")),
-        4688: Rule(PROCESS, 1, "A new process has been created.", started),
-        4689: Rule(PROCESS, 2, "A process has exited.", ended),
-        4690: Rule(
+        4688: EventRule(PROCESS, 1, "A new process has been created.", started),
+        4689: EventRule(PROCESS, 2, "A process has exited.", _ended),
+        4690: EventRule(
             PROCESS,
             OTHER,
             "An attempt was made to duplicate a handle to an object.",
@@ -371,13 +374,13 @@ OBJECTS: Mapping[int, Rule] = MappingProxyType(
             "Recovery of data protection master key was attempted.",
             managed("DPAPI master key", ("MasterKeyId",)),
         ),
-        4696: Rule(PROCESS, 5, "A primary token was assigned to process.", token_assigned),
-        4697: Rule(WIN_SERVICE, 1, "A service was installed in the system.", service),
-        4698: Rule(JOB, 1, "A scheduled task was created.", task),
-        4699: Rule(JOB, 3, "A scheduled task was deleted.", task),
-        4700: Rule(JOB, 4, "A scheduled task was enabled.", task),
-        4701: Rule(JOB, 5, "A scheduled task was disabled.", task),
-        4702: Rule(JOB, 2, "A scheduled task was updated.", task),
+        4696: EventRule(PROCESS, 5, "A primary token was assigned to process.", token_assigned),
+        4697: EventRule(WIN_SERVICE, 1, "A service was installed in the system.", _service),
+        4698: EventRule(JOB, 1, "A scheduled task was created.", _task),
+        4699: EventRule(JOB, 3, "A scheduled task was deleted.", _task),
+        4700: EventRule(JOB, 4, "A scheduled task was enabled.", _task),
+        4701: EventRule(JOB, 5, "A scheduled task was disabled.", _task),
+        4702: EventRule(JOB, 2, "A scheduled task was updated.", _task),
         4818: _object(
             1,
             "Proposed Central Access Policy does not grant the same access permissions as the "
@@ -420,24 +423,26 @@ OBJECTS: Mapping[int, Rule] = MappingProxyType(
         5380: managing(2, "Vault Find Credential.", credential),
         5381: managing(2, "Vault credentials were read.", credential),
         5382: managing(2, "Vault credentials were read.", credential),
-        6416: Rule(PERIPHERAL, 1, "A new external device was recognized by the system.", device),
-        6419: Rule(PERIPHERAL, 4, "A request was made to disable a device.", device),
-        6420: Rule(PERIPHERAL, 4, "A device was disabled.", device),
-        6421: Rule(PERIPHERAL, 3, "A request was made to enable a device.", device),
-        6422: Rule(PERIPHERAL, 3, "A device was enabled.", device),
-        6423: Rule(
+        6416: EventRule(
+            PERIPHERAL, 1, "A new external device was recognized by the system.", _device
+        ),
+        6419: EventRule(PERIPHERAL, 4, "A request was made to disable a device.", _device),
+        6420: EventRule(PERIPHERAL, 4, "A device was disabled.", _device),
+        6421: EventRule(PERIPHERAL, 3, "A request was made to enable a device.", _device),
+        6422: EventRule(PERIPHERAL, 3, "A device was enabled.", _device),
+        6423: EventRule(
             PERIPHERAL,
             1,
             "The installation of this device is forbidden by system policy.",
-            device,
+            _device,
             DENY,
         ),
-        6424: Rule(
+        6424: EventRule(
             PERIPHERAL,
             1,
             "The installation of this device was allowed, after having previously been "
             "forbidden by policy.",
-            device,
+            _device,
             ALLOW,
         ),
     }

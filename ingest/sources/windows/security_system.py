@@ -24,9 +24,9 @@ from ingest.parsing.ocsf import (
 )
 from ingest.sources.windows.record import Fields, Logged, filled
 from ingest.sources.windows.rule import (
-    Columns,
+    EventRule,
     Mapper,
-    Rule,
+    WindowsColumns,
     actor,
     base,
     entity,
@@ -37,7 +37,7 @@ from ingest.sources.windows.rule import (
 )
 
 
-def firewall_rule(fields: Fields, log: Logged) -> Columns:
+def _firewall_rule(fields: Fields, log: Logged) -> WindowsColumns:
     """4946 to 4948: a rule of the firewall."""
     uid, name = fields.text("RuleId"), fields.text("RuleName")
     return {
@@ -50,14 +50,14 @@ def firewall_rule(fields: Fields, log: Logged) -> Columns:
 def filtering(kind: str, name: str, uid: str) -> Mapper:
     """A filter, callout, provider ... of the Windows Filtering Platform."""
 
-    def columns(fields: Fields, log: Logged) -> Columns:
+    def columns(fields: Fields, log: Logged) -> WindowsColumns:
         who = fields.user("UserName", "", "UserSid")
         return {**entity(kind, fields.text(name), fields.text(uid)), "actor": filled(user=who)}
 
     return columns
 
 
-def cleared(fields: Fields, log: Logged) -> Columns:
+def cleared(fields: Fields, log: Logged) -> WindowsColumns:
     """1102 of Security and 104 of the others: a log emptied, which log and by whom."""
     channel = fields.text("Channel") or log.channel
     more = {"log_name": channel} if channel else {}
@@ -71,12 +71,12 @@ def cleared(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def clock(fields: Fields, log: Logged) -> Columns:
+def _clock(fields: Fields, log: Logged) -> WindowsColumns:
     """4616: the clock set; both times stay in unmapped."""
     return {"actor": actor(fields), **entity("system time", "system time")}
 
 
-def package(fields: Fields, log: Logged) -> Columns:
+def package(fields: Fields, log: Logged) -> WindowsColumns:
     """4610, 4611, 4614, 4622: a package or process that the LSA trusts with passwords.
 
     Written `C:\\Windows\\system32\\kerberos.DLL : Kerberos`, or as a bare name.
@@ -94,36 +94,36 @@ def package(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def lsa(title: str) -> Rule:
+def lsa(title: str) -> EventRule:
     """A library that the Local Security Authority loaded."""
-    return Rule(MODULE, 1, title, package)
+    return EventRule(MODULE, 1, title, package)
 
 
-def firewall_service(fields: Fields, log: Logged) -> Columns:
+def firewall_service(fields: Fields, log: Logged) -> WindowsColumns:
     """5024 and the like: the service of the firewall."""
     return {"win_service": {"name": "MpsSvc", "display_name": "Windows Firewall"}}
 
 
-def windows(fields: Fields, log: Logged) -> Columns:
+def windows(fields: Fields, log: Logged) -> WindowsColumns:
     """Windows itself as the application that starts or stops."""
     return {"more": {"app": {"name": "Windows", "vendor_name": "Microsoft"}}}
 
 
-def integrity(fields: Fields, log: Logged) -> Columns:
+def integrity(fields: Fields, log: Logged) -> WindowsColumns:
     """5038, 6281: an image whose hash is not what it should be."""
     path = fields.text("param1", "FileName", "ImageFileName")
     return {"module": {"file": filled(path=path) or {"name": "unknown"}}, "severity_id": MEDIUM}
 
 
-def _log(activity: int, title: str, **always: Any) -> Rule:
-    return Rule(EVENT_LOG, activity, title, _log_columns, always)
+def _log(activity: int, title: str, **always: Any) -> EventRule:
+    return EventRule(EVENT_LOG, activity, title, _log_columns, always)
 
 
-def _log_columns(fields: Fields, log: Logged) -> Columns:
+def _log_columns(fields: Fields, log: Logged) -> WindowsColumns:
     return {"actor": subject(fields), "file": filled(path=fields.text("BackupPath"))}
 
 
-def _firewall() -> Iterator[tuple[int, Rule]]:
+def _firewall() -> Iterator[tuple[int, EventRule]]:
     """Changes of the firewall's rules and settings."""
     title = "A change was made to the Windows Firewall exception list."
     for uid, activity, what in (
@@ -131,7 +131,7 @@ def _firewall() -> Iterator[tuple[int, Rule]]:
         (4947, 3, "A rule was modified."),
         (4948, 4, "A rule was deleted."),
     ):
-        yield uid, managing(activity, f"{title} {what}", firewall_rule)
+        yield uid, managing(activity, f"{title} {what}", _firewall_rule)
     for uid, activity, title in (
         (4944, 2, "The following policy was active when the Windows Firewall started."),
         (4945, 2, "A rule was listed when the Windows Firewall started."),
@@ -140,7 +140,7 @@ def _firewall() -> Iterator[tuple[int, Rule]]:
         (4954, 3, "Windows Firewall Group Policy settings have changed."),
         (4956, 3, "Windows Firewall has changed the active profile."),
     ):
-        yield uid, managing(activity, title, firewall_rule)
+        yield uid, managing(activity, title, _firewall_rule)
     for uid, title in (
         (4951, "A rule has been ignored because its major version number was not recognized."),
         (4952, "Parts of a rule have been ignored."),
@@ -148,14 +148,14 @@ def _firewall() -> Iterator[tuple[int, Rule]]:
         (4957, "Windows Firewall did not apply a rule."),
         (4958, "Windows Firewall did not apply a rule: it refers to items not configured."),
     ):
-        yield uid, managing(OTHER, title, firewall_rule, status_id=FAILURE, **other("Ignore"))
+        yield uid, managing(OTHER, title, _firewall_rule, status_id=FAILURE, **other("Ignore"))
     for uid, activity, title in (
         (5024, 3, "The Windows Firewall Service has started successfully."),
         (5025, 4, "The Windows Firewall Service has been stopped."),
         (5034, 4, "The Windows Firewall Driver has been stopped."),
         (5033, 3, "The Windows Firewall Driver has started successfully."),
     ):
-        yield uid, Rule(WIN_SERVICE, activity, title, firewall_service, {"status_id": SUCCESS})
+        yield uid, EventRule(WIN_SERVICE, activity, title, firewall_service, {"status_id": SUCCESS})
     for uid, title in (
         (5027, "The Windows Firewall Service was unable to retrieve the security policy."),
         (5028, "The Windows Firewall Service was unable to parse the new security policy."),
@@ -164,10 +164,10 @@ def _firewall() -> Iterator[tuple[int, Rule]]:
         (5035, "The Windows Firewall Driver failed to start."),
         (5037, "The Windows Firewall Driver detected a critical runtime error."),
     ):
-        yield uid, Rule(WIN_SERVICE, 3, title, firewall_service, {"status_id": FAILURE})
+        yield uid, EventRule(WIN_SERVICE, 3, title, firewall_service, {"status_id": FAILURE})
 
 
-def _filtering() -> Iterator[tuple[int, Rule]]:
+def _filtering() -> Iterator[tuple[int, EventRule]]:
     for uid, kind, name in (
         (5440, "callout", "Callout"),
         (5441, "filter", "Filter"),
@@ -192,13 +192,13 @@ def _named(kind: str, **always: Any) -> Mapping[str, Any]:
     return {"more": {"entity": {"type": kind, "name": kind}}, **always}
 
 
-MACHINE: Mapping[int, Rule] = MappingProxyType(
+MACHINE: Mapping[int, EventRule] = MappingProxyType(
     {
         **dict(_firewall()),
         **dict(_filtering()),
         1100: _log(7, "The event logging service has shut down."),
         1101: _log(OTHER, "Audit events have been dropped by the transport.", **other("Drop")),
-        1102: Rule(EVENT_LOG, 1, "The audit log was cleared.", cleared),
+        1102: EventRule(EVENT_LOG, 1, "The audit log was cleared.", cleared),
         1104: _log(OTHER, "The security log is now full.", **other("Full"), severity_id=MEDIUM),
         1105: _log(4, "Event log automatic backup."),
         1107: _log(OTHER, "Event processing error.", **other("Error")),
@@ -207,8 +207,8 @@ MACHINE: Mapping[int, Rule] = MappingProxyType(
             "The event logging service encountered an error while processing an incoming event.",
             **other("Error"),
         ),
-        4608: Rule(LIFECYCLE, 3, "Windows is starting up.", windows),
-        4609: Rule(LIFECYCLE, 4, "Windows is shutting down.", windows),
+        4608: EventRule(LIFECYCLE, 3, "Windows is starting up.", windows),
+        4609: EventRule(LIFECYCLE, 4, "Windows is shutting down.", windows),
         4610: lsa("An authentication package has been loaded by the Local Security Authority."),
         4611: lsa("A trusted logon process has been registered with the Local Security Authority."),
         4612: _log(
@@ -218,7 +218,7 @@ MACHINE: Mapping[int, Rule] = MappingProxyType(
         ),
         4614: lsa("A notification package has been loaded by the Security Account Manager."),
         4615: base("Invalid use of LPC port."),
-        4616: managing(3, "The system time was changed.", clock),
+        4616: managing(3, "The system time was changed.", _clock),
         4618: base("A monitored security event pattern has occurred.", severity_id=MEDIUM),
         4621: base("Administrator recovered system from CrashOnAuditFail."),
         4622: lsa("A security package has been loaded by the Local Security Authority."),
@@ -227,7 +227,7 @@ MACHINE: Mapping[int, Rule] = MappingProxyType(
         4709: base("The IPsec Policy Agent service was started."),
         4710: base("The IPsec Policy Agent service was disabled."),
         4816: base("RPC detected an integrity violation while decrypting an incoming message."),
-        4826: Rule(CONFIG, 1, "Boot Configuration Data loaded.", _log_columns),
+        4826: EventRule(CONFIG, 1, "Boot Configuration Data loaded.", _log_columns),
         4880: base("Certificate Services started."),
         4881: base("Certificate Services stopped."),
         4882: managing(
@@ -261,7 +261,7 @@ MACHINE: Mapping[int, Rule] = MappingProxyType(
         4929: base("An Active Directory replica source naming context was removed."),
         4932: base("Synchronization of a replica of an Active Directory naming context has begun."),
         4933: base("Synchronization of a replica of an Active Directory naming context has ended."),
-        5038: Rule(
+        5038: EventRule(
             MODULE,
             1,
             "Code integrity determined that the image hash of a file is not valid.",
@@ -291,14 +291,14 @@ MACHINE: Mapping[int, Rule] = MappingProxyType(
             managed("group policy"),
             status_id=FAILURE,
         ),
-        6281: Rule(
+        6281: EventRule(
             MODULE,
             1,
             "Code Integrity determined that the page hashes of an image file are not valid.",
             integrity,
             {"status_id": FAILURE},
         ),
-        6410: Rule(
+        6410: EventRule(
             MODULE,
             1,
             "Code integrity determined that a file does not meet the security requirements to "

@@ -22,7 +22,7 @@ from ingest.sources.windows.record import Logged
 from ingest.sources.windows.restamp import Paths, restamped_json
 from ingest.sources.windows.xml import decoded, pieces, restamped
 
-Reader = Callable[[dict[str, Any], Context], Logged]
+_Reader = Callable[[dict[str, Any], Context], Logged]
 # The mask of an audit does not fit 64 bits with a sign, in which numbers are read.
 UNSIGNED = re.compile(rb'("[Kk]eywords"\s{0,9}:\s{0,9})(\d{19,20})(?=[\s,}])')
 DUMP_HEADING = re.compile(rb"(?m)^Record \d{1,19}[ \t\r]*$")
@@ -33,7 +33,7 @@ class WindowsJson(JsonSource):
     """Windows events as JSON, in the way `reader` knows."""
 
     name: str
-    reader: Reader
+    reader: _Reader
     paths: Paths
     envelope: ClassVar[str | None] = None
 
@@ -46,17 +46,19 @@ class WindowsJson(JsonSource):
         if self.name != "windows_evtx_json" or not record.raw.startswith(b"Record "):
             return super().parse(record, context)
         # evtx_dump without `-o jsonl`: each object under a heading, on several lines.
-        found: list[Event] = []
+        events: list[Event] = []
         for piece in DUMP_HEADING.split(record.raw):
             if piece.strip():
                 part = replace(record, raw=piece.strip())
                 try:
-                    found += super().parse(part, context)
+                    events += super().parse(part, context)
                 except Unreadable as why:
-                    found.append({"dead_letter_reason": str(why)})
-        if not any("dead_letter_reason" not in one for one in found):
-            raise Unreadable(found[0]["dead_letter_reason"] if found else "no event in the record")
-        return found
+                    events.append({"dead_letter_reason": str(why)})
+        if not any("dead_letter_reason" not in event for event in events):
+            raise Unreadable(
+                events[0]["dead_letter_reason"] if events else "no event in the record"
+            )
+        return events
 
     def is_whole(self, first: bytes) -> bool:
         return first.startswith(b"Record ") or super().is_whole(first)
@@ -85,19 +87,19 @@ class WindowsXml(Source):
             raise Unreadable(f"the record has {len(raw)} bytes; at most {FILE_BYTES} are read")
         if not raw.strip():
             raise Unreadable("the record is empty")
-        found: list[Event] = []
+        events: list[Event] = []
         for piece in pieces(decoded(raw)):
             try:
                 if isinstance(piece, Unreadable):
                     raise piece
-                found.append(event_of_xml(piece, context))
+                events.append(event_of_xml(piece, context))
             except Unreadable as why:
-                found.append({"dead_letter_reason": str(why)})
-        if all("dead_letter_reason" in one for one in found):
+                events.append({"dead_letter_reason": str(why)})
+        if all("dead_letter_reason" in event for event in events):
             raise Unreadable(
-                found[0]["dead_letter_reason"] if found else "no <Event> in the record"
+                events[0]["dead_letter_reason"] if events else "no <Event> in the record"
             )
-        return found
+        return events
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = restamped(decoded(raw), when)
@@ -118,7 +120,7 @@ BEATS: Paths = (
     (("event_data", "UtcTime"), False),
     (("@timestamp",), False),
 )
-OBJECTS: Paths = (
+_OBJECTS: Paths = (
     (("Event", "EventData", "UtcTime"), False),
     (("EventData", "UtcTime"), False),
     (("Event", "System", "TimeCreated", "#attributes", "SystemTime"), False),
@@ -128,11 +130,11 @@ OBJECTS: Paths = (
     (("System", "TimeCreated", "SystemTime"), False),
     (("TimeCreated",), False),
 )
-READERS: Mapping[str, tuple[Reader, Paths]] = MappingProxyType(
+_READERS: Mapping[str, tuple[_Reader, Paths]] = MappingProxyType(
     {
         "windows_nxlog": (logged, FLAT),
         "winlogbeat": (logged_of_beat, BEATS),
-        "windows_evtx_json": (logged_of_object, OBJECTS),
+        "windows_evtx_json": (logged_of_object, _OBJECTS),
     }
 )
-SOURCES = (*(WindowsJson(name, *how) for name, how in READERS.items()), WindowsXml())
+SOURCES = (*(WindowsJson(name, *how) for name, how in _READERS.items()), WindowsXml())

@@ -31,36 +31,36 @@ from ingest.parsing.ocsf import (
 )
 from ingest.sources.windows.codes import DNS_STATUS, DNS_TYPES
 from ingest.sources.windows.record import Fields, Logged, filled, split_account, whole
-from ingest.sources.windows.rule import Columns, Mapper, Rule, entity, other
+from ingest.sources.windows.rule import EventRule, Mapper, WindowsColumns, entity, other
 
-HASHES: Mapping[str, str] = MappingProxyType(
+_HASHES: Mapping[str, str] = MappingProxyType(
     {"MD5": "MD5", "SHA1": "SHA-1", "SHA256": "SHA-256", "IMPHASH": "Imphash"}
 )
-HASH = re.compile(r"([A-Za-z0-9]{2,10})=([0-9A-Fa-f]{8,128})")
+_HASH = re.compile(r"([A-Za-z0-9]{2,10})=([0-9A-Fa-f]{8,128})")
 NO_HASH = re.compile("0+")
-TYPED = re.compile(r"(DWORD|QWORD) \((0x[0-9a-fA-F]{1,8}(?:-0x[0-9a-fA-F]{1,8})?)\)")
-RESULT = re.compile(r"type:\s{0,4}(\d{1,5})\s?(.*)")
+_TYPED = re.compile(r"(DWORD|QWORD) \((0x[0-9a-fA-F]{1,8}(?:-0x[0-9a-fA-F]{1,8})?)\)")
+_RESULT = re.compile(r"type:\s{0,4}(\d{1,5})\s?(.*)")
 
 
-def hashes(fields: Fields, *names: str) -> list[Columns] | None:
+def hashes(fields: Fields, *names: str) -> list[WindowsColumns] | None:
     """`SHA1=..,MD5=..,SHA256=..,IMPHASH=..` as hashes; one of all zeros says there is none."""
     text = fields.peek(*(names or ("Hashes", "Hash")))
     if text is None:
         return None
-    parts = [HASH.fullmatch(part.strip()) for part in text.split(",")]
+    parts = [_HASH.fullmatch(part.strip()) for part in text.split(",")]
     if not all(parts):
         return None
-    found = [
-        {"algorithm": HASHES.get(one[1].upper(), one[1].upper()), "value": one[2].lower()}
-        for one in parts
-        if one and not NO_HASH.fullmatch(one[2])
+    hash_list = [
+        {"algorithm": _HASHES.get(piece[1].upper(), piece[1].upper()), "value": piece[2].lower()}
+        for piece in parts
+        if piece and not NO_HASH.fullmatch(piece[2])
     ]
-    if found:
+    if hash_list:
         fields.text(*(names or ("Hashes", "Hash")))
-    return found or None
+    return hash_list or None
 
 
-def account(fields: Fields, *names: str) -> Columns | None:
+def _account(fields: Fields, *names: str) -> WindowsColumns | None:
     """`DOMAIN\\name` as a user; on Linux the bare name."""
     text = fields.text(*names)
     if text is None:
@@ -69,9 +69,9 @@ def account(fields: Fields, *names: str) -> Columns | None:
     return filled(name=name, domain=domain)
 
 
-def who(fields: Fields, image: str = "Image", prefix: str = "") -> Columns | None:
+def _who(fields: Fields, image: str = "Image", prefix: str = "") -> WindowsColumns | None:
     """The process that did it, and its user."""
-    user = account(fields, "User" if not prefix else f"{prefix}User")
+    user = _account(fields, "User" if not prefix else f"{prefix}User")
     run = filled(
         path=fields.text(image),
         pid=fields.pid(f"{prefix}ProcessId"),
@@ -82,9 +82,9 @@ def who(fields: Fields, image: str = "Image", prefix: str = "") -> Columns | Non
     return filled(process=run, user=user)
 
 
-def created(fields: Fields, log: Logged) -> Columns:
+def created(fields: Fields, log: Logged) -> WindowsColumns:
     """1: the process with all Sysmon knows of its image; its parent is who launched it."""
-    user, parent_user = account(fields, "User"), account(fields, "ParentUser")
+    user, parent_user = _account(fields, "User"), _account(fields, "ParentUser")
     parent = filled(
         path=fields.text("ParentImage"),
         pid=fields.pid("ParentProcessId"),
@@ -116,26 +116,26 @@ def created(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def ended(fields: Fields, log: Logged) -> Columns:
+def _ended(fields: Fields, log: Logged) -> WindowsColumns:
     """5: a process that ended; Sysmon does not say who ended it."""
-    by = who(fields) or {}
+    by = _who(fields) or {}
     user = by.get("user")
     return {"process": by.get("process") or {"name": "unknown"}, "actor": filled(user=user)}
 
 
-def file_event(kind: int = 1, path: str = "TargetFilename") -> Mapper:
+def _file_event(kind: int = 1, path: str = "TargetFilename") -> Mapper:
     """A file that a process made, changed or deleted."""
 
-    def columns(fields: Fields, log: Logged) -> Columns:
+    def columns(fields: Fields, log: Logged) -> WindowsColumns:
         return {
-            "actor": who(fields),
+            "actor": _who(fields),
             "file": filled(path=fields.text(path), hashes=hashes(fields), type_id=kind),
         }
 
     return columns
 
 
-def connected(fields: Fields, log: Logged) -> Columns:
+def _connected(fields: Fields, log: Logged) -> WindowsColumns:
     """3: a connection; `Initiated` says whether this machine opened it."""
     initiated = fields.flag("Initiated")
     six = fields.flag("SourceIsIpv6")
@@ -153,7 +153,7 @@ def connected(fields: Fields, log: Logged) -> Columns:
         for end, of in (("src_endpoint", "Source"), ("dst_endpoint", "Destination"))
     }
     return ends | {
-        "actor": who(fields),
+        "actor": _who(fields),
         "connection_info": filled(
             protocol_name=name.lower() if name else None,
             protocol_num=number,
@@ -165,7 +165,7 @@ def connected(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def _image(fields: Fields, path: str) -> Columns:
+def _image(fields: Fields, path: str) -> WindowsColumns:
     """The file of a library or driver, with its signature."""
     return filled(
         path=fields.text(path),
@@ -180,12 +180,12 @@ def _image(fields: Fields, path: str) -> Columns:
     ) or {"name": "unknown"}
 
 
-def image_loaded(fields: Fields, log: Logged) -> Columns:
+def image_loaded(fields: Fields, log: Logged) -> WindowsColumns:
     """7; whether it was signed, and how that is, stays in unmapped."""
-    return {"module": {"file": _image(fields, "ImageLoaded")}, "actor": who(fields)}
+    return {"module": {"file": _image(fields, "ImageLoaded")}, "actor": _who(fields)}
 
 
-def driver_loaded(fields: Fields, log: Logged) -> Columns:
+def driver_loaded(fields: Fields, log: Logged) -> WindowsColumns:
     """6: as `driver` for OCSF, and as `module` to be searched like all that is loaded."""
     file = _image(fields, "ImageLoaded")
     plain = {"name": file.get("path", "unknown").rpartition("\\")[2], "type_id": 1}
@@ -195,36 +195,36 @@ def driver_loaded(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def injected(fields: Fields, log: Logged) -> Columns:
+def injected(fields: Fields, log: Logged) -> WindowsColumns:
     """8: a thread started in another process."""
     return _between(fields) | {"more": {"injection_type_id": 1, "injection_type": "Remote Thread"}}
 
 
-def opened(fields: Fields, log: Logged) -> Columns:
+def _opened(fields: Fields, log: Logged) -> WindowsColumns:
     """10: a process opened another. `GrantedAccess` also stays as it was written."""
     mask = whole(fields.peek("GrantedAccess"))
-    found = _between(fields)
+    between = _between(fields)
     if mask is not None and mask < 2**31:
-        found["more"] = {"actual_permissions": mask}
-    return found
+        between["more"] = {"actual_permissions": mask}
+    return between
 
 
-def _between(fields: Fields) -> Columns:
+def _between(fields: Fields) -> WindowsColumns:
     of = filled(
         path=fields.text("TargetImage"),
         pid=fields.pid("TargetProcessId"),
         uid=fields.guid("TargetProcessGuid", "TargetProcessGUID"),
-        user=account(fields, "TargetUser"),
+        user=_account(fields, "TargetUser"),
     )
     return {
         "process": of or {"name": "unknown"},
-        "actor": who(fields, "SourceImage", "Source"),
+        "actor": _who(fields, "SourceImage", "Source"),
     }
 
 
-def raw_read(fields: Fields, log: Logged) -> Columns:
+def raw_read(fields: Fields, log: Logged) -> WindowsColumns:
     """9: a disk read past its file system."""
-    return {"actor": who(fields), "file": filled(path=fields.text("Device"), type_id=4)}
+    return {"actor": _who(fields), "file": filled(path=fields.text("Device"), type_id=4)}
 
 
 REGISTRY: Mapping[str, tuple[int, int]] = MappingProxyType(
@@ -243,14 +243,14 @@ BY_ID: Mapping[int, tuple[int, int]] = MappingProxyType(
 )
 
 
-def registry(fields: Fields, log: Logged) -> Columns:
+def registry(fields: Fields, log: Logged) -> WindowsColumns:
     """12 to 14: a key, or a value of one; `EventType` says which and what was done."""
     what = (fields.peek("EventType") or "").lower()
     class_uid, activity = REGISTRY.get(what, BY_ID[log.event_id])
-    columns: Columns = {
+    columns: WindowsColumns = {
         "class_uid": class_uid,
         "activity_id": activity,
-        "actor": who(fields),
+        "actor": _who(fields),
     }
     if what == "renamevalue":
         columns["activity_name"] = "Rename"
@@ -262,7 +262,7 @@ def registry(fields: Fields, log: Logged) -> Columns:
         return columns | {"reg_key": {"path": renamed or target}}
     key, _, name = target.rpartition("\\")
     data = fields.raw("Details")
-    typed = TYPED.fullmatch(data) if data else None
+    typed = _TYPED.fullmatch(data) if data else None
     columns["reg_value"] = filled(
         path=key or target,
         name=name if name != "(Default)" and key else None,
@@ -272,10 +272,10 @@ def registry(fields: Fields, log: Logged) -> Columns:
     return columns
 
 
-def pipe(fields: Fields, log: Logged) -> Columns:
+def pipe(fields: Fields, log: Logged) -> WindowsColumns:
     """17, 18: a named pipe made or connected to."""
     return {
-        "actor": who(fields),
+        "actor": _who(fields),
         "file": filled(path=fields.text("PipeName"), type_id=6) or {"name": "unknown"},
     }
 
@@ -283,46 +283,46 @@ def pipe(fields: Fields, log: Logged) -> Columns:
 def wmi(kind: str, *names: str) -> Mapper:
     """19 to 21: a part of a WMI subscription."""
 
-    def columns(fields: Fields, log: Logged) -> Columns:
+    def columns(fields: Fields, log: Logged) -> WindowsColumns:
         done = (fields.peek("Operation") or "").lower()
         activity = {"created": 1, "modified": 3, "deleted": 4}.get(done, OTHER)
         return {
             **entity(kind, fields.text(*names)),
             "class_uid": ENTITY,
             "activity_id": activity,
-            "actor": filled(user=account(fields, "User")),
+            "actor": filled(user=_account(fields, "User")),
         }
 
     return columns
 
 
-def results(text: str) -> list[Columns]:
+def results(text: str) -> list[WindowsColumns]:
     """`type:  5 name;::ffff:1.2.3.4;` as answers; Sysmon gives neither owner nor TTL."""
-    found: list[Columns] = []
+    columnses: list[WindowsColumns] = []
     for part in text.split(";"):
         part = part.strip()
         if not part or part == "-":
             continue
         ip = address(part)
         if ip is not None:
-            found.append({"rdata": ip, "type": "AAAA" if ":" in ip else "A"})
+            columnses.append({"rdata": ip, "type": "AAAA" if ":" in ip else "A"})
             continue
-        match = RESULT.fullmatch(part)
+        match = _RESULT.fullmatch(part)
         if match is None:
-            found.append({"rdata": part})
+            columnses.append({"rdata": part})
         else:
             number = int(match[1])
-            found.append({"rdata": match[2], "type": DNS_TYPES.get(number, str(number))})
-    return found
+            columnses.append({"rdata": match[2], "type": DNS_TYPES.get(number, str(number))})
+    return columnses
 
 
-def asked(fields: Fields, log: Logged) -> Columns:
+def asked(fields: Fields, log: Logged) -> WindowsColumns:
     """22: a DNS question with its answers."""
     name, answer = fields.text("QueryName"), fields.text("QueryResults")
     status = fields.number("QueryStatus", most=2**32 - 1)
     code = DNS_STATUS.get(status) if status is not None else None
     return {
-        "actor": who(fields),
+        "actor": _who(fields),
         "query": filled(hostname=name.rstrip(".") or name if name else None),
         "answers": results(answer) or None if answer else None,
         "rcode_id": code[0] if code else None,
@@ -333,14 +333,14 @@ def asked(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def clipboard(fields: Fields, log: Logged) -> Columns:
+def clipboard(fields: Fields, log: Logged) -> WindowsColumns:
     """24: something new in the clipboard."""
-    return {"actor": who(fields)}
+    return {"actor": _who(fields)}
 
 
-def tampered(fields: Fields, log: Logged) -> Columns:
+def tampered(fields: Fields, log: Logged) -> WindowsColumns:
     """25: the image of a process is not the file it was started from."""
-    by = who(fields) or {}
+    by = _who(fields) or {}
     return {
         "process": by.get("process") or {"name": "unknown"},
         "actor": filled(user=by.get("user")),
@@ -349,7 +349,7 @@ def tampered(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def itself(fields: Fields, log: Logged) -> Columns:
+def itself(fields: Fields, log: Logged) -> WindowsColumns:
     """4 and 16: Sysmon started, stopped, configured anew."""
     state = (fields.peek("State") or "").lower()
     app = filled(name="Sysmon", version=fields.text("Version"))
@@ -357,57 +357,57 @@ def itself(fields: Fields, log: Logged) -> Columns:
     return {"activity_id": activity, "more": {"app": {"vendor_name": "Microsoft"} | (app or {})}}
 
 
-def failed(fields: Fields, log: Logged) -> Columns:
+def _failed(fields: Fields, log: Logged) -> WindowsColumns:
     """255: an error of Sysmon."""
     return {"status_code": fields.text("ID"), "status_detail": fields.text("Description")}
 
 
-def _file(activity: int, title: str, columns: Mapper | None = None, **always: Any) -> Rule:
-    return Rule(FILE, activity, title, columns or file_event(), always)
+def _file(activity: int, title: str, columns: Mapper | None = None, **always: Any) -> EventRule:
+    return EventRule(FILE, activity, title, columns or _file_event(), always)
 
 
-BLOCKED = {"action_id": 2, "disposition_id": 2, "status_id": FAILURE}
+_BLOCKED = {"action_id": 2, "disposition_id": 2, "status_id": FAILURE}
 
-SYSMON: Mapping[int, Rule] = MappingProxyType(
+SYSMON: Mapping[int, EventRule] = MappingProxyType(
     {
-        1: Rule(PROCESS, 1, "Process Create", created),
+        1: EventRule(PROCESS, 1, "Process Create", created),
         2: _file(6, "File creation time changed"),
-        3: Rule(NETWORK, 1, "Network connection detected", connected),
-        4: Rule(LIFECYCLE, 8, "Sysmon service state changed", itself),
-        5: Rule(PROCESS, 2, "Process terminated", ended),
-        6: Rule(KERNEL_EXTENSION, 1, "Driver loaded", driver_loaded),
-        7: Rule(MODULE, 1, "Image loaded", image_loaded),
-        8: Rule(PROCESS, 4, "CreateRemoteThread detected", injected),
+        3: EventRule(NETWORK, 1, "Network connection detected", _connected),
+        4: EventRule(LIFECYCLE, 8, "Sysmon service state changed", itself),
+        5: EventRule(PROCESS, 2, "Process terminated", _ended),
+        6: EventRule(KERNEL_EXTENSION, 1, "Driver loaded", driver_loaded),
+        7: EventRule(MODULE, 1, "Image loaded", image_loaded),
+        8: EventRule(PROCESS, 4, "CreateRemoteThread detected", injected),
         9: _file(2, "RawAccessRead detected", raw_read),
-        10: Rule(PROCESS, 3, "Process accessed", opened),
+        10: EventRule(PROCESS, 3, "Process accessed", _opened),
         11: _file(1, "File created"),
-        12: Rule(REG_KEY, OTHER, "Registry object added or deleted", registry),
-        13: Rule(REG_VALUE, 2, "Registry value set", registry),
-        14: Rule(REG_KEY, 5, "Registry object renamed", registry),
+        12: EventRule(REG_KEY, OTHER, "Registry object added or deleted", registry),
+        13: EventRule(REG_VALUE, 2, "Registry value set", registry),
+        14: EventRule(REG_KEY, 5, "Registry object renamed", registry),
         15: _file(1, "File stream created"),
-        16: Rule(LIFECYCLE, 8, "Sysmon config state changed", itself),
+        16: EventRule(LIFECYCLE, 8, "Sysmon config state changed", itself),
         17: _file(1, "Pipe Created", pipe),
         18: _file(14, "Pipe Connected", pipe),
-        19: Rule(
+        19: EventRule(
             ENTITY, OTHER, "WmiEventFilter activity detected", wmi("WMI event filter", "Name")
         ),
-        20: Rule(
+        20: EventRule(
             ENTITY, OTHER, "WmiEventConsumer activity detected", wmi("WMI event consumer", "Name")
         ),
-        21: Rule(
+        21: EventRule(
             ENTITY,
             OTHER,
             "WmiEventConsumerToFilter activity detected",
             wmi("WMI event consumer to filter", "Consumer"),
         ),
-        22: Rule(DNS, 1, "Dns query", asked),
+        22: EventRule(DNS, 1, "Dns query", asked),
         23: _file(4, "File Delete archived"),
-        24: Rule(BASE, OTHER, "Clipboard changed", clipboard, other("Clipboard Change")),
-        25: Rule(PROCESS, 4, "Process Tampering", tampered),
+        24: EventRule(BASE, OTHER, "Clipboard changed", clipboard, other("Clipboard Change")),
+        25: EventRule(PROCESS, 4, "Process Tampering", tampered),
         26: _file(4, "File Delete logged"),
-        27: _file(1, "File Block Executable", None, **BLOCKED),
-        28: _file(4, "File Block Shredding", None, **BLOCKED),
+        27: _file(1, "File Block Executable", None, **_BLOCKED),
+        28: _file(4, "File Block Shredding", None, **_BLOCKED),
         29: _file(1, "File Executable Detected"),
-        255: Rule(APPLICATION_ERROR, 1, "Sysmon error", failed, {"severity_id": HIGH}),
+        255: EventRule(APPLICATION_ERROR, 1, "Sysmon error", _failed, {"severity_id": HIGH}),
     }
 )

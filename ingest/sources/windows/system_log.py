@@ -28,17 +28,26 @@ from ingest.parsing.ocsf import (
 )
 from ingest.sources.windows.codes import SERVICE_TYPES, START_TYPES
 from ingest.sources.windows.record import Fields, Logged, filled, split_account
-from ingest.sources.windows.rule import Columns, Mapper, Rule, base, here, managing, nothing, other
+from ingest.sources.windows.rule import (
+    EventRule,
+    Mapper,
+    WindowsColumns,
+    base,
+    here,
+    managing,
+    nothing,
+    other,
+)
 from ingest.sources.windows.rule import entity as entity_of
 from ingest.sources.windows.security_system import cleared
 
-CREATE, RECONFIGURE, START, STOP = 1, 2, 3, 4
+_CREATE, RECONFIGURE, _START, STOP = 1, 2, 3, 4
 
 
 # -- services ----------------------------------------------------------------------------------
 
 
-def installed(fields: Fields, log: Logged) -> Columns:
+def installed(fields: Fields, log: Logged) -> WindowsColumns:
     """7045: a service installed, with the file it runs."""
     start, kind = fields.text("StartType", "param4"), fields.text("ServiceType", "param3")
     return {
@@ -52,32 +61,32 @@ def installed(fields: Fields, log: Logged) -> Columns:
     }
 
 
-STATES: Mapping[str, int] = MappingProxyType(
+_STATES: Mapping[str, int] = MappingProxyType(
     {"running": 3, "stopped": 4, "paused": 5, "wird ausgeführt": 3, "beendet": 4}
 )
 
 
-def state(fields: Fields, log: Logged) -> Columns:
+def _state(fields: Fields, log: Logged) -> WindowsColumns:
     """7036: a service entered a state, named in the language of the machine."""
     now = fields.peek("param2")
-    activity = STATES.get((now or "").lower(), OTHER)
+    activity = _STATES.get((now or "").lower(), OTHER)
     if activity != OTHER:
         fields.text("param2")
     return {"activity_id": activity, "win_service": _service(fields)}
 
 
-def _service(fields: Fields) -> Columns:
+def _service(fields: Fields) -> WindowsColumns:
     return {"name": fields.text("param1", "ServiceName") or "unknown"}
 
 
-def control(fields: Fields, log: Logged) -> Columns:
+def control(fields: Fields, log: Logged) -> WindowsColumns:
     """7035: somebody sent a service a control."""
     sent = (fields.peek("param2") or "").lower()
     activity = {"start": 3, "stop": 4, "pause": 5, "continue": 6}.get(sent, OTHER)
     return {"activity_id": activity, "win_service": _service(fields)}
 
 
-def start_type(fields: Fields, log: Logged) -> Columns:
+def start_type(fields: Fields, log: Logged) -> WindowsColumns:
     """7040: when a service starts, before (kept in unmapped) and now."""
     display = fields.text("param1")
     name = fields.text("param4") or display or "unknown"
@@ -90,12 +99,12 @@ def start_type(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def service(fields: Fields, log: Logged) -> Columns:
+def service(fields: Fields, log: Logged) -> WindowsColumns:
     """A service that failed, with its error in unmapped."""
     return {"win_service": _service(fields)}
 
 
-def _manager() -> Iterator[tuple[int, Rule]]:
+def _manager() -> Iterator[tuple[int, EventRule]]:
     failed = {"status_id": FAILURE}
     for uid, activity, title in (
         (7000, 3, "A service failed to start."),
@@ -115,19 +124,21 @@ def _manager() -> Iterator[tuple[int, Rule]]:
         (7041, 3, "A service was unable to log on: the right was not granted."),
         (7043, 4, "A service did not shut down properly."),
     ):
-        yield uid, Rule(WIN_SERVICE, activity, title, service, failed)
+        yield uid, EventRule(WIN_SERVICE, activity, title, service, failed)
 
 
-SERVICES: Mapping[int, Rule] = MappingProxyType(
+SERVICES: Mapping[int, EventRule] = MappingProxyType(
     {
         **dict(_manager()),
-        7035: Rule(WIN_SERVICE, OTHER, "A service was sent a control.", control, other("Control")),
-        7036: Rule(WIN_SERVICE, OTHER, "A service entered a state.", state),
-        7040: Rule(
+        7035: EventRule(
+            WIN_SERVICE, OTHER, "A service was sent a control.", control, other("Control")
+        ),
+        7036: EventRule(WIN_SERVICE, OTHER, "A service entered a state.", _state),
+        7040: EventRule(
             WIN_SERVICE, RECONFIGURE, "The start type of a service was changed.", start_type
         ),
-        7042: Rule(WIN_SERVICE, STOP, "A service was successfully sent a control.", service),
-        7045: Rule(WIN_SERVICE, CREATE, "A service was installed in the system.", installed),
+        7042: EventRule(WIN_SERVICE, STOP, "A service was successfully sent a control.", service),
+        7045: EventRule(WIN_SERVICE, _CREATE, "A service was installed in the system.", installed),
     }
 )
 
@@ -135,7 +146,7 @@ SERVICES: Mapping[int, Rule] = MappingProxyType(
 # -- the machine -------------------------------------------------------------------------------
 
 
-def shutdown(fields: Fields, log: Logged) -> Columns:
+def shutdown(fields: Fields, log: Logged) -> WindowsColumns:
     """1074: who asked for a restart, by which process, and why (in unmapped)."""
     name = fields.text("param7")
     user = None
@@ -151,31 +162,31 @@ def shutdown(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def machine(fields: Fields, log: Logged) -> Columns:
+def machine(fields: Fields, log: Logged) -> WindowsColumns:
     """Windows itself as what starts and stops."""
     return {"more": {"app": {"name": "Windows", "vendor_name": "Microsoft"}}}
 
 
-def _machine(activity: int, title: str, columns: Mapper = machine, **always: Any) -> Rule:
-    return Rule(LIFECYCLE, activity, title, columns, always)
+def _machine(activity: int, title: str, columns: Mapper = machine, **always: Any) -> EventRule:
+    return EventRule(LIFECYCLE, activity, title, columns, always)
 
 
-def log_service(fields: Fields, log: Logged) -> Columns:
+def log_service(fields: Fields, log: Logged) -> WindowsColumns:
     """6005 and the like: the event log itself."""
     return {"more": {"log_name": log.channel or "System"}}
 
 
-def clock(fields: Fields, log: Logged) -> Columns:
+def _clock(fields: Fields, log: Logged) -> WindowsColumns:
     """Kernel-General 1: the clock was set."""
     return entity_of("system time", "system time")
 
 
-def hive(fields: Fields, log: Logged) -> Columns:
+def hive(fields: Fields, log: Logged) -> WindowsColumns:
     """Kernel-General 16: a hive's history of access was cleared, as after it was saved."""
     return {"reg_key": {"path": fields.text("HiveName") or "unknown"}}
 
 
-def driver(fields: Fields, log: Logged) -> Columns:
+def driver(fields: Fields, log: Logged) -> WindowsColumns:
     """20001, 20003 of UserPnp and 2003, 2100 of DriverFrameworks: a device plugged in."""
     uid = fields.text("DeviceInstanceID", "DeviceInstanceId", "InstanceId", "lifetime", "instance")
     name = fields.text("DriverDescription", "ServiceName", "Model")
@@ -190,19 +201,19 @@ def driver(fields: Fields, log: Logged) -> Columns:
     }
 
 
-EVENTLOG: Mapping[int, Rule] = MappingProxyType(
+EVENTLOG: Mapping[int, EventRule] = MappingProxyType(
     {
-        104: Rule(EVENT_LOG, 1, "A log file was cleared.", cleared, {"severity_id": MEDIUM}),
-        105: Rule(EVENT_LOG, 4, "Event log automatic backup.", cleared, {"severity_id": 1}),
-        6005: Rule(EVENT_LOG, 6, "The Event log service was started.", log_service),
-        6006: Rule(EVENT_LOG, 7, "The Event log service was stopped.", log_service),
+        104: EventRule(EVENT_LOG, 1, "A log file was cleared.", cleared, {"severity_id": MEDIUM}),
+        105: EventRule(EVENT_LOG, 4, "Event log automatic backup.", cleared, {"severity_id": 1}),
+        6005: EventRule(EVENT_LOG, 6, "The Event log service was started.", log_service),
+        6006: EventRule(EVENT_LOG, 7, "The Event log service was stopped.", log_service),
         6008: _machine(4, "The previous system shutdown was unexpected.", severity_id=HIGH),
         6009: _machine(3, "Windows version at boot time."),
         6011: base("The machine's name was changed."),
         6013: base("The system uptime."),
     }
 )
-MACHINE: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
+MACHINE: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
     {
         "eventlog": EVENTLOG,
         "user32": MappingProxyType(
@@ -227,10 +238,10 @@ MACHINE: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
         ),
         "microsoft-windows-kernel-general": MappingProxyType(
             {
-                1: managing(3, "The system time has changed.", clock),
+                1: managing(3, "The system time has changed.", _clock),
                 12: _machine(3, "The operating system started."),
                 13: _machine(4, "The operating system is shutting down."),
-                16: Rule(
+                16: EventRule(
                     REG_KEY,
                     OTHER,
                     "The access history in a hive was cleared.",
@@ -241,13 +252,13 @@ MACHINE: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
         ),
         "microsoft-windows-userpnp": MappingProxyType(
             {
-                20001: Rule(
+                20001: EventRule(
                     PERIPHERAL,
                     1,
                     "Driver Management concluded the process to install a driver.",
                     driver,
                 ),
-                20003: Rule(
+                20003: EventRule(
                     PERIPHERAL,
                     1,
                     "Driver Management has concluded the process to add a service.",
@@ -257,15 +268,15 @@ MACHINE: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
         ),
         "microsoft-windows-driverframeworks-usermode": MappingProxyType(
             {
-                2003: Rule(PERIPHERAL, 1, "A device was connected.", driver),
-                2100: Rule(PERIPHERAL, OTHER, "A device got a power operation.", driver),
-                2102: Rule(PERIPHERAL, 2, "A device was disconnected.", driver),
+                2003: EventRule(PERIPHERAL, 1, "A device was connected.", driver),
+                2100: EventRule(PERIPHERAL, OTHER, "A device got a power operation.", driver),
+                2102: EventRule(PERIPHERAL, 2, "A device was disconnected.", driver),
             }
         ),
         "microsoft-windows-kernel-pnp": MappingProxyType(
             {
-                400: Rule(PERIPHERAL, 1, "A device was configured.", driver),
-                410: Rule(PERIPHERAL, 1, "A device was started.", driver),
+                400: EventRule(PERIPHERAL, 1, "A device was configured.", driver),
+                410: EventRule(PERIPHERAL, 1, "A device was started.", driver),
             }
         ),
     }
@@ -275,7 +286,7 @@ MACHINE: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
 # -- applications ------------------------------------------------------------------------------
 
 
-def crashed(fields: Fields, log: Logged) -> Columns:
+def crashed(fields: Fields, log: Logged) -> WindowsColumns:
     """1000 and 1002: an application that failed or hung."""
     path = fields.text("AppPath", "param11" if log.event_id == 1000 else "param6")
     name = fields.peek("AppName", "param1")
@@ -288,12 +299,12 @@ def crashed(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def reported(fields: Fields, log: Logged) -> Columns:
+def reported(fields: Fields, log: Logged) -> WindowsColumns:
     """1001 and 1026: what Windows Error Reporting or .NET says of a crash."""
     return {"actor": filled(process=filled(path=fields.peek("AppPath")))}
 
 
-def product(fields: Fields, log: Logged) -> Columns:
+def product(fields: Fields, log: Logged) -> WindowsColumns:
     """Windows Installer: which product; its event has `Data` without names."""
     text = fields.peek("param1", "ProductName")
     name = (text or "unknown").partition("--")[0].removeprefix("Product:").strip()
@@ -301,21 +312,28 @@ def product(fields: Fields, log: Logged) -> Columns:
     version = fields.peek("param2") if named else None
     app = filled(name=name or "unknown", version=version)
     code = fields.peek("param4") if named else None
-    found: Columns = {"more": {"app": app}}
+    results: WindowsColumns = {"more": {"app": app}}
     if code is not None and code.isdecimal():
-        found["status_id"] = SUCCESS if code in ("0", "3010", "1641") else FAILURE
-        found["status_code"] = code
-    return found
+        results["status_id"] = SUCCESS if code in ("0", "3010", "1641") else FAILURE
+        results["status_code"] = code
+    return results
 
 
-def database(fields: Fields, log: Logged) -> Columns:
+def database(fields: Fields, log: Logged) -> WindowsColumns:
     """ESENT 216, 325 to 327: a database such as ntds.dit made, attached, detached."""
-    texts = [fields.peek(f"param{at}") for at in range(1, 8)]
-    path = next((one for one in texts if one and "\\" in one and "." in one), None)
+    texts = [fields.peek(f"param{index}") for index in range(1, 8)]
+    path = next(
+        (
+            text_value
+            for text_value in texts
+            if text_value and "\\" in text_value and "." in text_value
+        ),
+        None,
+    )
     return {"file": {"path": path or "unknown", "type_id": 1}}
 
 
-def sql_login(fields: Fields, log: Logged) -> Columns:
+def sql_login(fields: Fields, log: Logged) -> WindowsColumns:
     """MSSQL 18453 to 18456: a login; the client stands as `[CLIENT: 10.0.0.1]`."""
     client = fields.peek("param3", "param2") or ""
     ip = Fields({"ip": client.rpartition("CLIENT: ")[2].rstrip("] ")}).ip("ip")
@@ -330,24 +348,28 @@ def sql_login(fields: Fields, log: Logged) -> Columns:
     }
 
 
-def _app(activity: int, title: str, **always: Any) -> Rule:
-    return Rule(LIFECYCLE, activity, title, product, always)
+def _app(activity: int, title: str, **always: Any) -> EventRule:
+    return EventRule(LIFECYCLE, activity, title, product, always)
 
 
 _ERROR = {"severity_id": HIGH}
-APPLICATIONS: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
+APPLICATIONS: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
     {
         "application error": MappingProxyType(
-            {1000: Rule(APPLICATION_ERROR, 1, "Faulting application.", crashed, _ERROR)}
+            {1000: EventRule(APPLICATION_ERROR, 1, "Faulting application.", crashed, _ERROR)}
         ),
         "application hang": MappingProxyType(
-            {1002: Rule(APPLICATION_ERROR, 1, "A program stopped interacting.", crashed, _ERROR)}
+            {
+                1002: EventRule(
+                    APPLICATION_ERROR, 1, "A program stopped interacting.", crashed, _ERROR
+                )
+            }
         ),
         "windows error reporting": MappingProxyType(
-            {1001: Rule(APPLICATION_ERROR, 1, "A fault was reported.", reported)}
+            {1001: EventRule(APPLICATION_ERROR, 1, "A fault was reported.", reported)}
         ),
         ".net runtime": MappingProxyType(
-            {1026: Rule(APPLICATION_ERROR, 1, "An unhandled exception.", reported, _ERROR)}
+            {1026: EventRule(APPLICATION_ERROR, 1, "An unhandled exception.", reported, _ERROR)}
         ),
         "msiinstaller": MappingProxyType(
             {
@@ -367,15 +389,15 @@ APPLICATIONS: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
         ),
         "esent": MappingProxyType(
             {
-                216: Rule(FILE, 5, "A database location change was detected.", database),
-                325: Rule(FILE, 1, "The database engine created a new database.", database),
-                326: Rule(FILE, 14, "The database engine attached a database.", database),
-                327: Rule(FILE, OTHER, "The database engine detached a database.", database),
+                216: EventRule(FILE, 5, "A database location change was detected.", database),
+                325: EventRule(FILE, 1, "The database engine created a new database.", database),
+                326: EventRule(FILE, 14, "The database engine attached a database.", database),
+                327: EventRule(FILE, OTHER, "The database engine detached a database.", database),
             }
         ),
         "mssqlserver": MappingProxyType(
             {
-                uid: Rule(AUTHENTICATION, 1, title, sql_login)
+                uid: EventRule(AUTHENTICATION, 1, title, sql_login)
                 for uid, title in (
                     (18453, "Login succeeded using Windows authentication."),
                     (18454, "Login succeeded using SQL Server authentication."),
@@ -384,6 +406,8 @@ APPLICATIONS: Mapping[str, Mapping[int, Rule]] = MappingProxyType(
                 )
             }
         ),
-        "volsnap": MappingProxyType({33: Rule(BASE, 0, "A shadow copy was deleted.", nothing)}),
+        "volsnap": MappingProxyType(
+            {33: EventRule(BASE, 0, "A shadow copy was deleted.", nothing)}
+        ),
     }
 )

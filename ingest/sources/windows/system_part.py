@@ -11,9 +11,9 @@ from ingest.parsing.strict_json import kind
 from ingest.parsing.timestamps import Stamp, stamp_epoch, stamp_iso
 from ingest.sources.windows.record import Logged, as_text, keywords_of, level_of, whole
 
-UTC = ZoneInfo("UTC")
+_UTC = ZoneInfo("UTC")
 MOST_EVENT_ID = 2**32 - 1
-SYSMON = frozenset({"microsoft-windows-sysmon", "linux-sysmon"})
+_SYSMON = frozenset({"microsoft-windows-sysmon", "linux-sysmon"})
 SYSMON_GUIDS = frozenset(
     {"5770385f-c22a-43e0-bf4c-06f5698ffbd9", "ff032593-a8d3-4f13-b0d6-01fc615a0f97"}
 )
@@ -27,9 +27,9 @@ def utc_stamp(value: object, context: Context) -> Stamp:
     if type(value) is not str:
         return Stamp.missing(received, None)
     text = value.strip()
-    stamp = stamp_iso(text, UTC, received)
+    stamp = stamp_iso(text, _UTC, received)
     if stamp.quality == "received" and text.endswith(" UTC"):
-        stamp = stamp_iso(text.removesuffix(" UTC"), UTC, received)
+        stamp = stamp_iso(text.removesuffix(" UTC"), _UTC, received)
     return Stamp.exact(stamp.time) if stamp.quality == "assumed_zone" else stamp
 
 
@@ -46,7 +46,7 @@ def event_id_of(value: object) -> int:
 def is_sysmon(provider: str | None, guid: str | None, channel: str | None) -> bool:
     """Whether Sysmon wrote it, by whichever of these is there."""
     if provider:
-        return provider.lower() in SYSMON
+        return provider.lower() in _SYSMON
     if guid:
         return guid.strip("{}").lower() in SYSMON_GUIDS
     return (channel or "").lower() in (
@@ -78,7 +78,9 @@ class System:
 
     def take(self, name: str, value: Any, attributes: Mapping[str, Any]) -> None:
         """One element: its text (or number) and its attributes."""
-        left = {key: one for key, one in attributes.items() if one not in (None, "")}
+        left = {
+            key: attribute for key, attribute in attributes.items() if attribute not in (None, "")
+        }
         if name == "Provider":
             self.provider = _string(left, "Name") or _text(value)
             self.guid = _string(left, "Guid")
@@ -99,13 +101,17 @@ class System:
             self.activity_id = _string(left, "ActivityID")
         elif name == "Execution":
             self.pid, self.tid = whole(left.get("ProcessID")), whole(left.get("ThreadID"))
-            left = {key: one for key, one in left.items() if key not in ("ProcessID", "ThreadID")}
+            left = {
+                key: attribute
+                for key, attribute in left.items()
+                if key not in ("ProcessID", "ThreadID")
+            }
         elif name == "Security":
             self.sid = _string(left, "UserID")
         elif value is not None:
             self.rest[name] = as_text(value)
-        for key, one in left.items():
-            self.rest[key if key not in self.rest else f"{name}.{key}"] = as_text(one)
+        for key, attribute in left.items():
+            self.rest[key if key not in self.rest else f"{name}.{key}"] = as_text(attribute)
 
     def words(self, words: Iterable[object]) -> None:
         """Keywords in words, as a renderer or a shipper adds them."""
@@ -164,8 +170,8 @@ def by_sysmon(log: Logged, data: dict[str, Any], context: Context) -> bool:
 
 
 def _text(value: object) -> str | None:
-    found = as_text(value)
-    return found.strip() or None if type(found) is str else None
+    text_value = as_text(value)
+    return text_value.strip() or None if type(text_value) is str else None
 
 
 def _string(left: dict[str, Any], name: str) -> str | None:

@@ -20,14 +20,14 @@ from ingest.sources.windows.build import event_of
 from ingest.sources.windows.record import Logged
 from ingest.sources.windows.system_part import System, logged
 
-UTC = ZoneInfo("UTC")
-DEPTH = 32
-START = re.compile(r"<Event(?=[\s>])")
-END = re.compile(r"</Event\s{0,9}>")
+_UTC = ZoneInfo("UTC")
+_DEPTH = 32
+_START = re.compile(r"<Event(?=[\s>])")
+_END = re.compile(r"</Event\s{0,9}>")
 BETWEEN = re.compile(r"(?:\s|<\?xml[^>]{0,200}\?>|</?Events(?:\s[^<>]{0,500})?>|\ufeff)*")
 REFERENCE = re.compile(r"&#(x[0-9a-fA-F]{1,6}|\d{1,7});")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-CUT = frozenset({3, 4, 5})
+_CUT = frozenset({3, 4, 5})
 """Expat's errors of a text that ends too early: no element, invalid or unclosed token."""
 STANDS_IN = 0xF0000
 """Private-use characters stand in for control characters, which XML cannot have and
@@ -35,7 +35,7 @@ attackers' text may: they are put back once the XML is read."""
 STOOD_IN = re.compile("[\U000f0000-\U000f001f\U000ffffe\U000fffff]")
 
 
-class Node:
+class _Node:
     """An element: its name without a prefix, its attributes, its text and its children."""
 
     __slots__ = ("attributes", "children", "name", "text")
@@ -44,25 +44,27 @@ class Node:
         self.name = name
         self.attributes = attributes
         self.text = ""
-        self.children: list[Node] = []
+        self.children: list[_Node] = []
 
-    def child(self, name: str) -> Node | None:
+    def child(self, name: str) -> _Node | None:
         """The first child of that name."""
-        return next((one for one in self.children if one.name == name), None)
+        return next((child_row for child_row in self.children if child_row.name == name), None)
 
 
-def tree(text: str, cut: bool = False) -> Node:
+def _tree(text: str, cut: bool = False) -> _Node:
     """The element that `text` is, or if it may be `cut` short, begins. Raises `Unreadable`."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    root = Node("", {})
+    root = _Node("", {})
     path = [root]
 
     def start(name: str, attributes: dict[str, str]) -> None:
-        if len(path) > DEPTH:
-            raise Unreadable(f"XML nested deeper than {DEPTH} levels")
-        kept = {key.rpartition(":")[2]: _restored(one) for key, one in attributes.items()}
-        node = Node(name.rpartition(":")[2], kept)
+        if len(path) > _DEPTH:
+            raise Unreadable(f"XML nested deeper than {_DEPTH} levels")
+        kept = {
+            key.rpartition(":")[2]: _restored(attribute) for key, attribute in attributes.items()
+        }
+        node = _Node(name.rpartition(":")[2], kept)
         path[-1].children.append(node)
         path.append(node)
 
@@ -83,7 +85,7 @@ def tree(text: str, cut: bool = False) -> Node:
     try:
         parser.Parse(_without_controls(text), True)
     except expat.ExpatError as error:
-        if cut and error.code in CUT and root.children:
+        if cut and error.code in _CUT and root.children:
             return root.children[0]
         raise Unreadable(
             f"not valid XML: {expat.ErrorString(error.code)} at line {error.lineno}, "
@@ -127,20 +129,20 @@ def decoded(raw: bytes) -> str:
 
 def pieces(text: str) -> list[str | Unreadable]:
     """Each `<Event>` of a text, and in place of what lies between, why it cannot be read."""
-    found: list[str | Unreadable] = []
+    piece_list: list[str | Unreadable] = []
     end = 0
-    while start := START.search(text, end):
+    while start := _START.search(text, end):
         # No regex over both: without an end each start would be searched to the last byte.
-        last = END.search(text, start.end())
+        last = _END.search(text, start.end())
         if last is None:
             break
         if not BETWEEN.fullmatch(text, end, start.start()):
-            found.append(_stray(text, end, start.start()))
-        found.append(text[start.start() : last.end()])
+            piece_list.append(_stray(text, end, start.start()))
+        piece_list.append(text[start.start() : last.end()])
         end = last.end()
     if not BETWEEN.fullmatch(text, end):
-        found.append(_stray(text, end, len(text)))
-    return found
+        piece_list.append(_stray(text, end, len(text)))
+    return piece_list
 
 
 def _stray(text: str, start: int, end: int) -> Unreadable:
@@ -163,13 +165,13 @@ def event_of_xml(text: str, context: Context, cut: bool = False) -> Event:
 
 def logged_of_xml(text: str, context: Context, cut: bool = False) -> Logged:
     """The event that one `<Event>` describes. Raises `Unreadable`."""
-    node = tree(text, cut)
+    node = _tree(text, cut)
     system = node.child("System")
     if node.name != "Event" or system is None:
         raise Unreadable(f"not a Windows event: <{node.name}> without <System>")
     about = System(context)
-    for one in system.children:
-        about.take(one.name, one.text.strip() or None, one.attributes)
+    for child in system.children:
+        about.take(child.name, child.text.strip() or None, child.attributes)
     data: dict[str, Any] = {}
     for part in node.children:
         if part.name == "EventData":
@@ -180,64 +182,64 @@ def logged_of_xml(text: str, context: Context, cut: bool = False) -> Logged:
             _rendering(part, about)
         elif part is not system:
             about.rest[part.name] = _plain(part)
-    if cut and not END.search(text):
+    if cut and not _END.search(text):
         about.rest["truncated"] = True
     return logged(about, data)
 
 
-def _event_data(part: Node, data: dict[str, Any]) -> None:
+def _event_data(part: _Node, data: dict[str, Any]) -> None:
     """`<Data Name="x">`; those without a name are counted: param1, param2, ..."""
     if part.attributes.get("Name"):
         data["EventDataName"] = part.attributes["Name"]
     unnamed = 0
-    for one in part.children:
-        name = one.attributes.get("Name")
-        if one.name != "Data":
-            name = one.name
+    for child in part.children:
+        name = child.attributes.get("Name")
+        if child.name != "Data":
+            name = child.name
         elif not name:
             unnamed += 1
             name = f"param{unnamed}"
-        _put(data, name or one.name, _plain(one) if one.children else one.text)
+        _put(data, name or child.name, _plain(child) if child.children else child.text)
 
 
-def _user_data(part: Node, data: dict[str, Any]) -> None:
+def _user_data(part: _Node, data: dict[str, Any]) -> None:
     """The leaves of whatever the provider wrote, by their names."""
-    for one in part.children:
-        if one.children:
-            _user_data(one, data)
+    for child in part.children:
+        if child.children:
+            _user_data(child, data)
         else:
-            _put(data, one.name, one.text.strip())
-            for key, value in one.attributes.items():
+            _put(data, child.name, child.text.strip())
+            for key, value in child.attributes.items():
                 if not key.startswith("xmlns") and key != "auto-ns2":
-                    _put(data, f"{one.name}.{key}", value)
+                    _put(data, f"{child.name}.{key}", value)
 
 
-def _rendering(part: Node, about: System) -> None:
-    for one in part.children:
-        if one.name == "Message":
-            about.message = one.text.strip() or None
-        elif one.name == "Keywords":
-            about.words([word.text for word in one.children])
-        elif one.text.strip():
-            about.rest[f"RenderingInfo.{one.name}"] = one.text.strip()
+def _rendering(part: _Node, about: System) -> None:
+    for child in part.children:
+        if child.name == "Message":
+            about.message = child.text.strip() or None
+        elif child.name == "Keywords":
+            about.words([word.text for word in child.children])
+        elif child.text.strip():
+            about.rest[f"RenderingInfo.{child.name}"] = child.text.strip()
 
 
 def _put(data: dict[str, Any], name: str, value: Any) -> None:
     """Under its name, or where that stands twice with a number behind it."""
-    key, at = name, 1
+    key, position = name, 1
     while key in data:
-        at += 1
-        key = f"{name}.{at}"
+        position += 1
+        key = f"{name}.{position}"
     data[key] = value
 
 
-def _plain(node: Node) -> Any:
+def _plain(node: _Node) -> Any:
     if not node.children:
         return node.text.strip() or node.attributes or None
-    found: dict[str, Any] = dict(node.attributes)
-    for one in node.children:
-        _put(found, one.attributes.get("Name") or one.name, _plain(one))
-    return found
+    merged: dict[str, Any] = dict(node.attributes)
+    for child in node.children:
+        _put(merged, child.attributes.get("Name") or child.name, _plain(child))
+    return merged
 
 
 SYSTEM_TIME = re.compile(r"""(<TimeCreated\s[^<>]{0,100}?SystemTime\s*=\s*)(["'])([^"'<>]*)\2""")
@@ -248,14 +250,16 @@ UTC_TIME = re.compile(
 
 def restamped(text: str, when: datetime) -> str:
     """The one event of `text` at another time. Raises `Unreadable`."""
-    if len([one for one in pieces(text) if isinstance(one, str)]) != 1:
+    if len([piece for piece in pieces(text) if isinstance(piece, str)]) != 1:
         raise Unreadable("not exactly one <Event>, whose time could be replaced")
     match = SYSTEM_TIME.search(text)
-    new = like_iso(match[3], when, UTC) if match else None
+    new = like_iso(match[3], when, _UTC) if match else None
     if match is None or new is None:
         raise Unreadable("no TimeCreated with a SystemTime in the event")
     text = text[: match.start(3)] + new + text[match.end(3) :]
     other = UTC_TIME.search(text)
-    if other and stamp_iso(other[2], UTC, when).quality != "received":
-        text = text[: other.start(2)] + (like_iso(other[2], when, UTC) or "") + text[other.end(2) :]
+    if other and stamp_iso(other[2], _UTC, when).quality != "received":
+        text = (
+            text[: other.start(2)] + (like_iso(other[2], when, _UTC) or "") + text[other.end(2) :]
+        )
     return text

@@ -30,10 +30,10 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Event
 from ingest.sources.zeek.row import Row
 
-LOGON, TICKET, SERVICE_TICKET, PREAUTH = 1, 3, 4, 6
-OPEN, FAIL, TRAFFIC = 1, 4, 6
-NETWORK_LOGON = 3
-REQUESTS = MappingProxyType({"AS": TICKET, "TGS": SERVICE_TICKET})
+_LOGON, _TICKET, _SERVICE_TICKET, _PREAUTH = 1, 3, 4, 6
+_OPEN, _FAIL, _TRAFFIC = 1, 4, 6
+_NETWORK_LOGON = 3
+REQUESTS = MappingProxyType({"AS": _TICKET, "TGS": _SERVICE_TICKET})
 ASKS_FOR_MORE = "KDC_ERR_PREAUTH_REQUIRED"
 """How a KDC answers the first request of nearly every login."""
 
@@ -60,7 +60,7 @@ def _login(
             columns["user"] = user
         return row.event(
             NETWORK,
-            TRAFFIC,
+            _TRAFFIC,
             status_id=status,
             app_name=name.lower(),
             auth_protocol=name,
@@ -68,7 +68,7 @@ def _login(
             seen=seen,
             **columns,
         )
-    severe = status == FAILURE and activity != PREAUTH
+    severe = status == FAILURE and activity != _PREAUTH
     return row.event(
         AUTHENTICATION,
         activity,
@@ -90,9 +90,9 @@ def kerberos(row: Row) -> Event:
     error = row.text("error_msg")
     asked = row.text("request_type")
     activity = REQUESTS.get(asked or "") or _by_service(service)
-    granted = SERVICE_TICKET if activity == SERVICE_TICKET else TICKET
+    granted = _SERVICE_TICKET if activity == _SERVICE_TICKET else _TICKET
     if error == ASKS_FOR_MORE:
-        activity = PREAUTH
+        activity = _PREAUTH
     return _login(
         row,
         activity,
@@ -110,7 +110,7 @@ def kerberos(row: Row) -> Event:
 def _by_service(service: str | None) -> int:
     if service is None:
         return UNKNOWN
-    return TICKET if service.startswith("krbtgt/") else SERVICE_TICKET
+    return _TICKET if service.startswith("krbtgt/") else _SERVICE_TICKET
 
 
 def _principal(row: Row) -> dict[str, Any] | None:
@@ -135,11 +135,14 @@ def _ticket(row: Row, activity: int) -> dict[str, Any]:
     )
     if cipher is not None:
         known = {"aes": 3, "des3": 2, "des-": 1}
-        number = next((at for start, at in known.items() if cipher.startswith(start)), OTHER)
+        number = next(
+            (number_known for start, number_known in known.items() if cipher.startswith(start)),
+            OTHER,
+        )
         token["encryption_details"] = {"algorithm": cipher, "algorithm_id": number}
     if not token:
         return {}
-    return {"authentication_token": token | {"type_id": 2 if activity == SERVICE_TICKET else 1}}
+    return {"authentication_token": token | {"type_id": 2 if activity == _SERVICE_TICKET else 1}}
 
 
 def ntlm(row: Row) -> Event:
@@ -156,7 +159,7 @@ def ntlm(row: Row) -> Event:
         success = status == "SUCCESS"
     return _login(
         row,
-        LOGON,
+        _LOGON,
         status_of(success),
         user,
         (1, "NTLM"),
@@ -166,13 +169,13 @@ def ntlm(row: Row) -> Event:
             ("dst_endpoint.hostname", A_HOST, row.dst.get("hostname")),
         ),
         status_code=status,
-        logon_type_id=NETWORK_LOGON,
+        logon_type_id=_NETWORK_LOGON,
     )
 
 
 def _named(row: Row, name: str, domain: str) -> dict[str, Any] | None:
-    found = row.text(name)
-    return None if found is None else {"name": found, "domain": row.text(domain)}
+    text_value = row.text(name)
+    return None if text_value is None else {"name": text_value, "domain": row.text(domain)}
 
 
 def radius(row: Row) -> Event:
@@ -183,7 +186,7 @@ def radius(row: Row) -> Event:
     remote = row.fields.get("remote_ip")
     return _login(
         row,
-        LOGON,
+        _LOGON,
         status_of(success),
         user,
         (10, "RADIUS"),
@@ -208,7 +211,7 @@ def ssh(row: Row) -> Event:
     columns = _direction(row)
     return row.event(
         SSH,
-        TRAFFIC if success is None else OPEN if success else FAIL,
+        _TRAFFIC if success is None else _OPEN if success else _FAIL,
         status_id=status_of(success),
         severity_id=LOW if success is False else INFORMATIONAL,
         protocol="tcp",
@@ -230,14 +233,14 @@ def _hassh(row: Row, key: str) -> dict[str, Any] | None:
 
 def _direction(row: Row) -> dict[str, Any]:
     """What `direction` and `remote_location` say: the place of the end that is not ours."""
-    fields, found = row.fields, {}
+    fields, result = row.fields, {}
     direction = fields.get("direction")
     ways = {"INBOUND": (1, "Inbound", "src_endpoint"), "OUTBOUND": (2, "Outbound", "dst_endpoint")}
     if type(direction) is not str or direction not in ways or not (row.src and row.dst):
         return {}
     del fields["direction"]
     number, name, end = ways[direction]
-    found["connection_info"] = {"direction_id": number, "direction": name}
+    result["connection_info"] = {"direction_id": number, "direction": name}
     place = kept(
         country=row.text("remote_location.country_code"),
         region=row.text("remote_location.region"),
@@ -251,8 +254,8 @@ def _direction(row: Row) -> dict[str, Any]:
         country = place.get("country")
         if country is not None:
             (row.src if end == "src_endpoint" else row.dst)["country"] = country
-        found[end] = {"location": place}
-    return found
+        result[end] = {"location": place}
+    return result
 
 
 def rdp(row: Row) -> Event:

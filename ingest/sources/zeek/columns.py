@@ -66,7 +66,7 @@ def read(log: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
     if not rows:
         return Read(None, list(range(len(raws))))
     lines = Lines.of(rows, kinds)
-    good = sound(lines, [raws[at] for at in places], log)
+    good = sound(lines, [raws[place] for place in places], log)
     if not good.all():
         places = list(compress(places, good))
         if not places:
@@ -88,7 +88,7 @@ def _common(
     src, dst = lines.addresses("orig_h"), lines.addresses("resp_h")
     sensor = pc.coalesce(_named(get["@system"]), _named(get["_system_name"]))
     source = f"zeek:{log}"
-    at = pa.array(moments(get["ts"])).cast(pa.timestamp("us", "UTC"))
+    cast = pa.array(moments(get["ts"])).cast(pa.timestamp("us", "UTC"))
     product = struct(
         "metadata.product",
         rows,
@@ -102,8 +102,8 @@ def _common(
         "source": constant(source, rows),
         "mode": records.column("mode").cast(_TEXT),
         "received_at": records.column("received_at").cast(pa.timestamp("us", "UTC")),
-        "time": at,
-        "start_time": at,
+        "time": cast,
+        "start_time": cast,
         "time_quality": constant("exact", rows),
         "scope": scopes,
         "src_ip": src,
@@ -287,8 +287,8 @@ def dns(lines: Lines) -> dict[str, pa.Array]:
     rows, get = lines.rows, lines.arrays
     codes, answers = lines.values("rcode"), lines.values("answers")
     activity = [
-        1 if code is None and found is None else TRAFFIC
-        for code, found in zip(codes, answers, strict=True)
+        1 if code is None and result is None else TRAFFIC
+        for code, result in zip(codes, answers, strict=True)
     ]
     status = [UNKNOWN if code is None else SUCCESS if code == 0 else FAILURE for code in codes]
     known = [None if code is None else code if code <= HIGHEST_RCODE else OTHER for code in codes]

@@ -41,25 +41,25 @@ from ingest.sources.zeek.row import PORT, PRODUCT, PROTOCOLS, span_of, stamp_of
 
 # Zeek's conn_state as OCSF activity and status
 # (https://docs.zeek.org/en/master/scripts/base/protocols/conn/main.zeek.html).
-OPEN, CLOSE, RESET, FAIL, REFUSE, TRAFFIC = 1, 2, 3, 4, 5, 6
+_OPEN, _CLOSE, _RESET, _FAIL, _REFUSE, TRAFFIC = 1, 2, 3, 4, 5, 6
 STATES = MappingProxyType(
     {
-        "S0": (FAIL, FAILURE),
-        "S1": (OPEN, SUCCESS),
+        "S0": (_FAIL, FAILURE),
+        "S1": (_OPEN, SUCCESS),
         "S2": (TRAFFIC, SUCCESS),
         "S3": (TRAFFIC, SUCCESS),
-        "SF": (CLOSE, SUCCESS),
-        "REJ": (REFUSE, FAILURE),
-        "RSTO": (RESET, SUCCESS),
-        "RSTR": (RESET, SUCCESS),
-        "RSTOS0": (RESET, FAILURE),
-        "RSTRH": (RESET, FAILURE),
-        "SH": (FAIL, FAILURE),
-        "SHR": (FAIL, FAILURE),
+        "SF": (_CLOSE, SUCCESS),
+        "REJ": (_REFUSE, FAILURE),
+        "RSTO": (_RESET, SUCCESS),
+        "RSTR": (_RESET, SUCCESS),
+        "RSTOS0": (_RESET, FAILURE),
+        "RSTRH": (_RESET, FAILURE),
+        "SH": (_FAIL, FAILURE),
+        "SHR": (_FAIL, FAILURE),
     }
 )
 HIGHEST_RCODE = 25
-SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 
 @dataclass(slots=True)
@@ -323,7 +323,7 @@ def _response(fields: dict[str, Any], code: int | None) -> dict[str, Any] | None
 def url_of(host: str | None, uri: str | None, port: int | None) -> dict[str, Any] | None:
     if host is None and uri is None:
         return None
-    whole = uri is not None and SCHEME.match(uri) is not None
+    whole = uri is not None and _SCHEME.match(uri) is not None
     path, _, query = ("" if whole else uri or "").partition("?")
     scheme = uri.partition("://")[0].lower() if whole and uri else "http"
     return {

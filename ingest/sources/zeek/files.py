@@ -34,21 +34,21 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Event
 from ingest.sources.zeek.row import PORT, Row
 
-TRAFFIC = 6
-HASHES = MappingProxyType({"md5": "MD5", "sha1": "SHA-1", "sha256": "SHA-256"})
+_TRAFFIC = 6
+_HASHES = MappingProxyType({"md5": "MD5", "sha1": "SHA-1", "sha256": "SHA-256"})
 BY_LENGTH = MappingProxyType({32: "MD5", 40: "SHA-1", 64: "SHA-256"})
 
 
 def named_file(name: str | None, folder: str | None = None, **leaves: Any) -> dict[str, Any]:
     """The column `file` of a file, whose name may hold a path below `folder`."""
-    found: dict[str, Any] = kept(**leaves)
+    given_columns: dict[str, Any] = kept(**leaves)
     if name is not None:
         whole = name if folder is None else f"{folder}\\{name}"
         last = windows_basename(name) if "\\" in name else basename(name)
-        found["name"] = last or name
+        given_columns["name"] = last or name
         if whole != last:
-            found["path"] = whole
-    return found
+            given_columns["path"] = whole
+    return given_columns
 
 
 def files(row: Row) -> Event:
@@ -57,14 +57,14 @@ def files(row: Row) -> Event:
     fuid, name = row.text("fuid"), row.text("filename")
     hashes = [
         {"algorithm": algorithm, "value": value}
-        for key, algorithm in HASHES.items()
+        for key, algorithm in _HASHES.items()
         if (value := row.text(key)) is not None
     ]
     size = row.count("total_bytes")
     file = named_file(name, size=size, mime_type=row.text("mime_type"), hashes=hashes or None)
     event = row.event(
         NETWORK,
-        TRAFFIC,
+        _TRAFFIC,
         app_name=row.text("source"),
         file=file or None,
         seconds=row.span("duration"),
@@ -119,12 +119,12 @@ def pe(row: Row) -> Event:
 
 # -- certificates ------------------------------------------------------------------------------
 
-CERTIFICATE = ("fingerprint", "certificate.subject", "certificate.issuer", "certificate.serial")
+_CERTIFICATE = ("fingerprint", "certificate.subject", "certificate.issuer", "certificate.serial")
 
 
 def x509(row: Row) -> Event:
     """A certificate that was shown; the log does not say by whom."""
-    if not any(type(row.fields.get(key)) is str for key in CERTIFICATE):
+    if not any(type(row.fields.get(key)) is str for key in _CERTIFICATE):
         return pe(row)
     fuid, print_ = row.text("id"), row.text("fingerprint")
     subject = row.text("certificate.subject")
@@ -219,14 +219,14 @@ def smb_mapping(row: Row) -> Event:
 
 # -- FTP ---------------------------------------------------------------------------------------
 
-PUT, GET, DELETE, RENAME, LIST = 1, 2, 4, 5, 6
-COMMANDS: Mapping[str, int] = MappingProxyType(
+_PUT, _GET, _DELETE, _RENAME, _LIST = 1, 2, 4, 5, 6
+_COMMANDS: Mapping[str, int] = MappingProxyType(
     {
-        **dict.fromkeys(("STOR", "STOU", "APPE"), PUT),
-        "RETR": GET,
-        **dict.fromkeys(("DELE", "RMD", "XRMD"), DELETE),
-        **dict.fromkeys(("RNFR", "RNTO"), RENAME),
-        **dict.fromkeys(("LIST", "NLST", "MLSD", "MLST"), LIST),
+        **dict.fromkeys(("STOR", "STOU", "APPE"), _PUT),
+        "RETR": _GET,
+        **dict.fromkeys(("DELE", "RMD", "XRMD"), _DELETE),
+        **dict.fromkeys(("RNFR", "RNTO"), _RENAME),
+        **dict.fromkeys(("LIST", "NLST", "MLSD", "MLST"), _LIST),
     }
 )
 
@@ -234,9 +234,9 @@ COMMANDS: Mapping[str, int] = MappingProxyType(
 def ftp(row: Row) -> Event:
     """A command and its reply."""
     command, argument = row.text("command"), row.fields.get("arg")
-    activity = COMMANDS.get((command or "").upper(), OTHER if command else UNKNOWN)
-    code, said = row.count("reply_code", 999), row.text("reply_msg")
-    about_file = activity not in (UNKNOWN, OTHER, LIST) and type(argument) is str and argument
+    activity = _COMMANDS.get((command or "").upper(), OTHER if command else UNKNOWN)
+    code, message = row.count("reply_code", 999), row.text("reply_msg")
+    about_file = activity not in (UNKNOWN, OTHER, _LIST) and type(argument) is str and argument
     file = named_file(
         row.text("arg") if about_file else None,
         size=row.count("file_size"),
@@ -250,7 +250,7 @@ def ftp(row: Row) -> Event:
         activity_name=command if activity == OTHER else None,
         status_id=UNKNOWN if code is None else SUCCESS if code < 400 else FAILURE,
         status_code=None if code is None else str(code),
-        status_detail=said,
+        status_detail=message,
         command=command,
         file=file or None,
         actor={"user": {"name": user}} if user else None,
@@ -258,7 +258,7 @@ def ftp(row: Row) -> Event:
         protocol="tcp",
         more=kept(
             codes=None if code is None else [code],
-            command_responses=None if said is None else [said],
+            command_responses=None if message is None else [message],
             port=port,
             type=None if passive is None else "passive" if passive else "active",
             file={"uid": fuid} if fuid else None,

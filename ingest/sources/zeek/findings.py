@@ -36,11 +36,11 @@ from ingest.parsing.source import Event
 from ingest.sources.zeek.row import Row
 from ingest.sources.zeek.traffic import other
 
-CREATE, TRAFFIC, COLLECT = 1, 6, 2
-RULE = 1
+_CREATE, _TRAFFIC, _COLLECT = 1, 6, 2
+_RULE = 1
 LOUD = frozenset({"Notice::ACTION_ALARM", "Notice::ACTION_PAGE", "Notice::ACTION_DROP"})
 """Actions of a notice that whoever runs Zeek keeps for what needs somebody at once."""
-TOLD = frozenset({"Notice::ACTION_EMAIL", "Notice::ACTION_EMAIL_ADMIN"})
+_TOLD = frozenset({"Notice::ACTION_EMAIL", "Notice::ACTION_EMAIL_ADMIN"})
 ATTACKS = ("attack", "exploit", "scan", "guess", "bruteforc", "inject", "cve", "malware", "trojan")
 
 
@@ -63,11 +63,11 @@ def _finding(
         "title": title,
         "desc": desc,
         "created_time": row.stamp.time,
-        "analytic": {"uid": name, "name": name, "type_id": RULE},
+        "analytic": {"uid": name, "name": name, "type_id": _RULE},
     }
     return row.event(
         FINDING,
-        CREATE,
+        _CREATE,
         severity_id=severity,
         message=desc or title,
         finding_info=info | dict(about),
@@ -81,7 +81,7 @@ def _finding(
 def notice(row: Row) -> Event:
     """A notice: `note` is its kind, `msg` its words."""
     note = row.text("note") or "Notice"
-    said, sub = row.text("msg"), row.fields.get("sub")
+    message, sub = row.text("msg"), row.fields.get("sub")
     if not row.src:
         row.src = row.end("src", "id.orig_p")
     else:
@@ -93,7 +93,7 @@ def notice(row: Row) -> Event:
         _drop_same(row, "p", row.dst.get("port"))
     severity = _notice_severity(note, row.fields.get("actions"))
     dropped = row.fields.get("dropped") is True
-    kept_words = f"{said}: {sub}" if said and type(sub) is str and sub else said
+    kept_words = f"{message}: {sub}" if message and type(sub) is str and sub else message
     return _finding(
         row,
         note,
@@ -109,31 +109,33 @@ def notice(row: Row) -> Event:
 
 def _drop_same(row: Row, key: str, value: object) -> None:
     """A field that repeats what an end of the connection says is not said again."""
-    found = row.fields.get(key)
-    if type(found) is str and address(found) is not None:
-        found = address(found)
-    if found is not None and found == value:
+    fields = row.fields.get(key)
+    if type(fields) is str and address(fields) is not None:
+        fields = address(fields)
+    if fields is not None and fields == value:
         del row.fields[key]
 
 
 def _notice_severity(note: str, actions: object) -> int:
-    taken = {one for one in actions if type(one) is str} if type(actions) is list else set()
+    taken = (
+        {action for action in actions if type(action) is str} if type(actions) is list else set()
+    )
     if taken & LOUD:
         return HIGH
     attack = any(word in note.lower() for word in ATTACKS)
-    return MEDIUM if attack or taken & TOLD else LOW
+    return MEDIUM if attack or taken & _TOLD else LOW
 
 
 def weird(row: Row) -> Event:
     """Traffic that breaks the rules of its protocol, more often by mistake than by malice."""
     name, addl = row.text("name"), row.fields.get("addl")
-    said = f"{name}: {addl}" if name and type(addl) is str and addl else name
+    message = f"{name}: {addl}" if name and type(addl) is str and addl else name
     return row.event(
         NETWORK,
-        TRAFFIC,
+        _TRAFFIC,
         severity_id=LOW if row.fields.get("notice") is True else INFORMATIONAL,
         code=name,
-        message=said,
+        message=message,
     )
 
 
@@ -143,7 +145,7 @@ def analyzer(row: Row) -> Event:
     name = row.text("analyzer") or row.text("analyzer_name")
     return row.event(
         NETWORK,
-        TRAFFIC,
+        _TRAFFIC,
         code=row.text("cause"),
         message=f"{name}: {reason}" if name and reason else reason,
         status_detail=reason,
@@ -217,7 +219,7 @@ def suricata(row: Row) -> Event:
     number, category = row.count("alert.signature_id"), row.text("alert.category")
     level, action = row.count("alert.severity", 255), row.text("alert.action")
     decided = {"allowed": (ALLOWED, 1), "blocked": (DENIED, 2)}.get(action or "")
-    rule = {"uid": None if number is None else str(number), "name": title, "type_id": RULE}
+    rule = {"uid": None if number is None else str(number), "name": title, "type_id": _RULE}
     return _finding(
         row,
         f"suricata/{number}",
@@ -233,7 +235,7 @@ def suricata(row: Row) -> Event:
 
 # -- software ----------------------------------------------------------------------------------
 
-VERSION = ("major", "minor", "minor2", "minor3")
+_VERSION = ("major", "minor", "minor2", "minor3")
 
 
 def software(row: Row) -> Event:
@@ -243,7 +245,7 @@ def software(row: Row) -> Event:
         return other(row)
     name = row.text("name")
     whole = row.fields.get("unparsed_version")
-    numbers = [row.count(f"version.{part}") for part in VERSION]
+    numbers = [row.count(f"version.{part}") for part in _VERSION]
     version = ".".join(str(number) for number in numbers if number is not None)
     addl = row.text("version.addl")
     if addl:
@@ -254,7 +256,7 @@ def software(row: Row) -> Event:
     product = kept(name=name, version=version or None, url_string=url) if name else None
     return row.event(
         SOFTWARE,
-        COLLECT,
+        _COLLECT,
         status_id=SUCCESS,
         device={"ip": host, "type_id": 0},
         message=f"{name or kind} on {host}" + (f": {whole}" if whole else ""),

@@ -23,12 +23,12 @@ from ingest.parsing.vectorized import looked_up
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0, le=2**61)]
 Any64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Seconds = Annotated[float, Meta(ge=0, lt=1e9)]
+_Seconds = Annotated[float, Meta(ge=0, lt=1e9)]
 Ttl = Annotated[float, Meta(ge=0, lt=2**32 - 1)]
 Epoch = Annotated[float, Meta(ge=0, lt=32503680000)]
 """Seconds from 1970 to the year 3000; others are read line by line."""
 
-ENDS = {"orig_h": str, "orig_p": Port, "resp_h": str, "resp_p": Port}
+_ENDS = {"orig_h": str, "orig_p": Port, "resp_h": str, "resp_p": Port}
 COMMON = {
     "ts": Epoch,
     "uid": str,
@@ -45,7 +45,7 @@ LOGS: Mapping[str, Mapping[str, Any]] = {
     "conn": {
         "proto": str,
         "service": str,
-        "duration": Seconds,
+        "duration": _Seconds,
         "orig_bytes": Count,
         "resp_bytes": Count,
         "conn_state": str,
@@ -64,7 +64,7 @@ LOGS: Mapping[str, Mapping[str, Any]] = {
     "dns": {
         "proto": str,
         "trans_id": Any64,
-        "rtt": Seconds,
+        "rtt": _Seconds,
         "query": str,
         "qclass": Any64,
         "qclass_name": str,
@@ -111,20 +111,20 @@ def _arrow_kind(kind: Any) -> pa.DataType:
         return known[kind]
     if kind == list[Ttl]:
         return pa.list_(pa.float64())
-    return pa.float64() if kind in (Seconds, Epoch) else pa.int64()
+    return pa.float64() if kind in (_Seconds, Epoch) else pa.int64()
 
 
 @cache
 def shape_of(log: str, prefix: str) -> tuple[msgspec.json.Decoder[Any], dict[str, pa.DataType]]:
     """The decoder of a log's lines in one spelling, and its fields in the struct's order."""
-    spelled = {name: prefix + name for name in ENDS}
-    kinds: dict[str, Any] = ENDS | COMMON | dict(LOGS[log])
+    spelled = {name: prefix + name for name in _ENDS}
+    kinds: dict[str, Any] = _ENDS | COMMON | dict(LOGS[log])
     ordered = [*MUST, *(name for name in kinds if name not in MUST)]
     fields: list[Any] = [
-        (f"f{at}", kinds[name]) if name in MUST else (f"f{at}", kinds[name], None)
-        for at, name in enumerate(ordered)
+        (f"f{index}", kinds[name]) if name in MUST else (f"f{index}", kinds[name], None)
+        for index, name in enumerate(ordered)
     ]
-    rename = {f"f{at}": spelled.get(name, name) for at, name in enumerate(ordered)}
+    rename = {f"f{index}": spelled.get(name, name) for index, name in enumerate(ordered)}
     shape = msgspec.defstruct(
         f"Zeek_{log}", fields, rename=rename, forbid_unknown_fields=True, gc=False
     )
@@ -155,7 +155,7 @@ class Lines:
         arrays = {name: array.filter(mask) for name, array in self.arrays.items()}
         fewer = Lines(int(wanted.sum()), self._lists, arrays)
         fewer._kept = wanted
-        fewer._addresses = {name: found.filter(mask) for name, found in self._addresses.items()}
+        fewer._addresses = {name: address.filter(mask) for name, address in self._addresses.items()}
         return fewer
 
     def values(self, name: str) -> Sequence[Any]:
@@ -171,10 +171,10 @@ class Lines:
 
     def fields(self) -> npt.NDArray[np.int64]:
         """How many fields each line has."""
-        found = np.zeros(self.rows, np.int64)
+        zeros = np.zeros(self.rows, np.int64)
         for array in self.arrays.values():
-            found += 1 if array.null_count == 0 else np.asarray(array.is_valid()).astype(np.int64)
-        return found
+            zeros += 1 if array.null_count == 0 else np.asarray(array.is_valid()).astype(np.int64)
+        return zeros
 
 
 def decoded(
@@ -183,14 +183,14 @@ def decoded(
     """The lines that decode, and which records they are; `plain`: those without headers."""
     rows, places = [], []
     decode = decoder.decode
-    for at, raw in enumerate(raws):
-        if raw is None or not plain[at] or len(raw) > LINE_BYTES:
+    for index, raw in enumerate(raws):
+        if raw is None or not plain[index] or len(raw) > LINE_BYTES:
             continue
         try:
             rows.append(decode(raw))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
-        places.append(at)
+        places.append(index)
     return rows, places
 
 

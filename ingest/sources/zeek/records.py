@@ -15,7 +15,7 @@ from ingest.parsing.source import Unreadable
 from ingest.parsing.strict_json import FILE_BYTES, LINE_BYTES, decode_object, not_utf8
 from ingest.sources.zeek.tsv import CLOSING, Layout, fields_of, layout
 
-WRAPPERS = frozenset(
+_WRAPPERS = frozenset(
     {"zeek", "bro", "corelight", "result", "_source", "event", "log", "data", "json", "record"}
 )
 """Keys of a wrapping that do not say which log it is."""
@@ -23,14 +23,14 @@ INSIDE = ("_source", "result")
 """Where search engines put the record in what they export."""
 
 
-class Found(NamedTuple):
+class ZeekRecord(NamedTuple):
     """The fields of one record, and the log's name where its wrapping or header says it."""
 
     fields: dict[str, Any]
     path: str | None
 
 
-def found(raw: bytes, header: bytes | None) -> Iterator[Found | Unreadable]:
+def found(raw: bytes, header: bytes | None) -> Iterator[ZeekRecord | Unreadable]:
     """The records in `raw`; in place of one that cannot be read, why.
 
     None at all if it holds but header lines. Raises `Unreadable` where nothing of
@@ -47,18 +47,18 @@ def found(raw: bytes, header: bytes | None) -> Iterator[Found | Unreadable]:
     return _lines(raw, header)
 
 
-def unwrapped(fields: dict[str, Any]) -> Found:
+def unwrapped(fields: dict[str, Any]) -> ZeekRecord:
     """The record without what a shipper wrapped it in."""
     path = None
     while len(fields) == 1:
         ((key, inner),) = fields.items()
         if type(inner) is not dict or key == "id":
             break
-        path = path if key in WRAPPERS else key
+        path = path if key in _WRAPPERS else key
         fields = inner
     if "ts" not in fields:
         fields = _from_inside(fields)
-    return Found(fields, path)
+    return ZeekRecord(fields, path)
 
 
 def _from_inside(fields: dict[str, Any]) -> dict[str, Any]:
@@ -75,10 +75,10 @@ def _from_inside(fields: dict[str, Any]) -> dict[str, Any]:
     return inner | {key: value for key, value in fields.items() if key not in inner}
 
 
-def _objects(raw: bytes) -> Iterator[Found | Unreadable]:
+def _objects(raw: bytes) -> Iterator[ZeekRecord | Unreadable]:
     stripped = raw.strip()
-    one = b"\n" not in stripped
-    if (stripped[:1] == b"{" and one) or stripped[1:].strip() == b"]":
+    single_line = b"\n" not in stripped
+    if (stripped[:1] == b"{" and single_line) or stripped[1:].strip() == b"]":
         yield unwrapped(decode_object(raw))
         return
     for each in objects(raw, envelope=None):
@@ -88,7 +88,7 @@ def _objects(raw: bytes) -> Iterator[Found | Unreadable]:
             yield why
 
 
-def _lines(raw: bytes, header: bytes | None) -> Iterator[Found | Unreadable]:
+def _lines(raw: bytes, header: bytes | None) -> Iterator[ZeekRecord | Unreadable]:
     text = _text(raw)
     block: list[str] = []
     current: Layout | Unreadable | None = None
@@ -106,7 +106,7 @@ def _lines(raw: bytes, header: bytes | None) -> Iterator[Found | Unreadable]:
         try:
             if isinstance(current, Unreadable):
                 raise current
-            yield Found(fields_of(line, current), current.path)
+            yield ZeekRecord(fields_of(line, current), current.path)
         except Unreadable as why:
             yield why
 

@@ -90,16 +90,16 @@ _WITHOUT_CONNECTION = frozenset({BASE, AUTHENTICATION, EMAIL, SOFTWARE})
 
 def dotted(fields: dict[str, Any]) -> dict[str, Any]:
     """`fields` in Zeek's own spelling, in their order."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for key, value in fields.items():
         if type(value) is dict and key in _NESTS:
-            inner = {f"{key}.{leaf}": one for leaf, one in value.items()}
-            if inner.keys().isdisjoint(fields) and inner.keys().isdisjoint(found):
-                found |= inner
+            inner = {f"{key}.{leaf}": element for leaf, element in value.items()}
+            if inner.keys().isdisjoint(fields) and inner.keys().isdisjoint(results):
+                results |= inner
                 continue
         name = _DOTTED.get(key, key)
-        found[key if name in fields or name in found else name] = value
-    return found
+        results[key if name in fields or name in results else name] = value
+    return results
 
 
 def stamp_of(fields: dict[str, Any], context: Context, host: str | None) -> Stamp:
@@ -180,7 +180,9 @@ class Row:
         """Take an array of texts, or a single text; empty where there is neither."""
         value = self.fields.get(key)
         values = [value] if type(value) is str and value else value
-        if type(values) is not list or not all(type(one) is str and one for one in values):
+        if type(values) is not list or not all(
+            type(element) is str and element for element in values
+        ):
             return []
         if values:
             del self.fields[key]
@@ -189,40 +191,40 @@ class Row:
     def ip(self, key: str) -> str | None:
         """Take an IP address."""
         value = self.fields.get(key)
-        found = address(value) if type(value) is str else None
-        if found is not None:
+        ip_address = address(value) if type(value) is str else None
+        if ip_address is not None:
             del self.fields[key]
-        return found
+        return ip_address
 
     def mac(self, key: str) -> str | None:
         """Take a hardware address of six octets."""
         value = self.fields.get(key)
-        found = mac_address(value) if type(value) is str else None
-        if found is not None:
+        clean_mac = mac_address(value) if type(value) is str else None
+        if clean_mac is not None:
             del self.fields[key]
-        return found
+        return clean_mac
 
     def time(self, key: str) -> datetime | None:
         """Take a time, ISO text or seconds since 1970."""
-        found = _moment(self.fields.get(key))
-        if found is not None:
+        moment = _moment(self.fields.get(key))
+        if moment is not None:
             del self.fields[key]
-        return found
+        return moment
 
     def time_ms(self, key: str) -> int | None:
         """Take a time as milliseconds since 1970, as `more` has times."""
-        found = self.time(key)
-        return None if found is None else ms_of(found)
+        time = self.time(key)
+        return None if time is None else ms_of(time)
 
     def end(self, host: str, port: str, mac: str | None = None) -> dict[str, Any]:
         """Take one end of a connection; empty if its address is none."""
         ip = self.ip(host)
         if ip is None:
             return {}
-        found: dict[str, Any] = {"ip": ip, "port": self.count(port, PORT)}
+        results: dict[str, Any] = {"ip": ip, "port": self.count(port, PORT)}
         if mac is not None and mac in self.fields:
-            found["mac"] = self.mac(mac)
-        return found
+            results["mac"] = self.mac(mac)
+        return results
 
     # -- giving the event ------------------------------------------------------------------
 
@@ -274,7 +276,7 @@ class Row:
     def connection(self, protocol: str | None) -> dict[str, Any]:
         """The connection; its direction is said by few logs."""
         ip = self.src.get("ip") or self.dst.get("ip") or ""
-        found = {
+        results = {
             "uid": self.uid,
             "protocol_name": protocol,
             "protocol_num": PROTOCOLS.get(protocol or ""),
@@ -283,7 +285,7 @@ class Row:
             "direction": "Unknown",
         }
         community = self.text("community_id")
-        return found | ({} if community is None else {"community_uid": community})
+        return results | ({} if community is None else {"community_uid": community})
 
     def rest(self) -> dict[str, Any]:
         """The fields left, the same from text and from JSON.
@@ -302,7 +304,7 @@ def _same(key: str, value: Any) -> Any:
     if type(value) is float:
         return round(value, 6)
     if type(value) is list:
-        return [round(one, 6) if type(one) is float else one for one in value]
+        return [round(element, 6) if type(element) is float else element for element in value]
     return value
 
 
@@ -335,14 +337,14 @@ def header_event(raw: bytes, context: Context) -> Event:
     lines = raw.decode(errors="replace")[:LINE_BYTES].rstrip("\r\n")
     try:
         known = layout(raw)
-        said = f"Header of Zeek's log {known.path or ''}: {len(known.columns)} fields"
+        message = f"Header of Zeek's log {known.path or ''}: {len(known.columns)} fields"
     except Unreadable:
-        said = "Header line of a Zeek log"
+        message = "Header line of a Zeek log"
     return event(
         BASE,
         0,
         stamp,
-        message=said,
+        message=message,
         metadata=metadata(PRODUCT, stamp),
         device=device(context.host),
         unmapped=unmapped({"header": lines}),

@@ -39,7 +39,7 @@ from ingest.sources.zeek.findings import (
     weird,
 )
 from ingest.sources.zeek.names import looks_like, read_as
-from ingest.sources.zeek.records import Found, found, unwrapped
+from ingest.sources.zeek.records import ZeekRecord, found, unwrapped
 from ingest.sources.zeek.row import Row, dotted, header_event
 from ingest.sources.zeek.traffic import dce_rpc, dhcp, ntp, other, smtp, ssl, syslog, tunnel
 from ingest.sources.zeek.tsv import restamp_line
@@ -49,18 +49,18 @@ if TYPE_CHECKING:
 
 # -- the sources -------------------------------------------------------------------------------
 
-Reader = Callable[[dict[str, Any], Context, str | None], Event]
+_Reader = Callable[[dict[str, Any], Context, str | None], Event]
 
 
-def _strict(read: Callable[[Entry], Event], name: str) -> Reader:
+def _strict(read: Callable[[Entry], Event], name: str) -> _Reader:
     return lambda fields, context, log: read(entry_of(fields, context, log or name))
 
 
-def _lenient(read: Callable[[Row], Event]) -> Reader:
+def _lenient(read: Callable[[Row], Event]) -> _Reader:
     return lambda fields, context, log: read(Row.of(fields, context, log))
 
 
-def _connected(read: Callable[[Row], Event]) -> Reader:
+def _connected(read: Callable[[Row], Event]) -> _Reader:
     """As `_lenient`, for a log that is about connections; without one it is any record."""
 
     def event_of(fields: dict[str, Any], context: Context, log: str | None) -> Event:
@@ -70,7 +70,7 @@ def _connected(read: Callable[[Row], Event]) -> Reader:
     return event_of
 
 
-READERS: Mapping[str, Reader] = MappingProxyType(
+_READERS: Mapping[str, _Reader] = MappingProxyType(
     {
         "conn": _strict(conn, "conn"),
         "dns": _strict(dns, "dns"),
@@ -128,7 +128,7 @@ class Zeek(Source):
             raise Unreadable(events[0]["dead_letter_reason"])
         return events or [header_event(raw, context)]
 
-    def _event(self, record: Found, context: Context) -> Event:
+    def _event(self, record: ZeekRecord, context: Context) -> Event:
         fields, log = record.fields, self.log
         if record.path is not None:
             log = self._agreed("#path", record.path)
@@ -137,7 +137,7 @@ class Zeek(Source):
                 log = self._agreed(key, text(fields, key)) or log
         if log is None:
             log = looks_like(dotted(fields))
-        return READERS.get(read_as(log) or "", _OTHER)(fields, context, log)
+        return _READERS.get(read_as(log) or "", _OTHER)(fields, context, log)
 
     def _agreed(self, key: str, named: str | None) -> str | None:
         """The name of the log that a record gives; raises `Unreadable` if it is another's."""
@@ -167,5 +167,5 @@ _OTHER = _lenient(other)
 
 SOURCES = (
     Zeek("zeek", None),
-    *(Zeek(f"zeek:{log}", log) for log in (*READERS, "dpd")),
+    *(Zeek(f"zeek:{log}", log) for log in (*_READERS, "dpd")),
 )

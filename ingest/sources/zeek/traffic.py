@@ -48,7 +48,7 @@ from ingest.sources.zeek.access import status_of
 from ingest.sources.zeek.files import fingerprint
 from ingest.sources.zeek.row import PRODUCT, Row, span_of
 
-OPEN, CLOSE, FAIL, TRAFFIC = 1, 2, 4, 6
+_OPEN, _CLOSE, _FAIL, _TRAFFIC = 1, 2, 4, 6
 
 
 # -- TLS ---------------------------------------------------------------------------------------
@@ -60,9 +60,9 @@ def ssl(row: Row) -> Event:
     established = row.flag("established")
     version, ja3, ja3s = row.text("version"), row.text("ja3"), row.text("ja3s")
     if established:
-        activity, status = OPEN, SUCCESS
+        activity, status = _OPEN, SUCCESS
     else:
-        activity, status = (FAIL, FAILURE) if alert else (TRAFFIC, UNKNOWN)
+        activity, status = (_FAIL, FAILURE) if alert else (_TRAFFIC, UNKNOWN)
         if established is False:
             row.fields["established"] = False  # the status does not say it
     certificate = _certificate(row)
@@ -99,16 +99,16 @@ def ssl(row: Row) -> Event:
 def _certificate(row: Row) -> dict[str, Any]:
     """The server's certificate; of its chain the first print is its own."""
     prints = row.fields.get("cert_chain_fps")
-    found: list[str] = []
+    results: list[str] = []
     if type(prints) is list and len(prints) == 1 and type(prints[0]) is str:
-        found = row.texts("cert_chain_fps")
+        results = row.texts("cert_chain_fps")
     elif type(prints) is list and prints and type(prints[0]) is str:
-        found = [prints[0]]  # the chain stays, for the others in it
-    found += [one for one in (row.text("resp_certificate_sha1"), row.text("cert_hash")) if one]
+        results = [prints[0]]  # the chain stays, for the others in it
+    results += [part for part in (row.text("resp_certificate_sha1"), row.text("cert_hash")) if part]
     return kept(
         subject=row.text("subject"),
         issuer=row.text("issuer"),
-        fingerprints=[fingerprint(one) for one in found] or None,
+        fingerprints=[fingerprint(part) for part in results] or None,
     )
 
 
@@ -137,7 +137,7 @@ MESSAGES = MappingProxyType(
 )
 
 
-NOBODY = ("0.0.0.0", "255.255.255.255", "::")
+_NOBODY = ("0.0.0.0", "255.255.255.255", "::")
 
 
 def dhcp(row: Row) -> Event:
@@ -146,8 +146,12 @@ def dhcp(row: Row) -> Event:
     An ACK to an INFORM grants no address: that conversation is an INFORM. Before Zeek
     2.6 the log had but the ACKs, and one row each.
     """
-    said = row.fields.get("msg_types")
-    messages = [one for one in said if type(one) is str] if type(said) is list else []
+    msg_types = row.fields.get("msg_types")
+    messages = (
+        [msg_type for msg_type in msg_types if type(msg_type) is str]
+        if type(msg_types) is list
+        else []
+    )
     old = "assigned_ip" in row.fields
     activity = _ending(messages, old or row.fields.get("assigned_addr") is not None)
     asked = _held(row, "client_addr"), _held(row, "requested_addr")
@@ -159,7 +163,7 @@ def dhcp(row: Row) -> Event:
             row.fields[key] = value
     if assigned is not None and assigned != ip:
         row.fields["assigned_addr"] = assigned
-    if ip is None and row.src.get("ip") not in (None, *NOBODY):
+    if ip is None and row.src.get("ip") not in (None, *_NOBODY):
         ip = row.src["ip"]
     name = row.text("host_name") or row.text("client_fqdn")
     lease = row.span("lease_time")
@@ -209,15 +213,15 @@ def _dhcp_event(
 
 
 def _unicast(ip: str | None) -> str | None:
-    return None if ip in NOBODY else ip
+    return None if ip in _NOBODY else ip
 
 
 def _held(row: Row, key: str) -> str | None:
-    return None if row.fields.get(key) in NOBODY else row.ip(key)
+    return None if row.fields.get(key) in _NOBODY else row.ip(key)
 
 
 def _ending(messages: list[str], assigned: bool) -> int:
-    known = [MESSAGES[one] for one in messages if one in MESSAGES]
+    known = [MESSAGES[message] for message in messages if message in MESSAGES]
     if not known:
         return ACK if assigned else UNKNOWN
     if known[-1] == ACK and INFORM in known and REQUEST not in known:
@@ -227,9 +231,9 @@ def _ending(messages: list[str], assigned: bool) -> int:
 
 # -- mail --------------------------------------------------------------------------------------
 
-SEND = 1
+_SEND = 1
 # OCSF's form of an address; Zeek's fields may hold `Name <address>`, or anything.
-ADDRESS = re.compile(
+_ADDRESS = re.compile(
     r"[a-zA-Z0-9!#$%&'*+,./:;<=>?^_`{|}~-]{1,64}@[a-zA-Z0-9-]{1,63}\.[a-zA-Z0-9.-]{1,190}"
 )
 BRACKETS = re.compile(r"[^<>]*<([^<>]+)>\s*")
@@ -237,9 +241,9 @@ BRACKETS = re.compile(r"[^<>]*<([^<>]+)>\s*")
 
 def mail_address(text: str) -> str | None:
     """The address in `a@b.c` or `Name <a@b.c>`; None if there is not exactly one."""
-    found = BRACKETS.fullmatch(text)
-    bare = (found[1] if found else text).strip()
-    return bare if ADDRESS.fullmatch(bare) else None
+    match = BRACKETS.fullmatch(text)
+    bare = (match[1] if match else text).strip()
+    return bare if _ADDRESS.fullmatch(bare) else None
 
 
 def smtp(row: Row) -> Event:
@@ -261,7 +265,7 @@ def smtp(row: Row) -> Event:
         "status_detail": reply,
     }
     if sender is None and not receivers:
-        return row.event(NETWORK, TRAFFIC, protocol="tcp", app_name="smtp", **common)
+        return row.event(NETWORK, _TRAFFIC, protocol="tcp", app_name="smtp", **common)
     email = {
         "from": sender,
         "to": receivers or None,
@@ -271,12 +275,12 @@ def smtp(row: Row) -> Event:
     }
     return row.event(
         EMAIL,
-        SEND,
+        _SEND,
         email=email,
         more=_mail_more(row, envelope, sent),
         seen=(
             ("email.from", A_MAIL, sender),
-            *(("email.to", A_MAIL, one) for one in receivers),
+            *(("email.to", A_MAIL, receiver) for receiver in receivers),
         ),
         **common,
     )
@@ -285,7 +289,7 @@ def smtp(row: Row) -> Event:
 def _mail_more(row: Row, envelope: str | None, sent: list[str]) -> dict[str, Any]:
     origin = row.ip("x_originating_ip")
     mailboxes = row.fields.get("to")
-    whole = type(mailboxes) is list and all(type(one) is str for one in mailboxes)
+    whole = type(mailboxes) is list and all(type(mailbox) is str for mailbox in mailboxes)
     email = kept(
         smtp_from=envelope,
         smtp_to=sent or None,
@@ -300,10 +304,10 @@ def _mail_more(row: Row, envelope: str | None, sent: list[str]) -> dict[str, Any
 
 def _address(row: Row, key: str) -> str | None:
     value = row.fields.get(key)
-    found = mail_address(value) if type(value) is str else None
-    if found is not None and found == value:
+    result = mail_address(value) if type(value) is str else None
+    if result is not None and result == value:
         del row.fields[key]
-    return found
+    return result
 
 
 def _addresses(row: Row, key: str, whole: bool = True) -> list[str]:
@@ -311,10 +315,10 @@ def _addresses(row: Row, key: str, whole: bool = True) -> list[str]:
     values = row.fields.get(key)
     if type(values) is not list:
         return []
-    found = [mail_address(one) if type(one) is str else None for one in values]
-    if whole and found == values:
+    addresses = [mail_address(value) if type(value) is str else None for value in values]
+    if whole and addresses == values:
         row.texts(key)
-    return [one for one in found if one is not None]
+    return [value for value in addresses if value is not None]
 
 
 # -- others ------------------------------------------------------------------------------------
@@ -329,7 +333,7 @@ def dce_rpc(row: Row) -> Event:
     }
     return row.event(
         NETWORK,
-        TRAFFIC,
+        _TRAFFIC,
         protocol="tcp",
         app_name="dce_rpc",
         command=operation,
@@ -338,15 +342,15 @@ def dce_rpc(row: Row) -> Event:
     )
 
 
-TUNNELS = MappingProxyType(
-    {"Tunnel::DISCOVER": OPEN, "Tunnel::CLOSE": CLOSE, "Tunnel::EXPIRE": CLOSE}
+_TUNNELS = MappingProxyType(
+    {"Tunnel::DISCOVER": _OPEN, "Tunnel::CLOSE": _CLOSE, "Tunnel::EXPIRE": _CLOSE}
 )
 
 
 def tunnel(row: Row) -> Event:
     """A tunnel that was found or ended."""
     kind, action = row.text("tunnel_type"), row.text("action")
-    activity = TUNNELS.get(action or "", OTHER if action else UNKNOWN)
+    activity = _TUNNELS.get(action or "", OTHER if action else UNKNOWN)
     name = None if kind is None else kind.rpartition("::")[2]
     return row.event(
         TUNNEL,
@@ -388,7 +392,7 @@ def _stratum(number: int) -> int:
     return number if number < 2 else 2 if number < 16 else min(number, 17)
 
 
-LEVELS: Mapping[str, int] = MappingProxyType(
+_LEVELS: Mapping[str, int] = MappingProxyType(
     {
         "EMERG": FATAL,
         "ALERT": HIGH,
@@ -407,8 +411,8 @@ def syslog(row: Row) -> Event:
     level = row.fields.get("severity")
     return row.event(
         NETWORK,
-        TRAFFIC,
-        severity_id=LEVELS.get(level, INFORMATIONAL) if type(level) is str else INFORMATIONAL,
+        _TRAFFIC,
+        severity_id=_LEVELS.get(level, INFORMATIONAL) if type(level) is str else INFORMATIONAL,
         message=row.text("message"),
         protocol=row.text("proto"),
         app_name="syslog",
@@ -426,9 +430,9 @@ def other(row: Row) -> Event:
     seconds = row.span("duration")
     return row.event(
         NETWORK if paired else BASE,
-        TRAFFIC if paired else UNKNOWN,
+        _TRAFFIC if paired else UNKNOWN,
         status_id=None if success is None else status_of(success),
-        severity_id=LEVELS.get(level, INFORMATIONAL) if type(level) is str else INFORMATIONAL,
+        severity_id=_LEVELS.get(level, INFORMATIONAL) if type(level) is str else INFORMATIONAL,
         message=row.text("message") or row.text("msg"),
         protocol=row.text("proto") if paired else None,
         app_name=(row.text("service") or row.log) if paired else None,

@@ -20,10 +20,10 @@ from ingest.parsing.source import Unreadable
 from ingest.parsing.strict_json import INT64, not_utf8
 from ingest.parsing.timestamps import EPOCH, like_iso
 
-Read = Callable[[str], Any]
+_Read = Callable[[str], Any]
 
 HEADER_BYTES = 256 * 1024
-MOST_FIELDS = 1000
+_MOST_FIELDS = 1000
 """Far above what any log has, so that a few layouts can be kept."""
 CLOSING = ("#close", "#end")
 """Header lines behind the last record, which say when the log was closed."""
@@ -56,7 +56,7 @@ class Layout(NamedTuple):
     path: str | None
     separator: str
     unset: str
-    columns: tuple[tuple[str, Read], ...]
+    columns: tuple[tuple[str, _Read], ...]
 
 
 @lru_cache(maxsize=128)
@@ -68,19 +68,19 @@ def layout(header: bytes) -> Layout:
         text = header.decode()
     except UnicodeDecodeError:
         raise Unreadable(f"the header is {not_utf8(header)}") from None
-    said: dict[str, str] = {}
+    lines: dict[str, str] = {}
     separator = "\t"
     for line in text.split("\n"):
         line = line.rstrip("\r")
         if line.startswith("#separator"):
-            said = {}
-            separator = unescaped(line.removeprefix("#separator").lstrip(" ")) or "\t"
+            lines = {}
+            separator = _unescaped(line.removeprefix("#separator").lstrip(" ")) or "\t"
         elif line.startswith("#"):
             key, _, value = line[1:].partition(separator)
-            said[key] = value
-    if not said.get("fields"):
+            lines[key] = value
+    if not lines.get("fields"):
         raise Unreadable("no '#fields' among the header lines of a Zeek log")
-    return _layout(said, separator)
+    return _layout(lines, separator)
 
 
 def _layout(said: Mapping[str, str], separator: str) -> Layout:
@@ -89,14 +89,14 @@ def _layout(said: Mapping[str, str], separator: str) -> Layout:
         types = said["types"].split(separator)
     else:
         types = [UNTYPED.get(name, "string") for name in names]
-    if len(names) > MOST_FIELDS:
-        raise Unreadable(f"the header names {len(names)} fields; at most {MOST_FIELDS} are read")
+    if len(names) > _MOST_FIELDS:
+        raise Unreadable(f"the header names {len(names)} fields; at most {_MOST_FIELDS} are read")
     if len(types) != len(names):
         raise Unreadable(f"the header has {len(names)} fields, but {len(types)} types")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise Unreadable(f"the header names the field '{twice[:80]}' twice")
-    between = unescaped(said.get("set_separator", ",")) or ","
+    between = _unescaped(said.get("set_separator", ",")) or ","
     empty = said.get("empty_field", "(empty)")
     unset = said.get("unset_field", "-")
     readers = (
@@ -135,12 +135,12 @@ _NUMBER = re.compile(r"-?\d{1,300}(?:\.\d{1,300})?(?:e[+-]?\d{1,2})?", re.ASCII)
 _TIME = re.compile(r"-?\d{1,12}(?:\.\d{1,18})?(?:e\+\d{1,2})?", re.ASCII)
 
 
-def _reader(of: str, name: str, between: str, empty: str, unset: str) -> Read:
+def _reader(of: str, name: str, between: str, empty: str, unset: str) -> _Read:
     """How a value of the type `of` is read; what is not of that type stays text."""
     container = _CONTAINER.fullmatch(of)
     if container:
-        one = _reader(container[1], name, between, empty, unset)
-        return partial(_elements, one, between, empty, unset)
+        reader = _reader(container[1], name, between, empty, unset)
+        return partial(_elements, reader, between, empty, unset)
     if of in ("count", "int", "port", "counter"):
         return _whole
     if of in ("double", "interval"):
@@ -153,30 +153,30 @@ def _reader(of: str, name: str, between: str, empty: str, unset: str) -> Read:
     return partial(_string, empty)
 
 
-def _elements(one: Read, between: str, empty: str, unset: str, text: str) -> list[Any]:
+def _elements(one: _Read, between: str, empty: str, unset: str, text: str) -> list[Any]:
     if text == empty:
         return []
     return [None if each == unset else one(each) for each in text.split(between)]
 
 
 def _string(empty: str, text: str) -> str:
-    return "" if text == empty else unescaped(text)
+    return "" if text == empty else _unescaped(text)
 
 
 def _whole(text: str) -> Any:
     if _WHOLE.fullmatch(text) and -INT64 <= int(text) < INT64:
         return int(text)
-    return unescaped(text)
+    return _unescaped(text)
 
 
 def _float(text: str) -> Any:
-    return float(text) if _NUMBER.fullmatch(text) else unescaped(text)
+    return float(text) if _NUMBER.fullmatch(text) else _unescaped(text)
 
 
 def _time(text: str) -> Any:
     """Seconds since 1970 as ISO text, whose digits are exact."""
     if not _TIME.fullmatch(text):
-        return unescaped(text)
+        return _unescaped(text)
     try:
         time = EPOCH + timedelta(microseconds=int(Decimal(text) * 1_000_000))
     except OverflowError:
@@ -192,7 +192,7 @@ _ESCAPE = re.compile(r"\\\\|(?:\\x[0-9a-fA-F]{2})+")
 _CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1f\x7f]")
 
 
-def unescaped(text: str) -> str:
+def _unescaped(text: str) -> str:
     r"""`text` with `\x09` and `\\` as what they stand for.
 
     Control characters and bytes that are no UTF-8 stay escaped: so does Zeek write
@@ -204,8 +204,8 @@ def unescaped(text: str) -> str:
 def _plain(match: re.Match[str]) -> str:
     if match[0] == "\\\\":
         return "\\"
-    found = bytes.fromhex(match[0].replace("\\x", "")).decode(errors="backslashreplace")
-    return _CONTROL.sub(lambda control: f"\\x{ord(control[0]):02x}", found)
+    decoded = bytes.fromhex(match[0].replace("\\x", "")).decode(errors="backslashreplace")
+    return _CONTROL.sub(lambda control: f"\\x{ord(control[0]):02x}", decoded)
 
 
 # -- replay ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from alerts.anomaly.baseline import (
     HOUR_SECONDS,
     LEAST_STRAY,
-    Numbers,
+    BaselineNumbers,
     Profile,
     Tail,
     profile_of,
@@ -30,8 +30,8 @@ from alerts.anomaly.baseline import (
     tail_of,
 )
 from alerts.anomaly.finding import said
-from alerts.anomaly.job import history, models, whole_hours
-from alerts.anomaly.store import Header, ModelStore, Peers
+from alerts.anomaly.job import device_history, models, whole_hours
+from alerts.anomaly.store import ModelHeader, ModelStore, Peers
 from alerts.anomaly.train import LEAST_DEVICES, peers_of, train
 from alerts.cli.explain import asking
 from alerts.compiler.model_rule_files import (
@@ -49,7 +49,7 @@ from alerts.rulebook.rule_store import model_rules, recompile
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import ModelRule, PackStore
 from alerts.tables import ALERT, DEVICE_HOUR, FINDING
-from alerts.verify.models import Known, judge_hours, read_hours
+from alerts.verify.models import KnownModel, judge_hours, read_hours
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import load
 from infra.delta.duckdb_views import connect
@@ -154,7 +154,7 @@ def test_one_attack_in_the_history_does_not_hide_the_next() -> None:
     assert with_attack.score(10) > 0.9 * clean.score(10)
 
 
-def sampled_hours(chance: np.random.Generator, flows: list[int], days: int) -> Numbers:
+def sampled_hours(chance: np.random.Generator, flows: list[int], days: int) -> BaselineNumbers:
     """Bytes of each hour of so many days: on workdays from 8 to 18 some of a host's real flows."""
     hours = MONDAY + HOUR_SECONDS * np.arange(days * 24)
     works = np.array([8 <= slot_of(int(hour)) < 18 for hour in hours])
@@ -384,7 +384,7 @@ def test_a_device_that_sends_much_at_night_is_found_once_by_stream_and_history(
 
     live = [row.asDict(recursive=True) for row in lake.read(FINDING).collect()]
     assert [row["holder"]["mac"] for row in live] == [DEVICE]
-    found, looked_at = history(lake, rule, model, *whole_hours(END, END + timedelta(days=2)))
+    found, looked_at = device_history(lake, rule, model, *whole_hours(END, END + timedelta(days=2)))
     assert looked_at > 100
     assert [row["finding_id"] for row in found] == [row["finding_id"] for row in live]
     told = live[0]
@@ -411,7 +411,7 @@ def found_again(lake: Lake) -> None:
     try:
         hours, findings = read_hours(duck, END, END + timedelta(days=2))
         pack = PackStore(store).get(current_pack(lake))
-        known = Known([pack], ModelStore(store).get, through=0)
+        known = KnownModel([pack], ModelStore(store).get, through=0)
         assert len(hours) > 100
         assert judge_hours(hours, findings, known) == (len(hours), [])
         assert len(judge_hours(hours, [], known)[1]) == 1
@@ -449,7 +449,7 @@ def test_a_model_is_read_without_spark_and_refused_when_it_was_changed(tmp_path:
     store, tail = ModelStore(tmp_path), Tail(1.0, 0.02, 0.5)
     lists = {name: [getattr(PROFILE, name)] for name in ("centre", "spread", "low", "high")}
     rows = {"entity": ["device|a"], "days": [20], "peers": [0], "largest": [[PROFILE.largest]]}
-    header = Header(
+    header = ModelHeader(
         rule_id="r", rule_version="v", features=("bytes_out",), least={}, since=START, until=END,
         trained_at=END, history_days=14, devices=1, unjudged=3, device_hours=672,
         peers=(Peers(1, 672, {"bytes_out": tail}),),

@@ -15,11 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.backtest import run as backtest_run
-from alerts.backtest.compare import compare
+from alerts.backtest.compare import compare_alerts
 from alerts.backtest.fold import Brief, Refold
 from alerts.backtest.result import alerts_of, summarise
 from alerts.backtest.rule_selection import choose, choose_against, warm_up_seconds
-from alerts.backtest.run import Backtest, Run, Wish, begin, folder_of, forget, kept
+from alerts.backtest.run import (
+    Backtest,
+    BacktestRequest,
+    Run,
+    backtest_folder,
+    begin_backtest,
+    forget_backtest,
+    kept_backtests,
+)
 from alerts.cli import __main__
 from alerts.domain.entity import micros
 from alerts.lifecycle.bucket_state import BucketState
@@ -197,7 +205,7 @@ def test_gained_and_lost_are_what_meets_nothing_on_the_other_side(
     def meets(one: Brief, others: Sequence[Brief]) -> bool:
         return any(o.key == one.key and o.first <= one.last and one.first <= o.last for o in others)
 
-    found = compare(new, old, by_rule=True)
+    found = compare_alerts(new, old, by_rule=True)
     assert list(found.gained) == [one for one in new if not meets(one, old)]
     assert list(found.lost) == [one for one in old if not meets(one, new)]
     assert list(found.same) == [one for one in new if meets(one, old)]
@@ -205,8 +213,8 @@ def test_gained_and_lost_are_what_meets_nothing_on_the_other_side(
 
 def test_a_draft_under_another_id_is_compared_by_entity_alone() -> None:
     new, old = [brief("a", 0, 5, "draft")], [brief("a", 5, 9, "live")]
-    assert len(compare(new, old, by_rule=False).same) == 1
-    assert len(compare(new, old, by_rule=True).gained) == 1
+    assert len(compare_alerts(new, old, by_rule=False).same) == 1
+    assert len(compare_alerts(new, old, by_rule=True).gained) == 1
 
 
 # -- on Spark ----------------------------------------------------------------------------------
@@ -216,14 +224,14 @@ class Cut(Exception):
     """Somebody pressed Ctrl-C."""
 
 
-def wish(settings: Settings, names: Sequence[str], against: str | None = None) -> Wish:
+def wish(settings: Settings, names: Sequence[str], against: str | None = None) -> BacktestRequest:
     rules = choose(settings, names)
     other = choose_against(settings, against, rules.ids) if against else None
-    return Wish(tuple(names), rules, NOON, NOON + timedelta(hours=3), other, against)
+    return BacktestRequest(tuple(names), rules, NOON, NOON + timedelta(hours=3), other, against)
 
 
-def result_of(settings: Settings, lake: Lake, asked: Wish) -> tuple[dict[str, Any], Run]:
-    run = begin(settings, lake, asked)
+def result_of(settings: Settings, lake: Lake, asked: BacktestRequest) -> tuple[dict[str, Any], Run]:
+    run = begin_backtest(settings, lake, asked)
     work = Backtest(settings, lake, run)
     told = work.through(lambda _: None)
     result = summarise(work, told, PackStore(store_folder(settings)))
@@ -290,7 +298,7 @@ def test_a_backtest_that_was_cut_off_goes_on_where_it_was(lake: Lake, tmp_path: 
         if "2 of" in sentence:
             raise Cut
 
-    first = begin(settings, lake, asked)
+    first = begin_backtest(settings, lake, asked)
     with pytest.raises(Cut):
         Backtest(settings, lake, first).through(cut)
     insert(lake, EVENT, [login("new", 20)])  # the run goes on with what there was when it began
@@ -303,9 +311,9 @@ def test_a_backtest_that_was_cut_off_goes_on_where_it_was(lake: Lake, tmp_path: 
     assert left
     assert result["difference"]["findings"] == {"gained": 1, "lost": 0, "same": 13}
     assert result["difference"]["alerts"]["lost"] == 0
-    again = begin(settings, lake, asked)
+    again = begin_backtest(settings, lake, asked)
     assert again.id != run.id
-    assert [one.id for one in kept(settings)] == [again.id, run.id]
+    assert [one.id for one in kept_backtests(settings)] == [again.id, run.id]
 
 
 def test_a_backtest_whose_files_were_deleted_in_part_begins_anew(lake: Lake) -> None:
@@ -315,8 +323,8 @@ def test_a_backtest_whose_files_were_deleted_in_part_begins_anew(lake: Lake) -> 
     insert(lake, EVENT, HISTORY)
     insert(lake, EVENT, [login("more", 40)])
     asked = wish(settings, [LOGIN])
-    first = begin(settings, lake, asked)
-    assert begin(settings, lake, asked).id == first.id
+    first = begin_backtest(settings, lake, asked)
+    assert begin_backtest(settings, lake, asked).id == first.id
     # As after an erasure with --vacuum: a file of the run's version is gone, the others are there.
     few = min(active_files(lake.spark, lake.path(EVENT)), key=lambda file: file.rows)
     lake.replace(EVENT, [few], [], "test")
@@ -338,12 +346,14 @@ def test_old_results_and_runs_that_nobody_resumes_go(
         began = (now - timedelta(hours=hours)).isoformat()
         run = Run(name, "", [], None, began, began, began, 1, {}, {}, {}, began)
         run.finished = began if name in ("new", "old") else None
-        folder_of(home).joinpath(name).mkdir(parents=True)
-        folder_of(home).joinpath(name, "run.json").write_text(json.dumps(asdict(run)), "utf-8")
-    lock = Lock(folder_of(home) / "at-work", "backtest at-work")
-    forget(home)
+        backtest_folder(home).joinpath(name).mkdir(parents=True)
+        backtest_folder(home).joinpath(name, "run.json").write_text(
+            json.dumps(asdict(run)), "utf-8"
+        )
+    lock = Lock(backtest_folder(home) / "at-work", "backtest at-work")
+    forget_backtest(home)
     lock.release()
-    assert [run.id for run in kept(home)] == ["new", "fresh", "at-work"]
+    assert [run.id for run in kept_backtests(home)] == ["new", "fresh", "at-work"]
 
 
 def test_the_command_shows_a_result_that_was_kept(

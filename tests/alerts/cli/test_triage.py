@@ -17,7 +17,7 @@ from alerts.lifecycle.suppression import suppression_of
 from alerts.tables import ALERT, ALERT_ACTION
 from infra.config.settings import Settings, load
 from infra.errors import Usage
-from infra.runtime.outbox_flusher import fold
+from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.lake import Lake
 from tests.api.story import alert, insert
 
@@ -63,13 +63,13 @@ def test_a_suppression_is_added_listed_with_what_it_silenced_and_ended(
     kept = suppression_of(request | {"expires_at": datetime.fromisoformat(request["expires_at"])})
     assert (kept.entity, kept.fields) == ("10.4.0.0/16", {"user.name": "svc-*"})
     assert kept.rule != "ssh_root_login", "the rule's id: its short name is on no finding"
-    assert fold(lake, ALERT_ACTION, spool) == 1
+    assert flush_outbox(lake, ALERT_ACTION, spool) == 1
     insert(lake, ALERT, [alert("cccc1", "12:02", suppressed_by=name)])
     (row,) = listed(settings, capsys)
     assert (row["suppression_id"], row["state"], row["silenced"]) == (name, "active", 1)
     assert (row["owner"], row["reason"], row["fields"]) == ("ann", "pentest", "user.name=svc-*")
     assert run(settings, "suppress", "remove", name[:6]) == 0
-    assert fold(lake, ALERT_ACTION, spool) == 1
+    assert flush_outbox(lake, ALERT_ACTION, spool) == 1
     assert listed(settings, capsys) == []
     (over,) = listed(settings, capsys, "--all")
     assert over["state"] == "ended"
@@ -122,7 +122,7 @@ def test_a_request_brings_an_old_alert_along_and_not_a_new_one(
     brought = {request["alert_id"]: request.get("alert") for request in asked}
     assert brought["bbbb1"] is None
     assert json.loads(brought["aaaa1"]) == json.loads(rows[0]["body"])
-    assert fold(made, ALERT_ACTION, spool / "alert_action") == 2
+    assert flush_outbox(made, ALERT_ACTION, spool / "alert_action") == 2
     told = {row.alert_id: row.alert for row in made.read(ALERT_ACTION).collect()}
     assert told == brought
     assert not any("detected_at" in file.read_text() for file in (spool / "audit").glob("*.json"))

@@ -10,7 +10,7 @@ import yaml
 
 from alerts.compiler.compiler import BUNDLED, Compiled, compile_rules
 from alerts.matching.matcher import Matcher, brute_force, event_batch
-from alerts.rulebook.rule_tests import check, complete
+from alerts.rulebook.rule_tests import check_rules, complete
 from infra.errors import Fatal
 
 ID = "00000000-0000-4000-8000-00000000000{}"
@@ -335,13 +335,13 @@ def test_every_bundled_rule_compiles_with_tags_tests_and_words() -> None:
 
 
 def test_every_bundled_rule_passes_its_own_tests() -> None:
-    outcomes = check(compile_rules([BUNDLED]))
+    outcomes = check_rules(compile_rules([BUNDLED]))
     assert [o for o in outcomes if not o.passed] == []
     assert len(outcomes) > 80
 
 
 def test_a_wrong_test_of_a_rule_is_found(compiled: Any) -> None:
     tests = {"match": [{"message": "y"}, {"mesage": "x"}], "no_match": [{"message": "x"}]}
-    outcomes = check(compiled(rule(1, headgate={"tests": tests})))
+    outcomes = check_rules(compiled(rule(1, headgate={"tests": tests})))
     assert [o.passed for o in outcomes] == [False, False, False]
     assert "mesage" in outcomes[1].detail

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from alerts.compiler.compiler import Compiled, compile_rules
-from alerts.rulebook.rule_tests import check
+from alerts.rulebook.rule_tests import check_rules
 
 ID = "00000000-0000-4000-8000-{:012d}"
 EVENT = {"class_uid": 3002, "message": "login", "user.name": "bob", "src_endpoint.ip": "10.0.0.5"}
@@ -91,7 +91,7 @@ def test_every_type_and_condition_runs_from_its_file(
     tests = {name: [t] for name, t in (("match", match), ("no_match", no_match)) if t}
     result = compiled(rule(1, "login"), above(2, ["login"], {"tests": tests}, **keys))
     assert not result.refused
-    outcomes = check(result)
+    outcomes = check_rules(result)
     assert outcomes
     assert [o for o in outcomes if not o.passed] == []
 
@@ -121,7 +121,7 @@ def test_first_seen_is_a_value_count_of_ours(compiled: Any) -> None:
         1_209_600,
         86_400,
     )
-    assert [o for o in check(result) if not o.passed] == []
+    assert [o for o in check_rules(result) if not o.passed] == []
 
 
 def test_a_chain_counts_results_and_sums_their_numbers(compiled: Any) -> None:
@@ -141,7 +141,7 @@ def test_a_chain_counts_results_and_sums_their_numbers(compiled: Any) -> None:
     )
     assert not result.refused
     assert result.pack.described(ID.format(2)).feeds == (ID.format(3),)
-    assert [o for o in check(result) if not o.passed] == []
+    assert [o for o in check_rules(result) if not o.passed] == []
 
 
 def test_a_name_is_the_column_of_each_rules_own_log_source(compiled: Any) -> None:

@@ -15,15 +15,15 @@ from pyspark import cloudpickle
 
 from alerts.backtest.fold import Refold
 from alerts.compiler.compiler import Compiled, compile_rules
-from alerts.compiler.enrichment_predicates import Confirming, decided_index, split, who
+from alerts.compiler.enrichment_predicates import Confirming, decided_index, split_predicate, who
 from alerts.compiler.sigma_to_predicate import Untranslatable
 from alerts.domain.entity import micros
 from alerts.domain.finding import counts
 from alerts.explain import finding
 from alerts.lifecycle.bucket_state import BucketState
-from alerts.lifecycle.payloads import encode
+from alerts.lifecycle.payloads import encode_payload
 from alerts.lifecycle.stateful_operator import stepper
-from alerts.rulebook.rule_tests import check
+from alerts.rulebook.rule_tests import check_rules
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import All, Either, Test
 from alerts.rulepack.rule_pack import PackStore, RulePack
@@ -141,7 +141,7 @@ def test_what_the_event_tells_is_matched_and_the_rest_confirmed(tmp_path: Path) 
 
 
 def test_a_rules_tests_say_whom_the_event_is_about(tmp_path: Path) -> None:
-    outcomes = check(compiled(tmp_path, SIGMA))
+    outcomes = check_rules(compiled(tmp_path, SIGMA))
     assert [(one.passed, one.detail) for one in outcomes] == [(True, "")] * 5
 
 
@@ -176,10 +176,10 @@ def test_a_query_confirms_by_a_selection_of_its_own(tmp_path: Path) -> None:
 
 def test_nested_conjunctions_are_split_too() -> None:
     raw, own = Test("user_name", "eq", "root"), Test("holder.mac", "eq", A)
-    assert split(All((raw, All((own, raw))))) == (All((raw, raw)), own)
-    assert split(raw) == (raw, None)
+    assert split_predicate(All((raw, All((own, raw))))) == (All((raw, raw)), own)
+    assert split_predicate(raw) == (raw, None)
     with pytest.raises(Untranslatable):
-        split(All((raw, Either((own, raw)))))
+        split_predicate(All((raw, Either((own, raw)))))
 
 
 def test_of_each_finding_it_is_said_whether_it_counts(tmp_path: Path, file: Path) -> None:
@@ -293,7 +293,9 @@ def test_job_alert_tells_only_of_what_is_confirmed(tmp_path: Path) -> None:
         {
             "kind": "finding",
             "target": CROWN,
-            "payload": [encode({n: r.get(n) for n in (*NAMES, "attr_rev", "via")}) for r in rows],
+            "payload": [
+                encode_payload({n: r.get(n) for n in (*NAMES, "attr_rev", "via")}) for r in rows
+            ],
             "now": pd.Timestamp("2026-11-20T12:00:05"),
         }
     )
@@ -343,7 +345,7 @@ def test_explain_says_whether_a_finding_counts(
         assert told["state"] == state
         assert "asset.criticality" in told["asked"]
         assert json.dumps(told)
-        assert f"state: {state}" in finding.as_text(told)
+        assert f"state: {state}" in finding.finding_text(told)
     assert finding.explain_finding(lambda *_, **__: [], settings, "nobody") is None
 
 

@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 from alerts.cli import indicators, rules
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.compiler.indicator_lists import KEPT_DAYS, ListStore
-from alerts.indicators.import_formats import Bad, read
+from alerts.indicators.import_formats import Bad, read_indicators
 from alerts.matching.match_reasons import reasons
 from alerts.matching.matcher import Matcher, brute_force, event_batch
 from alerts.rulebook.rule_store import recompile
 from alerts.rulebook.rule_tests import BASE_TIME, complete
-from alerts.rulepack.indicator_file_format import Entry, IndicatorList, write
+from alerts.rulepack.indicator_file_format import IndicatorEntry, IndicatorList, write_indicators
 from alerts.rulepack.indicator_match import Listed
 from alerts.rulepack.indicator_normalisation import OBSERVABLES, SOUGHT, entry, sought
 from alerts.rulepack.locations import store_folder
@@ -233,7 +233,10 @@ SEEN = st.one_of(GIVEN, NOISE, GIVEN.map(str.upper), NAMES.map(lambda n: n + "."
 
 
 def compared(
-    entries: list[Entry], kinds: tuple[str, ...], found: list[tuple[int, str]], at: datetime
+    entries: list[IndicatorEntry],
+    kinds: tuple[str, ...],
+    found: list[tuple[int, str]],
+    at: datetime,
 ) -> bool:
     """What the list means, one comparison after the other."""
     for type_id, value in found:
@@ -269,10 +272,10 @@ def test_the_search_finds_what_comparing_finds(
 ) -> None:
     ends: dict[int | None, datetime | None] = {None: None}
     ends |= {n: BASE_TIME + timedelta(seconds=n) for n in (-1, 0, 1)}
-    entries = [Entry(*entry(text), None, ends[end]) for text, end in given_entries]
+    entries = [IndicatorEntry(*entry(text), None, ends[end]) for text, end in given_entries]
     folder = tmp_path_factory.mktemp("lists")
     asked = tuple(kind for kind in SOUGHT if kind in kinds)
-    test = Listed(folder / f"{write(folder, entries)}.arrow", asked)
+    test = Listed(folder / f"{write_indicators(folder, entries)}.arrow", asked)
     wanted = [compared(entries, asked, row, BASE_TIME) for row in rows]
     told = [[observable(*one) for one in row] for row in rows]
     assert [test(row, BASE_TIME) for row in told] == wanted
@@ -289,10 +292,10 @@ def test_the_same_entries_give_the_same_file(
     tmp_path_factory: pytest.TempPathFactory, given_entries: list[tuple[str, int | None]]
 ) -> None:
     ends = {None: None, 0: BASE_TIME, 1: BASE_TIME + timedelta(days=1)}
-    entries = [Entry(*entry(text), "x", ends[end]) for text, end in given_entries]
+    entries = [IndicatorEntry(*entry(text), "x", ends[end]) for text, end in given_entries]
     folder = tmp_path_factory.mktemp("lists")
-    name = write(folder, entries)
-    assert write(folder, list(reversed(entries))) == name
+    name = write_indicators(folder, entries)
+    assert write_indicators(folder, list(reversed(entries))) == name
     table = IndicatorList.open(folder / f"{name}.arrow").table
     assert table.num_rows == len({(one.kind, one.value) for one in entries})
     keys = table.column("hash").to_pylist()
@@ -310,7 +313,7 @@ def test_a_reader_outside_reads_a_list(tmp_path: Path) -> None:
 
 def read_all(path: Path, form: str | None = None) -> tuple[list[tuple[str, str]], list[Bad]]:
     bad: list[Bad] = []
-    return [(one.kind, one.value) for one in read(path, form, "auto", bad)], bad
+    return [(one.kind, one.value) for one in read_indicators(path, form, "auto", bad)], bad
 
 
 def test_text_csv_json_and_stix_say_the_same(tmp_path: Path) -> None:
@@ -463,6 +466,6 @@ def test_a_list_has_a_plain_name_and_a_file_that_can_be_read(tmp_path: Path) -> 
 def test_a_time_without_a_zone_is_utc(tmp_path: Path) -> None:
     (tmp_path / "l.csv").write_text("value,valid_until\na.example,2026-01-31\nb.example,soon\n")
     bad: list[Bad] = []
-    (one,) = read(tmp_path / "l.csv", None, "auto", bad)
+    (one,) = read_indicators(tmp_path / "l.csv", None, "auto", bad)
     assert one.valid_until == datetime(2026, 1, 31, tzinfo=UTC)
     assert "no instant" in bad[0].reason

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.correlation.correlator import CorrelationState, Correlator, forget_findings
-from alerts.correlation.first_seen import MAX_VALUES, Seen, sight
+from alerts.correlation.first_seen import MAX_VALUES, FirstSeen, sight
 from alerts.domain.entity import micros
 from tests.alerts.correlation_history import NOON, Point, correlation, cut, ends, row, streamed
 from tests.examples import examples
@@ -66,7 +66,7 @@ def test_two_new_values_of_one_instant_are_two_findings() -> None:
 
 
 def test_values_are_bounded_for_a_group_and_the_oldest_go() -> None:
-    seen = Seen()
+    seen = FirstSeen()
     for n in range(MAX_VALUES + 3):
         assert sight(seen, first_seen(), str(n), n)
     assert len(seen.values) == MAX_VALUES

@@ -17,7 +17,7 @@ from alerts.correlation.correlator import (
     forget_findings,
     pack_away,
 )
-from alerts.correlation.packed_history import packed, unpacked
+from alerts.correlation.packed_history import pack_history, unpack_history
 from alerts.domain.entity import micros
 from alerts.rulepack.rule_pack import Correlation
 from tests.alerts.correlation.test_correlator import NOON, correlation, finding, leased
@@ -104,7 +104,7 @@ def test_only_what_lies_in_no_window_that_may_still_end_is_packed() -> None:
     newest = micros(NOON + timedelta(seconds=390))
     (group,) = state.groups.values()
     assert cold.until < newest - SETTLE - SPAN * 1_000_000 <= group.entries[0].time
-    assert len(group.entries) + sum(map(len, unpacked(cold).values())) == 40
+    assert len(group.entries) + sum(map(len, unpack_history(cold).values())) == 40
 
 
 def test_arrivals_that_stand_still_hold_packing_back() -> None:
@@ -138,8 +138,8 @@ def test_ten_thousand_findings_are_packed_small_and_come_back_as_they_were() -> 
     for n in range(10_000):
         correlator.feed(correlation(count=10**6), finding(n / 100, holder=leased(f"m{n % 50}")))
     entries = {key: group.entries for key, group in state.groups.items()}
-    cold = packed(entries)
-    assert unpacked(cold) == entries
+    cold = pack_history(entries)
+    assert unpack_history(cold) == entries
     assert len(msgspec.msgpack.encode(entries)) > 4 * len(cold.packed)
     at = datetime.fromtimestamp(cold.until / 1e6, UTC)
     assert at == NOON + timedelta(seconds=99.99)

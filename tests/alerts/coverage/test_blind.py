@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from alerts.compiler.compiler import BUNDLED, compile_rules
 from alerts.coverage.blind import BLIND, PARTLY, blind_rules, causes_told
 from alerts.coverage.field_baseline import (
-    Habit,
-    Place,
+    FieldHabit,
+    FieldPlace,
     as_rows,
     can_hold,
     leaf_of,
     leaves_of,
     of_rows,
 )
-from alerts.coverage.run import RULE_ID, State, folder_of, look
+from alerts.coverage.run import RULE_ID, CoverageState, coverage_folder, look_for_blind_rules
 from alerts.rulebook.rule_store import recompile
 from alerts.rulepack.predicate import All, Either, Node, Not, Test, holds
 from alerts.rulepack.rule_pack import Correlation, ModelRule, Query, Rule, RulePack
@@ -47,10 +47,10 @@ def silence(source: str, minutes: float, allowed: float) -> Silence:
     return Silence(source, newest, minutes * 60, allowed * 60, allowed * 60, "habit")
 
 
-def habit(without: float, ago: float = 2 * DAY, longest: float = 600) -> Habit:
+def habit(without: float, ago: float = 2 * DAY, longest: float = 600) -> FieldHabit:
     """Of a field that three in four events had for a week, and none since."""
     last = AT.timestamp() - ago
-    return Habit(1000, 750, last - 7 * DAY, last, longest, without)
+    return FieldHabit(1000, 750, last - 7 * DAY, last, longest, without)
 
 
 def rule(name: str, predicate: Node, sources: tuple[str, ...] = ("sshd",)) -> Rule:
@@ -88,7 +88,7 @@ def test_a_rule_is_blind_without_a_field_it_needs_and_not_without_one_it_may_do_
             rule("excludes", All((Test("src_ip", "exists", True), Not(USER)))),
         )
     )
-    gone: dict[Place, Habit] = {("sshd", LOGIN, "user_name"): habit(400)}
+    gone: dict[FieldPlace, FieldHabit] = {("sshd", LOGIN, "user_name"): habit(400)}
     found = blind_rules(pack, FEEDS, [], gone)
     assert states(found) == {"needs": BLIND}
     assert "user_name is empty in 400 events" in found["needs"].reason
@@ -149,7 +149,7 @@ def test_a_query_is_blind_without_a_column_that_its_condition_needs(
     query: str, state: str | None
 ) -> None:
     pack = RulePack(queries=(Query(id="asks", title="asks", type="sql", text=query),))
-    gone: dict[Place, Habit] = {("sshd", LOGIN, "user_name"): habit(400)}
+    gone: dict[FieldPlace, FieldHabit] = {("sshd", LOGIN, "user_name"): habit(400)}
     found = blind_rules(pack, [("sshd", LOGIN), ("zeek:dns", 4003)], [], gone)
     assert states(found) == ({} if state is None else {"asks": state})
 
@@ -183,16 +183,21 @@ def test_one_cause_is_told_once_with_all_its_rules() -> None:
         (habit(30), False),  # some twenty events should have had it: chance
         (habit(400, longest=3 * DAY), False),  # it was missing for longer before
         (habit(400, ago=1800), False),  # not an hour yet
-        (Habit(1000, 750, AT.timestamp() - 3 * DAY, AT.timestamp() - 2.5 * DAY, 0, 400), False),
-        (Habit(1000, 0, 0, 0, 0, 400), False),
+        (
+            FieldHabit(1000, 750, AT.timestamp() - 3 * DAY, AT.timestamp() - 2.5 * DAY, 0, 400),
+            False,
+        ),
+        (FieldHabit(1000, 0, 0, 0, 0, 400), False),
     ],
 )
-def test_a_field_is_gone_when_it_is_missing_for_longer_than_usual(one: Habit, gone: bool) -> None:
+def test_a_field_is_gone_when_it_is_missing_for_longer_than_usual(
+    one: FieldHabit, gone: bool
+) -> None:
     assert one.gone(AT.timestamp()) is gone
 
 
 def test_nights_without_a_field_become_its_habit() -> None:
-    one = Habit()
+    one = FieldHabit()
     for day in range(5):
         one.take(1000, 300, day * DAY, day * DAY + DAY / 2, ended=False)
         one.take(5000, 0, 0, 0, ended=False)
@@ -211,7 +216,7 @@ def test_a_pause_that_was_called_gone_is_no_habit() -> None:
 
 
 def test_habits_come_back_as_they_were_kept() -> None:
-    habits: dict[Place, Habit] = {("zeek:dns", 4003, "query.hostname"): habit(3)}
+    habits: dict[FieldPlace, FieldHabit] = {("zeek:dns", 4003, "query.hostname"): habit(3)}
     assert of_rows(as_rows(habits)) == habits
 
 
@@ -313,7 +318,7 @@ def add(lake: Lake, events: Sequence[dict[str, Any]], finished: datetime) -> Non
 
 def test_without_a_pack_in_force_it_says_so(settings: Settings) -> None:
     with pytest.raises(Fatal, match="no current rule pack"):
-        look(settings, AT)
+        look_for_blind_rules(settings, AT)
 
 
 def test_a_field_that_goes_and_comes_back_is_told_and_taken_back(
@@ -327,26 +332,26 @@ def test_a_field_that_goes_and_comes_back_is_told_and_taken_back(
     gone_at = AT - timedelta(hours=6)
     add(lake, logins(AT - timedelta(days=2), gone_at, "root"), gone_at)
     for hours in (46, 24):  # looks are hourly; that they were fewer makes no difference
-        done = look(settings, AT - timedelta(hours=hours), tell=True)
+        done = look_for_blind_rules(settings, AT - timedelta(hours=hours), tell=True)
         assert (done.told, states(done.blind)) == (0, {})
-    assert look(settings, gone_at, tell=True).told == 0
+    assert look_for_blind_rules(settings, gone_at, tell=True).told == 0
 
     add(lake, logins(gone_at, AT, None), AT)
-    done = look(settings, AT, tell=True)
+    done = look_for_blind_rules(settings, AT, tell=True)
     assert done.told == 1
     assert {one.rule.name for one in done.blind.values() if one.state == BLIND} >= {
         "ssh_root_login"
     }
-    kept = State.load(folder_of(settings))
+    kept = CoverageState.load(coverage_folder(settings))
     assert all("user" in told["reason"] for told in kept.blind.values())
-    again = look(settings, AT + timedelta(minutes=1), tell=True)
+    again = look_for_blind_rules(settings, AT + timedelta(minutes=1), tell=True)
     assert (again.told, states(again.blind)) == (0, states(done.blind))
 
     (uid,) = kept.told
     lake.add(ALERT, [alert_of(uid)], "test")
     back = AT + timedelta(hours=1)
     add(lake, logins(AT, back, "root"), back)
-    done = look(settings, back, tell=True)
+    done = look_for_blind_rules(settings, back, tell=True)
     assert (states(done.blind), done.told, done.closed) == ({}, 1, 1)
     asked = list((lake.spool / ALERT_ACTION.name.partition(".")[2]).rglob("*.json"))
     assert len(asked) == 1
@@ -369,24 +374,24 @@ def test_a_source_that_stays_silent_keeps_its_alert_until_it_is_heard_again(
     settings = load(home=lake.settings.home, kafka=kafka)
     recompile(settings)
     add(lake, logins(AT - timedelta(days=2), AT, "root"), AT)
-    assert look(settings, AT, tell=True).told == 0
+    assert look_for_blind_rules(settings, AT, tell=True).told == 0
     months = timedelta(days=65)
     ticks(lake, AT, AT + months)
-    done = look(settings, AT + timedelta(hours=2), tell=True)
+    done = look_for_blind_rules(settings, AT + timedelta(hours=2), tell=True)
     assert done.told == 1
-    (uid,) = State.load(folder_of(settings)).told
+    (uid,) = CoverageState.load(coverage_folder(settings)).told
     lake.add(ALERT, [alert_of(uid)], "test")
 
     blind = states(done.blind)
     for days in (29, 29.999, 31, 64):
-        done = look(settings, AT + timedelta(days=days), tell=True)
+        done = look_for_blind_rules(settings, AT + timedelta(days=days), tell=True)
         assert (done.told, done.closed, states(done.blind)) == (0, 0, blind)
 
     back = AT + months
     add(lake, [event(back - timedelta(minutes=1), "root")], back)
-    done = look(settings, back, tell=True)
+    done = look_for_blind_rules(settings, back, tell=True)
     assert (done.told, done.closed, states(done.blind)) == (1, 1, {})
-    assert State.load(folder_of(settings)).told == {}
+    assert CoverageState.load(coverage_folder(settings)).told == {}
 
 
 def test_the_operators_word_ends_what_a_source_long_silent_blinds(
@@ -398,12 +403,12 @@ def test_the_operators_word_ends_what_a_source_long_silent_blinds(
 
     recompile(told_by())
     add(lake, logins(AT - timedelta(days=2), AT, "root"), AT)
-    assert look(told_by(), AT, tell=True).told == 0
+    assert look_for_blind_rules(told_by(), AT, tell=True).told == 0
     ticks(lake, AT, AT + timedelta(days=40))
-    assert look(told_by(), AT + timedelta(hours=2), tell=True).told == 1
-    assert look(told_by(), AT + timedelta(days=35), tell=True).told == 0
+    assert look_for_blind_rules(told_by(), AT + timedelta(hours=2), tell=True).told == 1
+    assert look_for_blind_rules(told_by(), AT + timedelta(days=35), tell=True).told == 0
     never = told_by(sources={"sshd": {"silent_minutes": 0}})
-    done = look(never, AT + timedelta(days=36), tell=True)
+    done = look_for_blind_rules(never, AT + timedelta(days=36), tell=True)
     assert (done.told, states(done.blind)) == (1, {})
 
 

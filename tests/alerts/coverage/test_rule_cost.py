@@ -13,7 +13,7 @@ import pytest
 
 from alerts.cli import __main__
 from alerts.compiler.compiler import compile_rules
-from alerts.coverage.rule_cost import ROUNDS, Sample, live, predict, predicted, sample
+from alerts.coverage.rule_cost import ROUNDS, Sample, live_costs, predict, predicted, sample
 from alerts.matching.cost_metering import EVERY, Meter
 from alerts.matching.matcher import Cost, Matcher, event_batch
 from alerts.rulepack.predicate import Test
@@ -22,7 +22,7 @@ from alerts.tables import RULE_COST
 from infra.config.settings import load
 from infra.delta.duckdb_views import connect
 from infra.errors import Usage
-from infra.runtime.outbox_flusher import fold
+from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from tests.alerts.history import NOON, login, rules_in, with_rules
@@ -123,10 +123,12 @@ def test_a_sample_comes_from_all_over_the_span_and_both_costs_are_shown(
     )
     for batch in sample(connection, [rule], NOON, NOON + timedelta(hours=1), 1000).batches:
         meter.match(batch)
-    assert fold(lake, RULE_COST, lake.spool / "rule_cost") > 0
+    assert flush_outbox(lake, RULE_COST, lake.spool / "rule_cost") > 0
     connection.close()
     connection = connect(settings.lake_root)
-    rows, events, _ = live(connection, NOON - timedelta(days=9999), NOON + timedelta(days=9999))
+    rows, events, _ = live_costs(
+        connection, NOON - timedelta(days=9999), NOON + timedelta(days=9999)
+    )
     connection.close()
     assert [(row.rule_id, row.hits) for row in rows] == [(rule.id, 75)]
     assert events == 100

@@ -15,7 +15,7 @@ import uvicorn
 from confluent_kafka import TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
-from alerts.delivery.consumer import AlertConsumer, Api, Gap, Revision
+from alerts.delivery.consumer import AlertConsumer, AlertRevision, Api, FeedGap
 from alerts.delivery.feed import sequence_of
 from alerts.tables import ALERT
 from api.app import create_app
@@ -73,7 +73,7 @@ class Stand:
         told: Told = []
         stop = threading.Event()
 
-        def note(revision: Revision, db: sqlite3.Connection) -> None:
+        def note(revision: AlertRevision, db: sqlite3.Connection) -> None:
             if handle is not None:
                 handle(revision, db)
             told.append((revision.alert_id, revision.revision))
@@ -138,11 +138,11 @@ def test_it_goes_on_where_it_was_and_takes_each_revision_once(stand: Stand) -> N
 def test_what_a_handler_writes_and_the_place_are_kept_together_or_not_at_all(stand: Stand) -> None:
     stand.send(alert("a", "12:00", sequence=1), alert("a", "12:01", revision=2, sequence=2))
 
-    def write(revision: Revision, db: sqlite3.Connection) -> None:
+    def write(revision: AlertRevision, db: sqlite3.Connection) -> None:
         db.execute("CREATE TABLE IF NOT EXISTS ticket (key TEXT)")
         db.execute("INSERT INTO ticket VALUES (?)", (revision.key,))
 
-    def break_down(revision: Revision, db: sqlite3.Connection) -> None:
+    def break_down(revision: AlertRevision, db: sqlite3.Connection) -> None:
         write(revision, db)
         if revision.revision == 2:
             raise RuntimeError("the power is gone")
@@ -200,7 +200,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_one_that_is_gone(
     assert len(stand.consume(2)) == 2
     stand.anew()
     stand.send(*there)
-    with pytest.raises(Gap, match="our place is 1 of a topic that is gone"):
+    with pytest.raises(FeedGap, match="our place is 1 of a topic that is gone"):
         stand.consume(1)
     told = stand.consume(3, serve(lake.settings))
     assert sorted(told) == [("a", 2), ("a", 3), ("b", 2)]
@@ -215,7 +215,7 @@ def test_without_the_api_a_gap_is_an_error_and_skips_nothing(stand: Stand) -> No
         alert("a", "12:01", revision=2, sequence=2), alert("a", "12:02", revision=3, sequence=3)
     )
     stand.expire(0, 2)
-    with pytest.raises(Gap, match="partition 1 has 2 to 3, our place is 1"):
+    with pytest.raises(FeedGap, match="partition 1 has 2 to 3, our place is 1"):
         stand.consume(1)
 
 

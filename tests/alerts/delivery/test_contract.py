@@ -13,7 +13,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 import alerts
-from alerts.delivery.publisher import state_of
+from alerts.delivery.publisher import publisher_state
 from infra.config.settings import KafkaSettings
 from tests.alerts.lifecycle.test_alert_fold import SCHEMA, Bucket, action, body, finding, leased
 
@@ -122,7 +122,7 @@ def test_the_state_of_every_alert_follows_its_schema() -> None:
     Draft202012Validator.check_schema(STATE)
     validator = Draft202012Validator(STATE)
     for one in told():
-        validator.validate(state_of(one | {"published_at": "2026-11-21T12:00:00.000Z"}))
+        validator.validate(publisher_state(one | {"published_at": "2026-11-21T12:00:00.000Z"}))
 
 
 def test_the_example_of_the_page_follows_the_schema() -> None:

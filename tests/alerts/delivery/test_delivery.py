@@ -17,22 +17,22 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from alerts.delivery.action_request import ask
+from alerts.delivery.action_request import request_action
 from alerts.delivery.feed import FEED_SQL
 from alerts.delivery.publisher import Publisher
 from alerts.domain.entity import entity_of, holder_of
 from alerts.jobs import alert, publish, risk_target
 from alerts.lifecycle.risk_score import ENTITIES, INCIDENT, RISK
 from alerts.tables import ALERT, ALERT_ACTION, FINDING
-from enrich.assets.index_store import newest
-from enrich.assets.loader import load as load_inventory
+from enrich.assets.index_store import latest_index
+from enrich.assets.loader import load_inventory as load_inventory
 from enrich.assets.registers import ASSETS
 from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.errors import Retryable
 from infra.kafka.client import Broker, admin, ensure_topics
 from infra.process.log import News
-from infra.runtime.outbox_flusher import fold
+from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.job import Batch, Job
 from infra.streaming.lake import Lake
 from tests.alerts.lifecycle.test_alert_fold import VALIDATOR, finding
@@ -114,8 +114,10 @@ def lake(spark: Any, settings: Settings, empty_tables: Any) -> Lake:
     ensure_topics(settings)
     made = Lake(spark, settings)
     expires = datetime.now(UTC) + timedelta(days=400)
-    ask(settings, "suppress", "mute-1", "*", entity=SCANNER, fields={}, expires_at=expires)
-    assert fold(made, ALERT_ACTION, settings.home / "spool" / "alert_action") == 1
+    request_action(
+        settings, "suppress", "mute-1", "*", entity=SCANNER, fields={}, expires_at=expires
+    )
+    assert flush_outbox(made, ALERT_ACTION, settings.home / "spool" / "alert_action") == 1
     low = {"level": "low", "alerting": False}
     rows = [
         *[found(n, f"203.0.113.{n}") for n in range(STORM)],
@@ -244,7 +246,7 @@ def test_an_alert_is_told_with_an_inventory_that_was_loaded_while_the_job_ran(
     assert late["risk_score"] == first["risk_score"] + 10
     batches = (lake.settings.checkpoint_root / "alert" / "batches").glob("*.json")
     decided = {json.loads(file.read_text())["inventories"] for file in batches}
-    assert decided == {None, newest(lake)}
+    assert decided == {None, latest_index(lake)}
 
 
 def test_the_state_of_each_alert_on_the_topic_is_kept_under_its_id(

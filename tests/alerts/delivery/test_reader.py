@@ -23,12 +23,12 @@ from pyspark.sql import SparkSession
 from alerts.cli import __main__
 from alerts.cli.output import since_when
 from alerts.delivery import reader
-from alerts.delivery.topic_listener import Heard
+from alerts.delivery.topic_listener import TopicMessage
 from alerts.tables import ALERT, ALERT_ACTION
 from infra.config.settings import Settings, load
 from infra.errors import HeadgateError, Usage
 from infra.kafka.client import Broker, admin, free_port, producer
-from infra.runtime.outbox_flusher import fold
+from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.lake import Lake
 
 NOON = datetime(2026, 11, 20, 11, tzinfo=UTC)
@@ -189,8 +189,8 @@ def test_close_leaves_a_request_that_folds_into_the_table_once(told: Settings, d
     (audited,) = (told.home / "spool" / "audit").glob("*.json")
     assert json.loads(audited.read_text("utf-8"))["act"] == "alert.close"
 
-    assert fold(day, ALERT_ACTION, told.home / "spool" / "alert_action") == 1
-    assert fold(day, ALERT_ACTION, told.home / "spool" / "alert_action") == 0
+    assert flush_outbox(day, ALERT_ACTION, told.home / "spool" / "alert_action") == 1
+    assert flush_outbox(day, ALERT_ACTION, told.home / "spool" / "alert_action") == 0
     (folded,) = day.read(ALERT_ACTION).collect()
     assert folded["action_id"] == row["action_id"]
     assert (folded["action"], folded["value"], folded["comment"]) == ("close", "benign", comment)
@@ -257,7 +257,7 @@ class Ear:
     """A tail in a thread of its own."""
 
     def __init__(self, settings: Settings, begin: reader.Begin) -> None:
-        self.heard: list[Heard] = []
+        self.heard: list[TopicMessage] = []
         self.came = threading.Event()
         self._more = threading.Condition()
         self._stop = threading.Event()
@@ -266,7 +266,7 @@ class Ear:
         )
         self._thread.start()
 
-    def _hear(self, heard: Heard) -> None:
+    def _hear(self, heard: TopicMessage) -> None:
         with self._more:
             self.heard.append(heard)
             self.came.set()

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.domain.rate_limit import HOUR, Budget
+from alerts.domain.rate_limit import HOUR, HourlyBudget
 from alerts.lifecycle.bucket_state import BucketState
 from tests.alerts.lifecycle.test_alert_fold import Bucket, action, body, finding, leased, tick
 from tests.examples import examples
@@ -107,7 +107,7 @@ def test_the_state_stays_small_in_a_storm() -> None:
 @examples(100)
 @given(st.integers(1, 5), st.lists(st.integers(0, 3 * HOUR), max_size=60))
 def test_in_no_hour_more_than_the_budget_goes_out(limit: int, times: list[int]) -> None:
-    budget, out = Budget(), []
+    budget, out = HourlyBudget(), []
     for time in sorted(times):
         if budget.take(limit, time):
             out.append(time)

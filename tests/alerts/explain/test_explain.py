@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from alerts.backtest.rerun import verdict
+from alerts.backtest.rerun import rerun_verdict
 from alerts.backtest.rule_selection import choose
 from alerts.cli import __main__
-from alerts.matching.match_reasons import reasons, rule_text, selections, text
+from alerts.matching.match_reasons import reason_text, reasons, rule_text, selections
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import All, Either, Node, Not, Test, holds
 from alerts.rulepack.rule_pack import PackStore
@@ -24,7 +24,7 @@ from alerts.tables import ALERT, FINDING
 from api.app import create_app
 from api.sql.allowlist import parse
 from api.sql.duckdb_sql import to_duckdb
-from api.sql.macros import statements as macros
+from api.sql.macros import macro_statements as macros
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
@@ -89,7 +89,10 @@ def test_of_alternatives_only_those_that_hold_are_told() -> None:
     told = reasons(node, {"cmd": ["ls", "CURL x"], "user": "root"})
     assert [one["test"] for one in told] == ["cmd contains 'curl'", "not (user is 'backup')"]
     assert told[0]["values"] == ["CURL x"]
-    assert text(node) == "(cmd contains 'curl' or cmd contains 'wget') and not (user is 'backup')"
+    assert (
+        reason_text(node)
+        == "(cmd contains 'curl' or cmd contains 'wget') and not (user is 'backup')"
+    )
 
 
 def test_the_text_of_a_rule_is_its_document_among_several(tmp_path: Path) -> None:
@@ -112,9 +115,9 @@ def test_selections_have_their_names(tmp_path: Path) -> None:
 
 
 def test_without_findings_that_were_told_nothing_is_called_the_same() -> None:
-    assert verdict(set(), {"f"}) == "nothing left to compare"
-    assert [verdict({"f"}, now) for now in ({"f", "g"}, {"g"})] == ["same", "no longer"]
-    assert verdict({"f", "g"}, {"g"}) == "different"
+    assert rerun_verdict(set(), {"f"}) == "nothing left to compare"
+    assert [rerun_verdict({"f"}, now) for now in ({"f", "g"}, {"g"})] == ["same", "no longer"]
+    assert rerun_verdict({"f", "g"}, {"g"}) == "different"
 
 
 # -- over a lake -------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 import alerts
 from alerts.lifecycle.asset_context import in_context, raised
-from alerts.lifecycle.payloads import Outputs, encode
+from alerts.lifecycle.payloads import Outputs, encode_payload
 from alerts.tables import ALERT
 from enrich.assets.index import AssetIndex, build
 from enrich.assets.registers import CRITICALITIES
@@ -137,7 +137,7 @@ def test_risk_rises_with_the_most_critical_and_stays_within_bounds(
 def test_the_worker_writes_what_the_inventories_know(file: Path, tmp_path: Path) -> None:
     """As job `alert` runs it, and twice with one index: a retry writes the same body."""
     row = alert(100)
-    payload = encode(dict.fromkeys(ALERT.schema.fieldNames()) | row)
+    payload = encode_payload(dict.fromkeys(ALERT.schema.fieldNames()) | row)
     batch = pa.RecordBatch.from_pydict({"out": ["alert"], "payload": [payload]})
     bodies = []
     for run in ("first", "again"):

@@ -10,8 +10,8 @@ from typing import Any
 from alerts.domain.entity import micros
 from alerts.lifecycle import holder_confidence
 from alerts.lifecycle.bucket_state import BucketState
-from alerts.lifecycle.holder_confidence import Listening, decided, decided_in, judge_holders
-from enrich.attribution.server_liveness import Heard
+from alerts.lifecycle.holder_confidence import Listening, decided_in, decided_servers, judge_holders
+from enrich.attribution.server_liveness import ServerLiveness
 from infra.config.settings import load
 from tests.enrich.rows import IP, SCOPE, A, B, at, finding
 
@@ -29,7 +29,7 @@ def row(second: float, mac: str | None, rev: int, **holder: Any) -> dict[str, An
 
 def test_a_batch_s_statements_about_one_finding_are_each_other_s_rivals() -> None:
     rows = [row(60, B, 2, lease_start=at(50)), row(60, A, 1), row(70, A, 1)]
-    judge_holders(rows, micros(at(65)), Heard(), load().scopes)
+    judge_holders(rows, micros(at(65)), ServerLiveness(), load().scopes)
     told = {(r["finding_id"], r["attr_rev"]): r["holder"] for r in rows}
     assert [rival["mac"] for rival in told["f60", 2]["rivals"]] == [A]
     assert told["f60", 1]["rivals"] == told["f70", 1]["rivals"] == []
@@ -38,7 +38,7 @@ def test_a_batch_s_statements_about_one_finding_are_each_other_s_rivals() -> Non
 
 
 def test_a_silent_server_makes_a_batch_s_none_doubtful() -> None:
-    heard = Heard.of([(SCOPE, "dhcp-1", at(-90_000))])
+    heard = ServerLiveness.of([(SCOPE, "dhcp-1", at(-90_000))])
     rows = [row(60, None, -1, complete_up_to=at(80))]
     judge_holders(rows, 0, heard, load().scopes)
     (told,) = rows
@@ -50,7 +50,7 @@ def test_a_silent_server_makes_a_batch_s_none_doubtful() -> None:
 def test_a_holder_that_was_judged_elsewhere_stays() -> None:
     judged = {"confidence": 12, "certainty": "doubtful", "reason": "as it was."}
     rows = [row(60, A, 1, **judged)]
-    judge_holders(rows, micros(at(65)), Heard(), load().scopes)
+    judge_holders(rows, micros(at(65)), ServerLiveness(), load().scopes)
     assert {name: rows[0]["holder"][name] for name in judged} == judged
 
 
@@ -70,14 +70,16 @@ def test_what_the_driver_decided_of_a_batch_is_read_by_its_tasks(tmp_path: Path)
     file = tmp_path / "alert" / "batches" / "7.json"
     file.parent.mkdir(parents=True)
     lines = [[SCOPE, "dhcp-1", at(5).isoformat()]]
-    file.write_text(json.dumps({holder_confidence.DECISION: lines}))
-    assert decided(tmp_path).before(SCOPE, at(9)) is None, "outside a batch nothing was decided"
+    file.write_text(json.dumps({holder_confidence.DHCP_SERVERS_DECISION: lines}))
+    assert decided_servers(tmp_path).before(SCOPE, at(9)) is None, (
+        "outside a batch nothing was decided"
+    )
     (server,) = decided_in(file).before(SCOPE, at(9)) or ()
     assert (server.server, server.last_line_at) == ("dhcp-1", at(5))
     assert decided_in(file).before(SCOPE, at(1)) == ()
     assert decided_in(tmp_path / "none.json").before(SCOPE, at(9)) is None
     # A batch of that number again, as in a lake that was restored.
-    file.write_text(json.dumps({holder_confidence.DECISION: []}))
+    file.write_text(json.dumps({holder_confidence.DHCP_SERVERS_DECISION: []}))
     os.utime(file, ns=(0, file.stat().st_mtime_ns + 1))
     assert decided_in(file).before(SCOPE, at(9)) == ()
 

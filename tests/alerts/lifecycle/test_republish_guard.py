@@ -17,7 +17,7 @@ import pytest
 
 from alerts.domain.finding import identity
 from alerts.lifecycle.bucket_state import BucketState
-from alerts.lifecycle.republish_guard import Newest, about, asked_of, nothing
+from alerts.lifecycle.republish_guard import Newest, asked_of, guard_key, nothing_published
 from infra.config.settings import load
 from infra.errors import Fatal
 from tests.alerts.lifecycle.test_alert_fold import (
@@ -31,7 +31,7 @@ from tests.alerts.lifecycle.test_alert_fold import (
 from tests.alerts.lifecycle.test_alert_fold import load as packs
 
 A0 = identity("default", "r", "e0")
-AA = about(A0, "device", "aa")
+AA = guard_key(A0, "device", "aa")
 SEVEN = {A0: Newest(7, 7, AA)}
 
 
@@ -100,7 +100,7 @@ def test_an_alert_of_which_nothing_was_heard_counts_from_one() -> None:
 
 
 def test_without_a_restore_no_file_is_asked(tmp_path: Path) -> None:
-    assert asked_of(load(home=tmp_path), None) is nothing
+    assert asked_of(load(home=tmp_path), None) is nothing_published
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from alerts.domain.finding import identity
-from alerts.domain.levels import score
+from alerts.domain.levels import score_of_level
 from alerts.lifecycle.bucket_state import BucketState
 from alerts.lifecycle.risk_score import INCIDENT, RISK
 from alerts.rulepack.predicate import Test
@@ -103,7 +103,7 @@ def test_three_tactics_are_an_incident() -> None:
 
 
 def test_the_score_is_that_of_each_rule_once_with_one_for_each_doubling() -> None:
-    risks = Risks(incident_score=score("high", 4) + score("critical", 1))
+    risks = Risks(incident_score=score_of_level("high", 4) + score_of_level("critical", 1))
     assert (
         risks.incidents(*[seen("d", n, "high") for n in range(3)], seen("e", 9, "critical")) == []
     )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from alerts.backtest.history_match import matchers
 from alerts.compiler.compiler import BUNDLED, compile_rules
-from alerts.domain.finding import RULE_FAILED, finding_schema, identity, one_line
+from alerts.domain.finding import RULE_FAILED, finding_schema, identity, single_line
 from alerts.matching.matcher import LIVE_MODES, Matcher, brute_force, columns_read, event_batch
 from alerts.rulebook.rule_tests import complete
 from alerts.rulepack.predicate import ANY_ONE, ANY_RUN, All, Either, Node, Not, Test, literals_of
@@ -271,7 +271,7 @@ def test_an_unknown_name_in_an_event_is_refused() -> None:
 
 @given(st.text())
 def test_a_snippet_is_one_printable_line(text: str) -> None:
-    line = one_line(text)
+    line = single_line(text)
     assert len(line) <= 300
     assert line.isprintable() or not line
 

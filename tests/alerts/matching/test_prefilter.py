@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.matching.column_access import Columns, column
+from alerts.matching.column_access import EventColumns, column
 from alerts.matching.matcher import Matcher, brute_force, event_batch
-from alerts.matching.prefilter import Census, Plan, choices_of, count, gates_of
+from alerts.matching.prefilter import Census, PrefilterPlan, choices_of, count, gates_of
 from alerts.rulepack.predicate import (
     ANY_ONE,
     ANY_RUN,
@@ -229,7 +229,7 @@ def test_the_different_values_of_a_column_are_those_of_its_rows(
 ) -> None:
     batch = event_batch(rows)
     chosen = np.arange(0, len(rows), 2)
-    distinct = Columns(batch, chosen).distinct(path)
+    distinct = EventColumns(batch, chosen).distinct(path)
     got = sorted(
         (int(row), str(value))
         for value, low, high in zip(
@@ -253,7 +253,7 @@ def test_a_rule_is_sought_by_the_rarest_thing_it_requires() -> None:
     ]
     census = Census()
     assert gates_of(All((usual, rare)), census)[0].atoms == choices_of(usual)[0]
-    count([All((usual, rare))], Columns(event_batch(rows)), len(rows), census)
+    count([All((usual, rare))], EventColumns(event_batch(rows)), len(rows), census)
     assert gates_of(All((usual, rare)), census)[0].atoms == (Needle("user.name", "eve", "whole"),)
 
 
@@ -270,9 +270,9 @@ def test_a_rule_is_sought_by_the_rarest_thing_it_requires() -> None:
     ids=str,
 )
 def test_a_rule_that_requires_nothing_looks_at_every_event(node: Node) -> None:
-    plan = Plan.of([node], Census())
+    plan = PrefilterPlan.of([node], Census())
     batch = event_batch([{"event_uid": str(n)} for n in range(3)])
-    rules, rows = plan.pairs(Columns(batch), np.arange(3), np.array([True]))
+    rules, rows = plan.pairs(EventColumns(batch), np.arange(3), np.array([True]))
     assert (rules.tolist(), rows.tolist()) == ([0, 0, 0], [0, 1, 2])
 
 
@@ -282,9 +282,11 @@ def test_a_row_is_confirmed_only_where_all_gates_let_it_through() -> None:
         {"event_uid": str(n), "message": m, "user": {"name": u}}
         for n, (m, u) in enumerate([("one", "two"), ("one", "x"), ("x", "two")] * 40)
     ]
-    columns, census = Columns(event_batch(rows)), Census()
+    columns, census = EventColumns(event_batch(rows)), Census()
     count([node], columns, len(rows), census)
-    _, passed = Plan.of([node], census).pairs(columns, np.arange(len(rows)), np.array([True]))
+    _, passed = PrefilterPlan.of([node], census).pairs(
+        columns, np.arange(len(rows)), np.array([True])
+    )
     assert passed.tolist() == list(range(0, 120, 3))
 
 

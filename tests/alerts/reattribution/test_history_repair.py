@@ -14,17 +14,17 @@ from alerts.cli.reattribution import show
 from alerts.domain.entity import micros
 from alerts.jobs import alert
 from alerts.reattribution import history_repair as mending
-from alerts.reattribution.history_repair import mend
+from alerts.reattribution.history_repair import repair_history
 from alerts.reattribution.repair_job import mend_now, repair
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
 from alerts.tables import ALERT, FINDING
-from enrich.attribution.segment_corrections import Stamp
+from enrich.attribution.segment_corrections import CorrectionStamp
 from enrich.dhcp.sessions_job import sessions
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from headgate.cli import main
 from infra.config.settings import ScopeSettings, load
-from infra.delta.retention import Applied, note
+from infra.delta.retention import Applied, note_retention
 from infra.errors import Fatal, Usage
 from infra.kafka.client import Broker, ensure_topics
 from infra.streaming.job import Lock
@@ -96,11 +96,11 @@ def test_a_line_that_was_too_late_corrects_leases_findings_and_alerts(live: Lake
     assert (first.holder.confidence, first.holder.certainty) != (None, None)
 
     versions = live.version(DHCP_SEGMENT), live.version(ATTRIBUTION)
-    dry = mend(live, dry=True)
+    dry = repair_history(live, dry=True)
     assert (dry.changed, dry.findings) == (1, 1)
     assert (live.version(DHCP_SEGMENT), live.version(ATTRIBUTION)) == versions
 
-    done = mend(live)
+    done = repair_history(live)
     assert (done.addresses, done.changed, done.leases, done.findings) == (1, 1, 2, 1)
     rows = live.read(DHCP_SEGMENT).where("kind = 'repair'").orderBy("rev").collect()
     spans = [
@@ -127,7 +127,7 @@ def test_a_line_that_was_too_late_corrects_leases_findings_and_alerts(live: Lake
 
     # Whatever is asked, all is as the lines say now.
     versions = live.version(DHCP_SEGMENT), live.version(ATTRIBUTION)
-    again = mend(live, ip=IP, since=at(0), until=at(9999))
+    again = repair_history(live, ip=IP, since=at(0), until=at(9999))
     assert (again.addresses, again.changed, again.findings) == (1, 0, 0)
     assert (live.version(DHCP_SEGMENT), live.version(ATTRIBUTION)) == versions
 
@@ -195,7 +195,7 @@ def test_the_job_repairs_imported_history_and_leaves_a_note(
     told = [none | {"finding_id": f"f{n}", "event_time": at(n)} for n in (100, 700)]
     put(lake, ATTRIBUTION, [row | {"attributed_at": at(n)} for n, row in enumerate(told)])
     version = lake.version(DHCP_SEGMENT)
-    dry = mend(lake, dry=True)
+    dry = repair_history(lake, dry=True)
     assert (dry.changed, dry.leases, dry.findings) == (1, 2, 1), "B had it for 30 s"
     assert lake.version(DHCP_SEGMENT) == version
     mend_now(lake)
@@ -222,7 +222,7 @@ def test_an_address_set_by_hand_that_dhcp_gave_away_is_put_in_doubt_once(lake: L
     for uid, second in (("f100", 100), ("f650", 650)):
         row = told | {"finding_id": uid, "event_time": at(second), "attributed_at": at(second)}
         put(lake, ATTRIBUTION, [row])
-    done = mend(lake)
+    done = repair_history(lake)
     assert (done.changed, done.findings) == (0, 1)
     row = lake.read(ATTRIBUTION).where("via = 'repair'").first()
     assert (row.finding_id, row.rev) == ("f100", 1)
@@ -231,7 +231,7 @@ def test_an_address_set_by_hand_that_dhcp_gave_away_is_put_in_doubt_once(lake: L
     assert [(rival.kind, rival.mac) for rival in held.rivals] == [("leased", A)]
     assert (held.confidence, held.certainty) == (35, "doubtful")
     assert held.reason.endswith(f"yet the DHCP log gave it to {A}.")
-    assert mend(lake).findings == 0
+    assert repair_history(lake).findings == 0
 
 
 @pytest.mark.parametrize(
@@ -247,22 +247,25 @@ def test_retention_says_since_when_every_line_is_there(
     kept: Any, days: int | None, tmp_path: Path
 ) -> None:
     """A line's time may be five minutes after the arrival by which it is kept."""
-    now, settings = Stamp(known_us=0, learned_us=micros(at(0))), load(home=tmp_path, retention=kept)
+    now, settings = (
+        CorrectionStamp(known_us=0, learned_us=micros(at(0))),
+        load(home=tmp_path, retention=kept),
+    )
     folder = settings.lake_root / EVENT.path
     folder.mkdir(parents=True)
     assert mending.kept_since(settings, now) == (
         0 if days is None else micros(at(300 - days * 86400))
     )
     # What a shorter one took out stays out.
-    note(folder, Applied(None, {"kea_dhcp4": at(-5 * 86400)}))
+    note_retention(folder, Applied(None, {"kea_dhcp4": at(-5 * 86400)}))
     assert mending.kept_since(settings, now) == micros(at(300 - 5 * 86400))
 
 
 def test_only_one_repair_of_history_runs_at_a_time(lake: Lake) -> None:
-    held = Lock(lake.settings.checkpoint_root / mending.JOB, mending.JOB)
+    held = Lock(lake.settings.checkpoint_root / mending.REPAIR_JOB, mending.REPAIR_JOB)
     try:
         with pytest.raises(Fatal, match="job mend already runs"):
-            mend(lake)
+            repair_history(lake)
     finally:
         held.release()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alerts.reattribution.pending_attributions import Untold
+from alerts.reattribution.pending_attributions import PendingAttributions
 from alerts.tables import FINDING
 from enrich.tables import ATTRIBUTION
 from infra.streaming.lake import Lake
@@ -10,7 +10,7 @@ from tests.enrich.rows import at, detected, finding, put
 
 
 def test_a_finding_waits_until_it_is_told_of_or_judged(lake: Lake) -> None:
-    untold = Untold(lake)
+    untold = PendingAttributions(lake)
     untold.follow()
     assert untold.finished is None
     assert not untold.before(at(1000))
@@ -37,7 +37,7 @@ def test_a_finding_waits_until_it_is_told_of_or_judged(lake: Lake) -> None:
 def test_one_that_begins_later_sees_what_was_committed_before(lake: Lake) -> None:
     put(lake, FINDING, [finding(5, mode="live"), finding(6, mode="live")])
     put(lake, ATTRIBUTION, [{"finding_id": "f6", "via": "join", "rev": 1, "event_time": at(6)}])
-    untold = Untold(lake)
+    untold = PendingAttributions(lake)
     untold.follow()
     assert untold.before(at(6))
     untold.judged(at(6))

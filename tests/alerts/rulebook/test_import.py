@@ -14,7 +14,7 @@ from alerts.cli import __main__
 from alerts.compiler.compiler import compile_rules
 from alerts.domain.attack import layer
 from alerts.matching.matcher import Matcher, brute_force, event_batch
-from alerts.rulebook.public_rules import as_json, as_text, look_through
+from alerts.rulebook.public_rules import look_through, summary_json, summary_text
 from alerts.rulebook.rule_tests import complete
 from infra.config.settings import Settings, load
 from infra.errors import Usage
@@ -86,14 +86,14 @@ def test_author_and_licence_stay_with_the_rule_and_its_file(clone: Path, tmp_pat
 
 def test_the_report_is_told_as_json_and_as_text(clone: Path) -> None:
     report = look_through(clone, ("okta",))
-    told: dict[str, Any] = json.loads(json.dumps(as_json(report)))
+    told: dict[str, Any] = json.loads(json.dumps(summary_json(report)))
     assert told["loaded"] == len(RULES)
     assert told["refused"] == len(REFUSED)
     assert told["licenses"] == {"DRL-1.1": len(RULES)}
     assert {group["reason"] for group in told["refused_by_reason"]} == {
         rule["refused"] for rule in REFUSED
     }
-    text = "\n".join(as_text(report))
+    text = "\n".join(summary_text(report))
     assert "NoSuchField (1)" in text
     assert "never fires" in text
 

@@ -12,7 +12,7 @@ import yaml
 
 from alerts.compiler.compiler import compile_rules
 from alerts.matching.matcher import event_batch
-from alerts.rulebook.preview import draft, known, preview
+from alerts.rulebook.preview import draft, known_rule, preview
 from alerts.rulebook.rule_tests import BASE_TIME, complete
 from infra.errors import Usage
 
@@ -82,6 +82,6 @@ def test_a_correlation_has_no_preview(tmp_path: Path) -> None:
     }
     (tmp_path / "b.yml").write_text(yaml.safe_dump(counting), "utf-8")
     with pytest.raises(Usage, match="counts findings"):
-        known(compile_rules([tmp_path]), other)
+        known_rule(compile_rules([tmp_path]), other)
     with pytest.raises(Usage, match="no rule over events"):
         draft(tmp_path / "b.yml")

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from alerts.backtest.history_match import History
+from alerts.backtest.history_match import EventHistory
 from alerts.cli import __main__
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.compiler.required_inputs import eyes_of
@@ -343,7 +343,7 @@ def always(settings: Settings) -> Settings:
 
 def backtested(lake: Lake, store: PackStore, pack: str) -> dict[str, dict[str, Any]]:
     """What a backtest finds over all of history, by finding id."""
-    parts = History(lake).parts(at(-7200), at(7200), str(store.folder), [store.get(pack)])
+    parts = EventHistory(lake).parts(at(-7200), at(7200), str(store.folder), [store.get(pack)])
     queried = [made() for title, made in parts if title]
     rows = [row.asDict(recursive=True) for found in queried for row in found.collect()]
     assert len({row["finding_id"] for row in rows}) == len(rows)

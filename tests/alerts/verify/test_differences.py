@@ -16,12 +16,12 @@ from alerts.rulepack.rule_pack import PackStore
 from alerts.tables import ALERT, FINDING
 from alerts.verify.differences import (
     CAUSES,
+    AlertFacts,
     Batches,
     Difference,
     EventFacts,
-    Facts,
     Stray,
-    Told,
+    ToldAlert,
     Verified,
     judge_finding,
     judge_told,
@@ -30,7 +30,7 @@ from alerts.verify.run import REPAIRED, Verification
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.delta.duckdb_views import connect
 from infra.delta.ops_tables import LEDGER
-from infra.delta.retention import Applied, note
+from infra.delta.retention import Applied, note_retention
 from infra.errors import Fatal, Usage
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
@@ -89,18 +89,18 @@ def test_each_stray_finding_has_its_cause(
         assert found.how == ("other" if one.times > 1 else "extra" if one.recorded else "missing")
 
 
-def told(name: str, first: int = 0, **more: Any) -> Told:
+def told(name: str, first: int = 0, **more: Any) -> ToldAlert:
     values: dict[str, Any] = {
         "rule_id": "r", "key": "ip|a", "entity": "a", "first": first, "last": first + 10,
         "raised": first, "received": first, "count": 1, "evidence": (name,),
     }  # fmt: skip
-    return Told(name, **values | more)
+    return ToldAlert(name, **values | more)
 
 
-FACTS = Facts(finished=1000, repaired={"moved"}, strays={"stray"})
+FACTS = AlertFacts(finished=1000, repaired={"moved"}, strays={"stray"})
 
 
-def causes(stream: list[Told], history: list[Told]) -> list[tuple[str, str]]:
+def causes(stream: list[ToldAlert], history: list[ToldAlert]) -> list[tuple[str, str]]:
     _, different = judge_told("alert", stream, history, (0, 5000), FACTS)
     return [(one.how, one.cause) for one in different]
 
@@ -219,7 +219,7 @@ def test_a_lake_without_detection_is_refused_by_name(lake: Lake) -> None:
 
 
 def test_a_span_that_retention_has_reached_is_refused(lake: Lake) -> None:
-    note(lake.folder(ALERT), Applied(NOON + timedelta(minutes=1)))
+    note_retention(lake.folder(ALERT), Applied(NOON + timedelta(minutes=1)))
     with pytest.raises(Usage, match=r"up to 2026-.*:01:00Z were taken out .* begin later"):
         Verification(lake, NOON, NOON + timedelta(hours=1), lambda _: None).run()
 

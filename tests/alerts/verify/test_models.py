@@ -9,7 +9,7 @@ import pytest
 
 from alerts.anomaly.store import Judged
 from alerts.rulepack.rule_pack import ModelRule, RulePack
-from alerts.verify.models import Found, Hour, Known, judge_hours
+from alerts.verify.models import KnownModel, ModelFinding, ModelHour, judge_hours
 from infra.errors import Fatal
 
 
@@ -42,22 +42,22 @@ def model(name: str) -> Sent:
     return Sent()
 
 
-def hour(sent: float, told: int = 0, **more: Any) -> Hour:
+def hour(sent: float, told: int = 0, **more: Any) -> ModelHour:
     plain = {"rule_id": "m", "entity": "device|aa", "hour": 7_200, "model": "h1", "received": 5}
-    return Hour(told=told, values={"bytes_out": sent}, **(plain | more))
+    return ModelHour(told=told, values={"bytes_out": sent}, **(plain | more))
 
 
-def found(of: Hour, **more: Any) -> Found:
+def found(of: ModelHour, **more: Any) -> ModelFinding:
     plain = {"rule_id": "m", "pack": PACK.hash, "times": 1, "hour": of.hour}
-    return Found(finding_id=of.finding_id, **(plain | more))
+    return ModelFinding(finding_id=of.finding_id, **(plain | more))
 
 
-KNOWN = Known([PACK], model, through=10, kept=3_600)
+KNOWN = KnownModel([PACK], model, through=10, kept=3_600)
 LOUD, QUIET = hour(8, told=1), hour(2)
 
 
 @pytest.mark.parametrize("pair", [(LOUD, [found(LOUD)]), (QUIET, []), (hour(6, 1), [found(LOUD)])])
-def test_an_hour_that_says_the_same_again(pair: tuple[Hour, list[Found]]) -> None:
+def test_an_hour_that_says_the_same_again(pair: tuple[ModelHour, list[ModelFinding]]) -> None:
     assert judge_hours([pair[0]], pair[1], KNOWN) == (1, [])
 
 
@@ -75,7 +75,7 @@ def test_an_hour_that_says_the_same_again(pair: tuple[Hour, list[Found]]) -> Non
     ],
 )
 def test_an_hour_that_does_not_is_told_with_its_cause(
-    one: Hour, findings: list[Found], told: tuple[str, str]
+    one: ModelHour, findings: list[ModelFinding], told: tuple[str, str]
 ) -> None:
     same, (difference,) = judge_hours([one], findings, KNOWN)
     assert same == 0
@@ -85,7 +85,7 @@ def test_an_hour_that_does_not_is_told_with_its_cause(
 
 
 def test_a_model_that_is_lost_is_named() -> None:
-    known = Known([pack(1.0, "h2")], model, through=10)
+    known = KnownModel([pack(1.0, "h2")], model, through=10)
     _, (difference,) = judge_hours([hour(2, model="h2")], [], known)
     assert (difference.cause, difference.detail) == ("pack lost", "no model h2")
 
@@ -101,6 +101,6 @@ def test_a_finding_without_an_hour_is_gone_only_with_all_of_its_time() -> None:
 
 def test_of_a_threshold_that_changed_either_will_do() -> None:
     """Which pack an hour without a finding was held to is recorded nowhere."""
-    known = Known([PACK, pack(9.0)], model, through=10)
+    known = KnownModel([PACK, pack(9.0)], model, through=10)
     assert judge_hours([hour(8)], [], known) == (1, [])
     assert judge_hours([hour(9)], [], known)[1][0].how == "missing"

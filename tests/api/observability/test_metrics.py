@@ -17,7 +17,7 @@ from api.observability.metrics import Meters
 from api.services.reader import Reader
 from infra.config.settings import load
 from infra.errors import Fatal
-from ingest.completeness.ledger_state import State, folder_of
+from ingest.completeness.ledger_state import LedgerCheckState, ledger_check_folder
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROW = dict.fromkeys(("batches", "rows_read", "rows_dead", "rows_late", "rows_written"), 7)
@@ -88,7 +88,7 @@ def test_what_a_check_left_and_cannot_be_read_costs_no_other_metric(
     tmp_path: Path, content: str | None
 ) -> None:
     settings = load(home=tmp_path)
-    file = folder_of(settings) / "check.json"
+    file = ledger_check_folder(settings) / "check.json"
     file.parent.mkdir(parents=True)
     if content is None:
         file.mkdir()
@@ -101,5 +101,5 @@ def test_what_a_check_left_and_cannot_be_read_costs_no_other_metric(
     assert "\nheadgate_ledger_passed " not in answered.text
     assert "\nheadgate_job_up{" in answered.text
     if content is not None:
-        State(at=datetime.now(UTC).isoformat()).save(file.parent)
+        LedgerCheckState(at=datetime.now(UTC).isoformat()).save(file.parent)
         assert "\nheadgate_ledger_passed 1.0" in client.get("/metrics").text

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from alerts.cli import webhooks
-from alerts.delivery.feed import Place, place_of
+from alerts.delivery.feed import FeedCursor, place_of
 from alerts.tables import ALERT
 from api.app import create_app
 from api.auth import token_of
@@ -97,12 +97,12 @@ def test_a_cursor_that_is_none_is_refused(client: TestClient, cursor: str) -> No
 
 
 def test_a_cursor_of_another_lake_is_refused(client: TestClient, lake: Lake) -> None:
-    foreign = Place(3, "a", 1).cursor("another")
+    foreign = FeedCursor(3, "a", 1).cursor("another")
     answered = client.get("/api/v1/alerts", params={"after": foreign})
     assert answered.status_code == 422
     assert "another lake" in answered.json()["detail"]
     own = table_id(lake.folder(ALERT))
-    assert place_of(Place(3, "a", 1).cursor(own), own) == Place(3, "a", 1)
+    assert place_of(FeedCursor(3, "a", 1).cursor(own), own) == FeedCursor(3, "a", 1)
     with pytest.raises(Usage, match="another lake"):
         place_of(foreign, own)
 

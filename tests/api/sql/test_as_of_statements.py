@@ -16,15 +16,15 @@ import pytest
 from api import cli
 from api.sql.runner import Refused, Statements
 from infra.delta.duckdb_views import definitions, open_engine, refresh
-from infra.delta.log_reader import live
+from infra.delta.log_reader import live_versions
 from infra.delta.schema import Table
 from infra.delta.time_travel import Committed, version_at
 from infra.delta.transaction import active_files
 from infra.errors import Usage
 from infra.maintenance import maintenance
-from infra.spark.session import java
+from infra.spark.session import java_options
 from infra.streaming.lake import Lake
-from infra.streaming.log_retention import move
+from infra.streaming.log_retention import archive_commits
 from ingest.tables import EVENT
 
 BEGIN = 1_763_600_000
@@ -69,10 +69,10 @@ def test_each_version_is_answered_as_it_was(told: Lake, statements: Statements) 
 def test_versions_that_left_the_log_are_answered_the_same(
     told: Lake, statements: Statements
 ) -> None:
-    log = java(told.spark, "org.apache.spark.sql.delta.DeltaLog")
+    log = java_options(told.spark, "org.apache.spark.sql.delta.DeltaLog")
     log.forTable(told.spark._jsparkSession, told.path(EVENT)).checkpoint()
-    assert move(told.folder(EVENT), 3, time.time() + 86_400) == 3
-    assert live(told.folder(EVENT)) == [3]
+    assert archive_commits(told.folder(EVENT), 3, time.time() + 86_400) == 3
+    assert live_versions(told.folder(EVENT)) == [3]
     answers = [statements.run(COUNT, as_of=at(told, version)) for version in range(4)]
     assert [answer.rows for answer in answers] == [[[0]], [[2]], [[3]], [[1]]]
     assert [answer.versions for answer in answers] == [{"silver.event": n} for n in range(4)]
@@ -87,7 +87,7 @@ def test_what_was_not_there_yet_is_said(told: Lake, statements: Statements) -> N
 def test_what_upkeep_has_deleted_is_said_and_what_it_keeps_can_be_read(
     told: Lake, statements: Statements
 ) -> None:
-    kept = maintenance.keep(told.settings, EVENT, told.folder(EVENT))
+    kept = maintenance.retention_interval(told.settings, EVENT, told.folder(EVENT))
     assert kept == timedelta(hours=told.settings.upkeep.keep_hours)
     maintenance.vacuum(told, EVENT, kept)
     assert statements.run(COUNT, as_of=at(told, 2)).rows == [[3]]

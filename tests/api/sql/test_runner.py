@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from api.sql.runner import Failed, Limit, Refused, Statements
-from api.sql.worker import Refused as WorkerRefused
+from api.sql.worker import StatementRefused as WorkerRefused
 from api.sql.worker import answer, engine, size_of
 from infra.config.settings import load
 from infra.delta.duckdb_views import definitions

@@ -15,8 +15,8 @@ from api.app import create_app
 from api.services.reader import Reader
 from api.sql.runner import Refused, Statements
 from infra.config.settings import Settings, load
-from infra.runtime.job_registry import wanted
-from infra.runtime.job_status import JobStatus, write
+from infra.runtime.job_registry import wanted_jobs
+from infra.runtime.job_status import JobStatus, write_status
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from tests.api.story import event
@@ -77,8 +77,10 @@ def test_a_statement_sees_a_column_and_a_table_that_were_added_since(old: Settin
 
 def test_an_api_whose_lake_was_taken_away_or_replaced_is_not_ready(lake: Lake) -> None:
     now = time.time()
-    for name in wanted(lake.settings):
-        write(lake.settings, JobStatus(name, "running", at=now, batch_at=now, progressed_at=now))
+    for name in wanted_jobs(lake.settings):
+        write_status(
+            lake.settings, JobStatus(name, "running", at=now, batch_at=now, progressed_at=now)
+        )
     client = TestClient(create_app(lake.settings))
     assert client.get("/readyz").status_code == 200
 

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enrich.assets.index import AssetIndex, build, index_of
-from enrich.assets.index_store import index_file, newest, newest_index
-from enrich.assets.inventory_file import files_of, listed
+from enrich.assets.index_store import index_file, latest_index, newest_index
+from enrich.assets.inventory_file import files_of, read_inventory
 from enrich.assets.join import with_assets
-from enrich.assets.loader import Loaded, load
-from enrich.assets.registers import ASSETS, REGISTERS, USERS, Entry
-from enrich.assets.scd_diff import History, changes, in_force
+from enrich.assets.loader import Loaded, load_inventory
+from enrich.assets.registers import ASSETS, REGISTERS, USERS, RegisterEntry
+from enrich.assets.scd_diff import VersionHistory, changes, in_force
 from enrich.cli import run_load
 from enrich.tables_assets import ASSET_VERSION, USER_VERSION
 from headgate.cli import main
@@ -115,7 +115,7 @@ def test_malformed_lines_are_named_and_the_others_count(tmp_path: Path) -> None:
         "\ufeff" + HEADER + "A-1,a,,,,,,h1,,\nA-2,b,,huge,,,,h2,,\n\nA-3,short\n"
         'A-4,"unclosed,,,,,,,,\nA-1,again,,,,,,h1,,\nA-6,"quoted, well",,,,,,h6,,\n',
     )
-    found = listed(where, ASSETS)
+    found = read_inventory(where, ASSETS)
     assert [entry.id for _, entry in found.entries] == ["A-1", "A-6"]
     assert found.entries[1][1].values["name"] == "quoted, well"
     assert [(one.line, one.reason) for one in found.refused] == [
@@ -133,7 +133,7 @@ def test_json_lines_are_read_strictly(tmp_path: Path) -> None:
         '{"name": "bob", "name": "eve"}\n{"name": "cut\n[1]\n',
         "users.jsonl",
     )
-    found = listed(where, USERS)
+    found = read_inventory(where, USERS)
     assert [entry.values["aliases"] for _, entry in found.entries] == [["corp\\ann", "s-1-5-21-7"]]
     assert json.loads(found.entries[0][1].values["more"]) == {"vip": True}
     assert [one.line for one in found.refused] == [2, 3, 4]
@@ -144,7 +144,7 @@ def test_a_folder_is_one_list_and_a_file_url_a_path(tmp_path: Path) -> None:
     listing(tmp_path, "hostname;owner\nh2;x\n", "b.csv")
     listing(tmp_path, '{"host": "h1"}\n', "a.jsonl")
     listing(tmp_path, "not read", "notes.txt")
-    found = listed(tmp_path.as_uri(), ASSETS)
+    found = read_inventory(tmp_path.as_uri(), ASSETS)
     assert [(file, entry.id) for file, entry in found.entries] == [
         ("a.jsonl", "h1"),
         ("b.csv", "h2"),
@@ -165,11 +165,11 @@ def test_a_folder_is_one_list_and_a_file_url_a_path(tmp_path: Path) -> None:
 def test_what_is_no_inventory_is_refused_whole(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "x.csv").write_bytes(content)
     with pytest.raises(Usage, match=said):
-        listed(str(tmp_path / "x.csv"), ASSETS)
+        read_inventory(str(tmp_path / "x.csv"), ASSETS)
     with pytest.raises(Usage, match="cannot be read"):
-        listed(str(tmp_path / "none.csv"), ASSETS)
+        read_inventory(str(tmp_path / "none.csv"), ASSETS)
     with pytest.raises(Usage, match="nothing is fetched"):
-        listed("https://cmdb.example/assets.csv", ASSETS)
+        read_inventory("https://cmdb.example/assets.csv", ASSETS)
 
 
 # -- what changed --------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_what_is_no_inventory_is_refused_whole(tmp_path: Path, content: bytes, s
 NAMES = st.dictionaries(st.sampled_from("abcde"), st.sampled_from(["x", "y"]), max_size=5)
 
 
-def merged(known: History, rows: list[Any]) -> History:
+def merged(known: VersionHistory, rows: list[Any]) -> VersionHistory:
     """What the tables would give after these rows: an independent reading of the rule."""
     by_instant: dict[str, dict[datetime, Any]] = {
         name: {one.valid_from: one for one in versions} for name, versions in known.items()
@@ -192,9 +192,11 @@ def test_after_a_load_exactly_its_list_is_true_then(
     loads: list[tuple[int, dict[str, str]]],
 ) -> None:
     """In any order of instants: a list of the past, loaded later, is true of the past."""
-    known: History = {}
+    known: VersionHistory = {}
     for second, wanted in loads:
-        entries = [("f", Entry(name, None, {"owner": owner})) for name, owner in wanted.items()]
+        entries = [
+            ("f", RegisterEntry(name, None, {"owner": owner})) for name, owner in wanted.items()
+        ]
         found = changes(known, entries, at(second), whole=True)
         known = merged(known, found.rows)
         told = {name: in_force(versions, at(second)) for name, versions in known.items()}
@@ -206,7 +208,7 @@ def test_after_a_load_exactly_its_list_is_true_then(
 
 
 def test_a_list_with_refused_lines_takes_nothing_away() -> None:
-    known = merged({}, changes({}, [("f", Entry("a", None, {}))], at(0), whole=True).rows)
+    known = merged({}, changes({}, [("f", RegisterEntry("a", None, {}))], at(0), whole=True).rows)
     assert changes(known, [], at(1), whole=False).rows == []
     assert [row.id for row in changes(known, [], at(1), whole=True).rows] == ["a"]
 
@@ -348,7 +350,7 @@ def loaded(lake: Lake, register: str, where: str, **more: Any) -> Loaded:
     def write(table: Table, found: Any, note: str) -> None:
         lake.add(table, found, note)
 
-    return load(lake.settings, REGISTERS[register], where, write, **more)
+    return load_inventory(lake.settings, REGISTERS[register], where, write, **more)
 
 
 def test_only_changes_are_written_and_both_engines_see_them(lake: Lake, tmp_path: Path) -> None:
@@ -382,11 +384,11 @@ def test_only_changes_are_written_and_both_engines_see_them(lake: Lake, tmp_path
 
 
 def test_events_get_what_was_true_at_their_time(lake: Lake, tmp_path: Path) -> None:
-    assert newest(lake) is None
+    assert latest_index(lake) is None
     bare = rows(lake.spark, EVENT, [event(5, src_ip="10.0.0.5")]).select("time", "src_ip")
     assert with_assets(lake, bare).collect()[0]["src_asset"] is None
     loaded(lake, "assets", listing(tmp_path, "id,ip,owner\ndb,10.0.0.5,ann\n"), valid_from=at(0))
-    before = newest(lake)
+    before = latest_index(lake)
     loaded(lake, "assets", listing(tmp_path, "id,ip,owner\ndb,10.0.0.5,bob\n"), valid_from=at(10))
     loaded(lake, "users", listing(tmp_path, "name,dept\nann,IT\n", "u.csv"), valid_from=at(0))
     events = rows(
@@ -468,7 +470,7 @@ def test_an_index_is_made_once_and_old_ones_go(lake: Lake, tmp_path: Path) -> No
         (tmp_path / "n.csv").write_text(f"host,owner\nh,{number}\n", "utf-8")
         loaded(lake, "assets", str(tmp_path / "n.csv"), valid_from=at(number))
     file = newest_index(lake.settings)
-    assert file == index_file(lake, newest(lake))
+    assert file == index_file(lake, latest_index(lake))
     folder = Path(file or "").parent
     assert len(list(folder.iterdir())) == 3
     for number in range(100, 130):

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from enrich.assets.user_evidence import (
     KINDS,
     LEASE,
-    MOST,
+    MOST_WITNESSES,
     WITNESSES_SQL,
     Witness,
     devices,
@@ -107,7 +107,7 @@ SOME = st.builds(
 @given(st.lists(SOME, max_size=12), st.randoms())
 def test_no_number_of_witnesses_outweighs_a_lease(lines: list[Witness], random: Any) -> None:
     found = users(lines, at(0))
-    assert all(0 < one.strength <= MOST < LEASE for one in found)
+    assert all(0 < one.strength <= MOST_WITNESSES < LEASE for one in found)
     assert [one.strength for one in found] == sorted((o.strength for o in found), reverse=True)
     shuffled = random.sample(lines, len(lines))
     assert users(shuffled, at(0)) == found

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame
 
 from alerts.jobs import alert
 from alerts.reattribution.event_repair import said_until
-from alerts.reattribution.history_repair import mend
+from alerts.reattribution.history_repair import repair_history
 from alerts.tables import FINDING
-from enrich.attribution.asof_join import Spans, collected, join, statements
+from enrich.attribution.asof_join import Spans, as_arrow, join, statements
 from enrich.attribution.attributed_events import CARRIED, attributed
 from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION, DHCP_SEGMENT
 from infra.config.settings import ScopeSettings, load
@@ -133,9 +133,9 @@ def test_what_is_known_after_the_wait_is_corrected_once(lake: Lake) -> None:
     put(lake, ATTRIBUTED_EVENT, rows)
     late = [segment(12, 18, B, 100, 9), segment(0, 30, A, 100, 10, ip="10.0.0.200"), known(100)]
     put(lake, DHCP_SEGMENT, [segment(0, 10, A, 0, 1), *late])
-    assert mend(lake, dry=True).events == 2
+    assert repair_history(lake, dry=True).events == 2
     before = lake.version(ATTRIBUTED_EVENT)
-    done = mend(lake)
+    done = repair_history(lake)
     assert (done.events, lake.version(ATTRIBUTED_EVENT)) == (2, before + 1)
     repaired = [row for row in said(lake) if row[-1] == "repair"]
     assert repaired == [("e15", "leased", B, 9, "repair"), ("e7", "static", None, 10, "repair")]
@@ -150,7 +150,7 @@ def test_what_is_known_after_the_wait_is_corrected_once(lake: Lake) -> None:
         ("e5", A, f"lease of {A}", "ann", "join"),
         ("e7", None, f"lease of {A}", "ann", "repair"),
     ]
-    assert mend(lake).events == 0
+    assert repair_history(lake).events == 0
     assert lake.version(ATTRIBUTED_EVENT) == before + 1
 
 
@@ -220,7 +220,7 @@ def test_any_slice_of_history_is_attributed_alike_by_every_form(lake: Lake) -> N
     }
     expected = {f"e{place}": found for place, found in answer.items()}
     assert holders(shuffled) == expected
-    few = collected(statements(segments, whole=True), CARRIED)
+    few = as_arrow(statements(segments, whole=True), CARRIED)
     assert holders(attributed(events, few, sites)) == expected
     then = attributed(events, segments, sites, at(60))
     assert [holders(then)[uid][1] for uid in ("e0", "e1", "e2")] == [A, B, B]

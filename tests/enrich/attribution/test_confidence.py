@@ -23,7 +23,7 @@ from enrich.attribution.confidence import (
     UNKNOWN,
     WORDS,
     Claim,
-    Facts,
+    LeaseFacts,
     Server,
     assessed,
     judge,
@@ -39,7 +39,7 @@ def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def facts(**other: Any) -> Facts:
+def facts(**other: Any) -> LeaseFacts:
     """A held from an hour before to an hour after; all is known."""
     given: dict[str, Any] = {
         "status": LEASED,
@@ -53,10 +53,10 @@ def facts(**other: Any) -> Facts:
         "complete_up_to": at(1),
         "servers": (Server("dhcp-1", at(-60)),),
     }
-    return Facts(**given | other)
+    return LeaseFacts(**given | other)
 
 
-def none(**other: Any) -> Facts:
+def none(**other: Any) -> LeaseFacts:
     return facts(status=NONE, mac=None, lease_start=None, lease_end=None, ended=None, **other)
 
 
@@ -121,7 +121,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("known", "confidence", "word", "said"), TABLE)
 def test_confidence_and_reason_are_those_of_the_table(
-    known: Facts, confidence: int, word: str, said: str
+    known: LeaseFacts, confidence: int, word: str, said: str
 ) -> None:
     verdict = judge(known)
     assert (verdict.confidence, verdict.certainty) == (confidence, word)
@@ -138,7 +138,7 @@ claims = st.builds(
     lease_start=st.none() | times,
 )
 anything = st.builds(
-    Facts,
+    LeaseFacts,
     status=st.sampled_from([LEASED, NONE, OUTSIDE, STATIC, UNKNOWN]),
     event_time=times,
     arrived=st.none() | times,
@@ -155,7 +155,7 @@ anything = st.builds(
 
 
 @given(anything)
-def test_a_verdict_is_a_number_its_word_and_one_sentence(known: Facts) -> None:
+def test_a_verdict_is_a_number_its_word_and_one_sentence(known: LeaseFacts) -> None:
     verdict = judge(known)
     assert 0 <= verdict.confidence <= 100
     assert (verdict.confidence == 0) == (known.status == UNKNOWN)
@@ -165,13 +165,13 @@ def test_a_verdict_is_a_number_its_word_and_one_sentence(known: Facts) -> None:
 
 
 @given(anything, claims)
-def test_one_more_rival_makes_nothing_surer(known: Facts, rival: Claim) -> None:
+def test_one_more_rival_makes_nothing_surer(known: LeaseFacts, rival: Claim) -> None:
     more = replace(known, rivals=(*known.rivals, rival))
     assert judge(more).confidence <= judge(known).confidence
 
 
 @given(anything, st.integers(0, 100_000))
-def test_a_log_that_is_less_complete_makes_nothing_surer(known: Facts, less: int) -> None:
+def test_a_log_that_is_less_complete_makes_nothing_surer(known: LeaseFacts, less: int) -> None:
     if known.complete_up_to is not None:
         earlier = known.complete_up_to - timedelta(seconds=less)
         assert judge(replace(known, complete_up_to=earlier)).confidence <= judge(known).confidence
@@ -179,7 +179,7 @@ def test_a_log_that_is_less_complete_makes_nothing_surer(known: Facts, less: int
 
 
 @given(anything, st.permutations(range(4)))
-def test_the_order_of_rivals_and_servers_is_no_matter(known: Facts, order: list[int]) -> None:
+def test_the_order_of_rivals_and_servers_is_no_matter(known: LeaseFacts, order: list[int]) -> None:
     rivals = tuple(known.rivals[n] for n in order if n < len(known.rivals))
     other = replace(known, rivals=rivals, servers=known.servers and known.servers[::-1])
     assert judge(other) == judge(known)

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enrich.attribution.asof_join import flatten
-from enrich.attribution.segment_corrections import REPAIR, Stamp, mend
+from enrich.attribution.segment_corrections import REPAIR, CorrectionStamp, correct_segments
 from enrich.dhcp.lease_rules import ACK, RELEASE, SECOND_US, LeaseEvent, replay
 from enrich.dhcp.segments import TOO_LATE, Segment
-from enrich.dhcp.tracker_state import BucketState, Limits
+from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits
 from tests.examples import examples
 
 A, B, C = "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"
 HOUR = 3600
 START = 1_780_000_000
-LIMITS = Limits(late_us=600 * SECOND_US, max_lease_us=4 * HOUR * SECOND_US)
+LIMITS = TrackerLimits(late_us=600 * SECOND_US, max_lease_us=4 * HOUR * SECOND_US)
 
 
 def us(second: float) -> int:
@@ -43,7 +43,7 @@ def line(second: float, mac: str, activity: int = ACK, lease: int = HOUR, late: 
 
 def streamed(lines: Sequence[LeaseEvent], until: float) -> list[Segment]:
     """What the tracker says of lines in the order of their arrival."""
-    bucket, said = BucketState(LIMITS), []
+    bucket, said = TrackerBucket(LIMITS), []
     for one in sorted(lines, key=lambda one: one.received_us):
         said += bucket.advance([one], [one.received_us])
     return said + bucket.advance([], [us(until)])
@@ -60,7 +60,9 @@ def repaired(
     at: float,
     kept: float = -START,
 ):
-    return mend(usable(said), lines, us(since), Stamp(us(at), us(at) + 7), LIMITS, us(kept))
+    return correct_segments(
+        usable(said), lines, us(since), CorrectionStamp(us(at), us(at) + 7), LIMITS, us(kept)
+    )
 
 
 def holders(said: Sequence[Segment], seconds: Sequence[float]) -> list[str | None]:
@@ -118,7 +120,7 @@ def test_a_line_that_was_withdrawn_leaves_no_lease_behind() -> None:
 def test_an_address_of_which_nothing_was_said_gets_its_history() -> None:
     """Imported logs: the tracker takes none of them."""
     lines = [line(0, A), line(HOUR, B, lease=60)]
-    rows = mend([], lines, us(0), Stamp(us(9 * HOUR), us(9 * HOUR)), LIMITS)
+    rows = correct_segments([], lines, us(0), CorrectionStamp(us(9 * HOUR), us(9 * HOUR)), LIMITS)
     assert [(row.mac, row.seg_start, row.seg_end) for row in rows] == [
         (A, us(0), us(HOUR)),
         (B, us(HOUR), us(HOUR + 60)),

@@ -20,8 +20,14 @@ from pyspark.sql import functions as F
 from alerts.tables import FINDING
 from enrich.attribution.asof_join import flatten
 from enrich.attribution.lease_lookup import LEASE_AT_DUCKDB, LEASE_AT_SQL
-from enrich.attribution.server_liveness import Heard
-from enrich.attribution.stream_join import as_of, attribute, attribution_rows, correct, split
+from enrich.attribution.server_liveness import ServerLiveness
+from enrich.attribution.stream_join import (
+    attribute,
+    attribution_as_of,
+    attribution_rows,
+    correct,
+    split,
+)
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT, HOLDER
 from infra.config.settings import JobSettings, ScopeSettings
 from infra.delta.schema import STRINGS, struct
@@ -213,7 +219,9 @@ HISTORY = [
 )
 def test_history_is_answered_as_it_was_known(spark: SparkSession, when: Any, answers: Any) -> None:
     findings = rows(spark, FINDING, [finding(20), finding(60), finding(90), finding(120)])
-    said = as_of(findings, rows(spark, DHCP_SEGMENT, HISTORY), when, complete_up_to=at(99))
+    said = attribution_as_of(
+        findings, rows(spark, DHCP_SEGMENT, HISTORY), when, complete_up_to=at(99)
+    )
     assert said.columns == ATTRIBUTION.schema.fieldNames()
     found = {row.finding_id: row for row in said.collect()}
     assert {uid: row.holder.mac for uid, row in found.items()} == answers
@@ -226,8 +234,8 @@ def test_history_names_rivals_and_how_sure_it_is(spark: SparkSession) -> None:
     # A 0-100; B took over at 40; free from 80 on. In the branch, C had the same address.
     said = [*HISTORY, segment(0, 70, C, 0, 7, scope="branch")]
     asked = [finding(20), finding(42), finding(60), finding(82)]
-    heard = Heard.of([(SCOPE, "dhcp-1", at(-7200)), (SCOPE, "dhcp-2", at(50))])
-    told = as_of(
+    heard = ServerLiveness.of([(SCOPE, "dhcp-1", at(-7200)), (SCOPE, "dhcp-2", at(50))])
+    told = attribution_as_of(
         rows(spark, FINDING, asked),
         rows(spark, DHCP_SEGMENT, said),
         complete_up_to=at(99),
@@ -256,7 +264,7 @@ def test_history_names_rivals_and_how_sure_it_is(spark: SparkSession) -> None:
 
 def test_history_without_segments_has_no_holders(spark: SparkSession) -> None:
     findings = rows(spark, FINDING, [finding(20), finding(30, ip="10.0.0.9")])
-    said = as_of(findings, rows(spark, DHCP_SEGMENT, [known(1)])).collect()
+    said = attribution_as_of(findings, rows(spark, DHCP_SEGMENT, [known(1)])).collect()
     assert sorted((row.finding_id, row.holder.status) for row in said) == [
         ("f20", "none"),
         ("f30", "none"),

@@ -12,7 +12,7 @@ import pytest
 from enrich.dhcp.checkpoint_rebuild import rebuild
 from enrich.dhcp.lease_rules import DECLINE, RELEASE
 from enrich.dhcp.sessions_job import sessions
-from enrich.dhcp.state_layout import Shape, claim, folder, found
+from enrich.dhcp.state_layout import Shape, claim, layout_folder, read_layout
 from enrich.dhcp.tracker_state import WHOLE
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import load
@@ -89,10 +89,10 @@ def test_a_lost_checkpoint_and_other_buckets_neither_double_nor_lose_a_segment(
     begun, tmp_path
 ) -> None:
     lost = copied(begun, tmp_path / "copy", session_buckets=5)
-    shutil.rmtree(folder(lost.settings))
+    shutil.rmtree(layout_folder(lost.settings))
     with pytest.raises(Exception, match="written under another checkpoint"):
         run(lost, [], 3001)
-    shutil.rmtree(folder(lost.settings))
+    shutil.rmtree(layout_folder(lost.settings))
     done = rebuild(lost)
     assert (done.addresses, done.unplayed, done.kept, done.from_batch) == (4, 0, None, 1)
     assert (done.version, done.buckets) == (WHOLE, 5)
@@ -109,7 +109,7 @@ def test_a_lost_checkpoint_and_other_buckets_neither_double_nor_lose_a_segment(
 @pytest.mark.soak
 def test_a_state_goes_into_cells_and_back(begun, tmp_path) -> None:
     other = copied(begun, tmp_path / "copy", session_state="cells")
-    shutil.rmtree(folder(other.settings))
+    shutil.rmtree(layout_folder(other.settings))
     assert rebuild(other).version == 2
     early, late = AFTER[:2], AFTER[2:]
     run(begun, early, 3150)
@@ -131,21 +131,21 @@ def test_another_number_of_buckets_is_refused_until_the_state_is_rebuilt(setting
     other = load(home=settings.home, jobs={"session_buckets": 5})
     claim(other)
     claim(settings)  # nothing has run yet
-    (folder(settings) / "spark" / "offsets").mkdir(parents=True)
-    (folder(settings) / "spark" / "offsets" / "0").write_text("v1\n{}\n{}")
+    (layout_folder(settings) / "spark" / "offsets").mkdir(parents=True)
+    (layout_folder(settings) / "spark" / "offsets" / "0").write_text("v1\n{}\n{}")
     claim(settings)
     with pytest.raises(Fatal, match=r"has 16 buckets.*session_buckets = 5.*headgate rebuild"):
         claim(other)
 
 
 def test_a_checkpoint_of_before_is_told_by_what_it_lacks(settings) -> None:
-    offsets = folder(settings) / "spark" / "offsets"
+    offsets = layout_folder(settings) / "spark" / "offsets"
     offsets.mkdir(parents=True)
-    assert found(folder(settings)) is None
+    assert read_layout(layout_folder(settings)) is None
     (offsets / "0").write_text("v1\n{}\n{}")
-    assert found(folder(settings)) == Shape(WHOLE, None)
+    assert read_layout(layout_folder(settings)) == Shape(WHOLE, None)
     claim(settings)
-    assert found(folder(settings)) == Shape(WHOLE, 16)
+    assert read_layout(layout_folder(settings)) == Shape(WHOLE, 16)
     with pytest.raises(Fatal, match=r"in blob form.*session_state = cells.*headgate rebuild"):
         claim(load(home=settings.home, jobs={"session_state": "cells"}))
 
@@ -155,4 +155,4 @@ def test_nothing_to_rebuild_is_said_and_changes_nothing(lake) -> None:
         rebuild(lake)
     with pytest.raises(Usage, match="state version 7: this release writes 1, 2"):
         rebuild(lake, 7)
-    assert not (folder(lake.settings) / "spark").exists()
+    assert not (layout_folder(lake.settings) / "spark").exists()

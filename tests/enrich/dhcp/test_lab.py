@@ -18,12 +18,12 @@ import pytest
 from enrich.attribution.asof_join import flatten
 from enrich.dhcp.lease_rules import LEASE_ACTIVITIES, SECOND_US, LeaseEvent, replay
 from enrich.dhcp.segments import Segment
-from enrich.dhcp.tracker_state import BucketState, Limits, decode, encode
+from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits, decode_bucket, encode_bucket
 from ingest import parse
 
 LAB = Path(__file__).parents[3] / "samples" / "lab"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-LIMITS = Limits(late_us=600 * SECOND_US, max_lease_us=86400 * SECOND_US)
+LIMITS = TrackerLimits(late_us=600 * SECOND_US, max_lease_us=86400 * SECOND_US)
 
 # folder, log, source, whose truth, seconds of a lease
 LOGS = {
@@ -107,7 +107,7 @@ ARRIVALS: dict[str, Callable[[random.Random], float]] = {
 
 def stream(arrived: list[LeaseEvent]) -> list[Segment]:
     """The rows of a stream of one-second batches, its state written and read each time."""
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     said: list[Segment] = []
     rest = sorted(arrived, key=lambda e: e.received_us)
     while rest:
@@ -115,7 +115,7 @@ def stream(arrived: list[LeaseEvent]) -> list[Segment]:
         batch = [e for e in rest if e.received_us < until]
         rest = rest[len(batch) :]
         said += state.advance(batch, [until])
-        state = decode(encode(state), LIMITS)
+        state = decode_bucket(encode_bucket(state), LIMITS)
     return said
 
 

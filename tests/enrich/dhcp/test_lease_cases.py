@@ -11,10 +11,10 @@ import pytest
 
 from enrich.dhcp.lease_rules import SECOND_US, UNANSWERED, LeaseEvent, Timeline, replay
 from enrich.dhcp.segments import Segment
-from enrich.dhcp.tracker_state import BucketState, Limits, decode, encode
+from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits, decode_bucket, encode_bucket
 from tests.enrich.lease_cases import CASES, LETTERS, Address, Case, drawing, instants, letter, us
 
-LIMITS = Limits(late_us=600 * SECOND_US, max_lease_us=3600 * SECOND_US)
+LIMITS = TrackerLimits(late_us=600 * SECOND_US, max_lease_us=3600 * SECOND_US)
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "leases.md"
 by_name = {case.name: case for case in CASES}
 every_case = pytest.mark.parametrize("case", CASES, ids=by_name)
@@ -61,15 +61,15 @@ def delayed(case: Case, delay: Delay) -> list[LeaseEvent]:
 
 def streamed(lines: list[LeaseEvent], size: int, until_us: int) -> list[Segment]:
     """Rows of batches of so many lines, the state written and read between; then time goes on."""
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     told: list[Segment] = []
     for n in range(0, len(lines), size):
         batch = lines[n : n + size]
         told += state.advance(batch, [batch[-1].received_us])
-        state = decode(encode(state), LIMITS)
+        state = decode_bucket(encode_bucket(state), LIMITS)
     for later_us in range(lines[-1].received_us, until_us, 300 * SECOND_US):
         told += state.advance([], [later_us])
-        state = decode(encode(state), LIMITS)
+        state = decode_bucket(encode_bucket(state), LIMITS)
     return told
 
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from enrich.dhcp.lease_rules import LEASE_ACTIVITIES, SECOND_US, LeaseEvent, Timeline, replay
 from enrich.dhcp.segments import Segment
-from enrich.dhcp.tracker_state import BucketState, Limits, decode, encode
+from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits, decode_bucket, encode_bucket
 from tests.examples import examples
 
 START = 1_795_228_800
 LATE_SECONDS = 120
-LIMITS = Limits(late_us=LATE_SECONDS * SECOND_US, max_lease_us=300 * SECOND_US)
+LIMITS = TrackerLimits(late_us=LATE_SECONDS * SECOND_US, max_lease_us=300 * SECOND_US)
 MACS = ("02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c")
 ADDRESSES = (("site", "10.0.0.1"), ("site", "10.0.0.2"), ("branch", "10.0.0.1"))
 Address = tuple[str, str]
@@ -73,7 +73,7 @@ def streamed(
 
     Addresses go to buckets in turn; a heartbeat reaches them all, at last every `idle_seconds`.
     """
-    states = [BucketState(LIMITS) for _ in range(buckets)]
+    states = [TrackerBucket(LIMITS) for _ in range(buckets)]
     said: list[Segment] = []
     known = START * SECOND_US
     brought = [(batch, 0) for batch in batches(history, sizes)]
@@ -83,7 +83,7 @@ def streamed(
             mine = [e for e in batch if ADDRESSES.index((e.scope, e.ip)) % buckets == n]
             said += states[n].advance(mine, [known])
             if restart:
-                states[n] = decode(encode(states[n]), LIMITS)
+                states[n] = decode_bucket(encode_bucket(states[n]), LIMITS)
     return said
 
 

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from enrich.dhcp.lease_rules import SECOND_US, LeaseEvent
 from enrich.dhcp.segments import Segment
 from enrich.dhcp.state_cells import VERSION, Kept, address_cell, read_address, read_header
-from enrich.dhcp.tracker_state import WHOLE, BucketState, Limits, decode, encode
+from enrich.dhcp.tracker_state import (
+    WHOLE,
+    TrackerBucket,
+    TrackerLimits,
+    decode_bucket,
+    encode_bucket,
+)
 from infra.errors import Fatal
 from tests.enrich.dhcp.test_tracker_state import IPS, LIMITS, cut, line, lines_with_delays, us
 
@@ -40,7 +46,7 @@ class Cells(dict[str, bytes]):
 class Bucket:
     """One bucket's cells, each batch read and written anew."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: TrackerLimits = LIMITS) -> None:
         self.limits = limits
         self.header, self.addresses, self.wheel = Cells(), Cells(), Cells()
 
@@ -53,7 +59,7 @@ class Bucket:
 
 @given(lines_with_delays, st.lists(st.integers(0, 6), max_size=8), st.booleans())
 def test_cells_give_the_rows_of_a_bucket_held_whole(lines, sizes, beats) -> None:
-    whole, cells = BucketState(LIMITS), Bucket()
+    whole, cells = TrackerBucket(LIMITS), Bucket()
     for batch in cut(lines, sizes):
         finished = [max(e.received_us for e in batch)] if beats and batch else []
         assert cells.advance(batch, finished) == whole.advance(batch, finished)
@@ -120,7 +126,7 @@ released at 170."""
 
 
 def test_a_state_of_the_release_before_is_read_and_goes_on() -> None:
-    state = decode(OLD, LIMITS)
+    state = decode_bucket(OLD, LIMITS)
     assert (state.known_at_us, state.finished_us) == (us(175), us(175))
     held = {ip: a.timeline().sessions for (_, ip), a in state.addresses.items()}
     assert {ip: [(s.mac[-1], s.end_us, s.ended) for s in found] for ip, found in held.items()} == {
@@ -129,7 +135,7 @@ def test_a_state_of_the_release_before_is_read_and_goes_on() -> None:
         "10.0.0.3": [("b", us(170), "released")],
     }
     cells = Bucket()
-    Kept(LIMITS, cells.header, cells.addresses, cells.wheel).sow(decode(OLD, LIMITS))
+    Kept(LIMITS, cells.header, cells.addresses, cells.wheel).sow(decode_bucket(OLD, LIMITS))
     late = [line(160, ip=IPS[0], activity=7, late=17), line(180, ip=IPS[2])]
     assert cells.advance(late, [us(181)]) == state.advance(late, [us(181)])
     assert [s.kind for s in cells.advance([], [us(2000)])] == ["extend"]
@@ -177,7 +183,7 @@ class OldState(msgspec.Struct, array_like=True):
 
 def test_the_release_before_reads_what_is_written_for_it() -> None:
     head = len(b"headgate.sessions") + 1
-    blob = encode(decode(OLD, LIMITS))
+    blob = encode_bucket(decode_bucket(OLD, LIMITS))
     assert blob[:head] == OLD[:head] == b"headgate.sessions" + bytes([WHOLE])
     again, before = (msgspec.msgpack.decode(b[head:], type=OldState) for b in (blob, OLD))
     assert again == before

@@ -9,7 +9,7 @@ from enrich.dhcp.lease_rules import ACK, DECLINE, RELEASE, SECOND_US, LeaseEvent
 from enrich.dhcp.segments import Segment
 from enrich.dhcp.state_bootstrap import cut_of
 from enrich.dhcp.state_reconstruction import recall
-from enrich.dhcp.tracker_state import BucketState
+from enrich.dhcp.tracker_state import TrackerBucket
 from tests.enrich.dhcp.test_tracker_state import IPS, LIMITS, MACS, line, us
 
 END = 700
@@ -42,10 +42,10 @@ def batches(lines: list[LeaseEvent], seconds: range) -> list[tuple[list[LeaseEve
     ]
 
 
-def recalled(said: list[Segment], lines: list[LeaseEvent], known_us: int) -> BucketState:
+def recalled(said: list[Segment], lines: list[LeaseEvent], known_us: int) -> TrackerBucket:
     """A state made of what was said and the lines it was said of, as `enrich.dhcp.state_bootstrap`
     does."""
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     state.known_at_us = state.finished_us = known_us
     state.swept_us = known_us
     state.last_rev = max((row.rev for row in said), default=0)
@@ -65,7 +65,7 @@ def recalled(said: list[Segment], lines: list[LeaseEvent], known_us: int) -> Buc
 @given(history, st.integers(3, END // 20))
 def test_a_state_made_of_what_was_said_goes_on_as_the_lost_one_would(lines, cuts) -> None:
     steps = batches(lines, range(-20, END + 60, 20))
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     said: list[Segment] = []
     for found, finished in steps[:cuts]:
         said += state.advance(found, [finished])
@@ -78,7 +78,7 @@ def test_a_state_made_of_what_was_said_goes_on_as_the_lost_one_would(lines, cuts
 def test_a_lease_that_another_device_took_over_long_ago_does_not_run() -> None:
     # That A's lease ended at 10 is said by a row that reaches no farther than 10.
     lines = [line(0, lease=20_000), line(10, MACS[1], lease=20_000)]
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     said = state.advance(lines, [us(END)])
     again = recalled(said, lines, us(END))
     assert list(again.addresses) == [("site", IPS[0])]
@@ -87,7 +87,7 @@ def test_a_lease_that_another_device_took_over_long_ago_does_not_run() -> None:
 
 def test_lines_that_are_gone_leave_the_session_as_it_was_said() -> None:
     # A from 0, B takes over at 550; the lines of both are no longer in the table
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     said = state.advance([line(0, lease=600), line(550, MACS[1], lease=600)], [us(600)])
     found = recall("site", IPS[0], said, [], cut_of(us(600), LIMITS))
     assert found.played is False
@@ -97,7 +97,7 @@ def test_lines_that_are_gone_leave_the_session_as_it_was_said() -> None:
 
 
 def test_a_lease_painted_in_part_is_remembered_as_painted_in_part() -> None:
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     said = state.advance([line(0, lease=86_400)], [us(300)])
     found = recall("site", IPS[0], said, [line(0, lease=86_400)], cut_of(us(300), LIMITS))
     assert found.address.painted_us == max(row.seg_end for row in said)

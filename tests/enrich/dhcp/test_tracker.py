@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, Row
 
 from alerts.tables import FINDING
-from enrich.attribution.stream_join import as_of
+from enrich.attribution.stream_join import attribution_as_of
 from enrich.dhcp.lease_rules import DECLINE, RELEASE
 from enrich.dhcp.stateful_operator import VERSIONS, with_store
 from enrich.dhcp.tracker import as_segments, sessions_of, track
@@ -97,8 +97,8 @@ def test_a_stream_cut_and_restarted_anywhere_tells_the_leases_of_the_batch(lake,
         (OTHER, A, "expired"),
     ]
     findings = rows(lake.spark, FINDING, [finding(n) for n in range(0, 32, 3)])
-    live = as_of(findings, lake.read(DHCP_SEGMENT)).collect()
-    past = as_of(findings, as_segments(history)).collect()
+    live = attribution_as_of(findings, lake.read(DHCP_SEGMENT)).collect()
+    past = attribution_as_of(findings, as_segments(history)).collect()
     assert holders(live) == holders(past)
     assert {mac for _, mac, _ in holders(live)} == {A, B, None}
 

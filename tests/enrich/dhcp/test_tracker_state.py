@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from enrich.dhcp.lease_rules import ACK, DECLINE, NAK, RELEASE, SECOND_US, LeaseEvent, replay
 from enrich.dhcp.segments import Segment
-from enrich.dhcp.tracker_state import BucketState, Limits, decode, encode
+from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits, decode_bucket, encode_bucket
 from infra.errors import Fatal
 
 START = 1_795_228_800
-LIMITS = Limits(late_us=60 * SECOND_US, max_lease_us=3600 * SECOND_US)
+LIMITS = TrackerLimits(late_us=60 * SECOND_US, max_lease_us=3600 * SECOND_US)
 MACS = ["02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"]
 IPS = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
 
@@ -66,11 +66,11 @@ def cut(lines: list[LeaseEvent], sizes: Iterable[int]) -> list[list[LeaseEvent]]
 def run(batches: list[list[LeaseEvent]], restart: bool = True) -> list[Segment]:
     """All rows; between batches the state goes through its blob, as in Spark."""
     said: list[Segment] = []
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     for batch in batches:
         said += state.advance(batch, [max(e.received_us for e in batch)] if batch else [])
         if restart:
-            state = decode(encode(state), LIMITS)
+            state = decode_bucket(encode_bucket(state), LIMITS)
     return said
 
 
@@ -144,7 +144,7 @@ def test_the_sessions_told_are_those_of_the_log(lines) -> None:
 
 
 def test_the_same_line_twice_says_nothing_new() -> None:
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     assert len(state.advance([line(0), line(0)])) == 1
     assert state.advance([line(0)]) == []
 
@@ -152,21 +152,21 @@ def test_the_same_line_twice_says_nothing_new() -> None:
 def test_a_line_later_than_allowed_is_named_and_changes_nothing() -> None:
     # arrival   0 ........ 100
     # time      0   30       the release at 30 comes at 100, 60 s are allowed
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     said = state.advance([line(0, lease=200), line(100, ip=IPS[1])], [us(100)])
-    before = encode(state)
+    before = encode_bucket(state)
     late = state.advance([line(30, activity=RELEASE, late=70)])
     assert [(s.kind, s.event_uids, s.seg_end - s.seg_start, s.session_id) for s in late] == [
         ("too_late", (f"{IPS[0]}/30/{MACS[0]}/{RELEASE}",), 0, None)
     ]
-    assert decode(before, LIMITS).addresses == state.addresses
+    assert decode_bucket(before, LIMITS).addresses == state.addresses
     assert late[0].rev > said[-1].rev
 
 
 def test_a_late_release_takes_back_what_was_said() -> None:
     # said   AAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
     # then   AAAAAAAAAA....................   the release at 10 comes at 50
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     state.advance([line(0)], [us(40)])
     (row,) = state.advance([line(10, activity=RELEASE, late=40)], [us(50)])
     assert (row.kind, row.seg_start, row.seg_end) == ("free", us(10), us(30))
@@ -175,7 +175,7 @@ def test_a_late_release_takes_back_what_was_said() -> None:
 
 def test_time_waits_for_what_ingest_has_not_finished() -> None:
     # Two partitions catch up: one is an hour ahead, ingest says it is done up to 10.
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     ahead = state.advance([line(3600, ip=IPS[1])], [us(10)])
     behind = state.advance([line(12)], [us(14)])
     assert [s.known_at for s in (*ahead, *behind)] == [us(10), us(12)]
@@ -183,21 +183,21 @@ def test_time_waits_for_what_ingest_has_not_finished() -> None:
 
 
 def test_a_large_batch_says_when_each_line_became_known() -> None:
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     said = state.advance([line(0), line(20), line(1800, ip=IPS[1])], [us(3600)])
     assert [s.known_at for s in said] == [us(0), us(20), us(1800)]
 
 
 def test_a_lease_longer_than_a_segment_comes_in_pieces_as_time_goes_on() -> None:
     week = 7 * 86400
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     said = state.advance([line(0, lease=week)], [us(1)])
     for minute in range(0, week // 60 + 1, 7):
         known = us(minute * 60)
         said += state.advance([], [known])
         reach = max(s.seg_end for s in said)
         assert reach >= min(us(week), known + LIMITS.max_lease_us // 2)
-        state = decode(encode(state), LIMITS)
+        state = decode_bucket(encode_bucket(state), LIMITS)
     longest = max(s.seg_end - s.seg_start for s in said)
     assert longest <= LIMITS.max_lease_us
     assert {s.session_end for s in said} == {us(week)}
@@ -207,14 +207,14 @@ def test_a_lease_longer_than_a_segment_comes_in_pieces_as_time_goes_on() -> None
 
 
 def test_a_device_that_renews_often_has_few_rows_with_a_span() -> None:
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     said: list[Segment] = []
     renewals = range(0, 5 * 3600, 100)
     for second in renewals:
         said += state.advance([line(second, lease=3600)], [us(second)])
         assert max(s.seg_end for s in said) >= us(second) + LIMITS.max_lease_us // 2
         assert said[-1].session_end == us(second + 3600)
-        state = decode(encode(state), LIMITS)
+        state = decode_bucket(encode_bucket(state), LIMITS)
     said += state.advance([], [us(7 * 3600)])
     assert len({s.session_id for s in said}) == 1
     spans = sorted((s.seg_start, s.seg_end) for s in said if s.seg_start != s.seg_end)
@@ -225,7 +225,7 @@ def test_a_device_that_renews_often_has_few_rows_with_a_span() -> None:
 
 
 def test_a_long_lease_released_between_pieces_is_freed_as_far_as_it_was_said() -> None:
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     said = state.advance([line(0, lease=86400)], [us(1)])
     freed = state.advance([line(600, activity=RELEASE)], [us(600)])
     assert max(s.seg_end for s in freed) == max(s.seg_end for s in said)
@@ -234,7 +234,7 @@ def test_a_long_lease_released_between_pieces_is_freed_as_far_as_it_was_said() -
 
 
 def test_what_is_over_is_forgotten() -> None:
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     state.advance([line(0, lease=10), line(0, ip=IPS[1], lease=3000)], [us(1)])
     state.advance([], [us(500)])
     assert list(state.addresses) == [("site", IPS[1])]
@@ -243,33 +243,35 @@ def test_what_is_over_is_forgotten() -> None:
 
 
 def test_revisions_grow_after_an_address_was_forgotten() -> None:
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     first = state.advance([line(0, lease=10)], [us(500)])
     again = state.advance([line(501)], [us(501)])
     assert again[0].rev > first[-1].rev
 
 
 def test_a_state_of_another_version_is_refused_by_name() -> None:
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     state.advance([line(0)])
-    blob = bytearray(encode(state))
+    blob = bytearray(encode_bucket(state))
     blob[blob.index(b"sessions") + len(b"sessions")] = 9
     with pytest.raises(Fatal, match="version 9, this release reads 1"):
-        decode(bytes(blob), LIMITS)
+        decode_bucket(bytes(blob), LIMITS)
 
 
-@pytest.mark.parametrize("blob", [b"", b"something else", encode(BucketState(LIMITS))[:-1]])
+@pytest.mark.parametrize(
+    "blob", [b"", b"something else", encode_bucket(TrackerBucket(LIMITS))[:-1]]
+)
 def test_a_damaged_state_is_refused_by_name(blob: bytes) -> None:
     with pytest.raises(Fatal, match="job sessions: its state"):
-        decode(blob, LIMITS)
+        decode_bucket(blob, LIMITS)
 
 
 @given(lines_with_delays)
 def test_the_blob_holds_all_of_the_state(lines) -> None:
-    state = BucketState(LIMITS)
+    state = TrackerBucket(LIMITS)
     state.advance(lines)
-    again = decode(encode(state), LIMITS)
-    assert encode(again) == encode(state)
+    again = decode_bucket(encode_bucket(state), LIMITS)
+    assert encode_bucket(again) == encode_bucket(state)
     assert again.last_rev == state.last_rev
     assert {key: a.timeline() for key, a in again.addresses.items()} == {
         key: a.timeline() for key, a in state.addresses.items()

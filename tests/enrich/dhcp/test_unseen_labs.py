@@ -26,7 +26,7 @@ from enrich.dhcp.lease_rules import (
     Timeline,
     replay,
 )
-from enrich.dhcp.tracker import ANSWERING, FAILURE
+from enrich.dhcp.tracker import ANSWERING, DHCP_FAILURE
 from ingest.cli import parser_of
 from tests.enrich.dhcp.test_lab import stream
 from tests.enrich.made_lab import PRODUCTS, SOURCES, Lab, lab, log_of
@@ -52,7 +52,7 @@ def lines(seed: int, product: str) -> tuple[LeaseEvent, ...]:
         (event,) = read(raw, datetime.fromtimestamp(time + 0.2, UTC))
         assert "dead_letter_reason" not in event, raw
         activity, client = event.get("activity_id"), event.get("src_endpoint") or {}
-        turned_down = event.get("status_id") == FAILURE and activity not in (NAK, DECLINE)
+        turned_down = event.get("status_id") == DHCP_FAILURE and activity not in (NAK, DECLINE)
         idle_talk = activity in TALK and event["metadata"]["product"]["name"] not in ANSWERING
         usable = event["class_uid"] == 4004 and activity in LEASE_ACTIVITIES and "ip" in client
         if usable and not turned_down and not idle_talk:

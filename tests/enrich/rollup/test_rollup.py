@@ -18,14 +18,14 @@ from enrich.rollup.jobs import logins, rollup, tell_again
 from enrich.rollup.reconcile import again, counted_in
 from enrich.rollup.reconcile import waiting as waiting_hours
 from enrich.rollup.topic import Topic
-from enrich.rollup.unpublished import Untold, waiting
+from enrich.rollup.unpublished import UnpublishedHours, unpublished_hours
 from enrich.tables import DHCP_SEGMENT
 from enrich.tables_rollup import LOGIN_SESSION, ROLLUP
 from headgate.cli import main
 from infra.config.settings import load
 from infra.delta.duckdb_views import connect
 from infra.delta.log_reader import commit, newest_version
-from infra.delta.retention import Applied, note
+from infra.delta.retention import Applied, note_retention
 from infra.errors import Retryable, Usage
 from infra.kafka.client import Broker, ensure_topics
 from infra.streaming.job import Batch, Lock
@@ -221,10 +221,10 @@ def test_what_is_counted_anew_goes_out_as_well(story: Story, broker: Broker) -> 
     lake = Lake(story.lake.spark, load(home=story.lake.settings.home, kafka=kafka))
     ensure_topics(lake.settings, jobs=("rollup",))
     found = again(lake, at(0), at(HOUR))  # as the command does it, beside the job
-    noted = [hour for _, hours in waiting(lake.settings) for hour in hours]
+    noted = [hour for _, hours in unpublished_hours(lake.settings) for hour in hours]
     assert sorted(noted) == sorted(found.recounted)
     tell_again(lake, Topic(lake.settings))
-    assert list(waiting(lake.settings)) == []
+    assert list(unpublished_hours(lake.settings)) == []
     kept = counted_in(lake, found.recounted).where("source <> '_heartbeat'").collect()
     told = list(read_all(lake.settings, "counted-anew"))
     assert len({message.key() for message in told}) == len(kept) > 0
@@ -234,15 +234,15 @@ def test_what_is_counted_anew_goes_out_as_well(story: Story, broker: Broker) -> 
 
 def test_what_is_noted_once_more_while_it_is_told_is_told_again(tmp_path: Path) -> None:
     settings = load(home=tmp_path, kafka={"rollups_topic": "counts"})
-    untold = Untold(settings, [("rollup", at(0))])
+    untold = UnpublishedHours(settings, [("rollup", at(0))])
     untold.note()
-    ((file, _),) = waiting(settings)
+    ((file, _),) = unpublished_hours(settings)
     untold.note()  # as a recount does after its commit
     file.unlink()
-    ((again_, hours),) = waiting(settings)
+    ((again_, hours),) = unpublished_hours(settings)
     assert hours == [("rollup", at(0))]
     again_.unlink()
-    assert list(waiting(settings)) == []
+    assert list(unpublished_hours(settings)) == []
 
 
 def test_hours_that_retention_has_emptied_keep_their_counts(story: Story) -> None:
@@ -375,7 +375,7 @@ def test_hours_wait_for_an_import_that_arrived_in_them_and_is_not_in(
 def test_hours_that_a_shorter_retention_has_emptied_keep_their_counts(story: Story) -> None:
     # Only noted: the rows stay for the other tests.
     folder = story.lake.folder(EVENT)
-    note(folder, Applied(datetime.now(UTC)))
+    note_retention(folder, Applied(datetime.now(UTC)))
     version = story.lake.version(ROLLUP)
     try:
         found = again(story.lake, at(0), at(HOUR))

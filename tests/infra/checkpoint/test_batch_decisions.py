@@ -9,7 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infra.checkpoint.batch_decisions import SEAL, decided, file_of, forget_digest, keep, opened
+from infra.checkpoint.batch_decisions import (
+    SEAL,
+    decided,
+    decisions_file,
+    forget_digest,
+    opened,
+    write_decision,
+)
 from infra.errors import Fatal
 from infra.storage.checksums import Damaged
 
@@ -32,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 @shared
 @given(decisions)
 def test_what_was_decided_is_read_again(folder: Path, what: dict[str, object]) -> None:
-    keep(folder, 7, what)
+    write_decision(folder, 7, what)
     assert decided(folder, 7) == what
 
 
@@ -41,8 +48,8 @@ def test_what_was_decided_is_read_again(folder: Path, what: dict[str, object]) -
 def test_no_turned_bit_changes_what_was_decided(
     folder: Path, what: dict[str, object], data: st.DataObject
 ) -> None:
-    keep(folder, 7, what)
-    content = bytearray(file_of(folder, 7).read_bytes())
+    write_decision(folder, 7, what)
+    content = bytearray(decisions_file(folder, 7).read_bytes())
     content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     try:
         found = opened(content.decode("utf-8", "replace"))
@@ -53,8 +60,8 @@ def test_no_turned_bit_changes_what_was_decided(
 
 
 def test_a_wrong_number_is_refused_by_the_files_name(folder: Path) -> None:
-    keep(folder, 7, {"versions": {"silver.event": 40}})
-    file = file_of(folder, 7)
+    write_decision(folder, 7, {"versions": {"silver.event": 40}})
+    file = decisions_file(folder, 7)
     file.write_text(file.read_text().replace("40", "41"))
     with pytest.raises(Fatal, match=r"batches/7\.json is damaged \(its checksum says otherwise\)"):
         decided(folder, 7)
@@ -62,19 +69,19 @@ def test_a_wrong_number_is_refused_by_the_files_name(folder: Path) -> None:
 
 def test_what_an_older_version_wrote_or_added_to_is_taken_as_it_is(folder: Path) -> None:
     old = {"pack": "a", "versions": {"silver.event": 4}}
-    file_of(folder, 7).write_text(json.dumps(old))
+    decisions_file(folder, 7).write_text(json.dumps(old))
     assert decided(folder, 7) == old
-    keep(folder, 7, old)
-    added = json.loads(file_of(folder, 7).read_text()) | {"inventories": "i"}
-    file_of(folder, 7).write_text(json.dumps(added))
+    write_decision(folder, 7, old)
+    added = json.loads(decisions_file(folder, 7).read_text()) | {"inventories": "i"}
+    decisions_file(folder, 7).write_text(json.dumps(added))
     assert decided(folder, 7) == old | {"inventories": "i"}
 
 
 def test_a_digest_that_is_forgotten_leaves_all_else_and_its_checksum(folder: Path) -> None:
-    keep(folder, 7, {"digest": "d", "pack": "a"})
+    write_decision(folder, 7, {"digest": "d", "pack": "a"})
     forget_digest(folder, 7)
     forget_digest(folder, 8)
     assert decided(folder, 7) == {"pack": "a"}
-    assert list(json.loads(file_of(folder, 7).read_text())) == ["pack", SEAL]
+    assert list(json.loads(decisions_file(folder, 7).read_text())) == ["pack", SEAL]
     with pytest.raises(FileNotFoundError):
         decided(folder, 8)

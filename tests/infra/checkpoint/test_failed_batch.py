@@ -68,13 +68,13 @@ def test_a_driver_may_end_in_a_batch_twice_as_often_as_that_may_fail(folder: Pat
     told = capsys.readouterr().err.splitlines()
     assert told[0] == "job squares: the driver ended 2 times in a row in the middle of batch 7"
     with pytest.raises(Fatal, match="in the middle of batch 7"):
-        failed_batch.require_none(folder)
+        failed_batch.require_no_failure(folder)
 
 
 def test_ends_in_other_batches_count_each_for_itself(folder: Path) -> None:
     for batch in (*range(20), 3):
         failed_batch.ended("squares", folder, batch, ATTEMPTS)
-    found = failed_batch.known(folder)
+    found = failed_batch.read_failures(folder)
     assert found is not None
     assert (found.batch, found.ends, found.stopped) == (3, 1, None)
 
@@ -83,25 +83,25 @@ def test_failures_and_ends_of_one_batch_are_kept_beside_each_other(folder: Path)
     failed_batch.failed(folder, 7, 1, "KeyError: 'x'", None)
     failed_batch.ended("squares", folder, 7, ATTEMPTS)
     failed_batch.failed(folder, 7, 2, "KeyError: 'x'", "batch 7 failed 2 times in a row", 1)
-    found = failed_batch.known(folder)
+    found = failed_batch.read_failures(folder)
     assert found is not None
     assert (found.failures, found.starved, found.ends) == (2, 1, 1)
     assert found.why == "KeyError: 'x'"
     assert (failed_batch.stands(folder) or "").startswith(
         "batch 7 failed 2 times in a row (so since"
     )
-    failed_batch.forget(folder)
-    failed_batch.forget(folder)
-    assert failed_batch.known(folder) is None
+    failed_batch.forget_failures(folder)
+    failed_batch.forget_failures(folder)
+    assert failed_batch.read_failures(folder) is None
 
 
 def test_a_failure_from_outside_parts_those_of_a_batch_and_leaves_the_rest(folder: Path) -> None:
     failed_batch.spared(folder)
-    assert failed_batch.known(folder) is None
+    assert failed_batch.read_failures(folder) is None
     failed_batch.ended("squares", folder, 7, ATTEMPTS)
     failed_batch.failed(folder, 7, 5, "KeyError: 'x'", None, 2)
     failed_batch.spared(folder)
-    found = failed_batch.known(folder)
+    found = failed_batch.read_failures(folder)
     assert found is not None
     assert (found.failures, found.starved, found.ends) == (0, 0, 1)
     failed_batch.failed(folder, 7, 6, "KeyError: 'x'", "batch 7 failed 6 times in a row")
@@ -121,7 +121,7 @@ def test_what_another_checkpoint_s_batch_did_is_no_fault_of_this_one_s(folder: P
 def test_a_damaged_file_is_named_with_the_way_out(folder: Path, content: bytes) -> None:
     (folder / "poison.json").write_bytes(content)
     with pytest.raises(Fatal, match=r"poison.json is damaged .*'headgate resume' the job"):
-        failed_batch.require_none(folder)
+        failed_batch.require_no_failure(folder)
     assert failed_batch.suspected(folder) is None
 
 

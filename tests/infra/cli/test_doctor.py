@@ -18,7 +18,7 @@ from infra.cli.doctor import examine
 from infra.config.settings import load
 from infra.delta.log_reader import commit, newest_version, table_id
 from infra.kafka.client import free_port, source_of, topic_of
-from infra.runtime.machine_checks import LEAST_DISK_GB, disk
+from infra.runtime.machine_checks import LEAST_DISK_GB, check_disk
 from infra.spark import appcds
 from infra.streaming.lake import Lake
 
@@ -91,7 +91,7 @@ def test_a_broker_that_is_away_is_named(tmp_path: Path) -> None:
 def test_too_little_disk_is_said_with_the_figure() -> None:
     small = Path("/dev/shm")
     free = psutil.disk_usage(str(small)).free / 2**30
-    finding = disk(small)
+    finding = check_disk(small)
     assert f"GB free under {small}" in finding.found
     assert (finding.remedy is None) == (free >= LEAST_DISK_GB)
 

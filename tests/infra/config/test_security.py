@@ -23,10 +23,10 @@ from infra.cli.doctor import open_paths
 from infra.config.secrets import hidden, is_secret, of_file
 from infra.config.settings import KafkaSettings, Settings, load
 from infra.errors import Fatal, Usage
-from infra.kafka.auth import QUOTED_PASSWORD, environment, hand_to_executors, java
+from infra.kafka.auth import QUOTED_PASSWORD, environment, hand_to_executors, java_security
 from infra.process import subprocesses
-from infra.process.os_user import person
-from infra.process.subprocesses import Part
+from infra.process.os_user import acting_user
+from infra.process.subprocesses import PlatformProcess
 from infra.spark import secret_conf
 from infra.spark.session import project_root
 
@@ -141,7 +141,9 @@ def test_a_properties_file_gives_java_the_same_value(value: str) -> None:
 
 
 def test_secret_spark_settings_go_by_a_file_that_is_gone_afterwards(tmp_path: Path) -> None:
-    seen, secret_ = secret_conf.split({"spark.x.secret.key": CANARY, "spark.executor.cores": "2"})
+    seen, secret_ = secret_conf.split_secrets(
+        {"spark.x.secret.key": CANARY, "spark.executor.cores": "2"}
+    )
     assert seen == {"spark.executor.cores": "2"}
     with secret_conf.handed_over(secret_, tmp_path):
         (file,) = tmp_path.iterdir()
@@ -162,8 +164,8 @@ def test_sparks_rpc_asks_who_comes_and_its_pages_are_off(spark: SparkSession) ->
 
 def test_options_of_a_stream_name_the_password_and_do_not_hold_it() -> None:
     kafka = KafkaSettings(protocol="SASL_SSL", user='k"im', password=SecretStr(f'{CANARY}"\\'))
-    assert CANARY not in json.dumps(java(kafka))
-    assert java(kafka)["sasl.jaas.config"].endswith(
+    assert CANARY not in json.dumps(java_security(kafka))
+    assert java_security(kafka)["sasl.jaas.config"].endswith(
         f'ScramLoginModule required username="k\\"im" password="${{env:{QUOTED_PASSWORD}}}";'
     )
     assert environment(kafka) == {QUOTED_PASSWORD: f'{CANARY}\\"\\\\'}
@@ -211,14 +213,14 @@ def test_the_image_s_entrypoint_quotes_as_we_do(tmp_path: Path) -> None:
 
 def test_java_gets_the_same_files_under_its_own_names(tmp_path: Path) -> None:
     ca, own = tmp_path / "ca.pem", tmp_path / "own.pem"
-    assert java(KafkaSettings(protocol="SSL", ca_file=ca, certificate_file=own)) == {
+    assert java_security(KafkaSettings(protocol="SSL", ca_file=ca, certificate_file=own)) == {
         "security.protocol": "SSL",
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(ca),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(own),
     }
-    assert java(KafkaSettings()) == {}
+    assert java_security(KafkaSettings()) == {}
 
 
 @pytest.mark.parametrize(
@@ -242,12 +244,12 @@ def test_audit_names_the_account_and_not_what_the_environment_says(
 ) -> None:
     own = pwd.getpwuid(os.getuid()).pw_name
     monkeypatch.setenv("LOGNAME", "somebody-else")
-    assert person() == own
+    assert acting_user() == own
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
-    assert person() == "uid 4000000"
+    assert acting_user() == "uid 4000000"
     monkeypatch.setattr(os, "getuid", lambda: 0)
     monkeypatch.setenv("SUDO_UID", "4000001")
-    assert person() == f"uid 4000001 as {pwd.getpwuid(0).pw_name}"
+    assert acting_user() == f"uid 4000001 as {pwd.getpwuid(0).pw_name}"
 
 
 def test_what_a_command_makes_is_its_owners_alone_unless_told(tmp_path: Path) -> None:
@@ -275,14 +277,14 @@ def test_the_doctor_names_what_is_open(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_log_is_turned_over_before_it_fills_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = Part("long", ("--help",), load(home=tmp_path))
+    first = PlatformProcess("long", ("--help",), load(home=tmp_path))
     first.process.wait(60)
     assert first.last_words(1) == "'headgate COMMAND --help' says more."
     size = first.log.stat().st_size
     monkeypatch.setattr(subprocesses, "LARGEST_LOG", size + 10)
     monkeypatch.setattr(subprocesses, "OLD_LOGS", 1)
     for _ in range(2):
-        again = Part("long", ("--help",), load(home=tmp_path))
+        again = PlatformProcess("long", ("--help",), load(home=tmp_path))
         again.process.wait(60)
         assert again.last_words(1) == "'headgate COMMAND --help' says more."
     logs = {path.name: path.stat().st_size for path in tmp_path.glob("long.log*")}

@@ -19,7 +19,7 @@ from infra.delta.schema import Table, table
 from infra.delta.transaction import active_files
 from infra.errors import Fatal, Usage
 from infra.maintenance import maintenance
-from infra.maintenance.compaction_plan import SPANS, Piece, plan_in_spans
+from infra.maintenance.compaction_plan import SPANS, CompactionPiece, plan_in_spans
 from infra.runtime.driver import Driver
 from infra.streaming.job import Batch, Job
 from infra.streaming.lake import Lake
@@ -173,7 +173,7 @@ def test_merging_makes_no_row_younger_and_takes_none_from_readers_or_streams(lak
     written(lake, source, 60)
     job().wait()  # is behind by the next seven
     written(lake, source, 59, 58, 57, 56, 55, 54, 53)
-    assert maintenance.merge(lake, source) == (8, 1)
+    assert maintenance.merge_small_files(lake, source) == (8, 1)
     (file,) = active_files(lake.spark, lake.path(source))
     assert timedelta(days=53) <= datetime.now(UTC) - file.written < timedelta(days=53, minutes=5)
     job().wait()
@@ -194,8 +194,8 @@ def test_files_of_a_retention_are_merged_in_spans_of_it(lake: Lake) -> None:
     lake.ensure(source)
     lake.settings = load(home=lake.settings.home, retention={"gold_days": 31})
     written(lake, source, 25, 25, 12, 12)
-    assert maintenance.merge(lake, source) == (4, 2)
-    assert maintenance.merge(lake, source) == (0, 0)
+    assert maintenance.merge_small_files(lake, source) == (4, 2)
+    assert maintenance.merge_small_files(lake, source) == (0, 0)
 
 
 @pytest.mark.parametrize("rows_an_hour", [1, 50])
@@ -203,13 +203,15 @@ def test_no_row_outlives_its_retention_by_more_than_a_span(rows_an_hour: int) ->
     """A year of hours, a file each; what a file holds goes when its newest row is old enough."""
     kept, span = 31 * 24, 31 * 24 // SPANS
     oldest: dict[str, int] = {}
-    pieces: list[Piece] = []
+    pieces: list[CompactionPiece] = []
     longest = most = 0
     for now in range(365 * 24):
-        pieces.append(Piece(f"f{now}", 1000 * rows_an_hour, now))
+        pieces.append(CompactionPiece(f"f{now}", 1000 * rows_an_hour, now))
         oldest[f"f{now}"] = now
         for group in plan_in_spans(pieces, TARGET, span, now):
-            made = Piece(f"m{now}-{group[0].name}", sum(p.size for p in group), group[-1].order)
+            made = CompactionPiece(
+                f"m{now}-{group[0].name}", sum(p.size for p in group), group[-1].order
+            )
             oldest[made.name] = min(oldest[one.name] for one in group)
             pieces = [piece for piece in pieces if piece not in group] + [made]
         gone = [piece for piece in pieces if piece.order < now - kept]

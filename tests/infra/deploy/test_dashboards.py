@@ -17,7 +17,7 @@ from api.observability.metrics import Meters
 from api.services.reader import Reader
 from infra.config.settings import Settings, load
 from infra.errors import Fatal
-from ingest.completeness.ledger_state import State, folder_of
+from ingest.completeness.ledger_state import LedgerCheckState, ledger_check_folder
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "deploy" / "dashboards"
 PROMETHEUS = {"job", "instance"}
@@ -89,7 +89,7 @@ def test_a_ledger_that_was_never_checked_is_told_of(tmp_path: Path) -> None:
     settings = load(home=tmp_path)
     assert not shown(settings, found[1])
     assert shown(settings, found[2])
-    State(at=datetime.now(UTC).isoformat()).save(folder_of(settings))
+    LedgerCheckState(at=datetime.now(UTC).isoformat()).save(ledger_check_folder(settings))
     assert shown(settings, found[1])
 
 

@@ -39,9 +39,9 @@ from infra.kafka.client import (
     topic_of,
 )
 from infra.kafka.embedded_auth import Guard
-from infra.process.subprocesses import Part
-from infra.streaming.kafka_offsets import Broker as Offsets
-from reporting.erasure.topics import kept
+from infra.process.subprocesses import PlatformProcess
+from infra.streaming.kafka_offsets import OffsetReader as Offsets
+from reporting.erasure.topics import topics_kept
 from tests.faults.outbox import Outbox
 from tests.infra.authority import Authority
 from tests.wait import until
@@ -92,7 +92,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
 
 
 @pytest.fixture(scope="module")
-def driver(plant: Plant) -> Iterator[Part]:
+def driver(plant: Plant) -> Iterator[PlatformProcess]:
     """`headgate run ingest` as user `driver`; secrets by file, environment and settings."""
     password = plant.folder / "driver.password"
     password.write_text(f"{PASSWORD}driver\n")
@@ -115,7 +115,9 @@ conf = {{ "spark.hadoop.fs.s3a.secret.key" = "{CANARIES[1]}", "spark.ui.port" = 
     settings = plant.settings("driver")
     settings.home.mkdir(mode=0o700)
     environment = {"HEADGATE_API__TOKEN": CANARIES[1]}
-    part = Part("driver", ("run", "ingest"), settings, config=config, environment=environment)
+    part = PlatformProcess(
+        "driver", ("run", "ingest"), settings, config=config, environment=environment
+    )
     try:
         yield part
     finally:
@@ -131,7 +133,7 @@ def sent(kafka: KafkaSettings, topic: str, line: bytes) -> KafkaError | None:
     return told[0]
 
 
-def test_logs_come_in_with_the_drivers_own_rights(plant: Plant, driver: Part) -> None:
+def test_logs_come_in_with_the_drivers_own_rights(plant: Plant, driver: PlatformProcess) -> None:
     topic = topic_of("sshd", plant.kafka("forwarder"))
     line = b"<38>Nov 20 12:00:00 web sshd[77]: Accepted password for kim from 192.0.2.7 port 4 ssh2"
     assert sent(plant.kafka("forwarder"), topic, line) is None
@@ -174,11 +176,11 @@ def test_an_erasure_may_see_how_long_topics_keep_messages_with_the_drivers_right
     plant: Plant,
 ) -> None:
     settings = plant.settings("driver")
-    deleted, compacted = kept(settings)
+    deleted, compacted = topics_kept(settings)
     assert {settings.kafka.alerts_topic, topic_of("sshd", settings.kafka)} <= deleted.keys()
     assert compacted[settings.kafka.state_topic]["lag_ms"] == COMPACTION_LAG_MS
     with pytest.raises(Retryable, match="does not allow user 'consumer' to read settings of"):
-        kept(plant.settings("consumer"))
+        topics_kept(plant.settings("consumer"))
 
 
 def family(*pids: int | None) -> list[psutil.Process]:
@@ -188,7 +190,9 @@ def family(*pids: int | None) -> list[psutil.Process]:
     return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_no_secret_is_in_a_command_line_a_log_or_a_file(plant: Plant, driver: Part) -> None:
+def test_no_secret_is_in_a_command_line_a_log_or_a_file(
+    plant: Plant, driver: PlatformProcess
+) -> None:
     processes = family(driver.process.pid, plant.broker.pid)
     lines = [" ".join(process.cmdline()) for process in processes]
     assert sum("org.apache.spark.deploy.SparkSubmit" in line for line in lines) == 1
@@ -204,7 +208,7 @@ def test_no_secret_is_in_a_command_line_a_log_or_a_file(plant: Plant, driver: Pa
     assert telling == []
 
 
-def test_everything_listens_on_loopback_only(plant: Plant, driver: Part) -> None:
+def test_everything_listens_on_loopback_only(plant: Plant, driver: PlatformProcess) -> None:
     listening = [
         (process.name(), socket.laddr)
         for process in family(driver.process.pid, plant.broker.pid)
@@ -215,7 +219,9 @@ def test_everything_listens_on_loopback_only(plant: Plant, driver: Part) -> None
     assert [one for one in listening if one[1].ip not in ("127.0.0.1", "::1")] == []
 
 
-def test_sparks_pages_want_the_token_and_hide_secrets(plant: Plant, driver: Part) -> None:
+def test_sparks_pages_want_the_token_and_hide_secrets(
+    plant: Plant, driver: PlatformProcess
+) -> None:
     port = re.search(r'ui.port" = "(\d+)"', (plant.folder / "headgate.toml").read_text())
     assert port is not None
     pages = f"http://127.0.0.1:{port[1]}/api/v1/applications"
@@ -232,7 +238,7 @@ def test_sparks_pages_want_the_token_and_hide_secrets(plant: Plant, driver: Part
     assert [canary for canary in CANARIES if canary in told] == []
 
 
-def test_what_is_kept_is_its_owners_alone(plant: Plant, driver: Part) -> None:
+def test_what_is_kept_is_its_owners_alone(plant: Plant, driver: PlatformProcess) -> None:
     home = plant.settings("driver").home
     open_ = []
     for path in (home, *home.rglob("*")):

@@ -27,7 +27,7 @@ from infra.kafka.client import Broker, admin, ensure_topics, free_port, producer
 from infra.maintenance.backup import _Steps, backup, left_at, restore
 from infra.streaming.job import Batch, Job, Lock
 from infra.streaming.lake import Lake
-from ingest.completeness.ledger_state import State, folder_of
+from ingest.completeness.ledger_state import LedgerCheckState, ledger_check_folder
 
 NUMBER = Table("silver.number", "numbers that arrive", (Column("n", T.LongType(), "a number"),))
 SQUARE = Table("gold.square", "their squares", (Column("n", T.LongType(), "a square"),))
@@ -93,13 +93,13 @@ def test_the_next_check_of_the_ledger_looks_at_all_of_what_came_back(
     home: Settings, tmp_path: Path
 ) -> None:
     made = backup(home, tmp_path / "kept")
-    State(through={"raw.sshd:0": ("topic", 5000)}).save(folder_of(home))
+    LedgerCheckState(through={"raw.sshd:0": ("topic", 5000)}).save(ledger_check_folder(home))
     for folder in ("lake", "checkpoints", "spool", "erasures"):
         shutil.rmtree(home.home / folder)
     for file in home.home.glob("*.sqlite*"):
         file.unlink()
     restore(home, made)
-    assert State.load(folder_of(home)) == State()
+    assert LedgerCheckState.load(ledger_check_folder(home)) == LedgerCheckState()
 
 
 @pytest.mark.parametrize("harm", ["change", "remove"])

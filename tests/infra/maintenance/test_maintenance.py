@@ -19,14 +19,14 @@ from pyspark.sql import DataFrame
 
 from infra.cli import maintenance as maintenance_command
 from infra.config.settings import load
-from infra.delta.deleted_file_retention import PROPERTY, interval, remembered, said
+from infra.delta.deleted_file_retention import PROPERTY, interval, remembered, said_interval
 from infra.delta.log_reader import versions
 from infra.delta.schema import Table, table
 from infra.delta.schema_evolution import described, schema_of
 from infra.delta.transaction import ActiveFile, active_files
 from infra.errors import Fatal
 from infra.maintenance import maintenance
-from infra.maintenance.compaction_plan import FAN_IN, Piece, plan
+from infra.maintenance.compaction_plan import FAN_IN, CompactionPiece, plan
 from infra.streaming.job import Batch, Job
 from infra.streaming.lake import Lake
 from tests.infra.numbers import NUMBER, SQUARE, rows
@@ -38,7 +38,7 @@ sizes = st.lists(st.integers(1, TARGET * 2), max_size=200)
 
 @given(sizes)
 def test_a_plan_takes_each_file_once_and_makes_none_too_large(sizes: list[int]) -> None:
-    pieces = [Piece(f"f{at}", size, at) for at, size in enumerate(sizes)]
+    pieces = [CompactionPiece(f"f{at}", size, at) for at, size in enumerate(sizes)]
     groups = plan(pieces, TARGET)
     taken = [piece for group in groups for piece in group]
     assert len(set(taken)) == len(taken)
@@ -55,22 +55,24 @@ def test_a_file_of_many_rows_is_large_whatever_its_bytes() -> None:
 
     assert maintenance.weight(file(2), TARGET) == 1000
     assert maintenance.weight(ActiveFile({"path": "f", "size": 7}), TARGET) == 7
-    pieces = [Piece(f"f{n}", maintenance.weight(file(100_000), TARGET), n) for n in range(8)]
+    pieces = [
+        CompactionPiece(f"f{n}", maintenance.weight(file(100_000), TARGET), n) for n in range(8)
+    ]
     assert [len(group) for group in plan(pieces, TARGET)] == [2, 2, 2, 2]
 
 
 def test_ten_thousand_batches_leave_few_files_and_each_row_is_written_a_few_times() -> None:
-    pieces: list[Piece] = []
+    pieces: list[CompactionPiece] = []
     written, names = 0, count()
     for batch in range(10_000):
-        pieces.append(Piece(f"f{next(names)}", 20_000, batch))
+        pieces.append(CompactionPiece(f"f{next(names)}", 20_000, batch))
         if batch % 100:
             continue
         for group in plan(pieces, TARGET):
             size = sum(piece.size for piece in group)
             written += size
             pieces = [piece for piece in pieces if piece not in group]
-            pieces.append(Piece(f"f{next(names)}", size, batch))
+            pieces.append(CompactionPiece(f"f{next(names)}", size, batch))
     assert len(pieces) < 150
     assert written / (10_000 * 20_000) < 5
 
@@ -90,7 +92,7 @@ def test_a_stream_that_is_behind_gets_every_row_once_through_merging_and_vacuum(
     squares(lake).wait()  # has read these two, and is now behind by six commits
     for number in range(2, 8):
         arrive(number)
-    assert maintenance.merge(lake, NUMBER) == (8, 1)
+    assert maintenance.merge_small_files(lake, NUMBER) == (8, 1)
     assert len(active_files(lake.spark, lake.path(NUMBER))) == 1
     assert rows(lake, NUMBER) == list(range(8))
 
@@ -98,7 +100,7 @@ def test_a_stream_that_is_behind_gets_every_row_once_through_merging_and_vacuum(
     time.sleep(1.1)
     short = lake.settings.upkeep.model_copy(update={"keep_hours": 1 / 3600})
     lake.settings = lake.settings.model_copy(update={"upkeep": short})
-    kept = maintenance.keep(lake.settings, NUMBER, lake.folder(NUMBER))
+    kept = maintenance.retention_interval(lake.settings, NUMBER, lake.folder(NUMBER))
     assert kept > timedelta(hours=1)
     assert maintenance.vacuum(lake, NUMBER, kept) == (0, 0)
     arrive(8)
@@ -106,7 +108,7 @@ def test_a_stream_that_is_behind_gets_every_row_once_through_merging_and_vacuum(
     assert rows(lake, SQUARE) == [n * n for n in range(9)]
 
     # Now that the stream has read all of it, what was merged may go.
-    kept = maintenance.keep(lake.settings, NUMBER, lake.folder(NUMBER))
+    kept = maintenance.retention_interval(lake.settings, NUMBER, lake.folder(NUMBER))
     assert kept == timedelta(seconds=1)
     time.sleep(1.1)
     deleted, freed = maintenance.vacuum(lake, NUMBER, kept)
@@ -122,13 +124,13 @@ def test_merged_rows_lie_in_the_tables_order_and_keep_their_statistics(
 ) -> None:
     for number in (5, 3, 8, 1, 7, 2, 6, 4):
         arrive(number)
-    assert maintenance.merge(lake, NUMBER) == (FAN_IN, 1)
+    assert maintenance.merge_small_files(lake, NUMBER) == (FAN_IN, 1)
     (file,) = active_files(lake.spark, lake.path(NUMBER))
     stats = json.loads(file.entry["stats"])
     assert (stats["numRecords"], stats["minValues"], stats["maxValues"]) == (8, {"n": 1}, {"n": 8})
     read = lake.read(NUMBER).collect()
     assert [row["n"] for row in read] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert maintenance.merge(lake, NUMBER) == (0, 0)
+    assert maintenance.merge_small_files(lake, NUMBER) == (0, 0)
 
 
 def test_nothing_is_deleted_while_a_job_has_to_read_what_the_log_no_longer_has(
@@ -140,7 +142,7 @@ def test_nothing_is_deleted_while_a_job_has_to_read_what_the_log_no_longer_has(
     arrive(3)
     (lake.folder(NUMBER) / "_delta_log" / f"{2:020d}.json").rename(lake.folder(NUMBER) / "away")
     with pytest.raises(Fatal, match="job squares has yet to read version 2"):
-        maintenance.keep(lake.settings, NUMBER, lake.folder(NUMBER))
+        maintenance.retention_interval(lake.settings, NUMBER, lake.folder(NUMBER))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,9 @@ def test_a_table_that_cannot_be_tended_holds_up_no_other(
 
 def test_what_the_publisher_may_still_have_to_send_is_kept_as_long_as_the_log(lake: Lake) -> None:
     alert = table("gold.alert")
-    assert maintenance.keep(lake.settings, alert, lake.folder(alert)) == timedelta(days=30)
+    assert maintenance.retention_interval(lake.settings, alert, lake.folder(alert)) == timedelta(
+        days=30
+    )
 
 
 def test_the_log_is_cut_after_its_retention_and_jobs_go_on(
@@ -229,7 +233,7 @@ def forgotten_after(lake: Lake, one: Table) -> timedelta:
 )
 def test_times_of_properties_are_read(text: str, kept: timedelta) -> None:
     assert interval(text) == kept
-    assert interval(said(kept)) == kept
+    assert interval(said_interval(kept)) == kept
 
 
 def test_a_log_remembers_what_left_its_table_as_long_as_former_versions_are_promised(
@@ -279,7 +283,7 @@ def test_what_a_stream_may_need_beyond_what_the_log_remembers_stays(
 ) -> None:
     for number in range(8):
         arrive(number)
-    assert maintenance.merge(lake, NUMBER) == (8, 1)
+    assert maintenance.merge_small_files(lake, NUMBER) == (8, 1)
     told: list[str] = []
     lake.settings = load(
         home=lake.settings.home, lake=lake.settings.lake_root, upkeep={"keep_hours": 200}

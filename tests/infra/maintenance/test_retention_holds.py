@@ -15,7 +15,7 @@ from infra.config.settings import load
 from infra.errors import Fatal
 from infra.maintenance import maintenance
 from infra.maintenance.retention_holds import last, sentence
-from infra.runtime.job_status import JobStatus, write
+from infra.runtime.job_status import JobStatus, write_status
 from infra.streaming.job import Batch
 from infra.streaming.lake import Lake
 from tests.infra.numbers import NUMBER, SQUARE
@@ -78,9 +78,9 @@ def test_a_job_holds_nothing_up_while_it_runs_or_is_not_far_behind(
     switched_off(lake, arrive)
     aged(lake, 3600)
     status = JobStatus("rollup", "running", at=time.time())
-    write(lake.settings, status)  # as `headgate run rollup` does
+    write_status(lake.settings, status)  # as `headgate run rollup` does
     assert maintenance.tend(lake, NUMBER).held == ()
-    write(lake.settings, replace(status, standing="stopped"))
+    write_status(lake.settings, replace(status, standing="stopped"))
     assert len(maintenance.tend(lake, NUMBER).held) == 1
 
     lake.settings = load(home=lake.settings.home, lake=lake.settings.lake_root)

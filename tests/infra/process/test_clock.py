@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.process.clock import BELIEVED_AFTER, TOLERANCE, Clock, spoken
+from infra.process.clock import BELIEVED_AFTER, TOLERANCE, ForwardClock, spoken
 
 DAY = 86_400.0
 BEGIN = 1_795_000_000.0
@@ -22,14 +22,14 @@ class Machine:
     steady: float = 1000.0
     off: float = 0.0
 
-    def clock(self) -> Clock:
-        return Clock(lambda: self.true + self.off, lambda: self.steady)
+    def clock(self) -> ForwardClock:
+        return ForwardClock(lambda: self.true + self.off, lambda: self.steady)
 
     @property
     def true(self) -> float:
         return BEGIN + self.steady
 
-    def passes(self, clock: Clock, seconds: float) -> None:
+    def passes(self, clock: ForwardClock, seconds: float) -> None:
         """Time goes by, and the clock is looked at each minute."""
         while seconds > 0:
             step = min(60.0, seconds)
@@ -38,7 +38,7 @@ class Machine:
             clock.now()
 
 
-def at(clock: Clock) -> float:
+def at(clock: ForwardClock) -> float:
     return clock.now().timestamp()
 
 
@@ -123,7 +123,7 @@ def test_jumps_that_come_and_go_are_never_believed(
 
 
 def test_the_clock_of_this_machine_is_believed() -> None:
-    clock = Clock()
+    clock = ForwardClock()
     before, now, after = datetime.now(UTC), clock.now(), datetime.now(UTC)
     assert (before - now).total_seconds() < 0.1
     assert (now - after).total_seconds() < 0.1

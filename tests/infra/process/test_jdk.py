@@ -32,10 +32,10 @@ def path_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_java_home_stands_before_the_path(
     path_java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert jdk.require() == str(path_java)
+    assert jdk.require_java() == str(path_java)
     home = java(tmp_path / "home", 'openjdk version "21.0.1" 2023-10-17')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
-    assert jdk.require() == str(home)
+    assert jdk.require_java() == str(home)
     assert jdk.version(str(home)) == 21
     assert jdk.says(str(home)) == 'openjdk version "21.0.1" 2023-10-17'
 
@@ -49,7 +49,7 @@ def test_an_old_java_is_refused_with_the_remedy(
     java(tmp_path / "old", says)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
     with pytest.raises(Fatal, match=f"is Java {number}; .* set JAVA_HOME to one"):
-        jdk.require()
+        jdk.require_java()
 
 
 def test_a_java_home_without_a_java_is_named(
@@ -57,7 +57,7 @@ def test_a_java_home_without_a_java_is_named(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nothing"))
     with pytest.raises(Fatal, match="nothing, which has no bin/java; correct it, or unset it"):
-        jdk.require()
+        jdk.require_java()
 
 
 def test_no_java_at_all_says_what_to_install(
@@ -66,4 +66,4 @@ def test_no_java_at_all_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(Fatal, match="openjdk-17-jre-headless"):
-        jdk.require()
+        jdk.require_java()

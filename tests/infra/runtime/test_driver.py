@@ -24,19 +24,19 @@ from infra.delta.schema import Column, Table
 from infra.errors import Fatal, Retryable
 from infra.kafka.client import Broker, Ticker, admin, producer, topic_of
 from infra.maintenance import maintenance
-from infra.process.clock import Clock
-from infra.process.log import as_json
+from infra.process.clock import ForwardClock
+from infra.process.log import log_line_json
 from infra.runtime import driver, job_registry, lag
 from infra.runtime.driver import Driver, Round, Watched
 from infra.runtime.ingest_rate import Governor
 from infra.runtime.job_registry import JobSpec, Later, Starter, resume
-from infra.runtime.job_status import JobStatus, read
-from infra.runtime.job_status import write as written
-from infra.runtime.lag import Waiting
+from infra.runtime.job_status import JobStatus, read_status
+from infra.runtime.job_status import write_status as written
+from infra.runtime.lag import LagReader
 from infra.runtime.monitor import Watch
 from infra.runtime.restart_policy import PAUSES
 from infra.runtime.scheduled_tasks import Every
-from infra.storage.file_lock import Alone, Taken
+from infra.storage.file_lock import ExclusiveLock, Taken
 from infra.streaming.job import Batch, Job, Lock
 from infra.streaming.lake import Lake
 from ingest.tables import RECORD
@@ -62,7 +62,7 @@ def squares(lake: Lake, *, once: bool) -> Job:
 def over(lake: Lake, ours: Driver, *watched: Watched) -> Round:
     """The round of a driver over some jobs."""
     settings = lake.settings
-    watch = Watch(settings, lake.spark, Waiting(settings))
+    watch = Watch(settings, lake.spark, LagReader(settings))
     return Round(ours, lake, list(watched), watch, Governor(settings))
 
 
@@ -102,7 +102,7 @@ def delay(monkeypatch: pytest.MonkeyPatch, name: str, later: Later) -> None:
 
 
 def status(settings: Settings, job: str) -> JobStatus:
-    return read(settings).get(job) or JobStatus(job)
+    return read_status(settings).get(job) or JobStatus(job)
 
 
 def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
@@ -150,7 +150,7 @@ def test_poison_stays_poison_for_the_drivers_that_follow(
     lake = impatient(lake)
     lake.ensure(NUMBER, SQUARE)
     lake.add(NUMBER, [{"n": 13}], "test")
-    with running(lake, "squares", form=lambda line: as_json(line, {})) as said:
+    with running(lake, "squares", form=lambda line: log_line_json(line, {})) as said:
         until(lambda: any("failed, again in" in line for line in said), what=said)
     told = [json.loads(line) for line in said if "failed, again in" in line]
     assert [(one["job"], one["batch"]) for one in told] == [("squares", 0)]
@@ -204,7 +204,7 @@ def test_failures_before_and_after_one_from_outside_are_not_in_a_row_for_the_nex
         with running(lake, "squares") as said:
             until(lambda: any("again in" in line for line in said), what=said)
         assert why in next(line for line in said if "again in" in line)
-        found = failed_batch.known(folder)
+        found = failed_batch.read_failures(folder)
         assert found is not None
         assert (found.batch, found.failures) == (0, failures)
 
@@ -238,7 +238,7 @@ def test_a_clock_set_back_starts_the_jobs_anew_and_holds_up_upkeep(
 ) -> None:
     register(monkeypatch, "squares", squares)
     moved = [0.0]
-    monkeypatch.setattr(driver, "clock", clock := Clock(lambda: time.time() + moved[0]))
+    monkeypatch.setattr(driver, "clock", clock := ForwardClock(lambda: time.time() + moved[0]))
     monkeypatch.setattr(maintenance, "clock", clock)
     lake.ensure(NUMBER, SQUARE)
     lake.add(NUMBER, [{"n": 2}], "test")
@@ -396,7 +396,7 @@ def test_a_job_that_would_begin_beside_a_backup_is_tried_until_that_is_done(
     one = Watched("fresh", started=-1e6, again_at=0.0)
     ours = Driver(settings, ("fresh",), tell=said.append)
     round_ = over(lake, ours, one)
-    backup = Alone(settings.checkpoint_root / "lock", str)
+    backup = ExclusiveLock(settings.checkpoint_root / "lock", str)
     round_._look(one)
     assert said[0].startswith("job fresh: failed, again in 1 s: job fresh cannot begin: a backup")
     assert not (settings.checkpoint_root / "fresh").exists()
@@ -408,7 +408,7 @@ def test_a_job_that_would_begin_beside_a_backup_is_tried_until_that_is_done(
 
 def test_a_driver_begins_when_the_backup_is_done(tmp_path: Path) -> None:
     settings, said = load(home=tmp_path), list[str]()
-    backup = Alone(settings.checkpoint_root / "lock", str)
+    backup = ExclusiveLock(settings.checkpoint_root / "lock", str)
     with pytest.raises(Retryable, match="the driver cannot begin: a backup is under way"):
         Driver(settings, ("ingest",), once=True)._admitted()
     stopped = Driver(settings, ("ingest",), tell=said.append)
@@ -420,9 +420,9 @@ def test_a_driver_begins_when_the_backup_is_done(tmp_path: Path) -> None:
     assert admitted is not None
     assert len(said) == 2, "each of them says it once"
     with pytest.raises(Taken):
-        Alone(settings.checkpoint_root / "lock", str)
+        ExclusiveLock(settings.checkpoint_root / "lock", str)
     admitted.release()
-    Alone(settings.checkpoint_root / "lock", str).release()
+    ExclusiveLock(settings.checkpoint_root / "lock", str).release()
 
 
 def numbers(lake: Lake, *, once: bool) -> Job:

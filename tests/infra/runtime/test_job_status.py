@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 from headgate.cli import main
 from infra.config.settings import Settings, load
 from infra.process import log
-from infra.runtime.job_registry import wanted
+from infra.runtime.job_registry import wanted_jobs
 from infra.runtime.job_status import (
     JobStatus,
     Memory,
-    dated,
     end_unwanted,
-    judge,
-    read,
+    judge_jobs,
+    read_status,
     verdict,
-    write,
+    with_ages,
+    write_status,
 )
 from infra.runtime.monitor import resident, waits
 from infra.streaming.progress import Pulse, Unread, durations, newest_from, state, unread, watermark
@@ -103,32 +103,32 @@ def test_what_is_written_is_read_back_whole(home: Settings) -> None:
     one = JobStatus(
         "ingest", "running", at=5.0, written={"silver.event": 3}, memory=Memory(jvm=7), cap=9
     )
-    write(home, one)
-    assert read(home) == {"ingest": one}
+    write_status(home, one)
+    assert read_status(home) == {"ingest": one}
 
 
 def test_a_status_is_by_the_clock_of_those_who_read_it() -> None:
     one = JobStatus("ingest", "running", at=1000.0, progressed_at=990.0, complete_to=None)
-    told = dated(one, 86_400.0)
+    told = with_ages(one, 86_400.0)
     assert (told.at, told.progressed_at, told.complete_to) == (87_400.0, 87_390.0, None)
     assert verdict("ingest", told, 60.0, 87_401.0).missed is None
-    assert dated(one, 0.0) is one
+    assert with_ages(one, 0.0) is one
 
 
 def test_a_status_of_another_version_is_read_as_far_as_it_is_known(home: Settings) -> None:
-    write(home, JobStatus("ingest", "running", at=5.0))
+    write_status(home, JobStatus("ingest", "running", at=5.0))
     file = home.home / "status" / "ingest.json"
     told = json.loads(file.read_text()) | {"later": 1}
     del told["cap"]
     file.write_text(json.dumps(told))
-    assert read(home)["ingest"] == JobStatus("ingest", "running", at=5.0)
+    assert read_status(home)["ingest"] == JobStatus("ingest", "running", at=5.0)
 
 
 def test_a_file_that_a_power_cut_left_empty_counts_as_not_there(home: Settings) -> None:
-    write(home, JobStatus("ingest", "running", at=5.0))
+    write_status(home, JobStatus("ingest", "running", at=5.0))
     (home.home / "status" / "alert.json").write_text("")
     (home.home / "status" / "repair.json").write_text('{"at": 1.0}')
-    assert list(read(home)) == ["ingest"]
+    assert list(read_status(home)) == ["ingest"]
 
 
 FINE = JobStatus("ingest", "running", at=1000.0, pid=7, started_at=900.0, progressed_at=990.0)
@@ -158,14 +158,14 @@ def test_a_job_misses_its_target_by_a_sentence(status: JobStatus | None, missed:
 def test_each_job_has_a_target_of_its_own(tmp_path: Path) -> None:
     settings = load(home=tmp_path, targets={"repair": 5})
     late = replace(FINE, progressed_at=994.0)
-    found = judge(settings, ("ingest", "repair"), {"ingest": late, "repair": late}, 1000.0)
+    found = judge_jobs(settings, ("ingest", "repair"), {"ingest": late, "repair": late}, 1000.0)
     assert [one.missed is None for one in found] == [True, False]
 
 
 def test_a_job_that_nobody_wants_is_judged_only_while_it_runs(home: Settings) -> None:
     once = replace(FINE, job="files", standing="stopped")
     told = {"ingest": FINE, "files": once, "extra": replace(FINE, job="extra")}
-    found = judge(home, ("ingest",), told, 1000.0)
+    found = judge_jobs(home, ("ingest",), told, 1000.0)
     assert [(one.job, one.missed) for one in found] == [("ingest", None), ("extra", None)]
 
 
@@ -174,11 +174,11 @@ def test_what_a_kill_left_of_a_job_that_nobody_wants_is_ended(home: Settings) ->
     gone.wait()
     pids = {"ingest": gone.pid, "files": gone.pid, "rollup": os.getpid()}
     for job, pid in pids.items():
-        write(home, replace(FINE, job=job, pid=pid))
+        write_status(home, replace(FINE, job=job, pid=pid))
     end_unwanted(home, {"ingest"})
-    standing = {name: one.standing for name, one in read(home).items()}
+    standing = {name: one.standing for name, one in read_status(home).items()}
     assert standing == {"ingest": "running", "files": "stopped", "rollup": "running"}
-    judged = judge(home, ("ingest",), read(home), 10_000.0)
+    judged = judge_jobs(home, ("ingest",), read_status(home), 10_000.0)
     assert [one.job for one in judged] == ["ingest", "rollup"]
 
 
@@ -222,12 +222,14 @@ def test_what_cannot_be_handed_on_misses_the_target_once_that_lasts() -> None:
 
 def test_status_exits_1_and_names_what_misses(home: Settings, capsys) -> None:
     now = time.time()
-    for name in wanted(home):
-        write(home, JobStatus(name, "running", at=now, batch=3, progressed_at=now))
+    for name in wanted_jobs(home):
+        write_status(home, JobStatus(name, "running", at=now, batch=3, progressed_at=now))
     arguments = ["--home", str(home.home), "status", "--output", "json"]
     assert main(arguments) == 0
     assert all(row["missed"] is None for row in json.loads(capsys.readouterr().out))
-    write(home, JobStatus("alert", "given up", at=now, why="batch 3 failed 6 times in a row"))
+    write_status(
+        home, JobStatus("alert", "given up", at=now, why="batch 3 failed 6 times in a row")
+    )
     assert main(arguments) == 1
     told = {row["job"]: row for row in json.loads(capsys.readouterr().out)}
     assert told["alert"]["missed"] == "stopped for good: batch 3 failed 6 times in a row"
@@ -242,7 +244,7 @@ def test_what_a_driver_that_is_gone_left_is_not_told_as_if_it_were_so_now(
     one = JobStatus("ingest", "running", at=now, batch=3, unread_messages=7, cap=9, rows=5)
     arguments = ["--home", str(home.home), "status", "--output", "json"]
     for age, left, cap in ((0.0, 7, 9), (20.0, None, None)):
-        write(home, replace(one, at=now - age))
+        write_status(home, replace(one, at=now - age))
         main(arguments)
         (told,) = (row for row in json.loads(capsys.readouterr().out) if row["job"] == "ingest")
         assert (told["unread"], told["cap"], told["batch"], told["rows"]) == (left, cap, 3, 5)
@@ -250,12 +252,12 @@ def test_what_a_driver_that_is_gone_left_is_not_told_as_if_it_were_so_now(
 
 def test_status_tells_the_lag_of_event_time_apart_from_that_of_arrival(home, capsys) -> None:
     now = time.time()
-    for name in wanted(home):
-        write(home, JobStatus(name, "running", at=now, progressed_at=now))
+    for name in wanted_jobs(home):
+        write_status(home, JobStatus(name, "running", at=now, progressed_at=now))
     counts = JobStatus(
         "rollup", "running", at=now, progressed_at=now, complete_to=now, event_at=now - 900
     )
-    write(home, dated(counts, 5.0))
+    write_status(home, with_ages(counts, 5.0))
     assert main(["--home", str(home.home), "status", "--output", "json"]) == 0
     told = {row["job"]: row for row in json.loads(capsys.readouterr().out)}
     assert told["ingest"]["event_lag"] is None
@@ -264,10 +266,10 @@ def test_status_tells_the_lag_of_event_time_apart_from_that_of_arrival(home, cap
 
 
 def test_only_a_job_that_was_given_up_is_resumed(home: Settings, capsys) -> None:
-    write(home, JobStatus("alert", "running", at=time.time()))
+    write_status(home, JobStatus("alert", "running", at=time.time()))
     assert main(["--home", str(home.home), "resume", "alert"]) == 2
     assert "was not stopped for good (it is running)" in capsys.readouterr().err
-    write(home, JobStatus("alert", "given up", at=time.time(), why="poison"))
+    write_status(home, JobStatus("alert", "given up", at=time.time(), why="poison"))
     assert main(["--home", str(home.home), "resume", "alert"]) == 0
     assert (home.home / "spool" / "resume" / "alert").exists()
     (audit,) = (home.home / "spool" / "audit").glob("*.json")
@@ -280,10 +282,10 @@ def test_a_line_for_a_person_steers_no_terminal(capsys) -> None:
 
 
 def test_a_line_of_json_carries_job_and_batch() -> None:
-    assert json.loads(log.as_json("job alert: running", {}))["job"] == "alert"
+    assert json.loads(log.log_line_json("job alert: running", {}))["job"] == "alert"
     token = log.batch_in_hand.set(("ingest", 12))
     try:
-        said = json.loads(log.as_json("no broker", {"seconds": 1.5}))
+        said = json.loads(log.log_line_json("no broker", {"seconds": 1.5}))
     finally:
         log.batch_in_hand.reset(token)
     assert (said["job"], said["batch"], said["seconds"]) == ("ingest", 12, 1.5)

@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, admin, producer
 from infra.runtime import lag
-from infra.runtime.lag import Waiting, Waits
+from infra.runtime.lag import LagReader, Waits
 from tests.wait import until
 
 
@@ -25,11 +25,11 @@ def own(tmp_path: Path, own_broker: Broker) -> Settings:
 
 
 @pytest.fixture
-def looking(own: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Waiting]:
+def looking(own: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[LagReader]:
     monkeypatch.setattr(lag, "EVERY_SECONDS", 0.1)
     monkeypatch.setattr(lag, "ANSWER_SECONDS", 1.0)
     monkeypatch.setattr(lag, "KEPT_SECONDS", 2.0)
-    running = Waiting(own).start()
+    running = LagReader(own).start()
     yield running
     running.stop()
 
@@ -56,7 +56,7 @@ def read_up_to(settings: Settings, batch: int, *places: dict[str, object]) -> No
 
 
 def test_messages_are_asked_of_the_broker_and_unknown_while_it_hangs(
-    own: Settings, own_broker: Broker, looking: Waiting
+    own: Settings, own_broker: Broker, looking: LagReader
 ) -> None:
     made(own, "logs.sshd", 10)
     made(own, own.kafka.tick_topic, 5)
@@ -81,5 +81,5 @@ def test_messages_are_asked_of_the_broker_and_unknown_while_it_hangs(
 
 
 def test_a_job_that_has_yet_to_begin_has_read_no_table(tmp_path: Path) -> None:
-    found = Waiting(load(home=tmp_path)).look("sessions")
+    found = LagReader(load(home=tmp_path)).look("sessions")
     assert (found.messages, found.commits, found.oldest) == (None, None, None)

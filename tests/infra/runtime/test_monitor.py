@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from infra.runtime.lag import Waiting
+from infra.runtime.lag import LagReader
 from infra.runtime.monitor import Watch
 from infra.streaming.job import Job
 from infra.streaming.lake import Lake
@@ -24,7 +24,7 @@ def test_rows_later_than_the_watermark_are_counted_over_batches_nobody_looked_at
     lake: Lake,
 ) -> None:
     lake.ensure(NUMBER)
-    watch = Watch(lake.settings, lake.spark, Waiting(lake.settings))
+    watch = Watch(lake.settings, lake.spark, LagReader(lake.settings))
     job = counted(lake)
     try:
         for numbers in ((1000,), (1, 2), (2000,), (3, 1001), (3000,)):

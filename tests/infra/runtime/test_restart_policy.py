@@ -6,27 +6,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.runtime.restart_policy import PAUSES, STEADY_SECONDS, Again, GiveUp, Record, reason
+from infra.runtime.restart_policy import (
+    PAUSES,
+    STEADY_SECONDS,
+    FailureRecord,
+    GiveUp,
+    Retry,
+    reason,
+)
 
 OWN = "pyspark.errors.PythonException: KeyError: 'x'"
 BROKER = "org.apache.kafka.common.errors.TimeoutException: no answer"
 
 
 def test_pauses_grow_up_to_the_longest() -> None:
-    record = Record()
+    record = FailureRecord()
     pauses = [record.failed(BROKER, 7, 1.0, 3) for _ in range(8)]
-    assert pauses == [Again(seconds) for seconds in (*PAUSES, PAUSES[-1], PAUSES[-1])]
+    assert pauses == [Retry(seconds) for seconds in (*PAUSES, PAUSES[-1], PAUSES[-1])]
 
 
 def test_a_job_that_ran_long_begins_again_with_the_first_pause() -> None:
-    record = Record(failures=4)
-    assert record.failed(BROKER, None, STEADY_SECONDS + 1, 3) == Again(PAUSES[0])
+    record = FailureRecord(failures=4)
+    assert record.failed(BROKER, None, STEADY_SECONDS + 1, 3) == Retry(PAUSES[0])
 
 
 def test_a_batch_that_fails_again_and_again_is_named() -> None:
-    record = Record()
+    record = FailureRecord()
     for _ in range(2):
-        assert isinstance(record.failed(OWN, 41, 1.0, 3), Again)
+        assert isinstance(record.failed(OWN, 41, 1.0, 3), Retry)
     verdict = record.failed(OWN, 41, 1.0, 3)
     assert isinstance(verdict, GiveUp)
     assert verdict.poison
@@ -36,13 +43,13 @@ def test_a_batch_that_fails_again_and_again_is_named() -> None:
 
 @given(st.lists(st.sampled_from([(OWN, None), (BROKER, 41), (OWN, 40)]), max_size=30))
 def test_faults_outside_and_of_changing_batches_are_no_poison(faults) -> None:
-    record = Record()
+    record = FailureRecord()
     last = None
     for why, batch in faults:
         if (why, batch) == (OWN, 40) and last == (OWN, 40):
             continue  # two in a row would be one batch failing again
         last = (why, batch)
-        assert isinstance(record.failed(why, batch, 1.0, 2), Again)
+        assert isinstance(record.failed(why, batch, 1.0, 2), Retry)
 
 
 STORE = (
@@ -56,8 +63,8 @@ STORE = (
 
 @given(st.lists(st.sampled_from(STORE), max_size=12))
 def test_a_store_that_does_not_answer_makes_no_batch_poison(said) -> None:
-    record = Record()
-    assert all(isinstance(record.failed(why, 41, 1.0, 2), Again) for why in said)
+    record = FailureRecord()
+    assert all(isinstance(record.failed(why, 41, 1.0, 2), Retry) for why in said)
 
 
 KILLED = "SparkException: Python worker exited unexpectedly (crashed)\nCaused by: EOFException"
@@ -66,9 +73,9 @@ NO_MEMORY = "PythonException: Traceback (most recent call last):\nMemoryError\n"
 
 @pytest.mark.parametrize("said", [KILLED, NO_MEMORY])
 def test_a_machine_without_memory_for_minutes_makes_no_batch_poison(said: str) -> None:
-    record = Record()
+    record = FailureRecord()
     waited = 0.0
-    while isinstance(follows := record.failed(said, 41, 1.0, 6), Again):
+    while isinstance(follows := record.failed(said, 41, 1.0, 6), Retry):
         waited += follows.seconds
     assert record.on_batch == 30
     assert waited > 20 * 60
@@ -77,14 +84,14 @@ def test_a_machine_without_memory_for_minutes_makes_no_batch_poison(said: str) -
 
 
 def test_what_a_batch_itself_does_counts_in_full_beside_ended_workers() -> None:
-    record = Record()
+    record = FailureRecord()
     for said in (KILLED, OWN, KILLED, NO_MEMORY):
-        assert isinstance(record.failed(said, 41, 1.0, 2), Again)
+        assert isinstance(record.failed(said, 41, 1.0, 2), Retry)
     assert isinstance(record.failed(OWN, 41, 1.0, 2), GiveUp)
 
 
 def test_an_error_that_a_store_s_client_only_passed_on_is_the_batch_s_own() -> None:
-    record = Record()
+    record = FailureRecord()
     frames = (
         "\n  at org.apache.hadoop.fs.s3a.S3AInputStream.read(S3AInputStream.java:1)"
         '\n  File "botocore/client.py", line 1, in _api_call'
@@ -96,7 +103,7 @@ def test_an_error_that_a_store_s_client_only_passed_on_is_the_batch_s_own() -> N
 
 def test_what_no_retry_can_help_is_given_up_at_once() -> None:
     text = "PythonException: infra.errors.Fatal: topic x is gone; make it\n  at java.lang.Thread"
-    assert Record().failed(text, 3, 1.0, 6) == GiveUp("topic x is gone; make it")
+    assert FailureRecord().failed(text, 3, 1.0, 6) == GiveUp("topic x is gone; make it")
 
 
 def test_the_reason_is_the_line_that_says_it() -> None:
@@ -120,6 +127,6 @@ def test_the_reason_is_the_line_that_says_it() -> None:
 
 def test_state_of_another_release_is_given_up_at_once() -> None:
     text = "StreamingQueryException: [STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value ..."
-    verdict = Record().failed(text, 7, 1.0, 6)
+    verdict = FailureRecord().failed(text, 7, 1.0, 6)
     assert isinstance(verdict, GiveUp)
     assert "its checkpoint holds state of another release" in verdict.why

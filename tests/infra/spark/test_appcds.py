@@ -48,7 +48,7 @@ def test_an_archive_fits_one_java_and_one_class_path(
     jar.write_bytes(b"1")
     monkeypatch.setattr(appcds, "class_path", lambda: [jar])
     first = appcds.file.__wrapped__()
-    assert first.parent == java_jars.folder()
+    assert first.parent == java_jars.jars_folder()
     assert appcds.file.__wrapped__() == first
     jar.write_bytes(b"12")
     assert appcds.file.__wrapped__() != first
@@ -152,7 +152,7 @@ def test_a_full_disk_is_said_and_nothing_half_made_stays(
 
     monkeypatch.setattr("shutil.copyfile", full)
     said: list[str] = []
-    assert not appcds_training.make(said.append)
+    assert not appcds_training.make_archive(said.append)
     assert said[-1].endswith("No space left on device")
     assert {path.suffix for path in kept.parent.iterdir()} == {".failed", ".lock"}
 
@@ -168,7 +168,10 @@ def test_two_that_begin_at_once_gather_once(kept: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(appcds_training, "gathered", slowly)
     said: list[str] = []
     with ThreadPoolExecutor(2) as both:
-        assert list(both.map(lambda _: appcds_training.make(said.append), range(2))) == [True, True]
+        assert list(both.map(lambda _: appcds_training.make_archive(said.append), range(2))) == [
+            True,
+            True,
+        ]
     assert len(begun) == 1
     assert said[-1] == f"waiting for Spark's classes: process {os.getpid()} is gathering them"
 
@@ -207,22 +210,22 @@ def test_a_run_that_fails_is_said_noted_and_not_tried_again_unasked(
 
     monkeypatch.setattr(appcds_training, "gathered", rehearse)
     said: list[str] = []
-    assert not appcds_training.make(said.append)
+    assert not appcds_training.make_archive(said.append)
     assert said[-1] == "Spark's classes are not gathered, all works without: no broker"
-    assert not appcds_training.make(said.append)
+    assert not appcds_training.make_archive(said.append)
     assert len(tried) == 1
-    assert not appcds_training.make(said.append, again=True)
+    assert not appcds_training.make_archive(said.append, again=True)
     old = kept.with_name("classes-of-a-java-that-is-gone.jsa")
     other = kept.with_name("classes-of-another-checkout.jsa")
     for one, days in ((old, 31), (other, 1)):
         one.touch()
         os.utime(one, times=(0, time.time() - days * 86400))
-    assert appcds_training.make(said.append, again=True)
+    assert appcds_training.make_archive(said.append, again=True)
     assert kept.read_bytes() == b"classes"
     assert not old.exists()
     assert other.exists()
     assert not kept.with_suffix(".failed").exists()
-    assert appcds_training.make(said.append)
+    assert appcds_training.make_archive(said.append)
     assert len(tried) == 3
     assert not any(own.exists() for own in tried)
 
@@ -232,7 +235,7 @@ def test_where_nothing_can_be_kept_nothing_is_gathered(
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)
     said: list[str] = []
-    assert not appcds_training.make(said.append)
+    assert not appcds_training.make_archive(said.append)
     assert said == [
         f"Spark's classes are not gathered, all works without: {kept.parent} is read-only"
     ]

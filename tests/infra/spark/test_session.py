@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from infra.config.settings import load
 from infra.runtime.job_registry import JOBS
-from infra.spark.session import ALERTING, LEISURE, conf_of, java
+from infra.spark.session import ALERTING, LEISURE, conf_of, java_options
 
 
 def test_the_pool_of_jobs_that_alerts_wait_for_is_ahead_of_all_others(spark: SparkSession) -> None:
@@ -29,7 +29,7 @@ def test_every_job_is_waited_for_or_is_history() -> None:
 
 
 def test_a_class_is_found_by_its_whole_name(spark: SparkSession) -> None:
-    assert java(spark, "java.lang.Math").max(3, 4) == 4
+    assert java_options(spark, "java.lang.Math").max(3, 4) == 4
 
 
 def test_jobs_interpret_small_batches_on_a_small_machine_unless_told_otherwise(

@@ -14,22 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.backtest import result
-from alerts.coverage.run import State as Coverage
-from alerts.coverage.run import Told
+from alerts.coverage.run import CoverageReport
+from alerts.coverage.run import CoverageState as Coverage
 from alerts.rulepack.rule_pack import PackStore
 from enrich.dhcp import state_layout
-from enrich.rollup.unpublished import Untold
+from enrich.rollup.unpublished import UnpublishedHours
 from infra.checkpoint import failed_batch
 from infra.config.settings import Settings, load
 from infra.delta import retention
 from infra.errors import Fatal
 from infra.storage.state_file import JsonLayout, StateFile
 from infra.streaming import rate_estimates
-from infra.streaming.rate_controller import Learned, Line
-from ingest.completeness.ledger_state import State as Ledger
+from infra.streaming.rate_controller import Learned, RateLine
+from ingest.completeness.ledger_state import LedgerCheckState as Ledger
 from ingest.pipeline.ingest_job import Cap
-from ingest.quality.outcome_store import State as Quality
-from reporting.erasure.request import Progress, save
+from ingest.quality.outcome_store import QualityState as Quality
+from reporting.erasure.request import ErasureProgress, save
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
@@ -98,12 +98,12 @@ def settings(home: Path) -> Settings:
 
 
 def learned(home: Path) -> Path:
-    rate_estimates.keep(home, Learned(seconds=Line(0.5, 1.0, 2.0, 3.0, 4.0, 5.0)))
+    rate_estimates.write_estimates(home, Learned(seconds=RateLine(0.5, 1.0, 2.0, 3.0, 4.0, 5.0)))
     return home / "learned.json"
 
 
 def expired(home: Path) -> Path:
-    retention.note(home, retention.Applied(NOON, {"zeek": NOON, "sshd": NOON}))
+    retention.note_retention(home, retention.Applied(NOON, {"zeek": NOON, "sshd": NOON}))
     return home / "_expired"
 
 
@@ -131,7 +131,7 @@ def ledger(home: Path) -> Path:
 
 
 def coverage(home: Path) -> Path:
-    Coverage(until="x", told={"a": Told("é", "high", "s", ["r"])}).save(home)
+    Coverage(until="x", told={"a": CoverageReport("é", "high", "s", ["r"])}).save(home)
     return home / "state.json"
 
 
@@ -142,12 +142,12 @@ def cap(home: Path) -> Path:
 
 
 def shape(home: Path) -> Path:
-    state_layout.note(home, state_layout.Shape(2, 64))
+    state_layout.note_layout(home, state_layout.Shape(2, 64))
     return home / "state.json"
 
 
 def unpublished(home: Path) -> Path:
-    Untold(settings(home), [("source", NOON), ("user", NOON)]).note()
+    UnpublishedHours(settings(home), [("source", NOON), ("user", NOON)]).note()
     return next((home / "checkpoints" / "rollup" / "untold").glob("*.json"))
 
 
@@ -159,12 +159,12 @@ def switches(home: Path) -> Path:
 
 
 def erasure(home: Path) -> Path:
-    save(home / "e.json", Progress("i", "s", "p", "b", ["ann é"], {"silver.event": 3}))
+    save(home / "e.json", ErasureProgress("i", "s", "p", "b", ["ann é"], {"silver.event": 3}))
     return home / "e.json"
 
 
 def backtest(home: Path) -> Path:
-    result.keep(home, {"alerts": 1, "by": {"high": [1]}, "empty": []}, [])
+    result.keep_result(home, {"alerts": 1, "by": {"high": [1]}, "empty": []}, [])
     return home / "result.json"
 
 

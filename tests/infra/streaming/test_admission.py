@@ -18,25 +18,25 @@ from pyspark.sql import types as T
 from infra.delta.log_reader import versions
 from infra.delta.parquet_writer import FileWriter, Target, arrow_schema
 from infra.delta.schema import Column, Table
-from infra.delta.transaction import commit as commit_files
+from infra.delta.transaction import commit_files as commit_files
 from infra.errors import Retryable
 from infra.streaming import admission
 from infra.streaming.admission import (
     GUESS,
-    Budget,
-    Piece,
-    Place,
-    ahead,
+    AdmissionBudget,
+    CommitPiece,
+    TableOffset,
+    commit_pieces,
+    commits_ahead,
     files_of,
     insisting,
     paced,
-    pieces,
     place,
     together,
 )
 from infra.streaming.job import Batch, Job
 from infra.streaming.lake import Lake
-from infra.streaming.rate_controller import Learned, Limits, Pace, Seen
+from infra.streaming.rate_controller import BatchSeen, Learned, Pace, RateLimits
 from tests.wait import until
 
 READING = Table(
@@ -44,11 +44,13 @@ READING = Table(
     "readings that arrive",
     (Column("n", T.LongType(), "a number"), Column("at", T.TimestampType(), "when it came")),
 )
-LIMITS = Limits(most=1_000_000, least=10, steady_seconds=3.0, behind_seconds=30.0, memory=1 << 29)
+LIMITS = RateLimits(
+    most=1_000_000, least=10, steady_seconds=3.0, behind_seconds=30.0, memory=1 << 29
+)
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
 sizes = st.builds(
-    Piece,
+    CommitPiece,
     version=st.just(0),
     files=st.integers(0, 4),
     rows=st.integers(0, 1_000),
@@ -59,8 +61,8 @@ sizes = st.builds(
 
 def test_a_place_is_read_from_a_line_of_the_checkpoint() -> None:
     told = {"sourceVersion": 1, "reservoirId": "t", "reservoirVersion": 7, "index": -1}
-    assert place(json.dumps(told)) == ("t", Place(7))
-    assert place(json.dumps(told | {"index": 2})) == ("t", Place(7, 2))
+    assert place(json.dumps(told)) == ("t", TableOffset(7))
+    assert place(json.dumps(told | {"index": 2})) == ("t", TableOffset(7, 2))
     assert place(json.dumps(told | {"isStartingVersion": True})) is None
     assert place("-") is None
     assert place('{"logs.sshd":{"0":5}}') is None
@@ -68,7 +70,7 @@ def test_a_place_is_read_from_a_line_of_the_checkpoint() -> None:
 
 @given(st.lists(st.lists(sizes, max_size=12), max_size=4), st.integers(1, 4_000))
 def test_a_batch_is_within_its_budget_but_for_one_commit_of_each_table(tables, rows) -> None:
-    counts = together(tables, Budget(rows, 10**9))
+    counts = together(tables, AdmissionBudget(rows, 10**9))
     assert [count > 0 for count in counts] == [bool(table) for table in tables]
     taken = [table[:count] for table, count in zip(tables, counts, strict=True)]
     more = [piece.rows for table in taken for piece in table[1:]]
@@ -76,30 +78,38 @@ def test_a_batch_is_within_its_budget_but_for_one_commit_of_each_table(tables, r
 
 
 def test_tables_are_read_side_by_side_in_the_order_in_which_they_were_written() -> None:
-    slow = [Piece(v, 2, 100, 1, at=10.0 * v) for v in range(10)]
-    quick = [Piece(v, 1, 1, 1, at=1.0 * v) for v in range(95)]
-    assert together([slow, quick], Budget(540, 10**9)) == [5, 40]
-    assert together([slow, quick], Budget(10**6, 10**9)) == [10, 95]
+    slow = [CommitPiece(v, 2, 100, 1, at=10.0 * v) for v in range(10)]
+    quick = [CommitPiece(v, 1, 1, 1, at=1.0 * v) for v in range(95)]
+    assert together([slow, quick], AdmissionBudget(540, 10**9)) == [5, 40]
+    assert together([slow, quick], AdmissionBudget(10**6, 10**9)) == [10, 95]
     # What was written while a clock was behind keeps its place in its own table.
-    assert together([[Piece(1, 1, 9, 1, at=50.0), Piece(2, 1, 9, 1, at=0.0)]], Budget(9, 99)) == [1]
+    assert together(
+        [[CommitPiece(1, 1, 9, 1, at=50.0), CommitPiece(2, 1, 9, 1, at=0.0)]],
+        AdmissionBudget(9, 99),
+    ) == [1]
 
 
 def test_rows_that_are_large_are_bounded_by_their_bytes() -> None:
-    waiting = [Piece(v, 1, 10, 1_000_000) for v in range(9)]
-    assert together([waiting], Budget(10**6, 3_500_000)) == [3]
-    found, whole = ahead(iter(waiting), Budget(10**6, 3_500_000))
+    waiting = [CommitPiece(v, 1, 10, 1_000_000) for v in range(9)]
+    assert together([waiting], AdmissionBudget(10**6, 3_500_000)) == [3]
+    found, whole = commits_ahead(iter(waiting), AdmissionBudget(10**6, 3_500_000))
     assert (len(found), whole) == (4, False)
 
 
 def test_commits_without_rows_for_a_stream_are_passed_over() -> None:
-    merged, data = Piece(1, 0, 0, 0), Piece(2, 2, 9, 9)
-    assert ahead(iter([merged, data, merged]), Budget(10**6, 10**6)) == ([data], True)
-    assert ahead(iter([merged] * admission.MOST), Budget(10**6, 10**6)) == ([], False)
+    merged, data = CommitPiece(1, 0, 0, 0), CommitPiece(2, 2, 9, 9)
+    assert commits_ahead(iter([merged, data, merged]), AdmissionBudget(10**6, 10**6)) == (
+        [data],
+        True,
+    )
+    assert commits_ahead(
+        iter([merged] * admission.MOST_VERSIONS), AdmissionBudget(10**6, 10**6)
+    ) == ([], False)
 
 
 def test_no_limit_of_delta_itself_cuts_a_commit() -> None:
-    def waiting(commits: int) -> list[Piece]:
-        return [Piece(v, 13, 200, 1) for v in range(commits)]
+    def waiting(commits: int) -> list[CommitPiece]:
+        return [CommitPiece(v, 13, 200, 1) for v in range(commits)]
 
     assert files_of([], 0, True) == admission.ALL
     assert files_of(waiting(30), 30, True) == admission.ALL, "and what comes meanwhile"
@@ -154,7 +164,7 @@ def test_a_cap_grows_with_what_was_learned_and_shrinks_with_what_rows_weigh() ->
     def taught(rows_a_second: float, row_bytes: int) -> Learned:
         learned = GUESS
         for rows in (1_000, 9_000, 4_000):
-            seen = Seen(rows, rows * row_bytes, 2.0 + rows / rows_a_second, 0, 0)
+            seen = BatchSeen(rows, rows * row_bytes, 2.0 + rows / rows_a_second, 0, 0)
             learned = learned.seen(seen)
         return learned
 
@@ -223,7 +233,7 @@ def look(job: Job) -> admission.Intake:
     return job._intake
 
 
-def places(lake: Lake) -> list[Place]:
+def places(lake: Lake) -> list[TableOffset]:
     """Where the batches of the job ended."""
     folder = lake.settings.checkpoint_root / "reading" / "spark" / "offsets"
     found = sorted((int(one.name), one) for one in folder.iterdir() if one.name.isdigit())
@@ -292,10 +302,10 @@ def test_the_first_batch_after_an_outage_is_bounded_too(lake: Lake) -> None:
     assert [len(rows) for rows in seen if rows] == [100, 300, 300, 200]
     ends = places(ours)
     assert [end.index for end in ends] == [-1] * len(ends), "each batch ends with a commit"
-    found = list(pieces(ours.folder(READING), "told", Place(2)))
+    found = list(commit_pieces(ours.folder(READING), "told", TableOffset(2)))
     assert [piece.version for piece in found] == versions(ours.folder(READING))[2:]
     assert {(piece.files, piece.rows) for piece in found} == {(2, 100)}
-    rest = next(pieces(ours.folder(READING), "told", Place(2, 0)))
+    rest = next(commit_pieces(ours.folder(READING), "told", TableOffset(2, 0)))
     assert (rest.files, rest.rows) == (1, 50)
 
 
@@ -338,7 +348,7 @@ def test_a_store_that_is_away_while_a_job_rests_leaves_its_limit_as_it_is(
         assert query is not None
         before = query._limits
         assert before == [6], "three commits of two files"
-        monkeypatch.setattr(admission, "pieces", gone)
+        monkeypatch.setattr(admission, "commit_pieces", gone)
         look(job)
         assert query._limits == before
     finally:
@@ -346,5 +356,5 @@ def test_a_store_that_is_away_while_a_job_rests_leaves_its_limit_as_it_is(
     assert "cannot be set" not in capsys.readouterr().err
 
 
-def gone(*_: object) -> Iterator[Piece]:
+def gone(*_: object) -> Iterator[CommitPiece]:
     raise Retryable("the store is away")

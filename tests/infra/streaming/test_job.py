@@ -16,10 +16,10 @@ from pyspark.sql import types as T
 from infra.delta.ops_tables import LEDGER
 from infra.delta.schema import Column, Table
 from infra.errors import Fatal
-from infra.runtime.outbox_flusher import fold
+from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.job import Batch, Job, Lock
 from infra.streaming.lake import Lake
-from infra.streaming.outbox import put
+from infra.streaming.outbox import put_row
 
 NUMBER = Table("silver.number", "numbers that arrive", (Column("n", T.LongType(), "a number"),))
 SQUARE = Table("gold.square", "their squares", (Column("n", T.LongType(), "a square"),))
@@ -222,8 +222,8 @@ def test_each_batch_leaves_one_row_in_the_ledger(lake, numbers):
         numbers(number)
         squares(lake).wait()
     spool = lake.spool / "ledger"
-    assert fold(lake, LEDGER, spool) == 2
-    assert fold(lake, LEDGER, spool) == 0
+    assert flush_outbox(lake, LEDGER, spool) == 2
+    assert flush_outbox(lake, LEDGER, spool) == 0
     rows = lake.read(LEDGER).orderBy("batch_id").collect()
     assert [(row["job"], row["batch_id"], row["rows_written"]) for row in rows] == [
         ("squares", 0, {"gold.square": 1}),
@@ -234,27 +234,27 @@ def test_each_batch_leaves_one_row_in_the_ledger(lake, numbers):
 def test_a_fold_that_died_after_its_commit_is_not_repeated(lake):
     spool = lake.spool / "ledger"
     row = {"job": "a", "query_id": "q", "batch_id": 1}
-    put(spool, "a", row)
-    assert fold(lake, LEDGER, spool) == 1
+    put_row(spool, "a", row)
+    assert flush_outbox(lake, LEDGER, spool) == 1
     commit = max((lake.folder(LEDGER) / "_delta_log").glob("*.json")).read_text()
     name = commit.split('"userMetadata":"')[1].split('"')[0]
-    put(spool / name, "a", row)  # as if the crash came before the round's folder was removed
+    put_row(spool / name, "a", row)  # as if the crash came before the round's folder was removed
 
-    assert fold(lake, LEDGER, spool) == 0
+    assert flush_outbox(lake, LEDGER, spool) == 0
     assert lake.read(LEDGER).count() == 1
 
 
 def test_two_drivers_of_a_lake_do_not_fold_at_once(lake):
     spool = lake.spool / "ledger"
-    put(spool / "round-under-way", "a", {"job": "a", "query_id": "q", "batch_id": 1})
+    put_row(spool / "round-under-way", "a", {"job": "a", "query_id": "q", "batch_id": 1})
     with (spool / "lock").open("w") as theirs:
         fcntl.flock(theirs, fcntl.LOCK_EX)
-        assert fold(lake, LEDGER, spool) == 0
-    assert fold(lake, LEDGER, spool) == 1
+        assert flush_outbox(lake, LEDGER, spool) == 0
+    assert flush_outbox(lake, LEDGER, spool) == 1
 
 
 def test_a_fold_that_died_before_its_commit_is_made_up_for(lake):
     spool = lake.spool / "ledger"
-    put(spool / "round-lost", "a", {"job": "a", "query_id": "q", "batch_id": 1})
-    assert fold(lake, LEDGER, spool) == 1
+    put_row(spool / "round-lost", "a", {"job": "a", "query_id": "q", "batch_id": 1})
+    assert flush_outbox(lake, LEDGER, spool) == 1
     assert lake.read(LEDGER).count() == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import Fatal
-from infra.streaming.kafka_offsets import checkpoint
+from infra.streaming.kafka_offsets import kafka_checkpoint
 
 WHOLE = "\n".join(["v1", json.dumps({"batchTimestampMs": 5}), json.dumps({"logs.a": {"0": 7}})])
 
@@ -21,7 +21,7 @@ def plant(folder: Path, content: bytes) -> Path:
 
 
 def test_a_whole_one_says_where_the_job_stands(tmp_path: Path) -> None:
-    found = checkpoint(plant(tmp_path, WHOLE.encode()))
+    found = kafka_checkpoint(plant(tmp_path, WHOLE.encode()))
     assert (found.done, found.planned_ms, found.offsets) == (0, 5, {("logs.a", 0): 7})
 
 
@@ -31,7 +31,7 @@ def test_a_whole_one_says_where_the_job_stands(tmp_path: Path) -> None:
 )
 def test_a_damaged_one_is_named(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(Fatal, match=r"offsets/0 is damaged .*restore the checkpoint"):
-        checkpoint(plant(tmp_path, content))
+        kafka_checkpoint(plant(tmp_path, content))
 
 
 def test_a_turned_digit_shows_by_the_checksum_and_is_no_gap(tmp_path: Path) -> None:
@@ -39,4 +39,4 @@ def test_a_turned_digit_shows_by_the_checksum_and_is_no_gap(tmp_path: Path) -> N
     crc = b"crc\0" + (512).to_bytes(4, "big") + b"\1\2\3\4"
     (tmp_path / "spark" / "offsets" / ".0.crc").write_bytes(crc)
     with pytest.raises(Fatal, match="its checksum says otherwise"):
-        checkpoint(tmp_path)
+        kafka_checkpoint(tmp_path)

@@ -22,20 +22,20 @@ from infra.delta.log_archive import ARCHIVE, LOG
 from infra.delta.log_reader import (
     checkpoints,
     commit,
-    live,
+    commit_text,
+    live_versions,
     newest_first,
     oldest_version,
-    text,
     versions,
 )
 from infra.delta.schema import Column, Table
-from infra.delta.time_travel import lend, told
+from infra.delta.time_travel import instant_of_version, lend
 from infra.errors import Fatal, Usage
 from infra.maintenance import maintenance
 from infra.streaming import log_retention
 from infra.streaming.job import Batch
 from infra.streaming.lake import Lake
-from infra.streaming.log_retention import forget, move
+from infra.streaming.log_retention import archive_commits, forget_archived
 
 COLUMNS = (Column("n", T.LongType(), "a number"),)
 TABLE = Table(
@@ -72,11 +72,11 @@ def small_packs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_left_the_log_is_read_as_before(lake: Lake) -> None:
     folder = fill(lake.ensure(TABLE), 34)
     before = {version: commit(folder, version) for version in versions(folder)}
-    assert move(folder, 34, time.time() + LATER) == 30
-    assert live(folder) == [30, 31, 32, 33, 34]
+    assert archive_commits(folder, 34, time.time() + LATER) == 30
+    assert live_versions(folder) == [30, 31, 32, 33, 34]
     assert checkpoints(folder / LOG) == [30]
     assert [file.name for file in sorted((folder / LOG).glob("*0029*"))] == []
-    assert sorted((first, last) for first, last, _ in log_archive.packs(folder)) == [
+    assert sorted((first, last) for first, last, _ in log_archive.archive_packs(folder)) == [
         (0, 9), (10, 19), (20, 29),
     ]  # fmt: skip
     assert versions(folder) == list(range(35)) == sorted(before)
@@ -91,7 +91,7 @@ def test_what_left_the_log_is_read_as_before(lake: Lake) -> None:
         assert numbers(lake.read(TABLE, version)) == list(range(1, version + 1))
     lake.add(TABLE, [{"n": 35}], "test")
     assert numbers(lake.read(TABLE)) == list(range(1, 36))
-    assert move(folder, 35, time.time() + LATER) == 0
+    assert archive_commits(folder, 35, time.time() + LATER) == 0
 
     # Delta's own clean-up of files leaves the archive and what is read from it alone.
     maintenance.vacuum(lake, TABLE, timedelta(0))
@@ -102,12 +102,12 @@ def test_what_left_the_log_is_read_as_before(lake: Lake) -> None:
 @pytest.mark.usefixtures("small_packs")
 def test_what_a_reader_is_lent_is_little_and_stays_while_it_may_be_read(lake: Lake) -> None:
     folder = fill(lake.ensure(TABLE), 54)
-    move(folder, 54, time.time() + LATER)
-    assert live(folder)[0] == 50
-    assert not told(folder, 27)
+    archive_commits(folder, 54, time.time() + LATER)
+    assert live_versions(folder)[0] == 50
+    assert not instant_of_version(folder, 27)
     lend(folder, 27)
-    assert told(folder, 27)
-    assert not told(folder, 37)
+    assert instant_of_version(folder, 27)
+    assert not instant_of_version(folder, 37)
     assert log_archive.singles(folder / LOG) == [*range(20, 28), *range(50, 55)]
     # Readers of Delta that know nothing of the archive see that version, and the newest.
     plain = lake.spark.read.format("delta")
@@ -118,16 +118,16 @@ def test_what_a_reader_is_lent_is_little_and_stays_while_it_may_be_read(lake: La
         found = engine.execute(counted.format(version), [str(folder)]).fetchall()
         assert found == [(version,)]
     assert by_duckdb(str(folder)) == numbers(lake.read(TABLE)) == list(range(1, 55))
-    assert (live(folder)[0], versions(folder)) == (50, list(range(55)))
+    assert (live_versions(folder)[0], versions(folder)) == (50, list(range(55)))
 
-    assert move(folder, 54, time.time() - 600) == 0
+    assert archive_commits(folder, 54, time.time() - 600) == 0
     fill(lake, 64)
     for version in range(50, 65):
         age(folder, version)
-    assert move(folder, 64, time.time() - 600) == 10
+    assert archive_commits(folder, 64, time.time() - 600) == 10
     assert log_archive.singles(folder / LOG) == [*range(20, 28), *range(60, 65)]
-    assert told(folder, 27)
-    assert move(folder, 64, time.time() + LATER) == 8
+    assert instant_of_version(folder, 27)
+    assert archive_commits(folder, 64, time.time() + LATER) == 8
     assert log_archive.singles(folder / LOG) == list(range(60, 65))
     assert checkpoints(folder / LOG) == [60]
     assert versions(folder) == list(range(65))
@@ -145,20 +145,20 @@ def test_a_stream_that_lags_holds_the_log_and_misses_nothing(
     folder = fill(lake.ensure(TABLE, SEEN), 14)
     once()
     fill(lake, 34)
-    for version in live(folder):
+    for version in live_versions(folder):
         age(folder, version)
     with lake.alone(TABLE):
         log_retention.retire(lake.settings, folder)
-    assert live(folder) == list(range(10, 35)), "from the checkpoint before what is unread"
+    assert live_versions(folder) == list(range(10, 35)), "from the checkpoint before what is unread"
     once()
     assert numbers(lake.read(SEEN)) == list(range(1, 35))
     maintenance.tend(lake, TABLE)
-    assert live(folder)[0] == 10, "Spark lists the batch before once more"
+    assert live_versions(folder)[0] == 10, "Spark lists the batch before once more"
     lake.add(TABLE, [{"n": 35}], "test")
     once()
     assert numbers(lake.read(SEEN)) == list(range(1, 36))
     maintenance.tend(lake, TABLE)
-    assert live(folder)[0] == 30
+    assert live_versions(folder)[0] == 30
     lake.add(TABLE, [{"n": 36}], "test")
     once()
     assert numbers(lake.read(SEEN)) == list(range(1, 37))
@@ -167,15 +167,15 @@ def test_a_stream_that_lags_holds_the_log_and_misses_nothing(
     for n in range(37, 65):
         lake.add(TABLE, [{"n": n}], "test")
     newest = lake.version(TABLE)
-    assert move(folder, newest, time.time() + LATER) > 20
-    assert live(folder)[0] == 60
+    assert archive_commits(folder, newest, time.time() + LATER) > 20
+    assert live_versions(folder)[0] == 60
     once()
     assert numbers(lake.read(SEEN)) == list(range(1, 65))
-    assert live(folder)[0] <= 36
+    assert live_versions(folder)[0] <= 36
     assert "commits of silver.visit are put back into its log" in capsys.readouterr().err
     assert versions(folder) == list(range(newest + 1))
-    assert move(folder, newest, time.time() + LATER) > 0
-    assert (live(folder)[0], versions(folder)) == (60, list(range(newest + 1)))
+    assert archive_commits(folder, newest, time.time() + LATER) > 0
+    assert (live_versions(folder)[0], versions(folder)) == (60, list(range(newest + 1)))
 
 
 def age(folder: Path, version: int) -> None:
@@ -197,21 +197,21 @@ def test_a_job_keeps_the_logs_of_what_it_writes_short(
     lake.each_batch("watch", lake.stream(TABLE, 1), batch, trigger_seconds=None).wait()
     assert numbers(lake.read(SEEN)) == list(range(1, 25))
     assert lake.version(SEEN) >= 24
-    assert live(lake.folder(SEEN))[0] == 10
+    assert live_versions(lake.folder(SEEN))[0] == 10
     assert versions(lake.folder(SEEN)) == list(range(lake.version(SEEN) + 1))
-    assert live(folder)[0] == 0, "nobody wrote into it meanwhile, and upkeep was not there"
+    assert live_versions(folder)[0] == 0, "nobody wrote into it meanwhile, and upkeep was not there"
 
 
 @pytest.mark.usefixtures("small_packs")
 def test_what_is_too_old_goes_and_asking_for_it_says_so(lake: Lake) -> None:
     folder = fill(lake.ensure(TABLE), 43)
-    move(folder, 43, time.time() + LATER)
+    archive_commits(folder, 43, time.time() + LATER)
     assert checkpoints(folder / ARCHIVE) == [10, 20, 30]
     old = folder / ARCHIVE / f"{20:020d}.checkpoint.parquet"
     os.utime(old, (0, 0))
-    os.utime(log_archive.checkpoint(folder / ARCHIVE, 10), (0, 0))
+    os.utime(log_archive.checkpoint_file(folder / ARCHIVE, 10), (0, 0))
     assert numbers(lake.read(TABLE, 7)) == list(range(1, 8))
-    assert forget(folder, time.time()) == 3  # two packs and the checkpoint at 10
+    assert forget_archived(folder, time.time()) == 3  # two packs and the checkpoint at 10
     assert versions(folder) == list(range(20, 44))
     assert numbers(lake.read(TABLE, 25)) == list(range(1, 26))
     with pytest.raises(Usage, match=r"silver\.visit: its version 15 is no longer kept"):
@@ -219,7 +219,7 @@ def test_what_is_too_old_goes_and_asking_for_it_says_so(lake: Lake) -> None:
     assert list((folder / ARCHIVE / "read").glob(".*")) == []
     kept = folder / ARCHIVE / "read" / "7"
     assert kept.is_dir()
-    forget(folder, time.time() + 2 * LATER)
+    forget_archived(folder, time.time() + 2 * LATER)
     assert not kept.exists()
 
 
@@ -227,11 +227,11 @@ def test_what_is_too_old_goes_and_asking_for_it_says_so(lake: Lake) -> None:
 def test_a_log_that_is_long_already_is_shortened_bit_by_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_retention, "MOST", 12)
+    monkeypatch.setattr(log_retention, "MOST_COMMITS", 12)
     made(tmp_path, range(35))
-    moved = [move(tmp_path, 34, time.time() + LATER) for _ in range(4)]
+    moved = [archive_commits(tmp_path, 34, time.time() + LATER) for _ in range(4)]
     assert moved == [12, 12, 6, 0]
-    assert (live(tmp_path)[0], checkpoints(tmp_path / LOG)) == (30, [30])
+    assert (live_versions(tmp_path)[0], checkpoints(tmp_path / LOG)) == (30, [30])
     assert versions(tmp_path) == list(range(35))
     assert checkpoints(tmp_path / ARCHIVE) == [0, 10, 20]
 
@@ -239,12 +239,12 @@ def test_a_log_that_is_long_already_is_shortened_bit_by_bit(
 @pytest.mark.usefixtures("small_packs")
 def test_a_damaged_pack_is_named(tmp_path: Path) -> None:
     made(tmp_path, range(25))
-    assert move(tmp_path, 24, time.time() + LATER) == 20
+    assert archive_commits(tmp_path, 24, time.time() + LATER) == 20
     pack = tmp_path / ARCHIVE / f"{0:020d}-{9:020d}.commits.gz"
     pack.write_bytes(pack.read_bytes()[:-12])
     with pytest.raises(Fatal, match=r"000-\d+9\.commits\.gz: .* restore lake and checkpoints"):
-        text(tmp_path, 3)
-    assert json.loads(text(tmp_path, 13)) == {"commitInfo": {"version": 13}}
+        commit_text(tmp_path, 3)
+    assert json.loads(commit_text(tmp_path, 13)) == {"commitInfo": {"version": 13}}
 
 
 @given(st.data())
@@ -258,25 +258,27 @@ def test_every_commit_can_be_read_at_every_moment(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_retention, "PACK", 10)
         for unread in sorted(data.draw(st.lists(st.integers(first, newest + 5)), label="unread")):
-            move(table, unread, time.time() + LATER)
+            archive_commits(table, unread, time.time() + LATER)
             if data.draw(st.booleans(), label="a crash after a pack was written"):
                 leave_singles(table)
             assert versions(table) == list(range(first, newest + 1))
-            there = live(table)
+            there = live_versions(table)
             assert there[0] <= max(first, unread)
             assert there[0] == first or there[0] in checkpoints(log)
             for version in range(first, newest + 1):
-                assert json.loads(text(table, version)) == {"commitInfo": {"version": version}}
-    ends = sorted((one, last) for one, last, _ in log_archive.packs(table))
+                assert json.loads(commit_text(table, version)) == {
+                    "commitInfo": {"version": version}
+                }
+    ends = sorted((one, last) for one, last, _ in log_archive.archive_packs(table))
     assert all(before[1] + 1 == after[0] for before, after in pairwise(ends))
 
 
 def test_a_log_that_is_read_while_commits_leave_it_has_no_hole(tmp_path: Path) -> None:
     made(tmp_path, range(35))
-    move(tmp_path, 24, time.time() + LATER)
+    archive_commits(tmp_path, 24, time.time() + LATER)
     # The reader saw version 17 before it left, and then no more of those that left after it.
     log_archive.single(tmp_path / LOG, 17).touch()
-    assert live(tmp_path) == list(range(20, 35))
+    assert live_versions(tmp_path) == list(range(20, 35))
     assert versions(tmp_path) == list(range(35))
 
 
@@ -289,11 +291,11 @@ def made(table: Path, there: range) -> Path:
             json.dumps({"commitInfo": {"version": version}})
         )
         if version % 10 == 0:
-            log_archive.checkpoint(log, version).touch()
+            log_archive.checkpoint_file(log, version).touch()
     return log
 
 
 def leave_singles(table: Path) -> None:
     """As a crash does between the writing of a pack and the removal of what is in it."""
-    for first, _, _ in log_archive.packs(table):
-        log_archive.single(table / ARCHIVE, first).write_text(text(table, first))
+    for first, _, _ in log_archive.archive_packs(table):
+        log_archive.single(table / ARCHIVE, first).write_text(commit_text(table, first))

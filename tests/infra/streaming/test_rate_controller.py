@@ -10,18 +10,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from infra.streaming.rate_controller import (
+    BatchSeen,
     Learned,
-    Limits,
-    Line,
     Pace,
-    Seen,
-    begin,
+    RateLimits,
+    RateLine,
+    begin_regime,
     caps,
     follow,
     restart,
 )
 
-LIMITS = Limits(
+LIMITS = RateLimits(
     most=1_000_000,
     least=1_000,
     steady_seconds=2.0,
@@ -40,10 +40,10 @@ class Machine:
     memory_per_byte: float = 1.5
     base: float = 300e6
 
-    def batch(self, messages: int, left: int) -> Seen:
+    def batch(self, messages: int, left: int) -> BatchSeen:
         size = int(messages * self.message_bytes)
         memory = int(self.base + size * self.memory_per_byte)
-        return Seen(messages, size, self.fixed + messages / self.per_second, memory, left)
+        return BatchSeen(messages, size, self.fixed + messages / self.per_second, memory, left)
 
 
 def taught(machine: Machine, *sizes: int) -> Learned:
@@ -74,7 +74,7 @@ def test_the_cap_keeps_to_the_memory_it_may_take() -> None:
 @given(
     batches=st.lists(
         st.builds(
-            Seen,
+            BatchSeen,
             messages=st.integers(0, 10**7),
             bytes=st.integers(0, 10**10),
             seconds=st.floats(0, 1e4),
@@ -87,7 +87,7 @@ def test_the_cap_keeps_to_the_memory_it_may_take() -> None:
 )
 def test_whatever_is_seen_the_caps_stay_within_their_limits(batches, backlog) -> None:
     learned = Learned()
-    pace = begin(backlog, learned, LIMITS)
+    pace = begin_regime(backlog, learned, LIMITS)
     for batch in batches:
         learned = learned.seen(batch)
         pace = follow(pace, batch, learned, LIMITS)
@@ -135,14 +135,14 @@ def test_caught_up_means_small_at_once() -> None:
 def test_after_an_outage_the_first_batch_is_large_already() -> None:
     learned = taught(Machine(), 1_000, 3_000)
     small, large = caps(learned, LIMITS)
-    assert begin(0, learned, LIMITS) == Pace("steady", small)
-    assert begin(10 * small, learned, LIMITS) == Pace("behind", large)
+    assert begin_regime(0, learned, LIMITS) == Pace("steady", small)
+    assert begin_regime(10 * small, learned, LIMITS) == Pace("behind", large)
 
 
 def test_less_at_once_when_batches_take_more_memory_than_was_thought() -> None:
     machine = Machine(memory_per_byte=60.0)
     learned = taught(Machine(), 1_000, 3_000)
-    pace = begin(10**7, learned, LIMITS)
+    pace = begin_regime(10**7, learned, LIMITS)
     assert pace.cap * machine.message_bytes * machine.memory_per_byte > 2 * LIMITS.memory
     batch = machine.batch(pace.cap, 10**7)
     after = follow(pace, batch, learned.seen(batch), LIMITS)
@@ -153,7 +153,7 @@ def test_less_at_once_when_batches_take_more_memory_than_was_thought() -> None:
 @given(st.lists(st.integers(1, 10**6), min_size=3, max_size=30))
 def test_a_line_through_points_on_a_line_is_that_line(xs) -> None:
     assume(max(xs) > 2 * min(xs))
-    line = Line(guess=0.01)
+    line = RateLine(guess=0.01)
     for x in xs:
         line = line.seen(x, 0.7 + 0.002 * x)
     assert line.slope == pytest.approx(0.002, rel=1e-3)
@@ -168,9 +168,9 @@ def test_batches_of_about_one_size_do_not_make_the_cap_small() -> None:
         (149_985, 18_845_000, 1_230_000_000),
         (150_000, 18_856_000, 1_270_000_000),
     ):
-        learned = learned.seen(Seen(messages, size, 24.0, memory, 400_000))
+        learned = learned.seen(BatchSeen(messages, size, 24.0, memory, 400_000))
     pace = follow(
-        Pace("behind", 150_000), Seen(150_000, 18_846_000, 24.0, 0, 400_000), learned, LIMITS
+        Pace("behind", 150_000), BatchSeen(150_000, 18_846_000, 24.0, 0, 400_000), learned, LIMITS
     )
     assert pace == Pace("behind", 150_000)
     assert caps(learned, LIMITS)[1] > 100_000
@@ -184,7 +184,7 @@ def test_batches_of_about_one_size_do_not_make_the_cap_small() -> None:
     )
 )
 def test_whatever_chance_does_a_cost_is_at_most_all_there_is(points) -> None:
-    line = Line(guess=1.0)
+    line = RateLine(guess=1.0)
     for x, y in points:
         line = line.seen(x, y)
     assert 0.01 <= line.slope <= 1.001 * line.y / line.x
@@ -192,7 +192,7 @@ def test_whatever_chance_does_a_cost_is_at_most_all_there_is(points) -> None:
 
 
 def test_a_line_that_saw_one_size_keeps_a_guess_that_this_does_not_refute() -> None:
-    low, high = Line(guess=0.2), Line(guess=2.0)
+    low, high = RateLine(guess=0.2), RateLine(guess=2.0)
     for _ in range(5):
         low, high = low.seen(100, 50), high.seen(100, 50)
     assert low.slope == 0.2
@@ -202,7 +202,7 @@ def test_a_line_that_saw_one_size_keeps_a_guess_that_this_does_not_refute() -> N
 
 def caught_up(machine: Machine, waiting: int, learned: Learned) -> list[Pace]:
     """The paces of a catch-up, from its begin to the first small one."""
-    paces = [begin(waiting, learned, LIMITS)]
+    paces = [begin_regime(waiting, learned, LIMITS)]
     while paces[-1].regime == "behind":
         taken = min(paces[-1].cap, waiting)
         waiting -= taken

@@ -120,7 +120,7 @@ def test_the_release_before_goes_on_with_the_newer_table(
     # Its upkeep writes rows anew that the newer release wrote, and keeps what it does not know.
     for n in range(3, 9):
         lake.add(OLD, [{"n": n, "who": {"mac": "c"}}], "test")
-    assert maintenance.merge(lake, OLD) == (8, 1)
+    assert maintenance.merge_small_files(lake, OLD) == (8, 1)
     found = {row["n"]: (row["site"], row["who"]) for row in lake.read(NEW).collect()}
     assert sorted(found) == list(range(1, 9))
     assert found[1] == ("hq", ("a", "certain"))

@@ -23,7 +23,7 @@ from referencing import Registry, Resource
 from infra.errors import Usage
 from infra.process import java_jars
 from infra.supply_chain import audit
-from infra.supply_chain.osv import affects, known, records
+from infra.supply_chain.osv import affects, known_vulnerabilities, records
 from infra.supply_chain.sbom import LOCK, Component, components, document
 
 SCHEMAS = Path(__file__).with_name("cyclonedx")
@@ -110,14 +110,27 @@ def test_a_range_covers_the_versions_it_names(
     ecosystem, name = ("PyPI", "Demo_Lib") if one is PYPI else ("Maven", "org.demo:lib")
     told = record(ecosystem, name, *events)
     assert affects(told["affected"][0], one) is expected
-    assert bool(known([PYPI, MAVEN], [told])) is expected
+    assert bool(known_vulnerabilities([PYPI, MAVEN], [told])) is expected
 
 
 def test_what_was_withdrawn_or_is_of_another_package_is_passed_over() -> None:
     always = {"introduced": "0"}
-    assert known([PYPI], [record("PyPI", "demo-lib", always, withdrawn="2026-01-01")]) == []
-    assert known([PYPI], [record("PyPI", "demo", always), record("npm", "demo-lib", always)]) == []
-    assert known([PYPI], [{"id": "X", "affected": [{"package": {"name": "demo-lib"}}]}]) == []
+    assert (
+        known_vulnerabilities([PYPI], [record("PyPI", "demo-lib", always, withdrawn="2026-01-01")])
+        == []
+    )
+    assert (
+        known_vulnerabilities(
+            [PYPI], [record("PyPI", "demo", always), record("npm", "demo-lib", always)]
+        )
+        == []
+    )
+    assert (
+        known_vulnerabilities(
+            [PYPI], [{"id": "X", "affected": [{"package": {"name": "demo-lib"}}]}]
+        )
+        == []
+    )
 
 
 def test_dumps_folders_and_files_are_read_and_nonsense_is_named(tmp_path: Path) -> None:

@@ -19,17 +19,24 @@ from pyspark.sql import Row
 
 from alerts.jobs import ingest_and_detect
 from headgate.cli import main
-from infra.checkpoint.batch_decisions import decided, keep
+from infra.checkpoint.batch_decisions import decided, write_decision
 from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.delta.ops_tables import GAP, LEDGER
 from infra.errors import Fatal, Usage
 from infra.kafka.client import Broker, admin, producer, topic_of
-from infra.runtime.outbox_flusher import fold
+from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.job import Lock
-from infra.streaming.kafka_offsets import Checkpoint, Held, checkpoint
+from infra.streaming.kafka_offsets import BrokerRange, Checkpoint, kafka_checkpoint
 from infra.streaming.lake import Lake
-from ingest.completeness.gaps import Gap, accept, compare, find, require_none, statement
+from ingest.completeness.gaps import (
+    Gap,
+    accept,
+    compare_offsets,
+    find_gaps,
+    require_no_gap,
+    statement,
+)
 from ingest.tables import RECORD
 from reporting.ledger.gaps import missed
 from tests.wait import until
@@ -43,7 +50,7 @@ def at(position: int, topic_id: str = "id") -> Checkpoint:
 
 @given(position=st.integers(0, 100), first=st.integers(0, 100), length=st.integers(0, 100))
 def test_a_gap_is_what_lies_between_our_position_and_what_is_there(position, first, length):
-    found = compare(at(position), {A: Held(first, first + length)}, {"logs.a": "id"})
+    found = compare_offsets(at(position), {A: BrokerRange(first, first + length)}, {"logs.a": "id"})
     if first <= position <= first + length:
         assert found == ()
     elif position < first:
@@ -54,16 +61,16 @@ def test_a_gap_is_what_lies_between_our_position_and_what_is_there(position, fir
 
 
 def test_a_topic_made_anew_is_another_also_where_it_is_longer() -> None:
-    found = compare(at(7, "old"), {A: Held(0, 500)}, {"logs.a": "new"})
+    found = compare_offsets(at(7, "old"), {A: BrokerRange(0, 500)}, {"logs.a": "new"})
     assert found == (Gap("recreated", "logs.a", 0, 7, None, 0),)
-    assert compare(at(7), {}, {}) == (Gap("removed", "logs.a", 0, 7, None, None),)
+    assert compare_offsets(at(7), {}, {}) == (Gap("removed", "logs.a", 0, 7, None, None),)
 
 
 def test_a_topic_never_seen_misses_what_expired_before() -> None:
-    new = {A: Held(0, 9), ("logs.b", 0): Held(4, 9), ("logs.c", 0): Held(0, 9)}
+    new = {A: BrokerRange(0, 9), ("logs.b", 0): BrokerRange(4, 9), ("logs.c", 0): BrokerRange(0, 9)}
     ids = {"logs.a": "id", "logs.b": "b", "logs.c": "c"}
-    assert compare(at(7), new, ids) == (Gap("expired", "logs.b", 0, 0, 4, 4),)
-    assert compare(Checkpoint(Path("none"), None, None), new, ids) == ()
+    assert compare_offsets(at(7), new, ids) == (Gap("expired", "logs.b", 0, 0, 4, 4),)
+    assert compare_offsets(Checkpoint(Path("none"), None, None), new, ids) == ()
 
 
 def test_a_statement_changes_with_anything_in_it() -> None:
@@ -141,15 +148,15 @@ def test_expired_messages_stop_the_job_until_a_person_says_go_on(
     with pytest.raises(Fatal, match=r"messages 2 to 3 \(2\) were deleted by the broker's"):
         drain()
 
-    (gap,) = find(source)
+    (gap,) = find_gaps(source)
     with pytest.raises(Usage, match="that is not what is missing now"):
         accept(source, "0" * 12, "me", "for no reason")
     accept(source, statement([gap]), "me", "the disk was full")
     send(source, "m5")
     assert drain() == ["m0", "m1", "m4", "m5"]
-    assert find(source) == ()
+    assert find_gaps(source) == ()
 
-    assert fold(lake, GAP, lake.spool / "gap") == 1
+    assert flush_outbox(lake, GAP, lake.spool / "gap") == 1
     now = datetime.now(UTC)
     connection = connect(source.lake_root)
     (gap,) = missed(connection, now - timedelta(hours=1), now)
@@ -172,7 +179,7 @@ def test_what_expired_before_a_topic_was_first_read_does_not_count_as_read(
     send(source, "m0", "m1", "m2")
     expire(source, 2)
     assert drain() == ["m2"]
-    fold(lake, LEDGER, lake.spool / "ledger")
+    flush_outbox(lake, LEDGER, lake.spool / "ledger")
     assert [row["rows_read"] for row in lake.read(LEDGER).select("rows_read").collect()] == [1]
 
 
@@ -188,7 +195,7 @@ def test_a_topic_made_anew_stops_the_job_also_where_it_has_more_messages(
     send(source, *[f"new{number}" for number in range(5)])
     with pytest.raises(Fatal, match="the topic was made anew"):
         drain()
-    (gap,) = find(source)
+    (gap,) = find_gaps(source)
     assert (gap.kind, gap.from_offset, gap.messages, gap.goes_on_at) == ("recreated", 2, None, 0)
     accept(source, statement([gap]), "me", "moved to another cluster")
     assert drain() == ["new0", "new1", "new2", "new3", "new4", "old0", "old1"]
@@ -208,7 +215,7 @@ def test_a_batch_that_was_planned_and_lost_its_messages_is_planned_anew(
     drain()
     send(source, "m1", "m2", "m3")
     folder = source.checkpoint_root / "ingest"
-    before = checkpoint(folder)
+    before = kafka_checkpoint(folder)
     lines = (folder / "spark" / "offsets" / str(before.done)).read_text("utf-8").splitlines()
     offsets = json.loads(lines[2])
     offsets[topic_of("sshd", source.kafka)]["0"] = 4
@@ -218,7 +225,7 @@ def test_a_batch_that_was_planned_and_lost_its_messages_is_planned_anew(
     checksum = folder / "spark" / "offsets" / f".{before.done}.crc"
     shutil.copy(checksum, checksum.with_name(f".{planned.name}.crc"))
     expire(source, 2)
-    accept(source, statement(find(source)), "me", "a test")
+    accept(source, statement(find_gaps(source)), "me", "a test")
     assert drain() == ["m0", "m2", "m3"]
 
 
@@ -231,12 +238,12 @@ def test_what_all_tables_have_is_not_missing(
     send(source, "m1", "m2")
     drain()
     folder = source.checkpoint_root / "ingest"
-    done = checkpoint(folder).done
+    done = kafka_checkpoint(folder).done
     commits = folder / "spark" / "commits"
     for name in (f"{done}", f".{done}.crc"):
         (commits / name).unlink()
     expire(source, 2)
-    assert find(source) == ()
+    assert find_gaps(source) == ()
     send(source, "m3")
     assert drain() == ["m0", "m1", "m2", "m3"]
 
@@ -248,16 +255,16 @@ def test_a_log_that_ends_too_early_is_gone_on_with_where_it_is_new(source: Setti
     send(source, "m0", "m1")
     time.sleep(0.2)
     plant(source, {sent: 10}, time.time())
-    assert find(source)[0].goes_on_at == 2
+    assert find_gaps(source)[0].goes_on_at == 2
     time.sleep(1.2)
     send(source, "new2", "new3")
-    (gap,) = find(source)
+    (gap,) = find_gaps(source)
     assert (gap.kind, gap.from_offset, gap.goes_on_at) == ("reset", 10, 2)
     stated = statement([gap])
     send(source, "new4")
-    assert statement(find(source)) == stated, "what comes while one reads it changes nothing"
+    assert statement(find_gaps(source)) == stated, "what comes while one reads it changes nothing"
     accept(source, stated, "me", "the power was cut")
-    assert checkpoint(source.checkpoint_root / "ingest").offsets[sent, 0] == 2
+    assert kafka_checkpoint(source.checkpoint_root / "ingest").offsets[sent, 0] == 2
 
 
 def test_keys_of_a_batch_that_is_dropped_are_dropped(source: Settings) -> None:
@@ -272,7 +279,7 @@ def test_keys_of_a_batch_that_is_dropped_are_dropped(source: Settings) -> None:
     for name in ("1-a.parquet", "10-a.parquet"):
         (folder / "keys" / name).touch()
     expire(source, 2)
-    accept(source, statement(find(source)), "me", "a test")
+    accept(source, statement(find_gaps(source)), "me", "a test")
     assert [file.name for file in (folder / "keys").iterdir()] == ["10-a.parquet"]
 
 
@@ -283,9 +290,12 @@ def test_ticks_that_expired_hold_nothing_up(source: Settings, capsys) -> None:
         send(source, "tick", topic=tick)
     plant(source, {sent: 1, tick: 1})
     expire(source, 3, tick)
-    require_none(source)
+    require_no_gap(source)
     assert "ticks of the time it did not run are gone" in capsys.readouterr().err
-    assert checkpoint(source.checkpoint_root / "ingest").offsets == {(sent, 0): 1, (tick, 0): 3}
+    assert kafka_checkpoint(source.checkpoint_root / "ingest").offsets == {
+        (sent, 0): 1,
+        (tick, 0): 3,
+    }
     assert not (source.home / "spool").exists()
 
 
@@ -299,12 +309,12 @@ def test_ticks_that_expired_stop_no_batch_that_is_partly_in(
         send(source, "tick", "tick", topic=tick)
         drain()
     folder = source.checkpoint_root / "ingest"
-    done = checkpoint(folder).done
+    done = kafka_checkpoint(folder).done
     for name in (f"{done}", f".{done}.crc"):
         (folder / "spark" / "commits" / name).unlink()
     noted = decided(folder, done)
     del noted["versions"]["gold.finding"], noted["in_ledger"]
-    keep(folder, done, noted)
+    write_decision(folder, done, noted)
     log = source.lake_root / "gold" / "finding" / "_delta_log"
     newest = max(log.glob("*.json"))
     for file in log.glob(f"*{newest.stem}*"):
@@ -352,5 +362,5 @@ def test_the_commands_state_and_accept(source: Settings, home: list[str], capsys
     assert (told["from_offset"], told["to_offset"], told["reason"]) == (1, 2, "known")
     assert len(list((spool / "audit").glob("gap-*.json"))) == 1
     assert (spool / "resume" / "ingest").exists()
-    assert checkpoint(source.checkpoint_root / "ingest").offsets[sent, 0] == 2
+    assert kafka_checkpoint(source.checkpoint_root / "ingest").offsets[sent, 0] == 2
     assert main([*home, "gaps"]) == 0

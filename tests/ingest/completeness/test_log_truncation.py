@@ -12,10 +12,10 @@ from alerts.jobs import ingest_and_detect
 from infra.config.settings import Settings, load
 from infra.errors import Fatal
 from infra.kafka.client import Broker, topic_of
-from infra.streaming.kafka_offsets import Broker as Offsets
-from infra.streaming.kafka_offsets import Held, checkpoint
+from infra.streaming.kafka_offsets import BrokerRange, kafka_checkpoint
+from infra.streaming.kafka_offsets import OffsetReader as Offsets
 from infra.streaming.lake import Lake
-from ingest.completeness.gaps import accept, find, statement
+from ingest.completeness.gaps import accept, find_gaps, statement
 from ingest.completeness.log_truncation import first_new
 from ingest.pipeline.ingest_job import Topics
 from ingest.tables import RECORD
@@ -86,10 +86,10 @@ def test_a_log_that_grew_beyond_what_it_lost_is_told_and_gone_on_with(
         topics.ids(taken)
     with pytest.raises(Fatal, match=lost):
         drain()
-    (gap,) = find(source)
+    (gap,) = find_gaps(source)
     assert (gap.kind, gap.from_offset, gap.messages, gap.goes_on_at) == ("reset", 5, None, 3)
     accept(source, statement([gap]), "me", "the power was cut")
-    assert find(source) == ()
+    assert find_gaps(source) == ()
 
     after = drain()
     assert after.keys() == {"m0", "m1", "m2", "m3", "m4", "new3", "new4", "new5"}
@@ -101,7 +101,7 @@ def test_a_log_that_grew_beyond_what_it_lost_is_told_and_gone_on_with(
 
     cut(own_broker, topic, 4)  # once more, also behind the batch that went on
     one_by_one(source, "newer4", "newer5", "newer6", "newer7")
-    (gap,) = find(source)
+    (gap,) = find_gaps(source)
     assert (gap.from_offset, gap.goes_on_at) == (7, 4)
     accept(source, statement([gap]), "me", "again")
     assert drain()["newer4"] == f"{own}~2:0:4"
@@ -119,10 +119,10 @@ def test_a_broker_that_began_anew_and_lost_nothing_is_gone_on_with(
     own_broker.start()
     # A client that knew the leader of before is refused by the new one for minutes.
     assert offsets.epochs([place])[place] > first
-    assert offsets.held([place]) == {place: Held(0, 2)}
+    assert offsets.held([place]) == {place: BrokerRange(0, 2)}
     one_by_one(source, "m2")
     assert topics.ids({(topic, "0"): (3, 1)}) == named
-    assert find(source) == ()
+    assert find_gaps(source) == ()
     assert drain().keys() == {"m0", "m1", "m2"}
 
 
@@ -130,8 +130,8 @@ def test_what_bronze_does_not_have_says_nothing(source: Settings, drain: Drain) 
     topic = topic_of("sshd", source.kafka)
     one_by_one(source, "m0", "m1")
     drain()
-    at = checkpoint(source.checkpoint_root / "ingest")
-    held = {(topic, 0): Held(0, 2)}
+    at = kafka_checkpoint(source.checkpoint_root / "ingest")
+    held = {(topic, 0): BrokerRange(0, 2)}
     bronze = source.lake_root / "bronze" / "record"
     assert first_new(bronze, at, held, source.kafka) == {}
     (file,) = (file for file in bronze.glob("*.parquet"))

@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.delta.duckdb_views import open_engine
-from ingest.completeness.offset_ranges import BLOCK, Found, Stretch, gathered, look, size, without
+from ingest.completeness.offset_ranges import (
+    BLOCK,
+    CountedStretch,
+    Stretch,
+    count_ranges,
+    merged_ranges,
+    size,
+    without,
+)
 from tests.examples import examples
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -49,8 +57,8 @@ def more(
         )
 
 
-def found(connection: duckdb.DuckDBPyConnection, *stretch: Stretch) -> Found:
-    (one, *_) = look(connection, stretch, AT - timedelta(hours=1))
+def found(connection: duckdb.DuckDBPyConnection, *stretch: Stretch) -> CountedStretch:
+    (one, *_) = count_ranges(connection, stretch, AT - timedelta(hours=1))
     return one
 
 
@@ -128,7 +136,7 @@ def test_what_is_left_of_holes_is_what_nothing_explains(
 def test_spans_that_are_many_are_gathered_into_few(spans: list[Span], most: int) -> None:
     points = {at for span in spans for at in range(*span)}
     apart = sorted((at, at + 1) for at in points)
-    few = gathered(apart, most)
+    few = merged_ranges(apart, most)
     assert len(few) == min(most, len(apart))
     assert without(apart, few) == []
     assert all(one[1] <= later[0] for one, later in pairwise(few))

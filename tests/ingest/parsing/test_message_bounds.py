@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from ingest.parsing import message_bounds
-from ingest.parsing.event_rows import rows_in_parts, rows_of
+from ingest.parsing.event_rows import _rows_of, rows_in_parts
 from ingest.parsing.message_bounds import MAX_EVENTS, MAX_UNREADABLE, bounded_time
 from ingest.parsing.source import Record, Unreadable, sources
 from tests.ingest.logs import NOW, SETTINGS
@@ -46,7 +46,7 @@ def test_poison_is_one_dead_letter(name: str, source: str) -> None:
 
 
 def test_a_message_that_is_too_much_says_how_much_it_holds() -> None:
-    (row,) = rows_of(record("aws_cloudtrail", EMPTY), SETTINGS)
+    (row,) = _rows_of(record("aws_cloudtrail", EMPTY), SETTINGS)
     assert "about 4000002 JSON values; at most 4000000 are read" in row["dead_letter_reason"]
     assert "stay in bronze.record" in row["dead_letter_reason"]
 
@@ -82,6 +82,6 @@ def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_as_many_events_as_products_write_are_read() -> None:
     line = b"2026-11-21T03:00:00Z h sshd[1]: Server listening on 0.0.0.0 port 22.\n"
-    assert len(rows_of(record("sshd", line * 20_000), SETTINGS)) == 20_000
+    assert len(_rows_of(record("sshd", line * 20_000), SETTINGS)) == 20_000
     assert MAX_EVENTS >= 20_000
     assert "sshd" in sources()

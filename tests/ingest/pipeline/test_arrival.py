@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from infra.delta.parquet_writer import arrow_schema
 from ingest.pipeline.batch_pass import dated
-from ingest.pipeline.ingest_job import ahead
+from ingest.pipeline.ingest_job import clock_behind
 from ingest.tables import RECORD
 
 READ_AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -47,12 +47,12 @@ def test_records_of_files_are_dated_already() -> None:
 def test_a_job_that_begins_says_that_its_last_batch_is_from_the_future(
     tmp_path: Path, hours: int, said: str
 ) -> None:
-    assert ahead(tmp_path, READ_AT) == ""
+    assert clock_behind(tmp_path, READ_AT) == ""
     (tmp_path / "batches").mkdir()
     reached = READ_AT + timedelta(hours=hours)
     for number, at in ((8, READ_AT), (9, reached)):
         text = json.dumps({"finished": at.isoformat()})
         (tmp_path / "batches" / f"{number}.json").write_text(text)
-    told = ahead(tmp_path, READ_AT)
+    told = clock_behind(tmp_path, READ_AT)
     assert said in told
     assert bool(told) is bool(said)

@@ -21,12 +21,12 @@ from infra.delta.duckdb_views import connect
 from infra.delta.log_reader import table_id
 from infra.errors import Fatal, Usage
 from infra.maintenance.idle_checkpoints import move_on
-from infra.maintenance.retention_holds import Held, sentence
-from infra.storage.file_lock import Alone
+from infra.maintenance.retention_holds import RetentionHold, sentence
+from infra.storage.file_lock import ExclusiveLock
 from infra.streaming.job import Lock
 from infra.streaming.lake import Lake
 from infra.streaming.log_retention import unread_by
-from ingest.pipeline.backfill import JOB, Imported, take_in
+from ingest.pipeline.backfill import IMPORT_JOB, Imported, take_in
 from ingest.pipeline.file_scanner import Scanner
 from ingest.tables import EVENT, LANDED, RECORD
 
@@ -80,7 +80,7 @@ def test_between_imports_its_place_moves_on_past_what_is_not_for_it(
     newest = lake.version(LANDED)
     (before,) = unread(lake)
     assert before <= newest - 2
-    running = Lock(lake.settings.checkpoint_root / JOB, JOB)
+    running = Lock(lake.settings.checkpoint_root / IMPORT_JOB, IMPORT_JOB)
     assert list(move_on(lake.settings)) == []
     running.release()
     assert unread(lake) == [before], "one that runs moves on by itself"
@@ -89,7 +89,7 @@ def test_between_imports_its_place_moves_on_past_what_is_not_for_it(
     # What is for the import stays for it, in the middle of others' as well.
     lake.add(LANDED, [landed("files", "/logs/3")], "test")
     archive(tmp_path / "new", 2, 4)
-    killed = Scanner(lake, JOB, {"new": settings_of(tmp_path / "new")}, print).look()
+    killed = Scanner(lake, IMPORT_JOB, {"new": settings_of(tmp_path / "new")}, print).look()
     assert killed.taken == 2
     lake.add(LANDED, [landed("files", "/logs/4")], "test")
     assert list(move_on(lake.settings)) == []
@@ -101,7 +101,7 @@ def test_between_imports_its_place_moves_on_past_what_is_not_for_it(
 
 
 def test_an_import_that_has_left_something_is_asked_to_be_run_once_more(lake: Lake) -> None:
-    said = sentence(lake.settings, [Held("ops.file", JOB, 0.0, None)])
+    said = sentence(lake.settings, [RetentionHold("ops.file", IMPORT_JOB, 0.0, None)])
     assert said.endswith("run headgate import once more, it takes nothing twice")
     assert "move its checkpoint" not in said
 
@@ -109,7 +109,7 @@ def test_an_import_that_has_left_something_is_asked_to_be_run_once_more(lake: La
 def unread(lake: Lake) -> list[int]:
     """The first version of ops.file that the import has not read."""
     identity = table_id(lake.folder(LANDED))
-    return [version for job, version in unread_by(lake.settings, identity) if job == JOB]
+    return [version for job, version in unread_by(lake.settings, identity) if job == IMPORT_JOB]
 
 
 def landed(job: str, path: str) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def test_what_cannot_begin_says_why(lake: Lake, tmp_path: Path):
     archive(tmp_path / "old", 1, 1)
     with pytest.raises(Usage, match="no source 'nobody'"):
         take_in(lake, settings_of(tmp_path / "old", source="nobody"), tell=print)
-    running = Lock(lake.settings.checkpoint_root / JOB, JOB)
+    running = Lock(lake.settings.checkpoint_root / IMPORT_JOB, IMPORT_JOB)
     with pytest.raises(Fatal, match="job import already runs"):
         take_in(lake, settings_of(tmp_path / "old"), tell=print)
     running.release()
@@ -144,7 +144,7 @@ def test_no_import_begins_beside_a_backup(
 ) -> None:
     home, old = tmp_path / "home", tmp_path / "old"
     archive(old, 1, 1)
-    backup = Alone(load(home=home).checkpoint_root / "lock", str)
+    backup = ExclusiveLock(load(home=home).checkpoint_root / "lock", str)
     assert main(["--home", str(home), "import", str(old), "--source", "sshd"]) == 1
     assert "job import cannot begin: a backup is under way" in capsys.readouterr().err
     backup.release()

@@ -21,8 +21,8 @@ from infra.streaming.lake import Lake
 from ingest.parsing.record_reader import TooLong, pieces
 from ingest.parsing.source import lookup
 from ingest.pipeline.file_scanner import Scanner, listing
-from ingest.pipeline.files_job import Entry, Refusals, files, flow
-from ingest.pipeline.inflight import below, held
+from ingest.pipeline.files_job import FileEntry, Refusals, files, flow
+from ingest.pipeline.inflight import held, oldest_in_flight
 from ingest.tables import EVENT, LANDED, RECORD
 
 OLD = 1_200_000_000  # 2008-01-10
@@ -191,7 +191,7 @@ def test_a_file_that_is_away_for_a_moment_is_read_when_it_is_back(told, drop):
     assert scanner.look().taken == 1
     path.rename(drop.parent / "away")
 
-    def done(run: Batch, entries: Sequence[Entry], refused: Refusals) -> None:
+    def done(run: Batch, entries: Sequence[FileEntry], refused: Refusals) -> None:
         scanner.look_again(refused.unread)
 
     flow(told, "files", trigger_seconds=None, done=done).wait()
@@ -358,7 +358,7 @@ def test_heartbeats_stay_below_files_under_way(tmp_path: Path, settings: Setting
     at = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
     told, later = at + timedelta(seconds=2), at + timedelta(seconds=40)
     with held(tmp_path / "open", "files", at):
-        assert below(tmp_path / "open", told.isoformat()) < at.isoformat()
-        assert below(tmp_path / "open", later.isoformat()) == later.isoformat()
-    assert below(tmp_path / "open", told.isoformat()) == told.isoformat()
-    assert below(tmp_path / "open", None) is None
+        assert oldest_in_flight(tmp_path / "open", told.isoformat()) < at.isoformat()
+        assert oldest_in_flight(tmp_path / "open", later.isoformat()) == later.isoformat()
+    assert oldest_in_flight(tmp_path / "open", told.isoformat()) == told.isoformat()
+    assert oldest_in_flight(tmp_path / "open", None) is None

@@ -23,14 +23,14 @@ from infra.config.settings import load
 from infra.delta.duckdb_views import connect
 from infra.errors import Retryable, Usage
 from infra.kafka.client import Broker, ensure_topics
-from infra.runtime.outbox_flusher import fold
+from infra.runtime.outbox_flusher import flush_outbox
 from infra.runtime.scheduled_tasks import Every
 from infra.streaming.lake import Lake
 from ingest import cli
 from ingest.parsing.ocsf import KINDS
-from ingest.quality.measurements import RANGES, Written, presence, written
+from ingest.quality.measurements import RANGES, Written, measure_written, presence
 from ingest.quality.outcome import Outcome
-from ingest.quality.outcome_store import State, alone, folder_of, history
+from ingest.quality.outcome_store import QualityState, outcome_history, quality_folder, quality_lock
 from ingest.quality.required_columns import ONE_OF, REQUIRED
 from ingest.quality.run import run as run_all
 from ingest.quality.self_events import of_outcomes
@@ -143,7 +143,7 @@ def test_the_command_reads_the_table_and_its_exit_code_tells(
     )
     frame.coalesce(1).write.format("delta").mode("append").save(lake.path(EVENT))
 
-    found = written(lake.settings, AT, AT + timedelta(minutes=2))
+    found = measure_written(lake.settings, AT, AT + timedelta(minutes=2))
     assert sorted(found.rows["event_uid"]) == ["a", "b"]
     assert set(found.rows["lag_seconds"]) == {2.0}
 
@@ -285,7 +285,7 @@ def outcome(passed: bool, unexpected: int = 0) -> Outcome:
 
 
 def test_a_failure_is_told_when_it_begins_updated_while_it_lasts_and_closed() -> None:
-    state = State()
+    state = QualityState()
     hours = [AT + timedelta(hours=n) for n in range(5)]
     results = (outcome(True), outcome(False, 3), outcome(False, 4), outcome(True), outcome(True))
     told = [list(of_outcomes([one], state, at)) for one, at in zip(results, hours, strict=True)]
@@ -318,7 +318,7 @@ def test_a_failure_is_told_when_it_begins_updated_while_it_lasts_and_closed() ->
     ],
 )
 def test_a_record_of_headgate_is_strict(change: dict[str, Any], said: str) -> None:
-    (one,) = of_outcomes([outcome(False, 1)], State(), AT)
+    (one,) = of_outcomes([outcome(False, 1)], QualityState(), AT)
     assert said in reason("headgate", json.dumps({**one, **change}))
 
 
@@ -345,10 +345,10 @@ def test_a_run_is_kept_told_and_becomes_an_alert(lake: Lake, broker: Broker) -> 
     assert ran.told == 3
     assert run_all(settings, now + timedelta(hours=1)).told == 0, "nothing new came"
 
-    assert fold(lake, QUALITY, lake.spool / "quality") == len(ran.outcomes)
-    assert fold(lake, DRIFT, lake.spool / "drift") == 1
+    assert flush_outbox(lake, QUALITY, lake.spool / "quality") == len(ran.outcomes)
+    assert flush_outbox(lake, DRIFT, lake.spool / "drift") == 1
     connection = connect(settings.lake_root)
-    kept = history(connection, None, None, failed=True)
+    kept = outcome_history(connection, None, None, failed=True)
     assert [row["expectation"] for row in kept] == [
         "dst_endpoint or service is there",
         "severity_id is a value of its class",
@@ -370,7 +370,10 @@ def test_a_run_is_kept_told_and_becomes_an_alert(lake: Lake, broker: Broker) -> 
 
 def test_only_one_run_at_a_time(tmp_path: Path) -> None:
     settings = load(home=tmp_path)
-    with alone(folder_of(settings)), pytest.raises(Retryable, match="another quality run"):
+    with (
+        quality_lock(quality_folder(settings)),
+        pytest.raises(Retryable, match="another quality run"),
+    ):
         run_all(settings)
 
 

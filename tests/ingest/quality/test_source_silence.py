@@ -16,11 +16,18 @@ from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.delta.ops_tables import LEDGER
 from infra.streaming.lake import Lake
-from ingest.quality.outcome_store import State, folder_of
+from ingest.quality.outcome_store import QualityState, quality_folder
 from ingest.quality.self_events import of_silences
-from ingest.quality.silence_baseline import OUTAGE, Heard, Unknown, joined, outages, without_ticks
+from ingest.quality.silence_baseline import (
+    OUTAGE,
+    SourceActivity,
+    Unknown,
+    joined,
+    outages,
+    without_ticks,
+)
 from ingest.quality.silence_rules import finished
-from ingest.quality.source_silence import Silence, silences, span
+from ingest.quality.source_silence import Silence, silences, span_text
 from ingest.tables import LANDED, RECORD
 from tests.ingest.logs import good
 
@@ -123,13 +130,13 @@ DEAD = [*every(1, 9 * DAY, 60), *every(1, 5 * DAY, 1440), *every(1, 2 * DAY, 60)
 
 def told(home: Path, *ago: float) -> None:
     """Runs of the past named `sshd` silent so many minutes before AT."""
-    state = State()
+    state = QualityState()
     for one in ago:
         at = AT - timedelta(minutes=one)
         (said,) = of_silences([silent(at - timedelta(hours=1), at)], state, at)
         assert said["activity"] == "create"
         state.silent.clear()
-    state.save(folder_of(load(home=home)))
+    state.save(quality_folder(load(home=home)))
 
 
 def test_a_pause_that_was_told_as_a_silence_is_no_habit(tmp_path: Path) -> None:
@@ -159,7 +166,7 @@ def test_a_silence_that_was_told_three_times_is_a_habit_after_all(tmp_path: Path
 
 
 def test_what_was_told_is_kept_for_thirty_days() -> None:
-    state = State()
+    state = QualityState()
     list(of_silences([silent(AT, AT + timedelta(hours=1))], state, AT + timedelta(hours=1)))
     assert state.told == {"sshd": ["2026-11-20T13:00:00+00:00"]}
     list(of_silences([], state, AT + timedelta(days=30)))
@@ -382,7 +389,7 @@ def test_an_outage_is_every_long_time_without_a_source_and_a_tick(
     sources = []
     for heard_at in lists:
         long = [(at(a), at(b)) for a, b in pairwise(heard_at) if b - a > 3]
-        sources.append(Heard("s", at(heard_at[0]), at(heard_at[-1]), 10, 60, long))
+        sources.append(SourceActivity("s", at(heard_at[0]), at(heard_at[-1]), 10, 60, long))
     found = set(without_ticks(outages(sources, at(0), at(until)), [at(n) for n in beats]))
     # The judge: from the first tick to the last, what lies between things heard.
     low, high = (beats[0], beats[-1]) if beats else (0, 0)
@@ -431,7 +438,7 @@ def silent(newest: datetime, at: datetime, allowed: float = 600.0) -> Silence:
 
 
 def test_one_silence_is_told_once_and_its_end_once() -> None:
-    state = State()
+    state = QualityState()
     told = []
     newest = AT
     for hour in (0, 1, 2, 3):
@@ -456,7 +463,7 @@ def test_one_silence_is_told_once_and_its_end_once() -> None:
 
 def test_a_run_that_was_cut_off_tells_the_same_silence_under_the_same_uid() -> None:
     def told(at: datetime) -> str:
-        (one,) = of_silences([silent(AT, at)], State(), at)
+        (one,) = of_silences([silent(AT, at)], QualityState(), at)
         return str(one["uid"])
 
     assert told(AT + timedelta(hours=1)) == told(AT + timedelta(hours=2))
@@ -466,7 +473,7 @@ def test_a_record_of_a_silence_is_a_finding_about_the_platform() -> None:
     import json
 
     at = AT + timedelta(hours=1)
-    (one,) = of_silences([silent(AT, at)], State(), at)
+    (one,) = of_silences([silent(AT, at)], QualityState(), at)
     row = good("headgate", json.dumps(one))
     assert (row["class_uid"], row["activity_id"], row["severity_id"]) == (2004, 1, 4)
     assert row["metadata"]["event_code"] == "source_silent"
@@ -478,4 +485,4 @@ def test_a_record_of_a_silence_is_a_finding_about_the_platform() -> None:
     ("seconds", "said"), [(59, "59 s"), (600, "10.0 min"), (7200, "2.0 h"), (200000, "2.3 d")]
 )
 def test_spans_are_told_as_people_do(seconds: float, said: str) -> None:
-    assert span(seconds) == said
+    assert span_text(seconds) == said

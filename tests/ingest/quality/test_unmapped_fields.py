@@ -17,9 +17,9 @@ from ingest.quality.unmapped_fields import (
     OPEN,
     OTHERS,
     Field,
-    keep,
     known_fields,
     learn,
+    write_fields,
 )
 from ingest.tables import EVENT
 from tests.ingest.conforms import faults, misfits
@@ -57,7 +57,7 @@ class Silver:
         self.engine.executemany("INSERT INTO silver.event VALUES (?, ?, ?, ?, NULL)", added)
         known = known_fields(self.engine, self.spool)
         fields = learn(self.engine, known, since, since + timedelta(hours=1))
-        keep(self.spool, fields)
+        write_fields(self.spool, fields)
         return fields
 
     def fold(self) -> int:

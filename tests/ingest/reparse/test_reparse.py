@@ -28,8 +28,8 @@ from ingest import cli
 from ingest.parsing.source import ParseSettings
 from ingest.pipeline.batch_pass import Reach
 from ingest.pipeline.ingest_job import through
-from ingest.reparse.reparse import JOB, Progress, reparse
-from ingest.reparse.slice_rewrite import Slice, Span
+from ingest.reparse.reparse import REPARSE_JOB, ReparseProgress, reparse
+from ingest.reparse.slice_rewrite import RewriteSpan, Slice
 from ingest.tables import EVENT, HEARTBEAT, RECORD
 from reporting.ledger.completeness import completeness, total
 
@@ -156,7 +156,7 @@ def test_rows_become_what_todays_parser_makes_of_them_and_others_stay(line: Line
     assert counts.commits == 1
     assert files_of(lake) & untouched, "the file of the second batch is as it was"
     newest = next(newest_first(lake.folder(EVENT)))
-    assert json.loads(newest.user_metadata or "") == {JOB: done.run_id}
+    assert json.loads(newest.user_metadata or "") == {REPARSE_JOB: done.run_id}
 
 
 def test_a_dry_run_counts_and_changes_nothing(line: Line) -> None:
@@ -274,8 +274,8 @@ def test_a_run_that_was_cut_off_goes_on_and_leaves_no_files(line: Line) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         reparse(lake, "sshd", BEGIN, tell=cut, slice_rows=10)
-    kept = lake.settings.checkpoint_root / JOB / "progress.json"
-    progress = Progress(**json.loads(kept.read_text()))
+    kept = lake.settings.checkpoint_root / REPARSE_JOB / "progress.json"
+    progress = ReparseProgress(**json.loads(kept.read_text()))
     assert progress.done == {"sshd": "2026-11-20T12:00:20+00:00"}
     orphan = lake.folder(EVENT) / f"reparse-{progress.run_id}-orphan.parquet"
     orphan.write_bytes(b"half a file")
@@ -316,7 +316,7 @@ def test_a_slice_that_others_rewrite_meanwhile_is_done_again(line: Line) -> None
     line.receive(*[sshd(n) for n in range(10)])
     truth = table(lake)
     older(lake, "source = 'sshd'")
-    span = Span("sshd", BEGIN, BEGIN + timedelta(minutes=1))
+    span = RewriteSpan("sshd", BEGIN, BEGIN + timedelta(minutes=1))
     folder = lake.settings.home / "parsed"
     folder.mkdir()
 
@@ -407,7 +407,7 @@ def test_files_of_the_rewrite_carry_statistics_and_columns_as_others_do(line: Li
 
 def test_only_one_reparse_runs_at_a_time(line: Line) -> None:
     line.receive(sshd(1))
-    lock = Lock(line.lake.settings.checkpoint_root / JOB, JOB)
+    lock = Lock(line.lake.settings.checkpoint_root / REPARSE_JOB, REPARSE_JOB)
     with pytest.raises(Fatal, match="already runs"):
         reparse(line.lake, "sshd", BEGIN)
     lock.release()

@@ -28,7 +28,7 @@ from infra.kafka.client import Broker
 from ingest.parsing.event_rows import event_rows
 from ingest.parsing.source import Context, Event, ParseSettings, Record, Unreadable, lookup
 from ingest.replay.replay import build, fire, run
-from ingest.replay.schedule import Input, Plan, Shot, load_plan, plan_of_files, schedule
+from ingest.replay.schedule import Plan, ReplayInput, Shot, load_plan, plan_of_files, schedule
 
 STORY = Path(__file__).parents[3] / "samples" / "demo"
 EXPECTED = tomllib.loads((STORY / "expected.toml").read_text("utf-8"))
@@ -486,5 +486,5 @@ def test_naive_times_are_written_in_the_zone_that_reads_them(tmp_path: Path) -> 
 
 def test_inputs_may_name_their_host(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(sshd(1))
-    one = Input(file=str(tmp_path / "a.log"), source="sshd", host="site-2")
+    one = ReplayInput(file=str(tmp_path / "a.log"), source="sshd", host="site-2")
     assert ("host", b"site-2") in schedule(Plan(input=(one,)))[0].headers

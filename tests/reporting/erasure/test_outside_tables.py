@@ -17,7 +17,7 @@ from infra.kafka.client import free_port
 from infra.streaming.lake import Lake
 from reporting.erasure import run
 from reporting.erasure.certificate import sentences
-from reporting.erasure.run import erase, preview
+from reporting.erasure.run import erase, preview_erasure
 from tests.reporting.people import ANNA, AT, add, person, quiet, tell_of_people
 
 NOW = round(AT.timestamp() * 1_000_000)
@@ -55,7 +55,7 @@ def test_indexes_of_former_versions_go_and_a_batch_that_asked_for_one_goes_on(to
     made.write_bytes(b"")
     assert known(first, "anna")
     removed = [".0-1.sqlite.dead", "0-1.sqlite", "0-2.sqlite"]
-    assert sorted(preview(told, ANNA, quiet)["indexes"]) == removed
+    assert sorted(preview_erasure(told, ANNA, quiet)["indexes"]) == removed
     assert known(first, "anna")
 
     certificate = erase(told, ANNA, quiet, wait_seconds=0)

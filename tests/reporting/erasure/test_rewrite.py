@@ -17,29 +17,29 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from alerts.anomaly.store import BASELINES, baselines_schema
-from alerts.cli.webhooks import file_of
+from alerts.cli.webhooks import queue_file
 from alerts.delivery.publisher import Publisher
 from alerts.delivery.webhook_queue import Queue
 from alerts.rulepack.locations import store_folder
 from api.sql.runner import Refused, Statements
 from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
-from infra.delta.log_reader import commit, text
+from infra.delta.log_reader import commit, commit_text
 from infra.delta.schema import Column, Table, table
 from infra.delta.time_travel import Committed
 from infra.delta.transaction import active_files
 from infra.errors import Fatal, Usage
 from infra.kafka.client import free_port
 from infra.maintenance.compaction_plan import FAN_IN
-from infra.maintenance.maintenance import merge
+from infra.maintenance.maintenance import merge_small_files
 from infra.storage.paths import Location
 from infra.streaming.job import Batch, Job, Lock
 from infra.streaming.lake import Lake
-from reporting.cli.erase import finished
+from reporting.cli.erase import finished_erasure
 from reporting.erasure import run as erase_run
 from reporting.erasure.certificate import sentences
-from reporting.erasure.request import Wish, require
-from reporting.erasure.run import erase, preview
+from reporting.erasure.request import ErasureRequest, require_request
+from reporting.erasure.run import erase, preview_erasure
 from tests.reporting.people import (
     ANNA,
     AT,
@@ -120,13 +120,13 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(
 
     def heard(folder: Location, version: int) -> str:
         asked.append((str(folder), version))
-        return text(folder, version)
+        return commit_text(folder, version)
 
     monkeypatch.setattr("reporting.erasure.rewrite.text", heard)
     told.ensure(SEEN)
     watch(told).wait()
     before = everything(told)
-    looked = preview(told, ANNA, quiet)
+    looked = preview_erasure(told, ANNA, quiet)
     assert everything(told) == before
     assert looked["tables"]["silver.event"] == {"removed": 2, "replaced": 0, "files": 2}
 
@@ -143,7 +143,7 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(
         "title": "Many failed logins of [erased]",
         "entity": {"type": "user", "value": "[erased]"},
     }
-    waiting = Queue(file_of(told.settings)).due("pager", 10.0)
+    waiting = Queue(queue_file(told.settings)).due("pager", 10.0)
     assert waiting is not None
     assert b"anna" not in waiting.body
     assert waiting.title == "Many failed logins of [erased]"
@@ -164,7 +164,7 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(
     }
     assert certificate["outside"]["spool"] == 1
     assert certificate["outside"]["webhooks"] == 1
-    assert not finished(certificate)  # no broker answers here, and that is said
+    assert not finished_erasure(certificate)  # no broker answers here, and that is said
     assert "no Kafka broker answers" in certificate["outside"]["alert_states"]
     written = (told.settings.home / "erasures" / f"{certificate['id']}.txt").read_text()
     assert written.splitlines() == list(sentences(certificate))
@@ -196,7 +196,7 @@ def test_alerts_that_an_erasure_put_in_place_are_not_published_again(told: Lake)
 
 
 def test_a_pseudonym_keeps_rows_and_what_belongs_together(told: Lake) -> None:
-    wish = Wish("user", "anna", pseudonymise=True)
+    wish = ErasureRequest("user", "anna", pseudonymise=True)
     with pytest.raises(RuntimeError, match="killed"):
         erase(told, wish, killed_at("silver.event"), wait_seconds=0)
     certificate = erase(told, wish, quiet, wait_seconds=0)
@@ -217,14 +217,14 @@ def test_a_pseudonym_keeps_rows_and_what_belongs_together(told: Lake) -> None:
 
 def test_a_device_goes_by_its_address_and_its_host_names_when_asked(told: Lake) -> None:
     with pytest.raises(Usage, match="add --yes"):
-        require(Wish("device", MAC), yes=False, dry=False)
+        require_request(ErasureRequest("device", MAC), yes=False, dry=False)
     for name, entity in (("hers", MAC), ("his", OTHER_MAC)):
         model = store_folder(told.settings) / "models" / name
         model.mkdir(parents=True)
         rows = pa.Table.from_pylist([{"entity": entity}], schema=baselines_schema())
         with pa.ipc.new_file(str(model / BASELINES), rows.schema) as writer:
             writer.write_table(rows)
-    wish = Wish("device", MAC.upper().replace(":", "-"), hostnames=True)
+    wish = ErasureRequest("device", MAC.upper().replace(":", "-"), hostnames=True)
     certificate = erase(told, wish, quiet, wait_seconds=0)
     said = "\n".join(sentences(certificate))
     assert certificate["not_touched"]["models"] == ["_rules/models/hers"]
@@ -309,7 +309,7 @@ def test_files_that_upkeep_merged_and_jobs_have_yet_to_read_stay(
         for number in range(FAN_IN):
             add(told, "silver.event", event(f"n{number}", "bob", OTHER_MAC))
         (added,) = told.files_of(events, told.version(events))
-        assert merge(told, events)[1] == 1
+        assert merge_small_files(told, events)[1] == 1
         assert added.name not in {one.name for one in active_files(told.spark, told.path(events))}
 
     meanwhile(monkeypatch, merged)
@@ -330,7 +330,7 @@ def test_rows_that_never_end_are_not_called_done(
     monkeypatch.setattr(erase_run, "_wait", coming)
     certificate = erase(told, ANNA, quiet, wait_seconds=0)
     assert not certificate["settled"]
-    assert not finished(certificate | {"outside": {"alert_states": 0}})
+    assert not finished_erasure(certificate | {"outside": {"alert_states": 0}})
     assert "NOT FINISHED: rows that name it came in" in "\n".join(sentences(certificate))
 
 
@@ -356,8 +356,18 @@ def test_an_interrupt_once_a_commit_is_in_takes_no_file_of_the_table(
 def test_a_run_that_goes_on_takes_the_names_of_the_new_command(told: Lake) -> None:
     of_bob = holding(told, "bob")
     with pytest.raises(RuntimeError, match="killed"):
-        erase(told, Wish("user", "Anna", also=("bob",)), killed_at("bronze.record"), wait_seconds=0)
-    erase(told, Wish("user", "Anna", but=("bob",), also=("annas-mac",)), quiet, wait_seconds=0)
+        erase(
+            told,
+            ErasureRequest("user", "Anna", also=("bob",)),
+            killed_at("bronze.record"),
+            wait_seconds=0,
+        )
+    erase(
+        told,
+        ErasureRequest("user", "Anna", but=("bob",), also=("annas-mac",)),
+        quiet,
+        wait_seconds=0,
+    )
     assert holding(told, "bob") == of_bob
     assert holding(told, "anna") == set()
 
@@ -386,7 +396,7 @@ def test_what_belongs_to_an_event_that_came_later_goes_as_well(told: Lake, kille
 
 
 def test_hours_whose_events_went_are_counted_anew(told: Lake) -> None:
-    dry = preview(told, ANNA, quiet)
+    dry = preview_erasure(told, ANNA, quiet)
     assert "ops.recount" not in dry["tables"]
     certificate = erase(told, ANNA, quiet)
     asked = connect(told.settings.lake_root).execute(
@@ -399,6 +409,6 @@ def test_hours_whose_events_went_are_counted_anew(told: Lake) -> None:
 
 
 def test_words_alone_change_no_count(told: Lake) -> None:
-    wish = Wish("user", "Anna", pseudonymise=True)
+    wish = ErasureRequest("user", "Anna", pseudonymise=True)
     assert erase(told, wish, quiet)["recounts"] == 0
     assert told.read(table("ops.recount")).count() == 0

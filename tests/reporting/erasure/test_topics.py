@@ -23,8 +23,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from alerts.cli.webhooks import file_of
-from alerts.delivery.consumer import AlertConsumer, Revision
+from alerts.cli.webhooks import queue_file
+from alerts.delivery.consumer import AlertConsumer, AlertRevision
 from alerts.delivery.publisher import Publisher, read_all
 from alerts.delivery.webhook_queue import Queue, enqueue
 from enrich.rollup.topic import Topic
@@ -41,12 +41,12 @@ from infra.kafka.client import (
     free_port,
     producer,
 )
-from infra.kafka.topic_config import told as told_of
+from infra.kafka.topic_config import topic_settings as told_of
 from infra.streaming.job import Lock
 from infra.streaming.lake import Lake
-from reporting.cli.erase import finished
+from reporting.cli.erase import finished_erasure
 from reporting.erasure.certificate import sentences
-from reporting.erasure.request import Wish
+from reporting.erasure.request import ErasureRequest
 from reporting.erasure.run import erase
 from tests.enrich.rows import at, rows
 from tests.reporting.people import (
@@ -130,14 +130,14 @@ def test_the_compacted_topic_says_alerts_anew(told: Lake, monkeypatch: pytest.Mo
     # The contract wants it, and the table does not have it (alerts/state.schema.json).
     assert state["published_at"] == json.loads(before[b"a1"] or b"{}")["published_at"]
     assert certificate["not_touched"]["topics_keep_ms"][told.settings.kafka.alerts_topic] > 0
-    assert finished(certificate)
+    assert finished_erasure(certificate)
 
 
 def test_a_pseudonym_is_said_on_the_compacted_topics_as_in_the_tables(told: Lake) -> None:
     kafka = told.settings.kafka
     assert Publisher(told.settings).publish() == 2
     send_counts(told)
-    certificate = erase(told, Wish("user", "anna", True, also=("pc-of-anna",)), quiet)
+    certificate = erase(told, ErasureRequest("user", "anna", True, also=("pc-of-anna",)), quiet)
     assert certificate["outside"]["alert_states"] == certificate["outside"]["rollups"] == 1
     state = json.loads(newest(told.settings, kafka.state_topic)[b"a1"] or b"{}")
     pseudonym = state["entity"]["value"]
@@ -167,10 +167,10 @@ def send_counts(lake: Lake) -> None:
 def test_counts_of_a_device_are_deleted_from_their_topic(told: Lake) -> None:
     topic = told.settings.kafka.rollups_topic
     send_counts(told)
-    wish = Wish("device", MAC)
+    wish = ErasureRequest("device", MAC)
     certificate = erase(told, wish, quiet, wait_seconds=0)
     assert certificate["outside"]["rollups"] == 1
-    assert finished(certificate)
+    assert finished_erasure(certificate)
     left = {json.loads(key or b"")["device"]: v for key, v in newest(told.settings, topic).items()}
     assert left.pop(MAC) is None
     assert {json.loads(value or b"{}")["device"] for value in left.values()} == left.keys()
@@ -187,7 +187,7 @@ def test_alerts_that_have_yet_to_go_out_are_told_and_taken_back_once_they_have(t
     topic = told.settings.kafka.state_topic
     certificate = erase(told, ANNA, quiet, wait_seconds=0)
     assert certificate["unpublished"] == [1]  # not version 2, which tells of bob
-    assert not finished(certificate)
+    assert not finished_erasure(certificate)
     assert "NOT FINISHED: gold.alert names it in versions 1 as" in "\n".join(sentences(certificate))
     # A second run finds no row, and does not call it done.
     assert erase(told, ANNA, quiet, wait_seconds=0)["unpublished"] == [1]
@@ -196,7 +196,7 @@ def test_alerts_that_have_yet_to_go_out_are_told_and_taken_back_once_they_have(t
     assert b"anna" in (newest(told.settings, topic)[b"a1"] or b"")
     again = erase(told, ANNA, quiet, wait_seconds=0)
     assert (again["unpublished"], again["outside"]["alert_states"]) == ([], 1)
-    assert finished(again)
+    assert finished_erasure(again)
     assert b"anna" not in (newest(told.settings, topic)[b"a1"] or b"")
 
 
@@ -215,14 +215,14 @@ def test_a_job_that_runs_has_a_while_to_publish_first(told: Lake) -> None:
     finally:
         lock.release()
     assert "waiting for job alert to publish what it has committed" in heard
-    assert finished(certificate)
+    assert finished_erasure(certificate)
     assert "anna" not in repr(newest(told.settings, told.settings.kafka.state_topic)).lower()
     assert certificate["outside"]["webhooks"] == 2
-    assert b"anna" not in file_of(told.settings).read_bytes().lower()
+    assert b"anna" not in queue_file(told.settings).read_bytes().lower()
 
 
 def let_wait(settings: Settings, alert: str, revision: int) -> None:
-    with closing(Queue(file_of(settings))) as queue:
+    with closing(Queue(queue_file(settings))) as queue:
         body = json.dumps(BODY).encode()
         enqueue(queue._db, ["pager"], (alert, revision), TITLE, body, 0.0)
 
@@ -236,7 +236,7 @@ def test_what_webhooks_have_yet_to_read_is_told_and_reworded_once_they_have(told
         """As the process that delivers does."""
         stop = threading.Event()
 
-        def handle(revision: Revision, db: sqlite3.Connection) -> None:
+        def handle(revision: AlertRevision, db: sqlite3.Connection) -> None:
             enqueue(db, ["pager"], (revision.alert_id, 7), TITLE, json.dumps(BODY).encode(), 0.0)
             taken.append(revision.alert_id)
             if len(taken) == wanted:
@@ -245,19 +245,19 @@ def test_what_webhooks_have_yet_to_read_is_told_and_reworded_once_they_have(told
         if not wanted:
             stop.set()
         options, topic = client_options(told.settings.kafka), told.settings.kafka.alerts_topic
-        with AlertConsumer(options, file_of(told.settings), topic=topic, begin="now") as alerts:
+        with AlertConsumer(options, queue_file(told.settings), topic=topic, begin="now") as alerts:
             alerts.run(handle, stop)
 
     read(0)
     assert Publisher(told.settings).publish() == 2
     certificate = erase(told, ANNA, quiet, wait_seconds=0)
     assert certificate["undelivered"] == 1  # the other one tells of bob
-    assert not finished(certificate)
+    assert not finished_erasure(certificate)
     assert any("yet to read messages of topic alerts" in line for line in sentences(certificate))
     read(2)
     again = erase(told, ANNA, quiet, wait_seconds=0)
     assert (again["undelivered"], again["outside"]["webhooks"]) == (0, 2)
-    assert finished(again)
+    assert finished_erasure(again)
 
 
 def test_a_former_state_goes_from_a_quiet_topic_when_the_command_is_run_again(

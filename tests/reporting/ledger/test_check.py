@@ -25,16 +25,16 @@ from infra.delta.ops_tables import GAP, LEDGER_CHECK
 from infra.delta.retention import Applied
 from infra.kafka.client import admin, client_options, topic_of
 from infra.runtime.driver import Driver
-from infra.runtime.outbox_flusher import fold
+from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.lake import Lake
 from ingest.completeness import log_truncation
-from ingest.completeness.gaps import accept, find, statement
-from ingest.completeness.ledger_state import State, folder_of
+from ingest.completeness.gaps import accept, find_gaps, statement
+from ingest.completeness.ledger_state import LedgerCheckState, ledger_check_folder
 from ingest.tables import EVENT, RECORD
-from reporting.cli.ledger_check import accept as accept_holes
-from reporting.cli.reader import opened
+from reporting.cli.ledger_check import accept_holes as accept_holes
+from reporting.cli.reader import open_lake
 from reporting.ledger import missing_offsets
-from reporting.ledger.check import TABLES, Checked, check
+from reporting.ledger.check import TABLES, LedgerCheckResult, check_ledger
 from reporting.ledger.gaps import missed
 from tests.api.story import DEAD, event, insert, record
 from tests.ingest.completeness.test_gaps import drain, expire, home, remake, send, source  # noqa: F401  # fixtures
@@ -42,15 +42,15 @@ from tests.ingest.completeness.test_gaps import drain, expire, home, remake, sen
 Drain = Callable[[], list[str]]
 
 
-def checked(settings: Settings, *, everything: bool = False) -> Checked:
-    lake = opened(settings, TABLES)
+def checked(settings: Settings, *, everything: bool = False) -> LedgerCheckResult:
+    lake = open_lake(settings, TABLES)
     try:
-        return check(settings, lake, everything=everything)
+        return check_ledger(settings, lake, everything=everything)
     finally:
         lake.close()
 
 
-def looked(found: Checked) -> list[tuple[int, int, int, int, int]]:
+def looked(found: LedgerCheckResult) -> list[tuple[int, int, int, int, int]]:
     """Of each partition: from, to, and how many records, missing and repeated."""
     names = ("from_offset", "to_offset", "records", "missing", "repeated")
     return [tuple(row[name] for name in names) for row in found.rows if row["topic"]]  # type: ignore[misc]
@@ -84,7 +84,7 @@ def test_a_check_looks_at_what_is_new_and_says_how_far_the_broker_is(
     assert (row["broker_first"], row["broker_end"], row["unread"], row["expiring"]) == (0, 6, 1, 0)
     assert looked(checked(source)) == [(5, 5, 0, 0, 0)]
     assert looked(checked(source, everything=True)) == [(0, 5, 5, 0, 0)]
-    assert fold(lake, LEDGER_CHECK, lake.spool / "ledger_check") == 4
+    assert flush_outbox(lake, LEDGER_CHECK, lake.spool / "ledger_check") == 4
     assert lake.read(LEDGER_CHECK).where("passed").count() == 4
 
 
@@ -108,11 +108,11 @@ def test_a_record_that_is_not_in_bronze_is_told_until_a_person_accepts_it(
     assert looked(checked(source)) == [(3, 6, 1, 1, 0)], "what is new, and what was missing"
 
     found = checked(source)
-    connection = opened(source, TABLES)
+    connection = open_lake(source, TABLES)
     accept_holes(source, connection, found.holes, "me", "ticket 7")
     after = checked(source)
     assert (after.failures, after.rows[0]["gaps"]) == ([], 1)
-    assert fold(lake, GAP, lake.spool / "gap") == 1
+    assert flush_outbox(lake, GAP, lake.spool / "gap") == 1
     assert checked(source, everything=True).failures == []
     now = datetime.now(UTC)
     (gap,) = missed(connect(source.lake_root), now - timedelta(hours=1), now)
@@ -202,7 +202,7 @@ def test_what_retention_and_erasures_took_is_not_missing(
     lose(lake, "offset = 1")
     assert looked(checked(source))[0][3] == 1
     (edge,) = lake.read(RECORD).where("offset = 2").select("received_at").first()
-    retention.note(lake.folder(RECORD), Applied(every=edge.astimezone(UTC)))
+    retention.note_retention(lake.folder(RECORD), Applied(every=edge.astimezone(UTC)))
     after = checked(source)
     assert (after.failures, after.rows[0]["expired"]) == ([], 1)
 
@@ -243,8 +243,8 @@ def test_a_gap_that_nobody_has_accepted_fails_and_an_accepted_one_does_not(
     send(source, "m1", "m2")
     expire(source, 2)
     assert "messages 1 to 1 (1) were deleted" in checked(source).failures[0]
-    assert State.load(folder_of(source)).lost == 1
-    accept(source, statement(find(source)), "me", "a test")
+    assert LedgerCheckState.load(ledger_check_folder(source)).lost == 1
+    accept(source, statement(find_gaps(source)), "me", "a test")
     drain()
     found = checked(source)
     assert (looked(found), found.failures) == ([(1, 3, 1, 0, 0)], [])
@@ -264,7 +264,7 @@ def test_a_topic_made_anew_is_looked_at_from_its_beginning(
     client.delete_topics([topic])[topic].result(20)
     remake(source, topic)
     send(source, "new0", "new1", "new2", "new3")
-    accept(source, statement(find(source)), "me", "moved")
+    accept(source, statement(find_gaps(source)), "me", "moved")
     drain()
     lose(lake, "offset = 0 AND string(raw) = 'new0'")
     assert looked(checked(source)) == [(0, 4, 3, 1, 0)]

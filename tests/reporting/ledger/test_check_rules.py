@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from infra.config.settings import load
 from infra.delta.duckdb_views import open_engine
 from infra.delta.retention import Applied
-from ingest.completeness.ledger_state import State
-from ingest.completeness.offset_ranges import Found, Span, Stretch
-from reporting.cli.ledger_check import ROWS, accept, parted
+from ingest.completeness.ledger_state import LedgerCheckState
+from ingest.completeness.offset_ranges import CountedStretch, Span, Stretch
+from reporting.cli.ledger_check import ROWS, accept_holes, parted
 from reporting.ledger.check import KEPT, _again, _sources
 from reporting.ledger.completeness import excuse, forgive
 from reporting.ledger.missing_offsets import Accepted, Explainer, Reasons, hole_id
@@ -63,12 +63,12 @@ def name(lake: duckdb.DuckDBPyConnection, record: str, minute: int) -> None:
 
 
 def counted(
-    lake: duckdb.DuckDBPyConnection, before: State, minute: int
-) -> tuple[list[tuple[int, int, int]], State]:
+    lake: duckdb.DuckDBPyConnection, before: LedgerCheckState, minute: int
+) -> tuple[list[tuple[int, int, int]], LedgerCheckState]:
     """Records, missing and repeated of each source, and what is left to the next check."""
     rows, hours = _sources(lake, before, at(minute))
     found = [(row["records"], row["missing"], row["repeated"]) for row in rows]
-    return found, State(finished=at(minute).isoformat(), hours=hours)
+    return found, LedgerCheckState(finished=at(minute).isoformat(), hours=hours)
 
 
 # arrived     55 (under way)
@@ -77,7 +77,7 @@ def test_what_a_batch_under_way_at_the_check_lost_is_told_by_the_next(
     lake: duckdb.DuckDBPyConnection,
 ) -> None:
     excuse(lake, [at(55)])
-    _, left = counted(lake, State(finished=at(0).isoformat()), 57)
+    _, left = counted(lake, LedgerCheckState(finished=at(0).isoformat()), 57)
     excuse(lake, [])
     for number in range(3):
         receive(lake, f"f:{number}", 55)
@@ -93,7 +93,7 @@ def test_a_long_import_is_looked_at_until_it_is_in_and_holds_up_nothing(
 ) -> None:
     excuse(lake, [at(10)])
     receive(lake, "f:0", 10)
-    found, left = counted(lake, State(finished=at(0).isoformat()), 57)
+    found, left = counted(lake, LedgerCheckState(finished=at(0).isoformat()), 57)
     assert found == [(1, 0, 0)]
     receive(lake, "live", 100)
     for minute in (117, 237):
@@ -112,7 +112,7 @@ def test_an_event_that_is_written_again_behind_a_check_is_told_by_the_next(
 ) -> None:
     receive(lake, "a", 56)
     name(lake, "a", 56)
-    found, left = counted(lake, State(finished=at(0).isoformat()), 57)
+    found, left = counted(lake, LedgerCheckState(finished=at(0).isoformat()), 57)
     assert found == [(1, 0, 0)]
     name(lake, "a", 56)
     assert counted(lake, left, 117)[0] == [(1, 0, 1)]
@@ -135,7 +135,7 @@ def excused_of(lake: duckdb.DuckDBPyConnection, home: Path, named: str, *gaps: A
     """What becomes of a hole of 100 to 109 in the log that is named so; the one of now is `new`."""
     explain = Explainer(load(home=home), lake, gaps, {}, None, {PLACE[0]: "new"})
     stretch = Stretch(*PLACE, named, 0, 50_000)
-    return explain(Found(stretch, 49_990, ((100, 110),), {}), again=True)
+    return explain(CountedStretch(stretch, 49_990, ((100, 110),), {}), again=True)
 
 
 @pytest.mark.parametrize("kind", ["recreated", "reset", "removed"])
@@ -163,7 +163,7 @@ def test_an_accepted_hole_is_of_the_log_that_it_was_found_in(
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(41, 60)), max_size=3))
 def test_only_what_the_check_before_told_is_accepted(holes: list[Span]) -> None:
     stretch = Stretch(*PLACE, "new", 0, 60)
-    before = State(
+    before = LedgerCheckState(
         again=[
             (*PLACE, "new", 5, 20, "all"),
             (*PLACE, "new", 30, 45, "all"),
@@ -186,10 +186,10 @@ def test_what_a_check_leaves_does_not_grow_with_the_holes(
     """A producer that commits ten times a second leaves 864,000 marks a day."""
     stretch = Stretch(*PLACE, "new", 0, 50_000)
     marks = [(at, at + 1) for at in range(9, 50_000, 10)]
-    judged = [(Found(stretch, 45_000, tuple(marks), {}), Reasons(missing=tuple(marks)))]
+    judged = [(CountedStretch(stretch, 45_000, tuple(marks), {}), Reasons(missing=tuple(marks)))]
     left = sorted(_again(judged))
     assert len(left) == KEPT
-    assert parted([(stretch, one) for one in marks], State(again=left))[1] == []
+    assert parted([(stretch, one) for one in marks], LedgerCheckState(again=left))[1] == []
     assert sorted(_again([(judged[0][0], Reasons(missing=((3, 4), (9, 10))))])) == [
         (*PLACE, "new", 3, 4, "all"),
         (*PLACE, "new", 9, 10, "all"),
@@ -201,6 +201,6 @@ def test_what_a_check_leaves_does_not_grow_with_the_holes(
         'ALTER TABLE bronze.record ADD COLUMN "offset" BIGINT'
     )
     settings = load(home=tmp_path)
-    accept(settings, lake, [(stretch, one) for one in marks], "me", "marks")
+    accept_holes(settings, lake, [(stretch, one) for one in marks], "me", "marks")
     rows = [json.loads(file.read_text()) for file in (tmp_path / "spool" / "gap").rglob("*.json")]
     assert (len(rows), sum(row["messages"] for row in rows)) == (ROWS, len(marks))

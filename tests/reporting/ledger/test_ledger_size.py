@@ -16,7 +16,7 @@ from infra.delta.duckdb_views import connect, open_engine, spill
 from infra.errors import Fatal
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT, RECORD
-from reporting.ledger.completeness import Slice, completeness, cut, hourly
+from reporting.ledger.completeness import LedgerSlice, completeness, cut, hourly
 from tests.api.story import DAY, DEAD, event, insert, record
 
 NEXT = DAY + timedelta(days=1)
@@ -37,7 +37,7 @@ def test_slices_follow_each_other_and_hold_no_more_than_they_may(
     found = list(cut(weights, since, NEXT, most))
     assert [one.until for one in found[:-1]] == [one.since for one in found[1:]]
     assert (found[0].since, found[-1].until) == (since, NEXT)
-    held: Counter[Slice] = Counter()
+    held: Counter[LedgerSlice] = Counter()
     for at, rows in weights:
         (inside,) = [one for one in found if one.since <= max(at, since) < one.until]
         held[inside] += rows
