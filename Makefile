@@ -21,8 +21,8 @@ demo: setup
 
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-# Named by their path, tests run whether `full` or not.
-test: checked
+# Named by their path, tests run whether `full` or not. Too few drivers start here for `classes` to pay.
+test: lint
 	$(PYTEST) -m "$(if $(findstring tests/,$(ARGS)),not soak,not soak and not full)" $(ARGS)
 
 test-full: checked
@@ -53,9 +53,8 @@ soak: setup-dev classes
 audit: setup
 	@$(BIN)/python -m infra.supply_chain.audit --sbom build/headgate.cdx.json $(if $(OSV),--osv $(OSV))
 
-docs: setup
-	$(BIN)/headgate tables --output markdown > docs/reference/tables.md
-	$(BIN)/headgate sources --output markdown > docs/reference/sources.md
+docs: setup-dev
+	$(BIN)/python -m tests.docs.generated
 
 setup: $(VENV)/.runtime
 	@$(BIN)/headgate doctor --jars

@@ -6,6 +6,8 @@ from infra.config.settings import Settings
 from infra.delta.schema import Declared, register_tables
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs
+from infra.runtime.outbox_registry import register_outboxes
+from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
 
 def register() -> None:
@@ -19,20 +21,48 @@ def register() -> None:
         JobSpec("models", 80, _models, Later(45.0), history=True, idle_because=_no_model),
     )
     register_commands(
-        Command("rules", "list, test, switch rules on and off", _rules),
-        Command("models", "anomaly detectors: train, compare, put in force", _models_cli),
-        Command("indicators", "lists of addresses, domains, hashes that rules ask", _indicators),
-        Command("alerts", "read alerts from the topic or the table", _alerts),
-        Command("explain", "why an alert is there: rule, values that matched, evidence", _explain),
+        Command("rules", "list, test, switch rules on and off", _rules, "write rules"),
         Command(
-            "verify", "run the live rules over history: did the stream tell the same?", _verify
+            "models", "anomaly detectors: train, compare, put in force", _models_cli, "write rules"
         ),
-        Command("suppress", "silence alerts, with a reason, for a time", _triage),
-        Command("triage", "take, judge or reopen an alert", _triage),
         Command(
-            "repair", "put leases and attributions right after late DHCP lines", _reattribution
+            "indicators",
+            "lists of addresses, domains, hashes that rules ask",
+            _indicators,
+            "write rules",
         ),
-        Command("webhooks", "alerts that wait for webhooks", _webhooks),
+        Command("alerts", "read alerts from the topic or the table", _alerts, "work on alerts"),
+        Command(
+            "explain",
+            "why an alert is there: rule, values that matched, evidence",
+            _explain,
+            "work on alerts",
+        ),
+        Command(
+            "verify",
+            "run the live rules over history: did the stream tell the same?",
+            _verify,
+            "write rules",
+        ),
+        Command("suppress", "silence alerts, with a reason, for a time", _triage, "work on alerts"),
+        Command("triage", "take, judge or reopen an alert", _triage, "work on alerts"),
+        Command(
+            "repair",
+            "put leases and attributions right after late DHCP lines",
+            _reattribution,
+            "keep it in order",
+        ),
+        Command("webhooks", "alerts that wait for webhooks", _webhooks, "work on alerts"),
+    )
+    register_outboxes(alert_action="gold.alert_action", rule_cost="ops.rule_cost")
+    register_schedule(
+        ScheduledCommand(
+            "blind", ("rules", "coverage", "--tell"), lambda settings: settings.jobs.quality_minutes
+        ),
+        # It runs on until it is stopped; should it end, it is started again soon.
+        ScheduledCommand(
+            "webhooks", ("webhooks", "deliver"), lambda settings: 0.1 if settings.webhooks else 0
+        ),
     )
 
 

@@ -17,9 +17,23 @@ from api import models, problems
 from api.auth import Access, Role
 from api.observability.audit_log import note_unended
 from api.observability.metrics import Meters
-from api.routes import alerts, entities, events, explain, health, leases, operate, statements
+from api.routes import (
+    alerts,
+    entities,
+    events,
+    explain,
+    health,
+    leases,
+    operate,
+    statements,
+    suppressions,
+    triage,
+)
 from api.routes.access import Services, wants
+from api.routes.parameters import refuse_unknown
 from api.services.reader import Reader
+from api.services.suppressions import Suppressions
+from api.services.triage import Triage
 from api.sql.runner import Statements
 from infra.config.settings import Settings
 
@@ -29,12 +43,15 @@ MAX_BODY = 1 << 20
 
 def create_app(settings: Settings) -> FastAPI:
     """The API for one lake. Starts no job and needs no Spark; a missing lake is answered 503."""
+    reader = Reader(settings)
     services = Services(
         settings=settings,
-        reader=Reader(settings),
+        reader=reader,
         statements=Statements(settings),
         meters=Meters(settings),
         access=Access(settings),
+        triage=Triage(reader, settings),
+        suppressions=Suppressions(reader, settings),
     )
 
     @asynccontextmanager
@@ -51,19 +68,21 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        # A redirect would tell whoever has no token which paths there are.
+        redirect_slashes=False,
         lifespan=lifespan,
     )
     app.state.services = services
-    app.include_router(health.router)
+    app.include_router(health.router, dependencies=[Depends(refuse_unknown)])
     least: dict[Role, tuple[ModuleType, ...]] = {
-        "read": (alerts, explain, leases, entities, events, statements),
+        "read": (alerts, triage, suppressions, explain, leases, entities, events, statements),
         "metrics": (operate,),
     }
     for role, modules in least.items():
         for module in modules:
             app.include_router(
                 module.router,
-                dependencies=[Depends(wants(role))],
+                dependencies=[Depends(wants(role)), Depends(refuse_unknown)],
                 responses=problems.responses(401, 403),
             )
     problems.install(app)

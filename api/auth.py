@@ -7,11 +7,11 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from infra.config.secrets import either, of_file
 from infra.config.settings import Settings
-from infra.errors import Fatal
+from infra.errors import Fatal, Usage
 
 
 def token_of(settings: Settings) -> str:
@@ -42,14 +42,23 @@ def token_file(settings: Settings) -> Path:
     return settings.home.absolute() / "api.token"
 
 
-Role = Literal["metrics", "read", "query", "all"]
+Role = Literal["metrics", "read", "viewer", "analyst", "engineer", "admin"]
+"""metrics: only /metrics; read: all that is looked up; viewer: statements too; analyst: changes
+alerts and suppresses; engineer: rules; admin: users, keys and everything else."""
 
-_ALLOWS: dict[Role, frozenset[Role]] = {
-    "metrics": frozenset({"metrics"}),
-    "read": frozenset({"metrics", "read"}),
-    "query": frozenset({"metrics", "read", "query"}),
-    "all": frozenset({"metrics", "read", "query", "all"}),
-}
+LADDER: tuple[Role, ...] = get_args(Role)
+"""Each may do what those before it may."""
+
+OLD_NAMES: dict[str, Role] = {"query": "viewer", "all": "admin"}
+"""Roles as earlier releases named them."""
+
+
+def role_of(name: str) -> Role:
+    """A role by its name of today or of before; raises `Usage` for any other."""
+    for role in LADDER:
+        if role == OLD_NAMES.get(name, name):
+            return role
+    raise Usage(f"no role '{name}'; one of: {', '.join(LADDER)}")
 
 
 @dataclass(frozen=True)
@@ -61,19 +70,19 @@ class Caller:
 
     def may(self, needed: Role) -> bool:
         """Whether the role covers what is asked."""
-        return needed in _ALLOWS[self.role]
+        return LADDER.index(needed) <= LADDER.index(self.role)
 
 
 class Access:
     """Knows the tokens; they are read once, when the app is made."""
 
     def __init__(self, settings: Settings) -> None:
-        self._tokens = [(Caller("api", "all"), token_of(settings))]
+        self._tokens = [(Caller("api", "admin"), token_of(settings))]
         for key in settings.api.keys:
             token = of_file(key.token_file, f"api.keys '{key.name}': token_file")
             if any(same(token, known) for _, known in self._tokens):
                 raise Fatal(f"api.keys '{key.name}': another key has the same token")
-            self._tokens.append((Caller(key.name, key.role), token))
+            self._tokens.append((Caller(key.name, role_of(key.role)), token))
 
     def caller(self, given: str) -> Caller | None:
         """Whose token it is; None for nobody's. All are compared, whichever it is."""

@@ -8,10 +8,12 @@ from infra.runtime.command_registry import Build, Command, register_commands
 def register() -> None:
     """Register the commands of this package."""
     register_commands(
-        Command("lease", "who held an address at an instant", _cli),
-        Command("who", "who used an address, a device or a host at an instant", _who),
-        Command("sql", "ask the tables in Spark SQL", _cli),
-        Command("api", "serve the REST API", _cli),
+        Command("lease", "who held an address at an instant", _cli, "ask the data"),
+        Command(
+            "who", "who used an address, a device or a host at an instant", _who, "ask the data"
+        ),
+        Command("sql", "ask the tables in Spark SQL", _cli, "ask the data"),
+        Command("api", "serve the REST API", _cli, "run the jobs"),
     )
 
 

@@ -1,4 +1,4 @@
-"""The command of this folder: `load`."""
+"""The commands `assets import` and `users import`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,25 @@ _TOLD = 20
 _COUNTS = ("read", "new", "changed", "gone", "unchanged", "held")
 
 
-def build(subparsers: Any) -> None:
-    """Add the command; it sets `run`, called with the arguments and the settings."""
-    load = subparsers.add_parser(
-        "load",
-        help="bring assets or users to what an inventory lists",
+def build_assets(subparsers: Any) -> None:
+    """Register `assets`."""
+    _build(subparsers, "assets")
+
+
+def build_users(subparsers: Any) -> None:
+    """Register `users`."""
+    _build(subparsers, "users")
+
+
+def _build(subparsers: Any, register: str) -> None:
+    commands = subparsers.add_parser(register, help=f"{register} as inventories list them")
+    verbs = commands.add_subparsers(dest="verb", required=True)
+    load = verbs.add_parser(
+        "import",
+        help=f"bring the {register} to what an inventory lists",
         description="Read a CSV file with a header, a file of JSON lines, or a folder of them, "
         "and write what has changed. Exit 1 when a line was refused; the others are in.",
     )
-    load.add_argument("register", choices=("assets", "users"))
     load.add_argument("file", nargs="?", help="file or folder; none: that of the settings")
     load.add_argument("--inventory", default="default", help="which inventory it is (default)")
     load.add_argument(
@@ -43,7 +53,7 @@ def build(subparsers: Any) -> None:
         "--accept-removals", action="store_true", help="also if most of the inventory would go"
     )
     add_output_option(load)
-    load.set_defaults(run=run_load)
+    load.set_defaults(run=run_load, register=register)
 
 
 def run_load(args: argparse.Namespace, settings: Settings) -> int:
@@ -55,7 +65,7 @@ def run_load(args: argparse.Namespace, settings: Settings) -> int:
     where = args.file or configured
     if where is None:
         raise Usage(
-            f"load {args.register}: name a file, or set {args.register}.file in the settings"
+            f"{args.register} import: name a file, or set {args.register}.file in the settings"
         )
     valid_from = instant_or_none("--valid-from", args.valid_from)
     done = load_inventory(
@@ -78,7 +88,9 @@ def append(settings: Settings, table: Table, rows: Sequence[InventoryRow], note:
 
     # It only commits: a job's heap beside the jobs would be wasted.
     little = settings.spark.model_copy(update={"driver_memory": "512m", "master": "local[1]"})
-    spark = session(settings.model_copy(update={"spark": little}), "headgate load")
+    spark = session(
+        settings.model_copy(update={"spark": little}), f"headgate import of {table.name}"
+    )
     try:
         Lake(spark, settings).ensure(table).add(table, rows, note)
     finally:

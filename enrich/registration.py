@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from infra.config.sections import InventorySettings
 from infra.config.settings import Settings
 from infra.delta.schema import Declared, register_tables
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs
+from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
 _AFTER_ALERTING = Later(45.0)
 
@@ -19,10 +21,36 @@ def register() -> None:
         JobSpec("logins", 70, _logins, _AFTER_ALERTING, history=True, idle_because=_no_rollup),
     )
     register_commands(
-        Command("load", "bring assets or users to what an inventory lists", _load),
-        Command("rollup", "counts: what was compared with the events; count anew", _rollup_cli),
-        Command("rebuild", "make a job's checkpoint anew from the tables", _rebuild),
+        Command("assets", "bring the assets to what an inventory lists", _assets, "take logs in"),
+        Command("users", "bring the users to what an inventory lists", _users, "take logs in"),
+        Command(
+            "rollup",
+            "counts: what was compared with the events; count anew",
+            _rollup_cli,
+            "keep it in order",
+        ),
+        Command(
+            "rebuild", "make a job's checkpoint anew from the tables", _rebuild, "keep it in order"
+        ),
     )
+    register_schedule(
+        ScheduledCommand(
+            "load-assets", ("assets", "import"), lambda settings: _often(settings.assets)
+        ),
+        ScheduledCommand("load-users", ("users", "import"), _users_minutes),
+    )
+
+
+def _assets_minutes(settings: Settings) -> float:
+    return _often(settings.assets)
+
+
+def _users_minutes(settings: Settings) -> float:
+    return _often(settings.users)
+
+
+def _often(inventory: InventorySettings) -> float:
+    return inventory.refresh_minutes if inventory.file else 0
 
 
 def _no_rollup(settings: Settings) -> str | None:
@@ -54,10 +82,16 @@ def _logins() -> Starter:
     return logins
 
 
-def _load() -> Build:
-    from enrich.cli import build
+def _assets() -> Build:
+    from enrich.cli import build_assets
 
-    return build
+    return build_assets
+
+
+def _users() -> Build:
+    from enrich.cli import build_users
+
+    return build_users
 
 
 def _rollup_cli() -> Build:

@@ -76,10 +76,11 @@ USER_VERSION = Table(
 
 def _slowly(name: str, table: Table, identity: str) -> tuple[View, View]:
     """The views of a slowly changing table: all that was ever true, and what is true now."""
-    removeprefix = name.removeprefix("silver.")
+    kind = name.removeprefix("silver.")
     history = View(
         f"{name}_history",
-        f"Every {removeprefix} of the inventories with the span in which this was true of it; valid_to is "
+        f"Every {kind} of the inventories with the span in which this was true of it; "
+        "valid_to is "
         "null while it still is",
         f"""
         SELECT * FROM (
@@ -96,7 +97,7 @@ def _slowly(name: str, table: Table, identity: str) -> tuple[View, View]:
     )
     now = View(
         name,
-        f"Every {removeprefix} that the inventories list now",
+        f"Every {kind} that the inventories list now",
         f"SELECT * FROM {name}_history WHERE valid_from <= current_timestamp "
         "AND (valid_to IS NULL OR valid_to > current_timestamp)",
     )

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import headgate.packages  # noqa: F401  makes the commands known
+from headgate.command_aliases import renamed
 from infra.config.settings import Settings, load
 from infra.errors import HeadgateError, Usage
-from infra.runtime.command_registry import COMMANDS
+from infra.runtime.command_registry import COMMANDS, TASKS
 
 BUG = 70
 """Exit code of a part that ended with an error that is not one of ours (`EX_SOFTWARE`)."""
@@ -45,12 +48,16 @@ def _run(arguments: list[str]) -> int:
     command = arguments[len(_before_command(arguments)) :]
     if not command or rest:
         return _help(rest)
+    command, sentence = renamed(command)
+    if sentence is not None:
+        print(f"headgate: {sentence}", file=sys.stderr)
     name = command[0]
     if name not in COMMANDS:
-        raise Usage(f"no command '{name}'; 'headgate --help' lists them")
-    parser = argparse.ArgumentParser(prog="headgate")
+        raise Usage(f"no command '{name}';{_near(name, COMMANDS)} 'headgate --help' lists them")
+    parser = _Parser(prog="headgate")
     COMMANDS[name].load()(parser.add_subparsers(dest="command", required=True))
     parsed = parser.parse_args(command)
+    parsed.home = known.home
     if known.config is not None:
         # Parts of us that run as processes of their own read the same file.
         os.environ["HEADGATE_CONFIG"] = str(known.config.absolute())
@@ -59,6 +66,33 @@ def _run(arguments: list[str]) -> int:
     settings = load(known.config, **overrides)
     os.umask(settings.mask)  # also for the JVM and all processes that are started from here
     return run(parsed, settings)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that says what a mistyped word may have meant; its subparsers are such too."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with usage and message, as argparse does."""
+        if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message):
+            known = [word.strip("' ") for word in wrong[2].split(",")]
+            message += f";{_near(wrong[1], known)}".rstrip(";")
+        elif unknown := re.search(r"unrecognized arguments: (--?[\w-]+)", message):
+            message += f";{_near(unknown[1], _options(self))}".rstrip(";")
+        super().error(message)
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The options of a parser and of all below it: the outermost reports what nobody knew."""
+    for action in parser._actions:
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _options(below)
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    near = get_close_matches(word, list(known), 1, 0.6)
+    return f" did you mean '{near[0]}'?" if near else ""
 
 
 def _before_command(arguments: list[str]) -> list[str]:
@@ -79,10 +113,13 @@ def _help(rest: list[str]) -> int:
         print(f"headgate {version('headgate')}")
         return 0
     print("usage: headgate [--config FILE] [--home FOLDER] COMMAND ...\n")
-    print("Security log analytics: structured history, attribution and alerts.\n\ncommands:")
+    print("Security log analytics: structured history, attribution and alerts.")
     wide = max(map(len, COMMANDS))
-    for name, command in COMMANDS.items():
-        print(f"  {name:<{wide}} {command.help}")
+    for task in TASKS:
+        print(f"\n{task}:")
+        for command in COMMANDS.values():
+            if command.task == task:
+                print(f"  {command.name:<{wide}} {command.help}")
     print("\n'headgate COMMAND --help' says more.")
     return 0
 

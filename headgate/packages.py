@@ -23,6 +23,12 @@ def _demo() -> Build:
     return build
 
 
+def _completion() -> Build:
+    from headgate.completion import build
+
+    return build
+
+
 def _training() -> Training:
     from headgate.demo.appcds_training import make_archive
 
@@ -31,6 +37,9 @@ def _training() -> Training:
 
 for package in (infra, ingest, enrich, alerts, api, reporting):
     package.registration.register()
-register_commands(Command("demo", "everything on one machine, with a story in the logs", _demo))
+register_commands(
+    Command("demo", "everything on one machine, with a story in the logs", _demo, "begin"),
+    Command("completion", "a shell's completion of these commands", _completion, "begin"),
+)
 register_training(_training)
 register_command_line("headgate.cli")

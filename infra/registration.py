@@ -2,28 +2,63 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from infra.delta.schema import Declared, register_tables
+from infra.process.clock import clock
 from infra.runtime.command_registry import Build, Command, register_commands
+from infra.runtime.outbox_registry import register_outboxes
+from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
 
 def register() -> None:
     """Register the tables and commands of this package."""
     register_tables("infra", _tables)
     register_commands(
-        Command("doctor", "say what is missing on this machine and how to get it", _doctor),
-        Command("up", "run all jobs in one driver", _doctor),
-        Command("run", "run one job", _doctor),
-        Command("status", "where each job stands; exit 1 when one misses its target", _status),
-        Command("resume", "let a job go on that was stopped for good", _status),
         Command(
-            "compact", "merge small files, apply retention, delete what nobody needs", _maintenance
+            "doctor", "say what is missing on this machine and how to get it", _doctor, "begin"
         ),
-        Command("backup", "copy lake, checkpoints and spool while no job runs", _backup),
-        Command("restore-backup", "put a backup back, onto an empty home", _backup),
-        Command("size", "cores, memory, partitions and disk for a load, as measured", _sizing),
-        Command("tables", "the tables, and what their columns mean", _doctor),
-        Command("settings", "what is set, secrets as *****", _kafka),
-        Command("kafka", "topics and rights at the broker: acls, topics", _kafka),
+        Command("up", "run all jobs in one driver", _doctor, "run the jobs"),
+        Command("run", "run one job", _doctor, "run the jobs"),
+        Command(
+            "status",
+            "where each job stands; exit 1 when one misses its target",
+            _status,
+            "run the jobs",
+        ),
+        Command(
+            "jobs", "list the jobs; let one go on that was stopped for good", _jobs, "run the jobs"
+        ),
+        Command(
+            "compact",
+            "merge small files, apply retention, delete what nobody needs",
+            _maintenance,
+            "keep it in order",
+        ),
+        Command(
+            "backup",
+            "copy all that is kept while no job runs; put it back",
+            _backup,
+            "keep it in order",
+        ),
+        Command(
+            "capacity",
+            "cores, memory, partitions and disk for a load, as measured",
+            _sizing,
+            "begin",
+        ),
+        Command("tables", "the tables, and what their columns mean", _doctor, "ask the data"),
+        Command("settings", "what is set, secrets as *****", _kafka, "begin"),
+        Command("kafka", "topics and rights at the broker: acls, topics", _kafka, "begin"),
+    )
+    register_outboxes(
+        ledger="ops.ledger", audit="ops.audit", gap="ops.gap", ledger_check="ops.ledger_check"
+    )
+    register_schedule(
+        # It runs against the clock's doubt, and says the same but once.
+        ScheduledCommand(
+            "upkeep", ("compact",), lambda settings: settings.upkeep.minutes, clock.doubt, inf
+        )
     )
 
 
@@ -41,6 +76,12 @@ def _doctor() -> Build:
 
 def _status() -> Build:
     from infra.cli.status import build
+
+    return build
+
+
+def _jobs() -> Build:
+    from infra.cli.jobs import build
 
     return build
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from infra.delta.retention import register_source_lookup
 from infra.delta.schema import Declared, register_tables
 from infra.runtime.command_registry import Build, Command, register_commands
+from infra.runtime.outbox_registry import register_outboxes
+from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
 
 def register() -> None:
@@ -13,14 +15,37 @@ def register() -> None:
     register_tables("ingest", _tables)
     register_source_lookup(_lookup)
     register_commands(
-        Command("replay", "send log files to Kafka as if they happened now", _replay),
-        Command("import", "take archived logs into the tables, without alerts", _backfill),
-        Command("sources", "what can be read", _sources),
-        Command("parse", "turn raw records into OCSF events, without Spark", _parse),
-        Command("gaps", "messages the broker lost before they were read", _gaps),
-        Command("accept-gap", "go on without them, on a person's word", _gaps),
-        Command("quality", "check what ingest wrote against expectations", _quality),
-        Command("reparse", "read history again with today's parsers, while the jobs run", _reparse),
+        Command(
+            "replay", "send log files to Kafka as if they happened now", _replay, "take logs in"
+        ),
+        Command(
+            "import",
+            "take archived logs into the tables, without alerts",
+            _backfill,
+            "take logs in",
+        ),
+        Command("sources", "what can be read", _sources, "take logs in"),
+        Command(
+            "parse", "turn raw records into OCSF events, without Spark", _parse, "take logs in"
+        ),
+        Command(
+            "gaps", "messages the broker lost unread; go on without them", _gaps, "run the jobs"
+        ),
+        Command(
+            "quality", "check what ingest wrote against expectations", _quality, "keep it in order"
+        ),
+        Command(
+            "reparse",
+            "read history again with today's parsers, while the jobs run",
+            _reparse,
+            "keep it in order",
+        ),
+    )
+    register_outboxes(quality="ops.quality", drift="ops.drift")
+    register_schedule(
+        ScheduledCommand(
+            "quality", ("quality", "run"), lambda settings: settings.jobs.quality_minutes
+        )
     )
 
 

@@ -1,4 +1,4 @@
-"""The command `headgate rules blind`."""
+"""The command `headgate rules coverage`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NICE = 10
 
 
 def build(verbs: Any) -> None:
-    """Register `rules blind`."""
+    """Register `rules coverage`."""
     blind = verbs.add_parser(
-        "blind", help="rules whose source stopped or no longer fills what they need; exit code 1"
+        "coverage", help="rules whose source stopped or no longer fills what they need; exit code 1"
     )
     blind.add_argument("--at", help="as of then: 2026-11-20T00:00:00Z (default: now)")
     blind.add_argument(
@@ -31,7 +31,7 @@ def build(verbs: Any) -> None:
 
 
 def show_blind(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate rules blind`: exit code 1 when a rule sees nothing."""
+    """`headgate rules coverage`: exit code 1 when a rule sees nothing."""
     from alerts.coverage.blind import BLIND
     from alerts.coverage.run import look_for_blind_rules
 

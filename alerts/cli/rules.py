@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,20 @@ from typing import Any
 from alerts.cli import backtest, cost, coverage, spark_rules
 from alerts.cli import models as models_cli
 from alerts.cli.output import since_when
-from alerts.compiler.compiler import Compiled, compile_rules
-from alerts.compiler.indicator_lists import INDICATOR
-from alerts.compiler.model_rule_files import MODEL, ModelSource
+from alerts.compiler.compiler import Compiled
 from alerts.domain.attack import layer
 from alerts.rulebook.model_rule_tests import check_models
 from alerts.rulebook.public_rules import look_through, summary_json, summary_text
-from alerts.rulebook.rule_store import model_rules, recompile, rule_folders
+from alerts.rulebook.rule_store import model_rules
+from alerts.rulebook.rule_switch import (
+    compiled_rules,
+    rule_id_of,
+    rule_rows,
+    switch_off,
+    switch_on,
+)
 from alerts.rulepack.locations import store_folder
-from alerts.rulepack.predicate import tests_of
-from alerts.rulepack.rule_pack import Correlation, PackStore, Query, Rule, Switch
-from alerts.spark_rules.disabled_rules import Aside, state_of
+from alerts.rulepack.rule_pack import Query, RulePack
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import acting_user
@@ -65,9 +67,9 @@ def build(subparsers: Any) -> None:
     imported.set_defaults(run=import_rules)
 
     covered = verbs.add_parser(
-        "coverage", help="the rules in force as a layer of the ATT&CK Navigator (JSON, on stdout)"
+        "navigator", help="the rules in force as a layer of the ATT&CK Navigator (JSON, on stdout)"
     )
-    covered.set_defaults(run=show_coverage)
+    covered.set_defaults(run=show_navigator)
 
     enabled = verbs.add_parser("enable", help="switch a rule on, from the next micro-batch")
     enabled.add_argument("rule", metavar="RULE", help="id or name")
@@ -84,60 +86,18 @@ def build(subparsers: Any) -> None:
 
 def list_rules(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules list`: exit code 1 when a rule is refused."""
-    compiled = _compiled(settings)
-    switches = PackStore(store_folder(settings)).disabled()
-    aside = Aside(store_folder(settings)).all()
-    sees = coverage.known_blindness(settings)
-    rows = []
-    for rule_id, source in compiled.sources.items():
-        rule = source.rule
-        off = switches.get(rule_id)
-        rows.append(
-            {
-                "id": rule_id,
-                "name": rule.name,
-                "level": rule.level,
-                "kind": _kind(rule),
-                "state": f"off ({off.who}: {off.reason})" if off else state_of(rule, aside),
-                "alerts": "yes" if rule.alerting else "no",
-                "sees": sees.get(rule_id, ""),
-                "title": rule.title,
-            }
-        )
-    models = model_rules(settings)
-    rows += [_model_row(source, switches, sees) for source in models.sources.values()]
-    print_rows(rows, args.output)
+    compiled, models = compiled_rules(settings), model_rules(settings)
+    print_rows(
+        rule_rows(settings, compiled, models, coverage.known_blindness(settings)), args.output
+    )
     return max(_tell_refused(compiled), models_cli.tell_refused(models.refused))
-
-
-def _model_row(
-    source: ModelSource, switches: Mapping[str, Switch], sees: Mapping[str, str]
-) -> dict[str, str]:
-    rule, off = source.rule, switches.get(source.rule.id)
-    trained = "on" if source.runs else f"untrained (headgate models train {rule.name or rule.id})"
-    return {
-        "id": rule.id,
-        "name": rule.name,
-        "level": rule.level,
-        "kind": MODEL,
-        "state": f"off ({off.who}: {off.reason})" if off else trained,
-        "alerts": "yes" if rule.alerting else "no",
-        "sees": sees.get(rule.id, ""),
-        "title": rule.title,
-    }
-
-
-def _kind(rule: Rule | Correlation | Query) -> str:
-    if isinstance(rule, Correlation | Query):
-        return rule.type
-    return INDICATOR if any(test.op == "listed" for test in tests_of(rule.predicate)) else "rule"
 
 
 def test_rules(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules test`: exit code 1 when a test fails or a rule is refused."""
-    compiled, models = _compiled(settings), model_rules(settings)
+    compiled, models = compiled_rules(settings), model_rules(settings)
     named = [(name, models.named(name)) for name in args.rule]
-    only = {_id_of(compiled, name) for name, model in named if model is None}
+    only = {rule_id_of(compiled, name) for name, model in named if model is None}
     judged = {model.rule.id for _, model in named if model is not None}
     outcomes = []
     if only or not args.rule:
@@ -180,15 +140,15 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
     if path.is_file():
         rule = draft(path, store_folder(settings))
     else:
-        compiled = _compiled(settings)
-        rule = known_rule(compiled, _id_of(compiled, args.rule))
+        compiled = compiled_rules(settings)
+        rule = known_rule(compiled, rule_id_of(compiled, args.rule))
     since = since_when(args.since, datetime.now(UTC))
     if isinstance(rule, Query):
-        result, looked_at = spark_rules.preview_spark_rule(settings, rule, since, args.limit)
+        result, total, looked_at = spark_rules.preview_spark_rule(settings, rule, since, args.limit)
     else:
         connection = connect(settings.lake_root, needs=("silver.event",))
         try:
-            result, looked_at = preview(connection, rule, since, args.limit)
+            result, total, looked_at = preview(connection, rule, since, args.limit)
         finally:
             connection.close()
     shown = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
@@ -199,7 +159,11 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
         ],
         args.output,
     )
-    print(f"{len(result)} findings in {looked_at} events of its log source", file=sys.stderr)
+    print(
+        f"{total:,} findings in {looked_at:,} events of its log source"
+        + (f"; the first {len(result)} are shown (--limit)" if total > len(result) else ""),
+        file=sys.stderr,
+    )
     return 0
 
 
@@ -221,9 +185,9 @@ def import_rules(args: argparse.Namespace, settings: Settings) -> int:
     return 0 if report.loaded else 1
 
 
-def show_coverage(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate rules coverage`: what is switched off is not in it."""
-    pack = _compiled(settings).pack
+def show_navigator(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules navigator`: what is switched off is not in it."""
+    pack = compiled_rules(settings).pack
     every = (*pack.rules, *pack.correlations, *pack.queries, *model_rules(settings).running)
     rules = [(rule.title, rule.techniques) for rule in every]
     print(json.dumps(layer(rules), indent=2))
@@ -232,53 +196,21 @@ def show_coverage(args: argparse.Namespace, settings: Settings) -> int:
 
 def enable_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules enable RULE`: also lets one run again that was set aside."""
-    rule_id = _id_of_any(settings, args.rule)
-    store = PackStore(store_folder(settings))
-    was_aside = Aside(store.folder).lift(rule_id)
-    if not store.enable(rule_id) and not was_aside:
-        print(f"rule {rule_id} was on already", file=sys.stderr)
-    return _put_in_force(settings)
+    pack, changed = switch_on(settings, args.rule)
+    if not changed:
+        print(f"rule {args.rule} was on already", file=sys.stderr)
+    return _tell_in_force(pack)
 
 
 def disable_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules disable RULE`."""
-    rule_id = _id_of_any(settings, args.rule)
-    PackStore(store_folder(settings)).disable(rule_id, acting_user(), args.reason)
-    return _put_in_force(settings)
+    return _tell_in_force(switch_off(settings, args.rule, acting_user(), args.reason))
 
 
-def _id_of_any(settings: Settings, rule: str) -> str:
-    """The id of a rule of any kind; raises `Usage`."""
-    model = model_rules(settings).named(rule)
-    return model.rule.id if model else _id_of(_compiled(settings), rule)
-
-
-def _put_in_force(settings: Settings) -> int:
-    pack = recompile(settings).pack
+def _tell_in_force(pack: RulePack) -> int:
     count = sum(map(len, (pack.rules, pack.correlations, pack.queries, pack.models)))
     print(f"rule pack {pack.hash} with {count} rules is in force", file=sys.stderr)
     return 0
-
-
-def _compiled(settings: Settings) -> Compiled:
-    store = PackStore(store_folder(settings))
-    return compile_rules(
-        rule_folders(settings),
-        disabled=store.disabled(),
-        levels=settings.alerts.levels,
-        store=store.folder,
-    )
-
-
-def _id_of(compiled: Compiled, rule: str) -> str:
-    """The id of a rule given by id or name; raises `Usage`."""
-    for rule_id, source in compiled.sources.items():
-        if rule in (rule_id, source.rule.name):
-            return rule_id
-    for refused in compiled.refused:
-        if refused.rule == rule:
-            raise Usage(f"rule '{rule}' is refused: {refused.reason}; {refused.remedy}")
-    raise Usage(f"no rule '{rule}'; 'headgate rules list' shows them")
 
 
 def _tell_refused(compiled: Compiled) -> int:

@@ -31,7 +31,7 @@ def checked(compiled: Compiled, only: Collection[str], settings: Settings) -> li
 
 def preview_spark_rule(
     settings: Settings, query: Query, since: datetime, limit: int
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[dict[str, Any]], int, int]:
     """As `alerts.spark_rules.rule_tests.preview`."""
     from alerts.spark_rules import rule_tests
 
@@ -42,21 +42,22 @@ def import_function(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules import FILE.py`."""
     from alerts.rulebook import import_function as query_import
 
-    import_function_result = query_import.import_function(settings, args.folder)
+    imported = query_import.import_function(settings, args.folder)
     if args.output == "json":
         print(
             json.dumps(
                 {
-                    "rule": import_function_result.query.id,
-                    "tests": import_function_result.tests,
-                    "pack": import_function_result.pack,
+                    "rule": imported.query.id,
+                    "tests": imported.tests,
+                    "pack": imported.pack,
                 },
                 indent=2,
             )
         )
     print(
-        f"rule {import_function_result.query.id} passed {import_function_result.tests} tests; it runs from the next batch on "
-        f"(rule pack {import_function_result.pack})",
+        f"rule {imported.query.id} passed {imported.tests} tests; it "
+        "runs from the next batch on "
+        f"(rule pack {imported.pack})",
         file=sys.stderr,
     )
     return 0

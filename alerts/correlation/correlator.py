@@ -123,9 +123,9 @@ class Correlator:
         self._stirred: list[tuple[str, int, int]] = []
         self._homes: dict[str, _Group] = {}
         for key, group in state.groups.items():
-            for fired in group.fired:
-                self._where.update(dict.fromkeys(fired.members, key))
-                self._homes[fired.finding["finding_id"]] = group
+            for earlier in group.fired:
+                self._where.update(dict.fromkeys(earlier.members, key))
+                self._homes[earlier.finding["finding_id"]] = group
         for key, group in state.groups.items():
             for entry in group.entries:
                 self._where[entry.finding_id] = key
@@ -321,10 +321,10 @@ class Correlator:
         group.entries.pop(at)
         self._where.pop(entry.finding_id)
         self._stirred.append((key, entry.time, entry.time + self.state.span))
-        for fired in group.fired:
-            if entry.finding_id in fired.members:
-                told_as = fired.finding["finding_id"]
-                self._shaken.setdefault(told_as, _Shaken(key, fired, [])).lost.append(entry)
+        for earlier in group.fired:
+            if entry.finding_id in earlier.members:
+                told_as = earlier.finding["finding_id"]
+                self._shaken.setdefault(told_as, _Shaken(key, earlier, [])).lost.append(entry)
 
     def _enter(self, entry: CorrelationEntry) -> None:
         key = msgspec.json.encode(entry.group).decode()

@@ -203,7 +203,8 @@ class Publisher:
         if noted is None and publish_offset.has_told(table, known.version):
             say(
                 f"job alert: topic {settings.kafka.progress_topic} does not say up to where "
-                f"gold.alert is published; {publish_offset.publish_offset_file(settings)} does: up to version "
+                f"gold.alert is published; {publish_offset.publish_offset_file(settings)} does: "
+                "up to version "
                 f"{known.version}; alerts go on behind it"
             )
         # What was between had nothing to tell, or went out by a broker that has lost it since.
@@ -216,7 +217,8 @@ class Publisher:
             return PublishOffset(-1)
         raise Fatal(
             f"gold.alert has alerts, and neither topic {self._settings.kafka.progress_topic} nor "
-            f"{publish_offset.publish_offset_file(self._settings)} says up to which version they were "
+            f"{publish_offset.publish_offset_file(self._settings)} says up to which version they "
+            "were "
             f"published, as with a broker made anew; {SET}"
         )
 

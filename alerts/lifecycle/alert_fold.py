@@ -334,14 +334,17 @@ class Fold:
             alert.verdict = value or alert.verdict
         elif kind == "reopen":
             alert.state, alert.closed_at, alert.disproved = "open", None, False
+            alert.verdict = None  # whoever reopens it doubts the verdict
             if alert.previous_entity == alert.entity_value:
                 alert.previous = alert.previous_entity = None
         elif kind == "assign":
             alert.assignee = value
         elif kind == "verdict":
             alert.verdict = value
-        else:
+        elif kind != "note":
             return False
+        alert.changed_by = action.get("who")
+        alert.changed_at = max(alert.changed_at or 0, micros(action["at"]))
         alert.comment = action.get("comment") or alert.comment
         reasons = {"close": "closed", "reopen": "reopened", "assign": "assigned"}
         batch.note(alert, reasons.get(kind, "verdict"))

@@ -158,7 +158,8 @@ class RulePack(msgspec.Struct, frozen=True, kw_only=True):
             raise Fatal(f"not a rule pack: {error}; compile the rules again") from error
         if pack.format > _FORMAT:
             raise Fatal(
-                f"rule pack has format {pack.format}, this version reads {_FORMAT}; upgrade headgate"
+                f"rule pack has format {pack.format}, this version reads {_FORMAT}; upgrade "
+                "headgate"
             )
         return pack
 

@@ -1,6 +1,6 @@
 """Rules for a notebook: the objects that backtests and the live job run.
 
-from alerts.notebook import rule_from, sql_rule
+from headgate import rule_from, sql_rule
 
 rule = sql_rule("SELECT event_uid FROM event WHERE status_id = 2 AND user_name = 'root'")
 rule.findings(spark.table("silver.event").where("time >= '2026-11-20'")).show()

@@ -13,6 +13,8 @@ from starlette.exceptions import HTTPException
 from api.auth import Access, Caller, Role
 from api.observability.metrics import Meters
 from api.services.reader import Reader
+from api.services.suppressions import Suppressions
+from api.services.triage import Triage
 from api.sql.runner import Statements
 from infra.config.settings import Settings
 
@@ -33,6 +35,8 @@ class Services:
     statements: Statements
     meters: Meters
     access: Access
+    triage: Triage
+    suppressions: Suppressions
 
     def close(self) -> None:
         """End the engines and their processes."""

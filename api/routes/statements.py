@@ -24,7 +24,7 @@ router = APIRouter(prefix="/api/v1", tags=["statements"])
     "/statements",
     summary="Ask in Spark SQL",
     responses=responses(413, 422, 503),
-    dependencies=[Depends(wants("query"))],
+    dependencies=[Depends(wants("viewer"))],
 )
 async def _statement(
     services: Here, who: Who, asked: models.Statement, request: Request

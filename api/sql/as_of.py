@@ -72,7 +72,7 @@ def snapshot_of(home: str, lake: str, name: str) -> Iterator[None]:
     refused = Usage(
         f"{name}: its commits of then have left its log, and only who may write to the lake and "
         "has the home of its jobs can put them back: ask there, or for a later instant "
-        "(docs/how-to/run-on-a-cluster.md)"
+        "(docs/how-to/put-the-lake-in-a-bucket.md)"
     )
     from infra.config.settings import load  # late: a lake in a folder has no need of it
 

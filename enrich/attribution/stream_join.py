@@ -197,24 +197,6 @@ def attribution_as_of(
     return judged(rows, scopes, heard, complete_up_to or at)
 
 
-def attribution_rows(attributed: DataFrame) -> DataFrame:
-    """Rows of `attribute`, or of the second part of `split`, as rows of gold.attribution.
-
-    For a job that says so itself: their `finding` stays empty.
-    """
-    coalesce = F.coalesce("holder.known_at", "holder.complete_up_to", "received_at")
-    return attributed.select(
-        "finding_id",
-        "role",
-        F.col("attr_rev").alias("rev"),
-        "event_time",
-        "holder",
-        "via",
-        coalesce.alias("attributed_at"),
-        F.lit(None).cast("string").alias("finding"),
-    )
-
-
 def _as_json(columns: Sequence[str]) -> Column:
     """A row as JSON that `from_json` reads back; times keep their microseconds."""
     return F.to_json(F.struct(*columns), _MICROSECONDS)
@@ -222,9 +204,9 @@ def _as_json(columns: Sequence[str]) -> Column:
 
 def _kept_seconds(jobs: JobSettings) -> int:
     """How long a segment is kept for findings: its span reaches at most `max_lease_seconds` and
-    `late_seconds` beyond `known_at` (see `enrich.dhcp.tracker_state`), and a finding may arrive
-    late."""
-    return jobs.max_lease_seconds + jobs.late_seconds + jobs.correct_seconds
+    `allowed_lateness_seconds` beyond `known_at` (see `enrich.dhcp.tracker_state`), and a finding
+    may arrive late."""
+    return jobs.max_lease_seconds + jobs.allowed_lateness_seconds + jobs.correct_seconds
 
 
 def _findings(findings: DataFrame, jobs: JobSettings) -> DataFrame:

@@ -50,7 +50,8 @@ def newest(lake: Lake) -> Position:
             return Position(marker["query"], marker["batch"], _offset(lake, marker))
     if oldest_version(table) == 0:
         raise Fatal(
-            f"{DHCP_SEGMENT.name} holds nothing of job {SESSIONS_JOB}: there is nothing to rebuild; start "
+            f"{DHCP_SEGMENT.name} holds nothing of job {SESSIONS_JOB}: there is nothing to "
+            "rebuild; start "
             f"the job (a leftover {layout_folder(lake.settings)} can be removed)"
         )
     oldest = oldest_version(table)
@@ -82,7 +83,8 @@ def _offset(lake: Lake, marker: dict[str, Any]) -> str:
     )
     if row is None:
         raise Fatal(
-            f"job {SESSIONS_JOB}: neither its commit, nor {own / place}, nor {LEDGER.name} says what batch "
+            f"job {SESSIONS_JOB}: neither its commit, nor {own / place}, nor {LEDGER.name} says "
+            "what batch "
             f"{marker['batch']} had read; restore the checkpoint from a backup"
         )
     return _last_line(row["offsets"])
@@ -101,8 +103,10 @@ def events_until(lake: Lake, position: Position) -> DataFrame:
     version, index = int(offset["reservoirVersion"]), int(offset["index"])
     if offset.get("isStartingVersion"):
         raise Fatal(
-            f"job {SESSIONS_JOB} had read only a part of what {EVENT.name} held when it first started; "
-            f"its checkpoint cannot be made anew: remove {layout_folder(lake.settings)} and the folder "
+            f"job {SESSIONS_JOB} had read only a part of what {EVENT.name} held when it first "
+            "started; "
+            f"its checkpoint cannot be made anew: remove {layout_folder(lake.settings)} and the "
+            "folder "
             f"{lake.folder(DHCP_SEGMENT)}, and start the job from the beginning"
         )
     before = lake.read(EVENT, version - 1) if version else lake.read(EVENT).limit(0)

@@ -66,8 +66,10 @@ def claim(settings: Settings) -> None:
         kept = next((name for name, layout in VERSIONS.items() if layout == there.version), None)
         if kept is None:
             raise Fatal(
-                f"job {SESSIONS_JOB}: the state in {checkpoint} has version {there.version}, which this "
-                f"release does not know; 'headgate rebuild {SESSIONS_JOB}' makes it anew, nothing is lost"
+                f"job {SESSIONS_JOB}: the state in {checkpoint} has version {there.version}, "
+                "which this "
+                f"release does not know; 'headgate rebuild {SESSIONS_JOB}' makes it anew, "
+                "nothing is lost"
             )
         raise Fatal(
             f"job {SESSIONS_JOB}: the state in {checkpoint} lies in {kept} form, the settings say "
@@ -76,7 +78,9 @@ def claim(settings: Settings) -> None:
         )
     elif there.buckets != wanted.buckets:
         raise Fatal(
-            f"job {SESSIONS_JOB}: the state in {checkpoint} has {there.buckets} buckets, the settings say "
-            f"jobs.session_buckets = {wanted.buckets}; set that back, or 'headgate rebuild {SESSIONS_JOB}' "
+            f"job {SESSIONS_JOB}: the state in {checkpoint} has {there.buckets} buckets, the "
+            "settings say "
+            f"jobs.session_buckets = {wanted.buckets}; set that back, or 'headgate rebuild "
+            f"{SESSIONS_JOB}' "
             "makes the state anew, nothing is lost"
         )

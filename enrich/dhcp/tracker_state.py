@@ -1,8 +1,8 @@
 """What the session job remembers of a bucket of addresses, and how it takes in new lines.
 
 For each address: the session that ran when its past was settled, and the raw lines since. A
-line that comes late, but not later than `late_seconds`, is put in its place and the address
-played again before and after it; only the differences are said. So the order of arrival does
+line that comes late, but not later than `allowed_lateness_seconds`, is put in its place and
+the address played again before and after it; only the differences are said. So the order of arrival does
 not matter inside that time, and neither do the cuts between batches.
 
 Stream time (`known_at`) is how far the input is known: the arrival time of the newest line, but
@@ -34,7 +34,7 @@ from enrich.dhcp.lease_rules import (
 from enrich.dhcp.segments import Segment, diff, too_late
 from infra.errors import Fatal
 
-_T = TypeVar("T")
+_T = TypeVar("_T")
 
 MAGIC = b"headgate.sessions"
 WHOLE = 1

@@ -61,7 +61,9 @@ def rollup(lake: Lake, *, once: bool = False) -> Job:
         if topic:
             tell_again(lake, topic)
 
-    counts = rolled(lake.stream(EVENT, job="rollup"), settings.scopes, jobs.rollup_late_seconds)
+    counts = rolled(
+        lake.stream(EVENT, job="rollup"), settings.scopes, jobs.rollup_allowed_lateness_seconds
+    )
     return lake.each_batch(
         "rollup",
         counts,
@@ -81,22 +83,23 @@ def tell_again(lake: Lake, topic: Topic) -> None:
 def check_now(lake: Lake, closed: datetime) -> RollupComparison:
     """The comparison as the job does it: what fails is said, and tried again in due time."""
     try:
-        check_result = check_rollup(lake, closed)
+        comparison = check_rollup(lake, closed)
     except Exception as error:  # counting must go on whatever this comes to
         say(f"job rollup: counts not compared, again in due time: {type(error).__name__}: {error}")
         return RollupComparison()
-    if check_result.recounted:
+    if comparison.recounted:
         say(
-            f"job rollup: {check_result.missing} events were not in their counts; "
-            f"{len(check_result.recounted)} hours counted anew"
+            f"job rollup: {comparison.missing} events were not in their counts; "
+            f"{len(comparison.recounted)} hours counted anew"
         )
-    if check_result.waits_for and check_result.waits_for < datetime.now(UTC) - _LONG:
+    if comparison.waits_for and comparison.waits_for < datetime.now(UTC) - _LONG:
         say(
-            f"job rollup: counts are compared up to {check_result.waits_for:%Y-%m-%dT%H}:00Z only: an "
+            f"job rollup: counts are compared up to {comparison.waits_for:%Y-%m-%dT%H}:00Z "
+            "only: an "
             "import, or a batch of job files, began then and is not in; run the same headgate "
             "import again, or start job files (headgate status)"
         )
-    return check_result
+    return comparison
 
 
 def _watermark(run: Batch) -> datetime:
@@ -124,7 +127,7 @@ def logins(lake: Lake, *, once: bool = False) -> Job:
         lake.stream(EVENT, job="logins"),
         settings.scopes,
         jobs.login_gap_minutes,
-        jobs.rollup_late_seconds,
+        jobs.rollup_allowed_lateness_seconds,
     )
     trigger = None if once else jobs.rollup_trigger_seconds or 60.0
     return lake.each_batch("logins", sessions, batch, trigger_seconds=trigger)

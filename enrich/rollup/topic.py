@@ -1,7 +1,7 @@
 """gold.rollup on a topic: the newest count of each window under its key.
 
 A message says the whole count, not what was added, so one that comes twice changes nothing; the
-topic is compacted. The contract is in docs/reference/rollups.md.
+topic is compacted. The contract is in docs/reference/counts.md.
 """
 
 from __future__ import annotations

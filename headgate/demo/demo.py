@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.speed <= 0:
         raise Fatal(f"--speed {arguments.speed}: must be above 0; 2 halves the gaps")
     _require(arguments, settings)
-    home = settings.home.absolute() / "demo"
+    home = (arguments.home or settings.home / "demo").absolute()
     if not arguments.keep:
         _clear(home)
     home.mkdir(parents=True, exist_ok=True)
@@ -120,9 +120,9 @@ def _require(arguments: argparse.Namespace, settings: Settings) -> None:
 
 def _clear(home: Path) -> None:
     """Remove the last run's folder, and only a folder that a demo made."""
-    if not home.exists():
+    if not home.exists() or not any(home.iterdir()):
         return
-    if not (home / "demo").exists():
+    if not (home / "demo").is_file():  # a folder of this name is a demo's home, not its mark
         raise Fatal(f"{home} was not made by a demo; remove it yourself or choose another --home")
     shutil.rmtree(home)
 

@@ -2,7 +2,7 @@
 
 `<checkpoints>/<job>/poison.json` outlives the driver. One that is started again must not try anew
 what was given up, and of a batch that ends the driver itself nobody else could tell. The next
-batch of the job that is in removes it, and so does `headgate resume`.
+batch of the job that is in removes it, and so does `headgate jobs resume`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ SUSPECTED = 3
 """After so many ends in a batch it may be that batch which ends the driver. Such jobs then begin
 one after the other, so that those that were only near it are cleared."""
 
-_REMEDY = "'headgate resume' the job, which deletes it; it only counts how often a batch failed"
+_REMEDY = (
+    "'headgate jobs resume' the job, which deletes it; it only counts how often a batch failed"
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def ended(job: str, folder: Path, batch: int, attempts: int) -> None:
     if changed.stopped is None and changed.ends >= _ENDS * attempts:
         remedy = (
             "what it said last, and the kernel's log, may tell why; mend that, then "
-            "'headgate resume' the job"
+            "'headgate jobs resume' the job"
         )
         changed = replace(changed, stopped=f"{message}: {remedy}")
     _write(folder, changed)

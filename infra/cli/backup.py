@@ -1,4 +1,4 @@
-"""Commands `backup` and `restore-backup`."""
+"""Commands `backup create` and `backup restore`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from infra.maintenance.backup import Show, backup, left_at, restore
 
 def build(commands: Any) -> None:
     """Register the commands."""
-    made = commands.add_parser("backup", help="copy all that is kept; no job may run")
+    backups = commands.add_parser("backup", help="copy all that is kept, or put a copy back")
+    verbs = backups.add_subparsers(dest="verb", required=True)
+    made = verbs.add_parser("create", help="copy all that is kept; no job may run")
     made.add_argument("folder", type=Path, help="where the backup's own folder is made")
     made.set_defaults(run=_backup)
-    back = commands.add_parser("restore-backup", help="put a backup back, onto an empty home")
-    back.add_argument("backup", type=Path, help="the folder that 'headgate backup' named")
+    back = verbs.add_parser("restore", help="put a backup back, onto an empty home")
+    back.add_argument("backup", type=Path, help="the folder that 'headgate backup create' named")
     back.set_defaults(run=_restore)
 
 

@@ -207,9 +207,9 @@ def _catalogue(name: str | None) -> list[dict[str, object]]:
 
 def _markdown() -> Iterator[str]:
     yield "# Tables\n\nMade by `headgate tables --output markdown`; do not edit.\n"
-    for table in catalog().values():
-        yield f"## {table.name}\n\n{table.doc}\n\n| column | type | meaning |\n|---|---|---|"
-        for column in table.columns:
+    for declared in catalog().values():
+        yield f"## {declared.name}\n\n{declared.doc}\n\n| column | type | meaning |\n|---|---|---|"
+        for column in declared.columns:
             kind = column.type.simpleString().replace("|", "\\|")
             yield f"| `{column.name}` | `{kind}` | {column.doc} |"
         yield ""

@@ -88,17 +88,17 @@ def tend_all(lake: Lake, tables: Sequence[Declared]) -> tuple[list[Done], list[H
     """Tend one table after the other; what was done, and why some could not be tended."""
     done: list[Done] = []
     refused: list[HeadgateError] = []
-    for number, table in enumerate(tables, 1):
+    for number, declared in enumerate(tables, 1):
         if sys.stderr.isatty():
-            print(f"{number} of {len(tables)}: {table.name}", file=sys.stderr)
+            print(f"{number} of {len(tables)}: {declared.name}", file=sys.stderr)
         try:
-            done.append(tend(lake, table, lambda line: print(line, file=sys.stderr)))
+            done.append(tend(lake, declared, lambda line: print(line, file=sys.stderr)))
         except HeadgateError as error:
             refused.append(error)
         except Exception as error:  # one damaged file must not end the upkeep of all that follow
             lines = str(error).strip().splitlines() or ["no more is known"]
             why = f"{type(error).__name__}: {lines[0]}"
-            refused.append(Fatal(f"{table.name}: could not be tended, others were: {why}"))
+            refused.append(Fatal(f"{declared.name}: could not be tended, others were: {why}"))
     return done, refused
 
 

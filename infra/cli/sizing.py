@@ -1,4 +1,4 @@
-"""Command `size`: how large a plant must be, from what the benchmarks measured."""
+"""Command `capacity`: how large a plant must be, from what the benchmarks measured."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _COLUMNS = ("name", "value", "unit", "formula")
 
 
 def build(commands: Any) -> None:
-    """Register `size`."""
-    size = commands.add_parser("size", help="cores, memory, partitions and disk for a load")
+    """Register `capacity`."""
+    size = commands.add_parser("capacity", help="cores, memory, partitions and disk for a load")
     size.add_argument("--events-per-second", type=_positive, required=True, help="mean of a day")
     size.add_argument(
         "--event-bytes", type=_positive, help="mean raw size (default: that of the measured mix)"

@@ -1,27 +1,21 @@
-"""Commands `status` and `resume`: where each job stands, and letting one go on."""
+"""Command `status`: where each job stands."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.live import Live
 
-from infra.checkpoint import failed_batch
 from infra.config.settings import Settings
-from infra.errors import Usage
-from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_rows, terminal_table
 from infra.runtime import job_status
-from infra.runtime.job_registry import JOBS, resume, wanted_jobs
+from infra.runtime.job_registry import wanted_jobs
 from infra.runtime.job_status import JobVerdict
-from infra.streaming.outbox import put_row
+from infra.runtime.nearby_homes import require_home
 
 _COLUMNS = {
     "job": "name",
@@ -53,9 +47,6 @@ def build(commands: Any) -> None:
     shown.add_argument("--once", action="store_true", help="one look, also on a terminal")
     add_output_option(shown)
     shown.set_defaults(run=_status)
-    again = commands.add_parser("resume", help="let a job go on that was stopped for good")
-    again.add_argument("job", help=", ".join(JOBS))
-    again.set_defaults(run=_resume)
 
 
 def rows(verdicts: Sequence[JobVerdict], now: float) -> list[dict[str, Any]]:
@@ -102,9 +93,16 @@ def _look(settings: Settings) -> tuple[list[dict[str, Any]], bool]:
 
 def _status(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.output == "table" and sys.stdout.isatty() and not arguments.once:
+        require_home(settings, "status")
         return _follow(settings)
-    message, missed = _look(settings)
-    print_rows(message, arguments.output, list(_COLUMNS), shown=_SHOWN, style=_style)
+    return print_status(settings, arguments.output)
+
+
+def print_status(settings: Settings, form: str) -> int:
+    """One look at all jobs; 1 when one misses its target."""
+    require_home(settings, "status")
+    status_rows, missed = _look(settings)
+    print_rows(status_rows, form, list(_COLUMNS), shown=_SHOWN, style=_style)
     return 1 if missed else 0
 
 
@@ -131,38 +129,3 @@ def _style(row: Mapping[str, Any]) -> str:
 def _table(told: Sequence[Mapping[str, Any]]) -> Any:
     """The rows for a terminal; what misses its target in red, with the reason."""
     return terminal_table(told, list(_COLUMNS), shown=_SHOWN, style=_style)
-
-
-def _resume(arguments: argparse.Namespace, settings: Settings) -> int:
-    job = arguments.job
-    if job not in JOBS:
-        raise Usage(f"no job '{job}'; there are {', '.join(JOBS)}")
-    content = job_status.read_status(settings).get(job)
-    why = failed_batch.stands(settings.checkpoint_root / job)
-    if why is None and (content is None or content.standing != "given up"):
-        standing = content.standing if content else "not known here"
-        raise Usage(f"job {job} was not stopped for good (it is {standing}); nothing to resume")
-    note_act(settings, "job.resume", job, why or (content.why if content else ""))
-    resume(settings, job)
-    if content is not None and time.time() - content.at <= job_status.SILENT_SECONDS:
-        print(f"job {job}: its driver starts it again", file=sys.stderr)
-        return 0
-    if content is not None:
-        job_status.write_status(settings, replace(content, standing="stopped", why=""))
-    print(f"job {job}: goes on with the next driver (headgate up)", file=sys.stderr)
-    return 0
-
-
-def note_act(settings: Settings, act: str, target: str, detail: str) -> None:
-    """Leave a row of ops.audit about something this command's user does."""
-    instant = datetime.now(UTC)
-    row = {
-        "at": instant.isoformat(),
-        "who": acting_user(),
-        "act": act,
-        "target": target,
-        "detail": detail,
-        "outcome": "ok",
-    }
-    spool = settings.home.absolute() / "spool" / "audit"
-    put_row(spool, f"{instant:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}", row)

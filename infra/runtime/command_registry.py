@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 Build = Callable[[Any], None]
 """Adds a command's parser to argparse's subparsers; sets `run(arguments, settings) -> exit
 code`."""
+
+Task = Literal[
+    "begin",
+    "run the jobs",
+    "take logs in",
+    "write rules",
+    "work on alerts",
+    "ask the data",
+    "keep it in order",
+]
+"""What a person wants to do: the help lists commands under these."""
+
+TASKS: tuple[Task, ...] = get_args(Task)
 
 
 @dataclass(frozen=True)
@@ -19,11 +32,12 @@ class Command:
     help: str
     load: Callable[[], Build]
     """Imports the command's module: only the command that is run pays for its imports."""
+    task: Task
 
 
 COMMANDS: dict[str, Command] = {}
 
 
 def register_commands(*commands: Command) -> None:
-    """Make commands known, in the order in which the help lists them."""
+    """Make commands known, in the order in which the help lists them below their task."""
     COMMANDS.update({command.name: command for command in commands})

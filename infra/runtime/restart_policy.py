@@ -90,7 +90,7 @@ class FailureRecord:
         if own and self._poison(attempts):
             return GiveUp(
                 f"batch {batch} failed {self.on_batch} times in a row: {reason(why)}; "
-                "mend what it names, then 'headgate resume' the job",
+                "mend what it names, then 'headgate jobs resume' the job",
                 poison=True,
             )
         pause = PAUSES[min(self.failures, len(PAUSES) - 1)]

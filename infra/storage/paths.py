@@ -89,7 +89,8 @@ def require(root: Location) -> None:
             root.fs.call_s3("head_bucket", Bucket=bucket)
         except FileNotFoundError:
             raise Fatal(
-                f"{root}: there is no bucket '{bucket}' at {store_endpoint() or 'Amazon S3'}; make it, "
+                f"{root}: there is no bucket '{bucket}' at {store_endpoint() or 'Amazon S3'}; "
+                "make it, "
                 "or set 'lake'"
             ) from None
 
@@ -112,7 +113,7 @@ def _named(where: Location) -> Iterator[None]:
     except PermissionError as error:
         raise Fatal(
             f"{where}: the store refuses these credentials ({error}); "
-            "see docs/how-to/run-on-a-cluster.md"
+            "see docs/how-to/put-the-lake-in-a-bucket.md"
         ) from None
     except (BotoCoreError, ClientError, ConnectionError, TimeoutError) as error:
         lines = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -123,7 +124,7 @@ def _named(where: Location) -> Iterator[None]:
 
 _NO_KEYS = (
     "lies in a bucket, and no credentials were found: set AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, or give the machine a role (docs/how-to/run-on-a-cluster.md)"
+    "AWS_SECRET_ACCESS_KEY, or give the machine a role (docs/how-to/put-the-lake-in-a-bucket.md)"
 )
 
 

@@ -18,7 +18,7 @@ import json
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -27,8 +27,8 @@ from infra.storage.atomic_files import write_whole
 from infra.storage.checksums import damaged
 from infra.storage.paths import Location
 
-_T = TypeVar("T")
-_D = TypeVar("D")
+_T = TypeVar("_T")
+_D = TypeVar("_D")
 
 
 class JsonLayout(Enum):
@@ -111,6 +111,6 @@ class StateFile(Generic[_T]):
     def _refuse_unknown(self, raw: Any) -> None:
         if not isinstance(raw, dict):
             return
-        unknown = sorted(set(raw) - {one.name for one in fields(self._kind)})  # type: ignore[arg-type]
+        unknown = sorted(set(raw) - {known.name for known in fields(cast(Any, self._kind))})
         if unknown:
             raise ValueError(f"unknown key '{unknown[0]}'")

@@ -8,6 +8,7 @@ marker of ours; see decision 0001.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -223,15 +224,24 @@ class Lake:
     def register(self) -> Lake:
         """Give tables and views their names in the session: `SELECT * FROM silver.event`.
 
-        Names that another lake had in this session are this one's from now on.
+        Names that another lake had in this session are this one's from now on. What the lake does
+        not have yet gets no name: reading makes no table.
         """
         for layer in sorted({name.split(".")[0] for name in catalog()}):
             self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {layer}")
+        missing: set[str] = set()
         for table in catalog().values():
             # A table with a location of its own: dropping the name leaves its files.
             self.spark.sql(f"DROP TABLE IF EXISTS {table.name}")
+            if newest_version(self.folder(table)) < 0:
+                missing.add(table.name)
+                continue
             self.spark.sql(f"CREATE TABLE {table.name} USING DELTA LOCATION '{self.path(table)}'")
         for view in views().values():
+            if any(re.search(rf"\b{re.escape(name)}\b", view.sql) for name in missing):
+                missing.add(view.name)
+                self.spark.sql(f"DROP VIEW IF EXISTS {view.name}")
+                continue
             self.spark.sql(f"CREATE OR REPLACE VIEW {view.name} AS {view.sql}")
         return self
 
@@ -258,7 +268,7 @@ class Lake:
             checkpoints=self.settings.checkpoint_root,
             spool=self.spool / "ledger",
             trigger_seconds=trigger_seconds,
-            attempts=self.settings.jobs.poison_attempts,
+            attempts=self.settings.jobs.max_batch_failures,
             before=partial(adopt, job, rows, self.settings.checkpoint_root / job),
             output_mode=output_mode,
             intake=self._intakes.pop(job, None),
@@ -374,7 +384,7 @@ class Lake:
 
     @contextmanager
     def alone(self, table: Table) -> Iterator[None]:
-        """The only writer of a table, other processes included (docs/how-to/run-on-a-cluster.md).
+        """The only writer of a table, over processes (docs/how-to/run-several-drivers.md).
 
         A rename on a file system replaces what is there, so two commits of
         one version, made at the same instant by two processes, would leave one.

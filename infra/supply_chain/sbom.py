@@ -93,15 +93,15 @@ def packages(lock: str) -> Iterator[Component]:
 
 def _package(name: str, version: str, hashes: tuple[str, ...]) -> Component:
     try:
-        distribution_result = distribution(name)
+        installed = distribution(name)
     except PackageNotFoundError:
         raise Fatal(f"{name} {version} is locked and not installed; run 'make setup'") from None
-    if distribution_result.version != version:
+    if installed.version != version:
         raise Fatal(
-            f"{name}: {distribution_result.version} is installed, {version} is locked; run 'make setup'"
+            f"{name}: {installed.version} is installed, {version} is locked; run 'make setup'"
         )
-    expression, licences = _licences_of(distribution_result)
-    needs = tuple(_needs(distribution_result.requires or ()))
+    expression, licences = _licences_of(installed)
+    needs = tuple(_needs(installed.requires or ()))
     return Component("pypi", "", name, version, licences, expression, "", hashes, needs)
 
 

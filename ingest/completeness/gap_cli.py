@@ -1,4 +1,4 @@
-"""Commands `gaps` and `accept-gap`: what the broker lost, and going on without it."""
+"""Commands `gaps list` and `gaps accept`: what the broker lost, and going on without it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _COLUMNS = (*(field.name for field in fields(Gap)), "messages", "gap_id")
 
 def build(commands: Any) -> None:
     """Register the commands."""
-    shown = commands.add_parser(
-        "gaps", help="messages the broker lost before they were read; exit 1 if there are any"
-    )
+    gaps = commands.add_parser("gaps", help="messages the broker lost before they were read")
+    verbs = gaps.add_subparsers(dest="verb", required=True)
+    shown = verbs.add_parser("list", help="what is missing; exit 1 if there is any")
     add_output_option(shown)
     shown.set_defaults(run=_gaps)
-    taken = commands.add_parser("accept-gap", help="go on without what 'headgate gaps' states")
-    taken.add_argument("statement", help="the statement that 'headgate gaps' gives")
+    taken = verbs.add_parser("accept", help="go on without what 'headgate gaps list' states")
+    taken.add_argument("statement", help="the statement that 'headgate gaps list' gives")
     taken.add_argument("--reason", required=True, help="why it is right to go on; it is kept")
     taken.set_defaults(run=_accept)
 
@@ -39,7 +39,7 @@ def _gaps(arguments: argparse.Namespace, settings: Settings) -> int:
         print_rows(rows, arguments.output, _COLUMNS)
     elif gaps:
         print_lines([gap.sentence() for gap in gaps])
-        print(f"\nto go on without: headgate accept-gap {statement(gaps)} --reason '...'")
+        print(f"\nto go on without: headgate gaps accept {statement(gaps)} --reason '...'")
     else:
         print("nothing is missing")
     return 1 if gaps else 0

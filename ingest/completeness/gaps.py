@@ -1,7 +1,7 @@
 """Messages that job `ingest` was to read and that the broker no longer has.
 
 Nothing is skipped unseen: the job does not start while something is missing, and says
-exactly what. A person accepts that (`headgate accept-gap`); the checkpoint then gets a batch
+exactly what. A person accepts that (`headgate gaps accept`); the checkpoint then gets a batch
 that reads nothing and goes on behind the gap, and `ops.gap` keeps what was missed.
 """
 
@@ -38,7 +38,7 @@ from ingest.completeness.gap_times import goes_on, newest_times
 from ingest.completeness.log_truncation import first_new
 
 INGEST_JOB = "ingest"
-LOOK = "see 'headgate gaps'; 'headgate accept-gap' goes on without what is missing"
+LOOK = "see 'headgate gaps'; 'headgate gaps accept' goes on without what is missing"
 AFTER_MS = 1_000
 """So far the clocks of broker and driver may be apart; to start, a broker takes longer."""
 
@@ -332,7 +332,8 @@ def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
         note_done(spark, at.done, planned)
     elif any(has):
         raise Fatal(
-            f"job {INGEST_JOB}: batch {planned} is in a part of its tables, and what it read is gone from "
+            f"job {INGEST_JOB}: batch {planned} is in a part of its tables, and what it read is "
+            "gone from "
             "the broker; restore lake and checkpoints from a backup"
         )
     else:

@@ -100,7 +100,11 @@ def _decided(at: Checkpoint, number: int) -> Mapping[str, Any]:
 
 
 def _first(
-    place: TopicPartitionKey, runs: Sequence[_Run], held: BrokerRange, known: _Bronze, log: Log
+    place: TopicPartitionKey,
+    runs: Sequence[_Run],
+    held: BrokerRange,
+    known: _Bronze,
+    log: PartitionLog,
 ) -> int:
     """The first message that is another, by halving: all after it are others too."""
 

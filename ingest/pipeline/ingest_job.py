@@ -156,16 +156,21 @@ def raw_bytes(lake: Lake, files: Sequence[DataFile]) -> int:
     return result
 
 
-def messages(spark: SparkSession, settings: Settings) -> DataFrame:
-    """All raw topics as one stream, from their beginning.
+def messages(
+    spark: SparkSession, settings: Settings, topics: Sequence[str] | None = None
+) -> DataFrame:
+    """Raw topics, all unless some are named, as one stream from their beginning.
 
     Offsets that retention took before they were read stop the job: nothing is skipped unseen.
     """
     kafka = settings.kafka
+    wanted = ("subscribePattern", kafka.topic_prefix.replace(".", "\\.") + ".*")
+    if topics is not None:
+        wanted = ("subscribe", ",".join(topics))
     return (
         spark.readStream.format("kafka")
         .options(**spark_options(kafka))
-        .option("subscribePattern", kafka.topic_prefix.replace(".", "\\.") + ".*")
+        .option(*wanted)
         .option("groupIdPrefix", "headgate-ingest")
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")

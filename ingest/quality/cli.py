@@ -96,7 +96,8 @@ def _run(
     new = sum(not outcome.baseline for outcome in ran.fields)
     print(
         f"quality: {len(ran.outcomes)} expectations, {failed} not met, {new} new fields, "
-        f"{sum(outcome.broken for outcome in ran.found.silences)} sources silent, {ran.told} records sent",
+        f"{sum(outcome.broken for outcome in ran.found.silences)} sources silent, {ran.told} "
+        "records sent",
         file=sys.stderr,
     )
     return 1 if failed else 0

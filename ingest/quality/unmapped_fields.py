@@ -162,9 +162,9 @@ def _new(source: str, seen: _Seen, known: frozenset[str] | None) -> Iterator[Fie
     if left and OTHERS not in had:
         rows = sum(field.rows for field in left)
         named.append(Field(source, OTHERS, left[0].first_seen, rows, left[0].event_uid))
-    for field in named:
-        field.baseline = known is None
-        yield field
+    for drifted in named:
+        drifted.baseline = known is None
+        yield drifted
 
 
 def _folded(source: str, fields: Mapping[str, Field], had: Iterable[str]) -> dict[str, Field]:
@@ -176,17 +176,17 @@ def _folded(source: str, fields: Mapping[str, Field], had: Iterable[str]) -> dic
             keys[".".join(parts[:depth])].add(parts[depth])
     wide = {place for place, names in keys.items() if len(names) > OPEN or "*" in names}
     all_fields: dict[str, Field] = {}
-    for path, field in fields.items():
+    for path, seen_field in fields.items():
         parts = path.split(".")
         places = (".".join(parts[:depth]) for depth in range(1, len(parts)))
         place = next((each for each in places if each in wide), None)
         name = path if place is None else f"{place}.*"
         if name not in all_fields:
-            all_fields[name] = Field(source, name, field.first_seen, 0, field.event_uid)
+            all_fields[name] = Field(source, name, seen_field.first_seen, 0, seen_field.event_uid)
         into = all_fields[name]
-        into.rows += field.rows
-        if field.first_seen < into.first_seen:
-            into.first_seen, into.event_uid = field.first_seen, field.event_uid
+        into.rows += seen_field.rows
+        if seen_field.first_seen < into.first_seen:
+            into.first_seen, into.event_uid = seen_field.first_seen, seen_field.event_uid
     return all_fields
 
 
@@ -207,6 +207,7 @@ def known_fields(connection: duckdb.DuckDBPyConnection, spool: Path) -> _Known:
 
 def write_fields(spool: Path, fields: Iterable[Field]) -> None:
     """Leave rows for ops.drift; the same field again replaces what still waits."""
-    for field in fields:
-        digest = hashlib.sha256(json.dumps([field.source, field.field]).encode()).hexdigest()[:32]
-        put_row(spool, digest, field.row())
+    for drifted in fields:
+        names = json.dumps([drifted.source, drifted.field])
+        digest = hashlib.sha256(names.encode()).hexdigest()[:32]
+        put_row(spool, digest, drifted.row())

@@ -218,10 +218,10 @@ def _spans(
             continue
         start, rows = begin, 0
         times = connection.execute(_TIMES, {"source": name, "since": begin, "until": end})
-        for instant, count in times.fetchall():
+        for hour, count in times.fetchall():
             if rows and rows + count > most:
-                yield RewriteSpan(name, start, instant)
-                start, rows = instant, 0
+                yield RewriteSpan(name, start, hour)
+                start, rows = hour, 0
             rows += count
         if rows:
             yield RewriteSpan(name, start, end)

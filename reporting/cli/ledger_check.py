@@ -82,9 +82,8 @@ def run_check(args: argparse.Namespace, settings: Settings) -> int:
         return 0
     more = len(checked.failures) - _TOLD
     named = "; ".join(checked.failures[:_TOLD]) + (f" (and {more} more)" if more > 0 else "")
-    reason_text = (
-        f"the ledger's check failed: {named}; see ops.ledger_check and docs/how-to/operating.md"
-    )
+    page = "docs/how-to/runbooks/ledger-check-failed.md"
+    reason_text = f"the ledger's check failed: {named}; see ops.ledger_check and {page}"
     print(f"headgate: {printable(reason_text)}", file=sys.stderr)
     return 1
 

@@ -115,7 +115,7 @@ def _counts(settings: Settings) -> str | None:
     if not jobs.rollup_trigger_seconds:
         return None
     now = datetime.now(UTC)
-    late = now + timedelta(seconds=jobs.rollup_late_seconds)
+    late = now + timedelta(seconds=jobs.rollup_allowed_lateness_seconds)
     sessions = late + timedelta(minutes=jobs.login_gap_minutes)
     hours = late + timedelta(hours=1)
     topic = f" and topic {settings.kafka.rollups_topic}" if settings.kafka.rollups_topic else ""
@@ -216,7 +216,7 @@ def _unpublished(found: list[int] | str) -> Iterator[str]:
         yield (
             f"NOT FINISHED: gold.alert names it in versions {', '.join(map(str, found))} as they "
             "were committed, and job alert has yet to publish these. Let it do so (headgate up, "
-            "headgate resume alert where it was stopped), then run the same command again: it "
+            "headgate jobs resume alert where it was stopped), then run the same command again: it "
             "takes back what topic alerts.state got, while topic alerts keeps it as told below."
         )
 

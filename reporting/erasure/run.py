@@ -57,7 +57,7 @@ PASSES = 4
 CLOCKS_SECONDS = 3600.0
 """The clock of the data files and that of the commits may differ a little."""
 
-_Found = TypeVar("Found", list[int], int)
+_Found = TypeVar("_Found", list[int], int)
 
 
 def preview_erasure(

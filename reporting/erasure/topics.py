@@ -332,7 +332,8 @@ def sentences_of(untouched: Mapping[str, Any]) -> Iterator[str]:
             continue
         yield (
             f"topic {topic} is compacted: {which} go with the first message that comes to their "
-            f"partition once they are {_span(topic_state['lag_ms'])} old ({COMPACTION_LAG}); where none "
+            f"partition once they are {_span(topic_state['lag_ms'])} old ({COMPACTION_LAG}); "
+            "where none "
             "comes, the same command, run again after that, sends one. A tombstone goes "
             f"{_span(topic_state['tombstone_ms'])} later at the earliest"
         )

@@ -51,6 +51,7 @@ def plant(store: Store, own_broker: Broker, tmp_path: Path) -> Settings:
     return settings
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)
 def test_tables_in_a_bucket_are_written_asked_and_guarded(store: Store, plant: Settings) -> None:
     flow = Flow(plant, SEED, per_second=200).start()

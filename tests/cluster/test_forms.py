@@ -227,7 +227,7 @@ def test_every_timer_starts_a_service_and_all_schedules_agree() -> None:
     timers = {path.stem for path in UNITS if path.suffix == ".timer"}
     assert timers <= {path.stem for path in UNITS if path.suffix == ".service"}
     crons = {one["metadata"]["name"]: one["spec"]["schedule"] for one in of_kind("CronJob")}
-    commands = {"blind": ("rules", "blind")}
+    commands = {"blind": ("rules", "coverage")}
     assert timers == {f"headgate-{name}" for name in crons}
     table = (FORMS / "cron" / "headgate").read_text("utf-8")
     for name, schedule in crons.items():
@@ -240,7 +240,7 @@ def test_every_timer_starts_a_service_and_all_schedules_agree() -> None:
 
 
 def test_the_page_starts_every_timer_there_is() -> None:
-    page = (project_root() / "docs" / "how-to" / "run-on-a-cluster.md").read_text("utf-8")
+    page = (project_root() / "docs" / "how-to" / "run-on-spark-standalone.md").read_text("utf-8")
     started = re.findall(r"^systemctl enable --now (.*)$", page, re.M)
     named = {word for line in started for word in line.split() if word.endswith(".timer")}
     assert named == {path.name for path in UNITS if path.suffix == ".timer"}

@@ -2,93 +2,152 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from pydantic import BaseModel, SecretStr
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+import yaml
 
 from headgate.cli import COMMANDS
-from infra.config.settings import (
-    ApiKeySettings,
-    FolderSettings,
-    ScopeSettings,
-    Settings,
-    SourceSettings,
-    WebhookSettings,
-)
+from infra.config.settings import Settings
+from infra.delta.schema import catalog, views
 from infra.runtime.job_registry import JOBS
+from tests.docs import generated
+from tests.docs.pages import (
+    CURRENT,
+    DOCS,
+    HISTORY,
+    HOW_TO,
+    PAGES,
+    ROOT,
+    code_spans,
+    headings,
+    name_of,
+    prose,
+    tracked,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
-    ROOT / "samples/NOTICE.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
-MADE = "<!-- below: made from infra/config/settings.py, checked by tests/docs -->\n"
-"""What stands above this line of docs/reference/settings.md is written by hand."""
+PACKAGES = "infra|ingest|enrich|alerts|reporting|api|headgate"
+MOST_WORDS = 600
+"""Of a how-to page: more is two tasks, or an explanation."""
+NO_SETTINGS = {
+    "alerts.state",
+    "alerts.progress",
+    "api.yaml",
+    "upkeep.yaml",
+    "retention.ms",
+    "spark.jars",
+}
+"""Names with a section's first word that are topics, files, or settings of Kafka and Spark."""
+every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
+current_page = pytest.mark.parametrize("page", CURRENT, ids=name_of)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@every_page
 def test_links_lead_to_a_file_and_a_heading(page: Path) -> None:
     broken = []
-    for target in re.findall(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)", prose(page)):
+    for target in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", prose(page)):
         if re.match(r"[a-z]+:", target):
             continue
         path, _, anchor = target.partition("#")
-        there = (page.parent / path).resolve() if path else page
-        if not there.exists() or (anchor and anchor not in headings(there)):
+        linked = (page.parent / path).resolve() if path else page
+        if not linked.exists() or (anchor and anchor not in headings(linked)):
             broken.append(target)
     assert broken == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@current_page
 def test_files_named_in_the_text_are_there(page: Path) -> None:
-    folders = "infra|ingest|enrich|alerts|reporting|api|tests|bench|samples|docs|notebooks"
-    paths = re.findall(rf"`((?:{folders})/[\w./-]*)`", prose(page))
+    folders = f"{PACKAGES}|tests|bench|samples|docs|notebooks"
+    paths = re.findall(rf"`((?:{folders})/[\w./@-]*)`", prose(page))
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("name", ["tables", "sources"])
-def test_a_page_made_by_a_command_is_up_to_date(name: str) -> None:
-    command = [sys.executable, "-m", "headgate.cli", name, "--output", "markdown"]
-    wanted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert (ROOT / f"docs/reference/{name}.md").read_text("utf-8") == wanted, "run `make docs`"
+@current_page
+def test_python_names_in_the_text_exist(page: Path) -> None:
+    dotted = [
+        span.removesuffix("()")
+        for span in code_spans(page)
+        if re.fullmatch(rf"(?:{PACKAGES})(?:\.\w+){{2,}}(?:\(\))?", span)
+    ]
+    assert [name for name in dotted if not _resolves(name)] == []
 
 
-def test_the_settings_page_is_up_to_date(tmp_path: Path) -> None:
-    page = (ROOT / "docs/reference/settings.md").read_text("utf-8")
-    written, mark, made = page.partition(MADE)
-    wanted = "\n".join(sections())
-    new = tmp_path / "settings.md"
-    new.write_text(written + MADE + wanted, "utf-8")
-    assert mark == MADE
-    assert made == wanted, f"cp {new} docs/reference/settings.md"
+@current_page
+def test_settings_in_the_text_exist(page: Path) -> None:
+    sections = {name: model for name, f in Settings.model_fields.items() if (model := _model(f))}
+    named = re.findall(rf"`((?:{'|'.join(sections)})\.[a-z_]+)`", prose(page))
+    unknown = []
+    for name in set(named) - NO_SETTINGS:
+        section, _, key = name.partition(".")
+        if key not in sections[section].model_fields:
+            unknown.append(name)
+    assert unknown == []
 
 
-def test_the_readme_names_every_command_and_job() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    rows = re.findall(r"^\| (`headgate [^|]+)\|", readme, re.M)
-    told = {name for row in rows for name in re.findall(r"`headgate ([\w-]+)", row)}
-    assert told == set(COMMANDS)
-    assert [job for job in JOBS if f"`{job}`" not in readme] == []
+@current_page
+def test_tables_and_metrics_in_the_text_exist(page: Path) -> None:
+    tables = {table.name for table in catalog().values()} | set(views())
+    layers = re.findall(r"`((?:bronze|silver|gold|ops)\.[a-z_]+)`", prose(page))
+    assert set(layers) - tables == set()
+    shown = re.findall(r"`(headgate_(?:job|ledger|upkeep|http|lake)_\w+)`", prose(page))
+    metrics = (DOCS / "reference" / "metrics.md").read_text("utf-8")
+    assert [name for name in shown if f"`{name}`" not in metrics] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@current_page
 def test_commands_and_targets_in_the_text_exist(page: Path) -> None:
     text = page.read_text("utf-8")
     makefile = (ROOT / "Makefile").read_text("utf-8")
     commands = set(re.findall(r"(?:`|^\s*|\$ )headgate ([a-z][a-z-]*)", text, re.M))
-    targets = set(re.findall(r"(?:`|^)make ([a-z][a-z-]*)", text, re.M))
+    targets = set(re.findall(r"(?:`|^\s*)make ([a-z][a-z-]*)", text, re.M))
     assert commands - set(COMMANDS) == set()
     assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.M)] == []
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    stale = [
+        name
+        for name, text in generated.pages().items()
+        if (DOCS / "reference" / name).read_text("utf-8") != text
+    ]
+    assert stale == [], "run `make docs`"
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=name_of)
+def test_a_how_to_is_short(page: Path) -> None:
+    assert len(page.read_text("utf-8").split()) <= MOST_WORDS
+
+
+def test_every_prometheus_alert_has_a_runbook() -> None:
+    rules = yaml.safe_load((ROOT / "infra/deploy/dashboards/alerts.yml").read_text("utf-8"))
+    alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    folder = DOCS / "how-to" / "runbooks"
+    index = (folder / "README.md").read_text("utf-8")
+    runbooks = [p.read_text("utf-8") for p in folder.glob("*.md") if p.name != "README.md"]
+    assert alerts != []
+    assert [name for name in alerts if f"`{name}`" not in index] == []
+    assert [name for name in alerts if not any(f"`{name}`" in page for page in runbooks)] == []
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    reached, waiting = set(), [DOCS / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        for target in re.findall(r"\]\(([^)\s#]+)", prose(page)):
+            linked = (page.parent / target).resolve()
+            if linked.suffix == ".md" and linked.is_relative_to(DOCS) and linked not in reached:
+                waiting.append(linked)
+    assert {name_of(page) for page in DOCS.rglob("*.md")} - {
+        name_of(page) for page in reached
+    } == set()
+
+
+def test_the_readme_names_every_job() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert [job for job in JOBS if f"`{job}`" not in readme] == []
 
 
 def test_no_tracked_text_names_a_path_of_this_machine() -> None:
@@ -102,90 +161,25 @@ def test_no_tracked_text_names_a_path_of_this_machine() -> None:
     assert naming == []
 
 
-def prose(page: Path) -> str:
-    """The page without its blocks of code."""
-    return re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.S | re.M)
+def test_the_changelog_keeps_an_open_section() -> None:
+    assert re.search(r"^## .*Unreleased", HISTORY.read_text("utf-8"), re.M)
 
 
-def headings(page: Path) -> set[str]:
-    """Anchors of a page's headings, as GitHub makes them."""
-    found = re.findall(r"^#+ (.+)$", prose(page), re.M)
-    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in found}
+def _model(field: object) -> type | None:
+    return generated.nested(field)  # type: ignore[arg-type]
 
 
-def tracked() -> list[Path]:
-    """Files of the repository, also those not committed yet."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [path for name in names.split("\0") if name and (path := ROOT / name).is_file()]
-
-
-def sections() -> Iterator[str]:
-    """The settings page from the models: one table for each section of the file."""
-    plain = {n: f for n, f in Settings.model_fields.items() if not nested(f)}
-    yield from section("At the top of the file", "", plain)
-    for name, field in Settings.model_fields.items():
-        if model := nested(field):
-            yield from section(f"[{name}]", doc(model), model.model_fields)
-    yield from section("[sources.NAME]", doc(SourceSettings), SourceSettings.model_fields)
-    yield from section("[folders.NAME]", doc(FolderSettings), FolderSettings.model_fields)
-    yield from section("[[scopes]]", doc(ScopeSettings), ScopeSettings.model_fields)
-    yield from section("[[api.keys]]", doc(ApiKeySettings), ApiKeySettings.model_fields)
-    yield from section("[[webhooks]]", doc(WebhookSettings), WebhookSettings.model_fields)
-
-
-def section(title: str, about: str, fields: dict[str, FieldInfo]) -> Iterator[str]:
-    yield f"## {title}\n"
-    if about:
-        yield f"{about}\n"
-    yield "| setting | type | default | meaning |\n|---|---|---|---|"
-    for name, field in fields.items():
-        yield f"| `{name}` | {kind(field.annotation)} | {default(field)} | {meaning(field)} |"
-    yield ""
-
-
-def meaning(field: FieldInfo) -> str:
-    """The description, safe in a page where `<home>` would be taken for HTML."""
-    return (field.description or "").replace("<", "\\<").replace("|", "\\|")
-
-
-def nested(field: FieldInfo) -> type[BaseModel] | None:
-    """The model of a section; None for a plain setting."""
-    model = field.annotation
-    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
-
-
-def doc(model: type[BaseModel]) -> str:
-    return " ".join((model.__doc__ or "").split())
-
-
-def kind(annotation: Any) -> str:
-    """A type in words."""
-    words = {str: "text", int: "whole number", float: "number", bool: "true or false"}
-    words |= {Path: "path", SecretStr: "secret"}
-    if annotation in words:
-        return words[annotation]
-    origin, inside = get_origin(annotation), [a for a in get_args(annotation) if a is not NoneType]
-    if origin is Literal:
-        return " or ".join(f"`{value}`" for value in inside)
-    if origin is tuple:
-        return f"list of {kind(inside[0])}"
-    if origin is dict:
-        return f"table of {kind(inside[1])}"
-    if origin is UnionType:
-        return kind(inside[0])
-    return f"`{annotation.__name__}`"
-
-
-def default(field: FieldInfo) -> str:
-    if field.default_factory is not None:
-        return "empty"
-    value = field.default
-    if value is PydanticUndefined:
-        return "required"
-    if value is None:
-        return "none"
-    if isinstance(value, tuple):
-        shown = ", ".join(f"`{item}`" for item in value if not isinstance(item, BaseModel))
-        return shown or ("empty" if not value else "below")
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+def _resolves(dotted: str) -> bool:
+    """Whether it is a module, or a name in one."""
+    parts = dotted.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            value: object = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[cut:]:
+            if not hasattr(value, name):
+                return False
+            value = getattr(value, name)
+        return True
+    return False

@@ -126,6 +126,7 @@ def rule(events: DataFrame) -> DataFrame:
 '''
 
 
+@pytest.mark.full
 def test_a_query_found_in_a_notebook_goes_live_while_the_stream_runs(plant: Plant) -> None:
     (plant.rules / "asked.yml").write_text(ASKED)
     told = headgate(plant, "rules", "enable", "found_in_sql")
@@ -166,6 +167,7 @@ def test_an_address_inside_that_nobody_leased_is_said_to_be_so(plant: Plant) -> 
     assert heard.body["attribution"]["complete_up_to"]
 
 
+@pytest.mark.full
 def test_the_broker_killed_and_started_again_loses_nothing(plant: Plant) -> None:
     plant.attack("203.0.113.40")
     plant.broker.kill()
@@ -199,6 +201,7 @@ def test_the_ledger_shows_nothing_unaccounted(plant: Plant) -> None:
     assert all(row["unaccounted"] == 0 for row in rows)
 
 
+@pytest.mark.full
 def test_a_second_driver_is_refused_in_one_sentence(plant: Plant) -> None:
     environment = f"127.0.0.1:{plant.broker.port}"
     done = subprocess.run(

@@ -29,11 +29,12 @@ from infra.kafka.client import Broker, ensure_topics
 from infra.process.subprocesses import die_with_parent
 from tests.alerts.delivery.test_webhook import Receiver
 from tests.faults.outbox import Outbox
+from tests.full import rest_full
 from tests.recovery import judge
 from tests.wait import until
 
 SEED = 20261122
-QUICK_KILLS = 10
+QUICK_KILLS = (4, 20)
 SOAK_KILLS = int(os.environ.get("HEADGATE_SOAK_RUNS", "100"))
 ALERTS = 12
 soon = partial(until, seconds=60, pause=0.005)
@@ -138,10 +139,11 @@ class Watch:
                 self.fresh.set()
 
 
+@pytest.mark.parametrize("kills", rest_full(1, QUICK_KILLS))
 def test_each_revision_is_told_once_though_all_that_tell_it_are_killed(
-    own_broker: Broker, tmp_path: Path
+    own_broker: Broker, tmp_path: Path, kills: int
 ) -> None:
-    killed_again_and_again(own_broker, tmp_path, SEED, QUICK_KILLS)
+    killed_again_and_again(own_broker, tmp_path, SEED, kills)
 
 
 @pytest.mark.soak

@@ -44,6 +44,7 @@ def _text(notebook: nbformat.NotebookNode) -> str:
     return "\n".join(pieces)
 
 
+@pytest.mark.full
 def test_the_notebook_goes_from_the_tables_to_a_finding(
     hunted: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

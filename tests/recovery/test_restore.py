@@ -33,6 +33,7 @@ def heard(settings: Settings) -> int:
     return len(list(log.glob("*.json"))) if log.is_dir() else 0
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)
 def test_a_lost_machine_and_a_lost_broker_come_back_with_nothing_lost_or_doubled(
     own_broker: Broker, tmp_path: Path

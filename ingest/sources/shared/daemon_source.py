@@ -304,8 +304,8 @@ def _worth(columns: Mapping[str, Any]) -> Iterator[tuple[str, int, Any]]:
     yield "file.path", A_PATH, (columns.get("file") or {}).get("path")
     email = columns.get("email") or {}
     yield "email.from", A_MAIL, email.get("from")
-    for address in email.get("to") or ():
-        yield "email.to", A_MAIL, address
+    for mailbox in email.get("to") or ():
+        yield "email.to", A_MAIL, mailbox
     yield "process.cmd_line", A_COMMAND, (columns.get("process") or {}).get("cmd_line")
 
 

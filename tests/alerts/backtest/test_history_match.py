@@ -285,6 +285,7 @@ def folder(run: Run, settings: Settings) -> Path:
     return settings.home.absolute() / "backtests" / run.id
 
 
+@pytest.mark.full
 def test_a_backtest_that_was_cut_off_goes_on_where_it_was(lake: Lake, tmp_path: Path) -> None:
     settings = with_rules(lake.settings)
     insert(lake, EVENT, HISTORY)
@@ -316,6 +317,7 @@ def test_a_backtest_that_was_cut_off_goes_on_where_it_was(lake: Lake, tmp_path: 
     assert [one.id for one in kept_backtests(settings)] == [again.id, run.id]
 
 
+@pytest.mark.full
 def test_a_backtest_whose_files_were_deleted_in_part_begins_anew(lake: Lake) -> None:
     settings = with_rules(lake.settings)
     lake = Lake(lake.spark, settings)

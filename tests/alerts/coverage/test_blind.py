@@ -367,6 +367,7 @@ def ticks(lake: Lake, since: datetime, until: datetime) -> None:
     lake.add(EVENT, rows, "test")
 
 
+@pytest.mark.full
 def test_a_source_that_stays_silent_keeps_its_alert_until_it_is_heard_again(
     lake: Lake, broker: Broker
 ) -> None:
@@ -394,6 +395,7 @@ def test_a_source_that_stays_silent_keeps_its_alert_until_it_is_heard_again(
     assert CoverageState.load(coverage_folder(settings)).told == {}
 
 
+@pytest.mark.full
 def test_the_operators_word_ends_what_a_source_long_silent_blinds(
     lake: Lake, broker: Broker
 ) -> None:
@@ -412,6 +414,7 @@ def test_the_operators_word_ends_what_a_source_long_silent_blinds(
     assert (done.told, states(done.blind)) == (1, {})
 
 
+@pytest.mark.full
 def test_the_daily_report_lists_what_was_blind_and_until_when(lake: Lake) -> None:
     def told(uid: str, activity: str, at: datetime) -> dict[str, Any]:
         return event(at, None, "headgate") | {

@@ -213,6 +213,7 @@ def test_a_storm_gives_the_topic_its_budget_and_a_summary_and_the_table_all(
     assert listed == ("*", SCANNER, None)
 
 
+@pytest.mark.full
 def test_low_rules_that_never_alert_make_an_incident_about_their_address(
     told: list[tuple[str, dict[str, Any]]],
 ) -> None:
@@ -236,6 +237,7 @@ def test_the_feed_has_what_the_topic_has_under_the_same_sequence(
     assert places["r"] < places[INCIDENT] < places["late"] <= lake.version(ALERT)
 
 
+@pytest.mark.full
 def test_an_alert_is_told_with_an_inventory_that_was_loaded_while_the_job_ran(
     lake: Lake, told: list[tuple[str, dict[str, Any]]]
 ) -> None:

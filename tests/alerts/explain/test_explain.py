@@ -206,6 +206,7 @@ def test_an_alert_is_explained_from_rule_to_versions(
     assert "Failed password for root" in shown
 
 
+@pytest.mark.full
 def test_what_changed_since_is_told(told: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     ids = alerts_of(told, capsys)
     rules = told.home / "rules" / "logins.yml"

@@ -46,7 +46,12 @@ from tests.enrich.rows import (
     segment,
 )
 
-PACE = {"watermark_seconds": 2, "wait_seconds": 10, "late_seconds": 600, "alert_buckets": 2}
+PACE = {
+    "watermark_seconds": 2,
+    "wait_seconds": 10,
+    "allowed_lateness_seconds": 600,
+    "alert_buckets": 2,
+}
 
 
 def seen(second: float, **other: Any) -> dict[str, Any]:
@@ -154,6 +159,7 @@ def test_a_finding_too_late_for_the_join_is_attributed_marked_and_counted(live: 
 # leases     A0.......................600
 #            A0...........B101.5......600      known at 150
 # findings            x100 x101 x102           three of A within a minute; then only two
+@pytest.mark.full
 def test_an_alert_of_a_correlation_that_a_late_lease_disproves_is_closed(live: Lake) -> None:
     pack = PackStore(store_folder(live.settings)).put(PACK)
     three = [seen(n, pack=pack, feeds=["c"]) for n in (100, 101, 102)]
@@ -182,6 +188,7 @@ def test_an_alert_of_a_correlation_that_a_late_lease_disproves_is_closed(live: L
     assert live.read(FINDING).where("rule_id = 'c'").count() == 1
 
 
+@pytest.mark.full
 def test_the_job_repairs_imported_history_and_leaves_a_note(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,6 +220,7 @@ def test_the_job_repairs_imported_history_and_leaves_a_note(
 # configured   static
 # leases       A0......600
 # finding          x100          said at once, since nobody waits for a lease of it
+@pytest.mark.full
 def test_an_address_set_by_hand_that_dhcp_gave_away_is_put_in_doubt_once(lake: Lake) -> None:
     site = ScopeSettings(name=SCOPE, networks=("10.0.0.0/24",), static=(IP,))
     lake = Lake(lake.spark, lake.settings.model_copy(update={"scopes": (site,)}))

@@ -160,7 +160,7 @@ def test_hundreds_of_rules_compile_at_a_pace_that_takes_thousands_in_a_minute(
 def test_coverage_is_a_navigator_layer_of_the_rules_in_force(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(load(home=tmp_path), "coverage") == 0
+    assert run(load(home=tmp_path), "navigator") == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["versions"]["layer"] == "4.5"
     assert shown["domain"] == "enterprise-attack"

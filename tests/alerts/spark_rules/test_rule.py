@@ -176,13 +176,13 @@ def test_a_function_comes_in_by_a_person_not_by_a_yaml_file(tmp_path: Path) -> N
 
 
 def test_the_examples_of_the_page_are_rules(tmp_path: Path) -> None:
-    page = (
-        Path(__file__).parents[3] / "docs" / "how-to" / "write-a-rule-in-sql-or-python.md"
-    ).read_text("utf-8")
-    sql, window, function = re.findall(r"```(?:yaml|python)\n(.*?)```", page, re.DOTALL)[:3]
+    guides = Path(__file__).parents[3] / "docs" / "how-to"
+    page = (guides / "write-a-rule-in-sql.md").read_text("utf-8")
+    sql, window = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    page = (guides / "write-a-rule-in-python.md").read_text("utf-8")
+    function = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     assert query(tmp_path, sql).type == "sql"
-    header = f"title: Many\nid: {MANY}\ntype: sql\n"
-    assert query(tmp_path, header + window).window_seconds == 600
+    assert query(tmp_path, window).window_seconds == 600
     assert query(tmp_path, function, "rule.py").type == "function"
 
 
@@ -391,6 +391,7 @@ def test_notebook_backtest_and_live_batches_find_the_same(
     assert first["fields"]["refused"] == "3"
 
 
+@pytest.mark.full
 def test_windows_wait_for_their_time_and_go_on_after_a_restart(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
@@ -404,6 +405,7 @@ def test_windows_wait_for_their_time_and_go_on_after_a_restart(
     assert {row["ip"] for row in line.told()} == {IP}
 
 
+@pytest.mark.full
 def test_a_batch_that_runs_again_writes_the_same(
     spark: SparkSession, always: Settings, tmp_path: Path
 ) -> None:
@@ -415,6 +417,7 @@ def test_a_batch_that_runs_again_writes_the_same(
     assert sum(file.rows for file in again(line.batch(len(EVENTS)), line.pack)) == first > 0
 
 
+@pytest.mark.full
 def test_a_rule_that_fails_is_set_aside_alone_with_a_finding_of_its_own(
     spark: SparkSession, always: Settings, tmp_path: Path
 ) -> None:
@@ -438,6 +441,7 @@ def test_a_rule_that_fails_is_set_aside_alone_with_a_finding_of_its_own(
     assert aside.why(broken) is None
 
 
+@pytest.mark.full
 def test_a_rule_over_its_budget_of_time_or_rows_is_set_aside(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
@@ -564,6 +568,7 @@ def run(settings: Settings, *words: str) -> int:
     return code
 
 
+@pytest.mark.full
 def test_sql_goes_live_at_the_next_batch_and_survives_a_crash_between_two_commits(
     spark: SparkSession,
     settings: Settings,

@@ -22,7 +22,7 @@ from infra.delta.time_travel import Committed, version_at
 from infra.delta.transaction import active_files
 from infra.errors import Usage
 from infra.maintenance import maintenance
-from infra.spark.session import java_options
+from infra.spark.internals import checkpoint_table
 from infra.streaming.lake import Lake
 from infra.streaming.log_retention import archive_commits
 from ingest.tables import EVENT
@@ -66,11 +66,11 @@ def test_each_version_is_answered_as_it_was(told: Lake, statements: Statements) 
     assert statements.run(COUNT).versions == {}
 
 
+@pytest.mark.full
 def test_versions_that_left_the_log_are_answered_the_same(
     told: Lake, statements: Statements
 ) -> None:
-    log = java_options(told.spark, "org.apache.spark.sql.delta.DeltaLog")
-    log.forTable(told.spark._jsparkSession, told.path(EVENT)).checkpoint()
+    checkpoint_table(told.spark, told.path(EVENT))
     assert archive_commits(told.folder(EVENT), 3, time.time() + 86_400) == 3
     assert live_versions(told.folder(EVENT)) == [3]
     answers = [statements.run(COUNT, as_of=at(told, version)) for version in range(4)]
@@ -84,6 +84,7 @@ def test_what_was_not_there_yet_is_said(told: Lake, statements: Statements) -> N
         statements.run(COUNT, as_of=datetime(2020, 1, 1, tzinfo=UTC))
 
 
+@pytest.mark.full
 def test_what_upkeep_has_deleted_is_said_and_what_it_keeps_can_be_read(
     told: Lake, statements: Statements
 ) -> None:
@@ -98,6 +99,7 @@ def test_what_upkeep_has_deleted_is_said_and_what_it_keeps_can_be_read(
     assert statements.run(COUNT, as_of=at(told, 3)).rows == [[1]]
 
 
+@pytest.mark.full
 def test_a_log_that_was_cut_is_said(told: Lake) -> None:
     log = told.folder(EVENT) / "_delta_log"
     when = [at(told, version) for version in range(4)]
@@ -125,6 +127,7 @@ def test_where_the_clock_was_set_back_no_version_is_guessed(tmp_path: Path, seco
             version_at("silver.event", tmp_path, asked)
 
 
+@pytest.mark.full
 def test_a_column_that_came_later_is_null_before(lake: Lake) -> None:
     fewer = Table("silver.fewer", "as a release before made it", EVENT.columns[:5])
     lake.ensure(fewer)
@@ -137,6 +140,7 @@ def test_a_column_that_came_later_is_null_before(lake: Lake) -> None:
     assert engine.execute(asked).fetchall() == [("e1:0", None, None, None, None)]
 
 
+@pytest.mark.full
 def test_the_command_says_which_versions_it_read(
     told: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:

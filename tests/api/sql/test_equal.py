@@ -11,6 +11,7 @@ import pytest
 from api.sql.runner import Failed, Refused, Statements
 from api.sql.worker import plain
 from infra.streaming.lake import Lake
+from tests.full import rest_full
 
 EQUAL = (
     "SELECT src_ip, count(*) AS n FROM silver.event GROUP BY src_ip ORDER BY src_ip",
@@ -124,7 +125,7 @@ def _spark_plain(value: Any) -> Any:
     return plain(value)
 
 
-@pytest.mark.parametrize("sql", EQUAL)
+@pytest.mark.parametrize("sql", rest_full(lambda sql: EQUAL.index(sql) % 3 == 0, EQUAL))
 def test_spark_and_duckdb_give_equal_rows(sql: str, named: Lake, statements: Statements) -> None:
     answer = statements.run(sql)
     assert answer.rows == [_row(row) for row in named.spark.sql(sql).collect()]

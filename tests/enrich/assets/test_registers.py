@@ -353,6 +353,7 @@ def loaded(lake: Lake, register: str, where: str, **more: Any) -> Loaded:
     return load_inventory(lake.settings, REGISTERS[register], where, write, **more)
 
 
+@pytest.mark.full
 def test_only_changes_are_written_and_both_engines_see_them(lake: Lake, tmp_path: Path) -> None:
     first = listing(tmp_path, "hostname,owner\nh1,ann\nh2,bob\nh3,eve\n")
     done = loaded(lake, "assets", first, valid_from=at(0))
@@ -416,6 +417,7 @@ def test_events_get_what_was_true_at_their_time(lake: Lake, tmp_path: Path) -> N
     assert Path(index_file(lake, before) or "").exists()
 
 
+@pytest.mark.full
 def test_a_list_cut_short_does_not_empty_an_inventory(lake: Lake, tmp_path: Path) -> None:
     full = "hostname\n" + "".join(f"h{n}\n" for n in range(30))
     loaded(lake, "assets", listing(tmp_path, full), valid_from=at(0))
@@ -438,7 +440,7 @@ def test_a_list_cut_short_does_not_empty_an_inventory(lake: Lake, tmp_path: Path
 def test_the_command_says_what_changed_and_starts_no_jvm_when_nothing_did(
     lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home = ["--home", str(lake.settings.home), "load", "users"]
+    home = ["--home", str(lake.settings.home), "users", "import"]
     where = listing(tmp_path, "login;dept\nann;IT\n", "users.csv")
     loaded(lake, "users", where)
     # A session of its own would be the shared one of the tests, and the command would stop it.
@@ -458,13 +460,14 @@ def test_the_command_says_what_changed_and_starts_no_jvm_when_nothing_did(
 def test_up_loads_what_the_settings_name(tmp_path: Path) -> None:
     named = load_settings(home=tmp_path, assets={"file": "a.csv"}, users={"refresh_minutes": 5})
     scheduled = [one._command for one in Driver(named, ("ingest",))._scheduled()]
-    assert ("load", "assets") in scheduled
-    assert ("load", "users") not in scheduled
-    assert ("load", "assets") not in [
+    assert ("assets", "import") in scheduled
+    assert ("users", "import") not in scheduled
+    assert ("assets", "import") not in [
         one._command for one in Driver(named, ("alert",))._scheduled()
     ]
 
 
+@pytest.mark.full
 def test_an_index_is_made_once_and_old_ones_go(lake: Lake, tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / "n.csv").write_text(f"host,owner\nh,{number}\n", "utf-8")

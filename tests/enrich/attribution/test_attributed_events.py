@@ -125,6 +125,7 @@ def told(second: float, rev: int, mac: str | None = None, **other: Any) -> dict[
 # then               BBBBBB            known at 100: B from 12 to 18
 # and      .200 to A                   though it is set by hand
 # events       5        15      25
+@pytest.mark.full
 def test_what_is_known_after_the_wait_is_corrected_once(lake: Lake) -> None:
     site = ScopeSettings(**SITES[0])
     lake = Lake(lake.spark, lake.settings.model_copy(update={"scopes": (site,)}))
@@ -195,6 +196,7 @@ EVENTS = [
 ]
 
 
+@pytest.mark.full
 def test_any_slice_of_history_is_attributed_alike_by_every_form(lake: Lake) -> None:
     put(lake, DHCP_SEGMENT, HISTORY)
     put(lake, EVENT, [row | {"event_uid": f"e{place}"} for place, row in enumerate(EVENTS)])
@@ -296,6 +298,7 @@ def test_the_search_finds_the_newest_statement_that_covers_the_instant(
         assert rev == max(covering, default=None)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("classes", [(), (3002,)])
 def test_what_waited_leaves_the_join_as_it_went_in_also_in_a_batch_without_findings(
     live: Lake, classes: tuple[int, ...]

@@ -21,18 +21,13 @@ from alerts.tables import FINDING
 from enrich.attribution.asof_join import flatten
 from enrich.attribution.lease_lookup import LEASE_AT_DUCKDB, LEASE_AT_SQL
 from enrich.attribution.server_liveness import ServerLiveness
-from enrich.attribution.stream_join import (
-    attribute,
-    attribution_as_of,
-    attribution_rows,
-    correct,
-    split,
-)
+from enrich.attribution.stream_join import attribute, attribution_as_of, correct, split
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT, HOLDER
 from infra.config.settings import JobSettings, ScopeSettings
 from infra.delta.schema import STRINGS, struct
 from infra.streaming.lake import Lake
 from tests.enrich.rows import IP, SCOPE, A, B, at, detected, finding, known, put, rows, segment
+from tests.full import rest_full
 
 JOBS = JobSettings(watermark_seconds=2, wait_seconds=10, correct_seconds=600)
 SITES = (
@@ -92,6 +87,7 @@ def test_the_join_names_holders_and_says_when_there_is_none(lake: Lake, steps) -
     assert [(row.via, row.holder) for row in steps(attribute)] == [("heartbeat", None)]
 
 
+@pytest.mark.full
 def test_none_is_not_said_before_the_log_is_known_that_far(lake: Lake, steps) -> None:
     put(lake, FINDING, [finding(5), detected(60)])
     put(lake, DHCP_SEGMENT, [known(6)])
@@ -101,6 +97,7 @@ def test_none_is_not_said_before_the_log_is_known_that_far(lake: Lake, steps) ->
     assert [(row.finding_id, row.holder.mac) for row in steps(attribute)] == [("f5", A)]
 
 
+@pytest.mark.full
 def test_a_freed_address_has_no_holder_and_the_highest_revision_wins(lake: Lake, steps) -> None:
     # said    AAAAAAAAAA
     # then    AAAAA.....      freed from 5 on, known at 6
@@ -111,6 +108,7 @@ def test_a_freed_address_has_no_holder_and_the_highest_revision_wins(lake: Lake,
     assert (said[1].holder.mac, said[1].holder.session_id) == (None, None)
 
 
+@pytest.mark.full
 def test_an_event_that_arrives_late_is_not_late_for_the_join(lake: Lake, steps) -> None:
     put(lake, DHCP_SEGMENT, [segment(0, 10, A, 0, 1), known(900)])
     put(lake, FINDING, [finding(850), detected(900)])
@@ -136,6 +134,7 @@ def test_what_becomes_known_after_the_wait_comes_as_a_correction(lake: Lake, ste
     assert again.first().f.event_time.replace(tzinfo=UTC) == at(5.123456)
 
 
+@pytest.mark.full
 def test_a_release_with_more_columns_goes_on_with_what_waits(lake: Lake, steps) -> None:
     fewer = struct(event_uids=STRINGS)
     findings = replace(
@@ -192,7 +191,6 @@ def test_only_addresses_of_a_dhcp_network_wait(spark: SparkSession) -> None:
         "f7": "outside",
         "f9": "static",
     }
-    assert attribution_rows(past).columns == ATTRIBUTION.schema.fieldNames()
 
 
 C = "02:00:00:00:00:0c"
@@ -304,7 +302,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("question", "answer"), QUESTIONS)
+@pytest.mark.parametrize(("question", "answer"), rest_full(2, QUESTIONS))
 def test_both_engines_say_who_held_an_address(lake: Lake, question: Any, answer: Any) -> None:
     asked = {"ip": IP, "scope": None, "known_by": None} | question
     put(lake, DHCP_SEGMENT, HISTORY)

@@ -20,9 +20,11 @@ from infra.delta.schema import views
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from tests.enrich.rows import IP, A, B, at, dhcp, finding, finished, put, rows
+from tests.full import rest_full
 
 FORMS = {
-    form: JobSettings(session_buckets=3, late_seconds=600, session_state=form) for form in VERSIONS
+    form: JobSettings(session_buckets=3, allowed_lateness_seconds=600, session_state=form)
+    for form in VERSIONS
 }
 JOBS = FORMS["blob"]
 OTHER = "10.0.0.2"
@@ -47,7 +49,7 @@ NO_LEASES = [
 ]
 
 
-@pytest.fixture(params=FORMS)
+@pytest.fixture(params=rest_full(1, FORMS))
 def run(request: pytest.FixtureRequest, lake: Lake, tmp_path: Path) -> Callable[[], None]:
     """Runs the tracker over what is new in silver.event, then stops it."""
     spark = with_store(lake.spark, VERSIONS[request.param])

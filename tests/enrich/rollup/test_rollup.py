@@ -154,7 +154,7 @@ def story(
 ) -> Story:
     home = tmp_path_factory.mktemp("counted")
     shutil.copytree(empty_tables, home / "lake")
-    told = Story(Lake(spark, load(home=home, jobs={"rollup_late_seconds": 600})))
+    told = Story(Lake(spark, load(home=home, jobs={"rollup_allowed_lateness_seconds": 600})))
     for events in (FIRST, MORE, LATE, [finished(8 * HOUR)]):
         told.comes(*events)
     return told
@@ -207,6 +207,7 @@ def test_checks_answer_the_same_with_counts_and_without(story: Story) -> None:
     assert {one.source for one in counted[1]} == {"okta", "sshd"}
 
 
+@pytest.mark.full
 def test_counting_anew_changes_nothing_that_was_right(story: Story) -> None:
     before = ask(story.lake, "SELECT * EXCLUDE (destination_sketch) FROM gold.rollup ORDER BY ALL")
     found = again(story.lake, at(0), at(HOUR))
@@ -216,6 +217,7 @@ def test_counting_anew_changes_nothing_that_was_right(story: Story) -> None:
     assert after == before
 
 
+@pytest.mark.full
 def test_what_is_counted_anew_goes_out_as_well(story: Story, broker: Broker) -> None:
     kafka = {"bootstrap": broker.address, "rollups_topic": "counted-anew"}
     lake = Lake(story.lake.spark, load(home=story.lake.settings.home, kafka=kafka))
@@ -245,6 +247,7 @@ def test_what_is_noted_once_more_while_it_is_told_is_told_again(tmp_path: Path) 
     assert list(unpublished_hours(settings)) == []
 
 
+@pytest.mark.full
 def test_hours_that_retention_has_emptied_keep_their_counts(story: Story) -> None:
     settings = load(home=story.lake.settings.home, retention={"silver_days": 0.5})
     version = story.lake.version(ROLLUP)
@@ -294,7 +297,9 @@ def test_a_batch_is_merged_once_and_takes_the_place_of_what_has_its_key(lake: La
 
 def test_logins_without_a_long_pause_are_one_session_of_the_device(lake: Lake) -> None:
     # A holds 10.0.0.1 from 0 to 3 h      x x  x      x              x    (pauses: 30 min)
-    lake = Lake(lake.spark, load(home=lake.settings.home, jobs={"rollup_late_seconds": 600}))
+    lake = Lake(
+        lake.spark, load(home=lake.settings.home, jobs={"rollup_allowed_lateness_seconds": 600})
+    )
     put(lake, DHCP_SEGMENT, [segment(0, 3 * HOUR, A, 0, 1)])
     first = [event(10), event(900), event(1800, status_id=1), event(2 * HOUR, activity_id=2)]
     other = [
@@ -350,13 +355,16 @@ def test_counts_go_out_whole_under_the_key_of_their_window(lake: Lake, broker: B
     )
 
 
+@pytest.mark.full
 def test_hours_wait_for_an_import_that_arrived_in_them_and_is_not_in(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def imports(**told: Any) -> None:
         (began / "7.json").write_text(json.dumps({"received_at": at(2 * HOUR).isoformat(), **told}))
 
-    lake = Lake(lake.spark, load(home=lake.settings.home, jobs={"rollup_late_seconds": 600}))
+    lake = Lake(
+        lake.spark, load(home=lake.settings.home, jobs={"rollup_allowed_lateness_seconds": 600})
+    )
     began = lake.settings.checkpoint_root / "import" / "batches"
     began.mkdir(parents=True)
     imports()
@@ -372,6 +380,7 @@ def test_hours_wait_for_an_import_that_arrived_in_them_and_is_not_in(
     assert story.stages[-1] == NONE
 
 
+@pytest.mark.full
 def test_hours_that_a_shorter_retention_has_emptied_keep_their_counts(story: Story) -> None:
     # Only noted: the rows stay for the other tests.
     folder = story.lake.folder(EVENT)
@@ -386,10 +395,11 @@ def test_hours_that_a_shorter_retention_has_emptied_keep_their_counts(story: Sto
     assert story.lake.version(ROLLUP) == version
 
 
+@pytest.mark.full
 def test_what_a_reparse_changed_is_counted_anew_and_nobody_takes_its_counts_before(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lake.settings = load(home=lake.settings.home, jobs={"rollup_late_seconds": 600})
+    lake.settings = load(home=lake.settings.home, jobs={"rollup_allowed_lateness_seconds": 600})
     line = Line(lake)
     day = Interval(BEGIN - timedelta(hours=12), BEGIN + timedelta(hours=12))
 
@@ -438,9 +448,10 @@ def test_what_a_reparse_changed_is_counted_anew_and_nobody_takes_its_counts_befo
     assert lake.version(RECOUNT) == version, "nothing differs, nothing is asked"
 
 
+@pytest.mark.full
 def test_hours_that_are_not_compared_yet_are_counted_anew_when_they_are(lake: Lake) -> None:
     # A dead letter that becomes an event: as many rows as before, which no comparison finds.
-    lake.settings = load(home=lake.settings.home, jobs={"rollup_late_seconds": 600})
+    lake.settings = load(home=lake.settings.home, jobs={"rollup_allowed_lateness_seconds": 600})
     story = Story(lake)
     story.comes(event(0), event(1, dead_letter_reason="not JSON", class_uid=0), finished(600))
     hour = datetime(2026, 11, 21, 2, tzinfo=UTC)

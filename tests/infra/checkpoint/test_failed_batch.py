@@ -64,7 +64,7 @@ def test_a_driver_may_end_in_a_batch_twice_as_often_as_that_may_fail(folder: Pat
     failed_batch.ended("squares", folder, 7, ATTEMPTS)
     said = failed_batch.stands(folder) or ""
     assert said.startswith("the driver ended 4 times in a row in the middle of batch 7: ")
-    assert "'headgate resume' the job (so since 20" in said
+    assert "'headgate jobs resume' the job (so since 20" in said
     told = capsys.readouterr().err.splitlines()
     assert told[0] == "job squares: the driver ended 2 times in a row in the middle of batch 7"
     with pytest.raises(Fatal, match="in the middle of batch 7"):
@@ -120,7 +120,7 @@ def test_what_another_checkpoint_s_batch_did_is_no_fault_of_this_one_s(folder: P
 )
 def test_a_damaged_file_is_named_with_the_way_out(folder: Path, content: bytes) -> None:
     (folder / "poison.json").write_bytes(content)
-    with pytest.raises(Fatal, match=r"poison.json is damaged .*'headgate resume' the job"):
+    with pytest.raises(Fatal, match=r"poison.json is damaged .*'headgate jobs resume' the job"):
         failed_batch.require_no_failure(folder)
     assert failed_batch.suspected(folder) is None
 
@@ -134,10 +134,11 @@ def squares(lake: Lake, *, well: bool) -> Job:
     return lake.each_batch("squares", lake.stream(NUMBER), batch, trigger_seconds=None)
 
 
+@pytest.mark.full
 def test_a_batch_in_which_drivers_end_is_given_up_in_the_end_until_a_person_says_otherwise(
     lake: Lake,
 ) -> None:
-    jobs = lake.settings.jobs.model_copy(update={"poison_attempts": ATTEMPTS})
+    jobs = lake.settings.jobs.model_copy(update={"max_batch_failures": ATTEMPTS})
     lake = Lake(lake.spark, lake.settings.model_copy(update={"jobs": jobs}))
     lake.ensure(NUMBER, SQUARE)
     lake.add(NUMBER, [{"n": 2}], "test")

@@ -64,6 +64,7 @@ def test_retention_takes_whole_files_and_single_sources(lake: Lake) -> None:
     assert maintenance.expire(lake, record, datetime.now(UTC) + timedelta(days=9999)) == 0
 
 
+@pytest.mark.full
 def test_a_familys_retention_is_that_of_its_sources_which_have_none_of_their_own(
     lake: Lake,
 ) -> None:
@@ -110,6 +111,7 @@ def test_settings_of_what_is_no_source_are_refused(
     assert "no source 'shd'" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_layers_have_a_retention_each(lake: Lake) -> None:
     now = datetime.now(UTC)
     lake.settings = load(
@@ -139,6 +141,7 @@ def test_layers_have_a_retention_each(lake: Lake) -> None:
     assert left(401) == left(9999) == ["silver.dhcp_segment"]
 
 
+@pytest.mark.full
 def test_a_day_of_the_ledger_is_found_without_the_other_days(lake: Lake) -> None:
     day = datetime(2026, 11, 20, 12, tzinfo=UTC)
     for days in range(3):
@@ -188,6 +191,7 @@ def test_merging_makes_no_row_younger_and_takes_none_from_readers_or_streams(lak
     assert maintenance.expire(lake, source, datetime.now(UTC)) == 1
 
 
+@pytest.mark.full
 def test_files_of_a_retention_are_merged_in_spans_of_it(lake: Lake) -> None:
     """31 days: spans of 3.9. Of those that are over nothing waits for eight of one size."""
     source = replace(NUMBER, name="gold.kept", expires="gold_days")
@@ -227,6 +231,7 @@ def test_alerts_are_kept_at_least_as_long_as_they_are_corrected(lake: Lake) -> N
         load(home=lake.settings.home, retention={"gold_days": 7})
 
 
+@pytest.mark.full
 def test_what_retention_took_out_is_noted_for_good(lake: Lake) -> None:
     record = table("bronze.record")
     assert furthest(lake.settings, record.name).of("sshd") is None

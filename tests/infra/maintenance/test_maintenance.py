@@ -133,6 +133,7 @@ def test_merged_rows_lie_in_the_tables_order_and_keep_their_statistics(
     assert maintenance.merge_small_files(lake, NUMBER) == (0, 0)
 
 
+@pytest.mark.full
 def test_nothing_is_deleted_while_a_job_has_to_read_what_the_log_no_longer_has(
     lake: Lake, arrive: Callable[..., None]
 ) -> None:
@@ -171,6 +172,7 @@ def test_a_table_that_cannot_be_tended_holds_up_no_other(
     assert "\n" not in str(told)
 
 
+@pytest.mark.full
 def test_what_the_publisher_may_still_have_to_send_is_kept_as_long_as_the_log(lake: Lake) -> None:
     alert = table("gold.alert")
     assert maintenance.retention_interval(lake.settings, alert, lake.folder(alert)) == timedelta(
@@ -236,6 +238,7 @@ def test_times_of_properties_are_read(text: str, kept: timedelta) -> None:
     assert interval(said_interval(kept)) == kept
 
 
+@pytest.mark.full
 def test_a_log_remembers_what_left_its_table_as_long_as_former_versions_are_promised(
     lake: Lake, arrive: Callable[..., None]
 ) -> None:
@@ -278,6 +281,7 @@ def ignored(rows: DataFrame, run: Batch) -> None:
     """A job that writes nothing."""
 
 
+@pytest.mark.full
 def test_what_a_stream_may_need_beyond_what_the_log_remembers_stays(
     lake: Lake, arrive: Callable[..., None]
 ) -> None:

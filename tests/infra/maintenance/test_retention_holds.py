@@ -72,6 +72,7 @@ def test_a_job_that_is_switched_off_is_named_with_what_to_do(
     assert maintenance.tend(lake, NUMBER).held == ()
 
 
+@pytest.mark.full
 def test_a_job_holds_nothing_up_while_it_runs_or_is_not_far_behind(
     lake: Lake, arrive: Callable[..., None]
 ) -> None:

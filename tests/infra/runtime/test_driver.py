@@ -40,6 +40,7 @@ from infra.storage.file_lock import ExclusiveLock, Taken
 from infra.streaming.job import Batch, Job, Lock
 from infra.streaming.lake import Lake
 from ingest.tables import RECORD
+from tests.full import rest_full
 from tests.wait import until
 
 NUMBER = Table("silver.number", "numbers that arrive", (Column("n", T.LongType(), "a number"),))
@@ -139,10 +140,11 @@ def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
 
 def impatient(lake: Lake, attempts: int = 2) -> Lake:
     """The lake of jobs whose batches are poison so soon."""
-    jobs = lake.settings.jobs.model_copy(update={"poison_attempts": attempts})
+    jobs = lake.settings.jobs.model_copy(update={"max_batch_failures": attempts})
     return Lake(lake.spark, lake.settings.model_copy(update={"jobs": jobs}))
 
 
+@pytest.mark.full
 def test_poison_stays_poison_for_the_drivers_that_follow(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,10 +173,10 @@ def test_poison_stays_poison_for_the_drivers_that_follow(
 
     # No driver runs: a person's word holds for the next one.
     written(lake.settings, replace(status(lake.settings, "squares"), at=time.time() - 60))
-    assert main(["--home", str(lake.settings.home), "resume", "squares"]) == 0
+    assert main(["--home", str(lake.settings.home), "jobs", "resume", "squares"]) == 0
     assert "job squares: goes on with the next driver" in capsys.readouterr().err
     assert status(lake.settings, "squares").standing == "stopped"
-    assert main(["--home", str(lake.settings.home), "resume", "squares"]) == 2
+    assert main(["--home", str(lake.settings.home), "jobs", "resume", "squares"]) == 2
     (lake.spool / "antidote").touch()
     with running(lake, "squares") as said:
         until(lambda: status(lake.settings, "squares").batch == 0, what=said)
@@ -189,6 +191,7 @@ def fragile(lake: Lake, *, once: bool) -> Job:
     return squares(lake, once=once)
 
 
+@pytest.mark.full
 def test_failures_before_and_after_one_from_outside_are_not_in_a_row_for_the_next_driver_either(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +236,7 @@ def test_jobs_in_whose_batches_drivers_ended_begin_one_after_the_other(
         until(lambda: "job other: running" in said, what=said)
 
 
+@pytest.mark.full
 def test_a_clock_set_back_starts_the_jobs_anew_and_holds_up_upkeep(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,7 +279,7 @@ def held(lake: Lake, *, once: bool) -> Job:
     )
 
 
-@pytest.mark.parametrize("patience", [600.0, 1.0])
+@pytest.mark.parametrize("patience", rest_full(1, [600.0, 1.0]))
 def test_a_job_starts_once_the_one_before_it_has_had_a_batch_or_after_a_while(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
@@ -324,7 +328,7 @@ def refused(lake: Lake, *, once: bool) -> Job:
     return lake.each_batch("refused", lake.stream(NUMBER), batch, trigger_seconds=None)
 
 
-@pytest.mark.parametrize("number", [6, 7])
+@pytest.mark.parametrize("number", rest_full(1, [6, 7]))
 def test_a_run_of_one_job_ends_with_our_sentence_and_a_bug_with_all_there_is(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -367,7 +371,7 @@ def locked(lake: Lake, *, once: bool) -> Job:
     raise Taken("job locked already runs (process 7)")
 
 
-@pytest.mark.parametrize("ran", [True, False])
+@pytest.mark.parametrize("ran", rest_full(1, [True, False]))
 def test_a_lock_that_is_taken_meanwhile_is_waited_for(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, ran: bool
 ) -> None:
@@ -437,6 +441,7 @@ def numbers(lake: Lake, *, once: bool) -> Job:
     )
 
 
+@pytest.mark.full
 def test_a_job_that_reads_a_table_and_is_behind_neither_rests_nor_is_started_anew(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -462,6 +467,7 @@ def test_a_job_that_reads_a_table_and_is_behind_neither_rests_nor_is_started_ane
     assert sorted(r["n"] for r in ours.read(SQUARE).collect()) == [n * n for n in range(301)]
 
 
+@pytest.mark.full
 def test_a_backlog_is_worked_off_in_large_batches_and_then_they_are_small_again(
     lake: Lake, broker: Broker
 ) -> None:

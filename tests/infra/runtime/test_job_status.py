@@ -267,10 +267,10 @@ def test_status_tells_the_lag_of_event_time_apart_from_that_of_arrival(home, cap
 
 def test_only_a_job_that_was_given_up_is_resumed(home: Settings, capsys) -> None:
     write_status(home, JobStatus("alert", "running", at=time.time()))
-    assert main(["--home", str(home.home), "resume", "alert"]) == 2
+    assert main(["--home", str(home.home), "jobs", "resume", "alert"]) == 2
     assert "was not stopped for good (it is running)" in capsys.readouterr().err
     write_status(home, JobStatus("alert", "given up", at=time.time(), why="poison"))
-    assert main(["--home", str(home.home), "resume", "alert"]) == 0
+    assert main(["--home", str(home.home), "jobs", "resume", "alert"]) == 0
     assert (home.home / "spool" / "resume" / "alert").exists()
     (audit,) = (home.home / "spool" / "audit").glob("*.json")
     assert json.loads(audit.read_text())["act"] == "job.resume"

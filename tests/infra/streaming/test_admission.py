@@ -241,6 +241,7 @@ def places(lake: Lake) -> list[TableOffset]:
     return [one[1] for one in told if one is not None]
 
 
+@pytest.mark.full
 def test_a_limit_in_files_loses_rows_of_a_commit_that_it_cuts(lake: Lake) -> None:
     """What this is for: each file's rows reach back an hour behind what the first one reached.
 
@@ -309,6 +310,7 @@ def test_the_first_batch_after_an_outage_is_bounded_too(lake: Lake) -> None:
     assert (rest.files, rest.rows) == (1, 50)
 
 
+@pytest.mark.full
 def test_what_comes_after_a_start_with_nothing_to_do_is_bounded_while_the_job_rests(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def small_packs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_retention, "PACK", 10)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("small_packs")
 def test_what_left_the_log_is_read_as_before(lake: Lake) -> None:
     folder = fill(lake.ensure(TABLE), 34)
@@ -99,6 +100,7 @@ def test_what_left_the_log_is_read_as_before(lake: Lake) -> None:
     assert numbers(lake.read(TABLE, 7)) == list(range(1, 8))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("small_packs")
 def test_what_a_reader_is_lent_is_little_and_stays_while_it_may_be_read(lake: Lake) -> None:
     folder = fill(lake.ensure(TABLE), 54)
@@ -184,6 +186,7 @@ def age(folder: Path, version: int) -> None:
     os.utime(log_archive.single(folder / LOG, version), (when, when))
 
 
+@pytest.mark.full
 def test_a_job_keeps_the_logs_of_what_it_writes_short(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

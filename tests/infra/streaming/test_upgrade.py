@@ -20,6 +20,7 @@ from infra.delta.schema import Column, Table, struct
 from infra.delta.schema_evolution import additions, schema_of
 from infra.errors import Fatal
 from infra.maintenance import maintenance
+from infra.spark.internals import checkpoint_table
 from infra.storage.checksums import Damaged
 from infra.streaming.checkpoint_sources import _extend, match
 from infra.streaming.job import Batch, Job
@@ -136,6 +137,7 @@ COUNTED = Table(
 )
 
 
+@pytest.mark.full
 def test_the_release_before_counts_on_in_the_newer_table(lake: Lake) -> None:
     """MERGE by names: what the newer release added becomes null where this one counts."""
     site = Column("site", T.StringType(), "where", False)
@@ -198,15 +200,13 @@ def test_the_schema_is_found_in_a_checkpoint_when_the_first_commits_are_gone(lak
     lake.spark.sql(f"ALTER TABLE delta.`{lake.path(OLD)}` SET TBLPROPERTIES (a = 'b')")
     log = lake.folder(OLD) / "_delta_log"
     # Delta's own way to one, as after every fiftieth commit.
-    jvm = lake.spark._jvm
-    assert jvm is not None
-    delta = jvm.org.apache.spark.sql.delta.DeltaLog
-    delta.forTable(lake.spark._jsparkSession, lake.path(OLD)).checkpoint()
+    checkpoint_table(lake.spark, lake.path(OLD))
     for file in log.glob("*.json"):
         file.unlink()
     assert schema_of(lake.folder(OLD)) == OLD.schema
 
 
+@pytest.mark.full
 def test_an_input_more_begins_at_its_beginning_and_the_others_go_on(lake: Lake) -> None:
     lake.ensure(OLD, EXTRA, SEEN)
     lake.add(OLD, [{"n": 1}], "test")

@@ -173,6 +173,7 @@ def received(lake: Lake, source: Settings) -> list[Row]:
     return found.selectExpr("string(raw) AS raw", "received_at").collect()
 
 
+@pytest.mark.full
 def test_what_expired_before_a_topic_was_first_read_does_not_count_as_read(
     lake: Lake, source: Settings, drain: Callable[[], list[str]]
 ) -> None:
@@ -208,6 +209,7 @@ def remake(settings: Settings, topic: str) -> None:
     make(settings, topic)
 
 
+@pytest.mark.full
 def test_a_batch_that_was_planned_and_lost_its_messages_is_planned_anew(
     source: Settings, drain: Callable[[], list[str]]
 ) -> None:
@@ -229,6 +231,7 @@ def test_a_batch_that_was_planned_and_lost_its_messages_is_planned_anew(
     assert drain() == ["m0", "m2", "m3"]
 
 
+@pytest.mark.full
 def test_what_all_tables_have_is_not_missing(
     source: Settings, drain: Callable[[], list[str]]
 ) -> None:
@@ -250,6 +253,7 @@ def test_what_all_tables_have_is_not_missing(
 
 #   0  1 | 2  3 ... 9      read; what the broker had not on disk when its machine lost power: from 2
 #   0  1 | 2' 3' 4'        what came since
+@pytest.mark.full
 def test_a_log_that_ends_too_early_is_gone_on_with_where_it_is_new(source: Settings) -> None:
     sent = topic_of("sshd", source.kafka)
     send(source, "m0", "m1")
@@ -267,6 +271,7 @@ def test_a_log_that_ends_too_early_is_gone_on_with_where_it_is_new(source: Setti
     assert kafka_checkpoint(source.checkpoint_root / "ingest").offsets[sent, 0] == 2
 
 
+@pytest.mark.full
 def test_keys_of_a_batch_that_is_dropped_are_dropped(source: Settings) -> None:
     sent = topic_of("sshd", source.kafka)
     send(source, "m0", "m1", "m2")
@@ -283,6 +288,7 @@ def test_keys_of_a_batch_that_is_dropped_are_dropped(source: Settings) -> None:
     assert [file.name for file in (folder / "keys").iterdir()] == ["10-a.parquet"]
 
 
+@pytest.mark.full
 def test_ticks_that_expired_hold_nothing_up(source: Settings, capsys) -> None:
     sent, tick = topic_of("sshd", source.kafka), source.kafka.tick_topic
     send(source, "m0", "m1")
@@ -299,6 +305,7 @@ def test_ticks_that_expired_hold_nothing_up(source: Settings, capsys) -> None:
     assert not (source.home / "spool").exists()
 
 
+@pytest.mark.full
 def test_ticks_that_expired_stop_no_batch_that_is_partly_in(
     source: Settings, drain: Callable[[], list[str]]
 ) -> None:
@@ -347,7 +354,7 @@ def test_the_commands_state_and_accept(source: Settings, home: list[str], capsys
     assert main([*home, "gaps", "--output", "json"]) == 1
     stated = json.loads(capsys.readouterr().out)
     assert stated["gaps"][0]["messages"] == 1
-    accepting = [*home, "accept-gap", stated["statement"], "--reason"]
+    accepting = [*home, "gaps", "accept", stated["statement"], "--reason"]
     assert main([*accepting, " "]) == 2
 
     running = Lock(source.checkpoint_root / "ingest", "ingest")

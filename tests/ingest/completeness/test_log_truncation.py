@@ -67,6 +67,7 @@ def cut(broker: Broker, topic: str, begin: int) -> None:
 
 #   0  1 | 2  3  4         read, in two batches; the broker lost it from 3 on
 #   0  1   2  3' 4' 5'     as it is when the driver looks
+@pytest.mark.full
 def test_a_log_that_grew_beyond_what_it_lost_is_told_and_gone_on_with(
     source: Settings, own_broker: Broker, drain: Drain
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_log_that_grew_beyond_what_it_lost_is_told_and_gone_on_with(
     assert drain()["newer4"] == f"{own}~2:0:4"
 
 
+@pytest.mark.full
 def test_a_broker_that_began_anew_and_lost_nothing_is_gone_on_with(
     source: Settings, own_broker: Broker, drain: Drain
 ) -> None:

@@ -1,4 +1,4 @@
-"""rsyslog with omkafka, configured as docs/how-to/send-logs.md says, against a broker of ours."""
+"""rsyslog with omkafka as docs/how-to/send-logs-with-rsyslog.md says, against a broker of ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from infra.kafka.client import Broker, ensure_topics, free_port
 from ingest.parsing.event_rows import event_rows
 from ingest.parsing.source import ParseSettings, Record
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "send-logs.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "send-logs-with-rsyslog.md"
 SAMPLES = Path(__file__).parents[3] / "samples"
 RSYSLOGD = shutil.which("rsyslogd") or shutil.which("rsyslogd", path="/usr/sbin:/sbin")
 KAFKA = [*Path("/usr/lib").glob("**/rsyslog/omkafka.so")]

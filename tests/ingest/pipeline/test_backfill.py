@@ -49,7 +49,7 @@ def archive(folder: Path, files: int, lines: int) -> None:
 
 def settings_of(*paths: Path, source: str = "sshd") -> FolderSettings:
     named = tuple(str(path) for path in paths)
-    return FolderSettings(paths=named, source=source, mode="import", settle_seconds=0)
+    return FolderSettings(paths=named, source=source, mode="import", min_file_age_seconds=0)
 
 
 def test_an_archive_is_taken_once_and_marked_as_an_import(lake: Lake, tmp_path: Path):
@@ -70,6 +70,7 @@ def test_an_archive_is_taken_once_and_marked_as_an_import(lake: Lake, tmp_path: 
     assert raws == sorted(line(file, number) for file in range(3) for number in range(5))
 
 
+@pytest.mark.full
 def test_between_imports_its_place_moves_on_past_what_is_not_for_it(
     lake: Lake, tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ def test_between_imports_its_place_moves_on_past_what_is_not_for_it(
     assert len(names) == len(set(names)) == 13
 
 
+@pytest.mark.full
 def test_an_import_that_has_left_something_is_asked_to_be_run_once_more(lake: Lake) -> None:
     said = sentence(lake.settings, [RetentionHold("ops.file", IMPORT_JOB, 0.0, None)])
     assert said.endswith("run headgate import once more, it takes nothing twice")
@@ -118,6 +120,7 @@ def landed(job: str, path: str) -> dict[str, Any]:
     return told | {"hash": path, "state": "taken", "source": "sshd", "mode": "live"}
 
 
+@pytest.mark.full
 def test_a_file_that_is_refused_in_reading_it_is_counted(lake: Lake, tmp_path: Path):
     whole = tmp_path / "old" / "a.log.gz"
     whole.parent.mkdir()
@@ -161,6 +164,7 @@ def command(home: Path, old: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.full
 def test_a_killed_import_goes_on_where_it_was(tmp_path: Path, empty_tables: Path):
     home, old = tmp_path / "home", tmp_path / "old"
     shutil.copytree(empty_tables, home / "lake")

@@ -123,6 +123,7 @@ def test_a_crash_after_silver_marks_the_same_again(lake, deliver, monkeypatch):
     assert found(lake) == ["a#0", "b#1"]
 
 
+@pytest.mark.full
 def test_a_batch_that_came_to_no_commit_hides_nothing(lake, deliver, monkeypatch):
     commit = Lake.commit
 
@@ -140,6 +141,7 @@ def test_a_batch_that_came_to_no_commit_hides_nothing(lake, deliver, monkeypatch
     assert rows == [("a#0", None), ("a#0", None)]
 
 
+@pytest.mark.full
 def test_an_import_hides_no_live_event_but_knows_what_was_live(lake, deliver):
     deliver(("old", trail(call(1), call(2, at=7))), mode="import")
     deliver(("live", trail(call(1))))
@@ -154,11 +156,13 @@ def test_an_import_hides_no_live_event_but_knows_what_was_live(lake, deliver):
     assert found(lake) == ["live#0"]
 
 
+@pytest.mark.full
 def test_the_same_id_at_another_time_is_another_event(lake, deliver):
     deliver(("a", trail(call(1, at=1), call(1, at=2))))
     assert marks(lake) == {"a#0": None, "a#1": None}
 
 
+@pytest.mark.full
 def test_the_memory_is_bounded(lake, deliver, monkeypatch):
     monkeypatch.setattr("ingest.pipeline.deduplication.KEPT_KEYS", 4)
     for name, first in (("a", 0), ("b", 2), ("c", 4)):
@@ -169,10 +173,11 @@ def test_the_memory_is_bounded(lake, deliver, monkeypatch):
     assert marks(lake)["d#2"] == "c#1"
 
 
+@pytest.mark.full
 def test_a_file_delivered_again_under_another_name(lake: Lake, tmp_path: Path):
     drop = tmp_path / "drop"
     drop.mkdir()
-    folder = {"paths": [str(drop)], "source": "aws_cloudtrail", "settle_seconds": 0}
+    folder = {"paths": [str(drop)], "source": "aws_cloudtrail", "min_file_age_seconds": 0}
     told = Lake(lake.spark, load(home=lake.settings.home, folders={"trail": folder}))
     for name in ("1.json.gz", "2.json.gz"):
         (drop / name).write_bytes(trail(call(1), call(2)))
@@ -180,11 +185,12 @@ def test_a_file_delivered_again_under_another_name(lake: Lake, tmp_path: Path):
     assert sorted(uid is None for uid in marks(told).values()) == [False, False, True, True]
 
 
+@pytest.mark.full
 def test_sources_without_a_key_cost_no_memory(lake: Lake, tmp_path: Path):
     drop = tmp_path / "drop"
     drop.mkdir()
     (drop / "a.log").write_bytes(b"Nov 21 04:00:00 b1 sshd[1]: Server listening.\n" * 2)
-    folder = {"paths": [str(drop)], "source": "sshd", "settle_seconds": 0}
+    folder = {"paths": [str(drop)], "source": "sshd", "min_file_age_seconds": 0}
     files(
         Lake(lake.spark, load(home=lake.settings.home, folders={"ssh": folder})), once=True
     ).wait()

@@ -24,6 +24,7 @@ from ingest.pipeline.file_scanner import Scanner, listing
 from ingest.pipeline.files_job import FileEntry, Refusals, files, flow
 from ingest.pipeline.inflight import held, oldest_in_flight
 from ingest.tables import EVENT, LANDED, RECORD
+from tests.full import rest_full
 
 OLD = 1_200_000_000  # 2008-01-10
 
@@ -42,7 +43,9 @@ def drop(tmp_path: Path) -> Path:
 @pytest.fixture
 def told(lake: Lake, drop: Path) -> Lake:
     """A lake whose settings name the folder; files count as finished at once."""
-    return with_folders(lake, ssh={"paths": [str(drop)], "source": "sshd", "settle_seconds": 0})
+    return with_folders(
+        lake, ssh={"paths": [str(drop)], "source": "sshd", "min_file_age_seconds": 0}
+    )
 
 
 def with_folders(lake: Lake, **folders: dict[str, object]) -> Lake:
@@ -107,7 +110,7 @@ def test_coordinates_are_path_content_and_line(told, drop):
 def test_what_the_folder_says_reaches_the_parser(lake, tmp_path):
     drop = tmp_path / "win"
     land(drop, "a.log", b"Nov 21 04:00:00 b1 sshd[1]: Server listening on 0.0.0.0 port 22.", at=OLD)
-    folder = {"paths": [f"{drop}/*.log"], "source": "sshd", "settle_seconds": 0}
+    folder = {"paths": [f"{drop}/*.log"], "source": "sshd", "min_file_age_seconds": 0}
     told = with_folders(lake, win=folder | {"tz": "Asia/Tokyo", "mode": "replay", "host": "gw"})
     once(told)
     (event,) = told.spark.sql(
@@ -120,6 +123,7 @@ def test_what_the_folder_says_reaches_the_parser(lake, tmp_path):
     assert event["y"] >= 2026
 
 
+@pytest.mark.full
 def test_a_file_that_grows_after_it_was_taken_is_refused_by_name(told, drop, capsys):
     path = land(drop, "app.log", sshd(1))
     once(told)
@@ -136,7 +140,9 @@ def test_a_file_that_grows_after_it_was_taken_is_refused_by_name(told, drop, cap
 
 
 def test_a_file_that_is_still_written_waits_and_is_taken_whole(lake, drop):
-    told = with_folders(lake, ssh={"paths": [str(drop)], "source": "sshd", "settle_seconds": 0.4})
+    told = with_folders(
+        lake, ssh={"paths": [str(drop)], "source": "sshd", "min_file_age_seconds": 0.4}
+    )
     said: list[str] = []
     scanner = Scanner(told, "files", told.settings.folders, said.append)
     path = land(drop, "a.log", sshd(1))
@@ -150,6 +156,7 @@ def test_a_file_that_is_still_written_waits_and_is_taken_whole(lake, drop):
     assert raws(told) == [sshd(1), sshd(2)]
 
 
+@pytest.mark.full
 def test_a_file_that_changed_between_listing_and_reading_is_refused_by_name(told, drop):
     path = land(drop, "a.log", sshd(1))
     assert Scanner(told, "files", told.settings.folders, print).look().taken == 1
@@ -163,6 +170,7 @@ def test_a_file_that_changed_between_listing_and_reading_is_refused_by_name(told
     assert raws(told) == [b"", sshd(1), sshd(2)]
 
 
+@pytest.mark.full
 def test_what_was_moved_away_before_it_was_read_is_read_where_it_is(told, drop):
     """Rotated while the job was behind: taken, and another file lay there when it came to it."""
     first = land(drop, "a.log.1", sshd(1))
@@ -185,6 +193,7 @@ def test_what_was_moved_away_before_it_was_read_is_read_where_it_is(told, drop):
     assert (str(drop / "copy.log"), "unread") in states
 
 
+@pytest.mark.full
 def test_a_file_that_is_away_for_a_moment_is_read_when_it_is_back(told, drop):
     path = land(drop, "a.log", sshd(1), at=OLD)
     scanner = Scanner(told, "files", told.settings.folders, print)
@@ -204,14 +213,16 @@ def test_a_file_that_is_away_for_a_moment_is_read_when_it_is_back(told, drop):
     assert unnamed(told) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_a_file_that_two_patterns_name_is_taken_once(lake, drop):
     land(drop, "deep/a.log", sshd(1))
     paths = [str(drop), f"{drop}/**/*.log", f"{drop}/**/**/*.log"]
-    once(with_folders(lake, ssh={"paths": paths, "source": "sshd", "settle_seconds": 0}))
+    once(with_folders(lake, ssh={"paths": paths, "source": "sshd", "min_file_age_seconds": 0}))
     assert raws(lake) == [sshd(1)]
     assert unnamed(lake) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_rotation_by_rename_takes_each_content_once(told, drop):
     first = land(drop, "a.log.1", sshd(1))
     once(told)
@@ -222,6 +233,7 @@ def test_rotation_by_rename_takes_each_content_once(told, drop):
     assert unnamed(told) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_a_copy_is_a_file_of_its_own(told, drop):
     land(drop, "a.log", sshd(1))
     land(drop, "b.log", sshd(1))
@@ -230,6 +242,7 @@ def test_a_copy_is_a_file_of_its_own(told, drop):
     assert unnamed(told) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_broken_gzip_is_named_with_what_was_read(told, drop):
     whole = land(drop, "a.log.gz", *[sshd(number % 60) for number in range(5000)])
     whole.write_bytes(whole.read_bytes()[:-200])
@@ -241,12 +254,13 @@ def test_broken_gzip_is_named_with_what_was_read(told, drop):
     assert f" {read} lines" in said
 
 
+@pytest.mark.full
 def test_a_new_folder_and_one_taken_away_need_no_new_checkpoint(lake, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     land(one, "a.log", sshd(1))
     land(two, "a.log", sshd(2))
-    first = {"paths": [str(one)], "source": "sshd", "settle_seconds": 0}
-    second = {"paths": [str(two)], "source": "syslog", "settle_seconds": 0}
+    first = {"paths": [str(one)], "source": "sshd", "min_file_age_seconds": 0}
+    second = {"paths": [str(two)], "source": "syslog", "min_file_age_seconds": 0}
     once(with_folders(lake, one=first))
     once(with_folders(lake, one=first, two=second))
     land(two, "b.log", sshd(3))
@@ -283,7 +297,7 @@ def test_an_object_store_is_read_through_sparks_own_file_systems(lake, drop, mon
     monkeypatch.setattr("ingest.pipeline.files_job.is_local", lambda path: False)
     land(drop, "a b[1].log.gz", sshd(1), sshd(2))
     land(drop, "sub/c.log", sshd(3))
-    folder = {"paths": [f"file://{drop}"], "source": "sshd", "settle_seconds": 0}
+    folder = {"paths": [f"file://{drop}"], "source": "sshd", "min_file_age_seconds": 0}
     told = with_folders(lake, bucket=folder)
     once(told)
     once(told)
@@ -324,7 +338,7 @@ print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 102
 """
 
 
-@pytest.mark.parametrize("name", ["a.log", "a.log.gz"])
+@pytest.mark.parametrize("name", rest_full(1, ["a.log.gz", "a.log"]))
 def test_a_file_of_100_mb_is_read_in_bounded_memory(drop, name):
     lines = [(b"%d " % number).ljust(1023, b"x") + b"\n" for number in range(1024)]
     with (

@@ -322,6 +322,7 @@ def test_a_record_of_headgate_is_strict(change: dict[str, Any], said: str) -> No
     assert said in reason("headgate", json.dumps({**one, **change}))
 
 
+@pytest.mark.full
 def test_a_run_is_kept_told_and_becomes_an_alert(lake: Lake, broker: Broker) -> None:
     settings = load(
         home=lake.settings.home,

@@ -170,6 +170,7 @@ def test_a_dry_run_counts_and_changes_nothing(line: Line) -> None:
     assert newest_version(lake.folder(EVENT)) == version
 
 
+@pytest.mark.full
 def test_rows_that_come_out_the_same_cost_no_commit(line: Line) -> None:
     line.receive(*[sshd(n) for n in range(10)], *[dns(n) for n in range(3)])
     version = newest_version(line.lake.folder(EVENT))
@@ -179,6 +180,7 @@ def test_rows_that_come_out_the_same_cost_no_commit(line: Line) -> None:
     assert newest_version(line.lake.folder(EVENT)) == version
 
 
+@pytest.mark.full
 def test_only_the_span_that_is_asked_for_and_complete_is_read_again(line: Line) -> None:
     lake = line.lake
     line.receive(*[sshd(n) for n in range(20)])
@@ -202,6 +204,7 @@ def test_what_ingest_never_said_to_be_complete_is_refused(line: Line) -> None:
         reparse(line.lake, "sshd", BEGIN + timedelta(days=1))
 
 
+@pytest.mark.full
 def test_marks_of_second_deliveries_stay(line: Line) -> None:
     lake = line.lake
     line.receive(*[sshd(n) for n in range(4)])
@@ -213,6 +216,7 @@ def test_marks_of_second_deliveries_stay(line: Line) -> None:
     assert (row["duplicate_of"], row["user_name"]) == ("s1#0", "u2")
 
 
+@pytest.mark.full
 def test_records_that_bronze_has_no_more_keep_their_rows(line: Line) -> None:
     lake = line.lake
     line.receive(*[sshd(n) for n in range(6)])
@@ -223,6 +227,7 @@ def test_records_that_bronze_has_no_more_keep_their_rows(line: Line) -> None:
     assert [uid for uid, row in table(lake).items() if row["message"] == "old"] == ["s4#0"]
 
 
+@pytest.mark.full
 def test_rows_deleted_by_a_vector_stay_deleted(line: Line) -> None:
     lake = line.lake
     line.receive(*[sshd(n) for n in range(8)])
@@ -247,6 +252,7 @@ AUDIT = (
 )
 
 
+@pytest.mark.full
 def test_events_of_several_records_stay_together_also_across_slices(line: Line) -> None:
     lake = line.lake
     line.receive(*[(f"a{n}", "auditd", raw) for n, raw in enumerate(AUDIT)])
@@ -289,6 +295,7 @@ def test_a_run_that_was_cut_off_goes_on_and_leaves_no_files(line: Line) -> None:
     assert not kept.exists()
 
 
+@pytest.mark.full
 def test_an_interrupt_once_a_commit_is_in_takes_no_file_of_the_table(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +318,7 @@ def test_an_interrupt_once_a_commit_is_in_takes_no_file_of_the_table(
     assert table(lake) == truth
 
 
+@pytest.mark.full
 def test_a_slice_that_others_rewrite_meanwhile_is_done_again(line: Line) -> None:
     lake = line.lake
     line.receive(*[sshd(n) for n in range(10)])
@@ -335,6 +343,7 @@ def test_a_slice_that_others_rewrite_meanwhile_is_done_again(line: Line) -> None
     assert table(lake) == truth
 
 
+@pytest.mark.full
 def test_readers_streams_and_a_live_job_are_not_disturbed(line: Line) -> None:
     lake = line.lake
     line.receive(*[sshd(n) for n in range(60)], *[dns(n) for n in range(60)])
@@ -391,6 +400,7 @@ def test_readers_streams_and_a_live_job_are_not_disturbed(line: Line) -> None:
     assert sums.received == len(now)
 
 
+@pytest.mark.full
 def test_files_of_the_rewrite_carry_statistics_and_columns_as_others_do(line: Line) -> None:
     lake = line.lake
     line.receive(*[sshd(n) for n in range(5)])

@@ -43,6 +43,7 @@ def naming(lake: Lake, word: bytes) -> set[str]:
     return {file.name for file in folder.iterdir() if word in file.read_bytes().lower()}
 
 
+@pytest.mark.full
 def test_indexes_of_former_versions_go_and_a_batch_that_asked_for_one_goes_on(told: Lake) -> None:
     assert newest_index(told.settings) == (first := index_file(told, "0-1"))
     add(told, "silver.user_version", person("9", name="eve", aliases=[]))
@@ -74,6 +75,7 @@ def test_indexes_of_former_versions_go_and_a_batch_that_asked_for_one_goes_on(to
     assert erase(told, ANNA, quiet, wait_seconds=0)["indexes"] == []
 
 
+@pytest.mark.full
 def test_an_index_that_is_made_while_an_erasure_ends_is_made_anew(
     told: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ def watch(lake: Lake) -> Job:
     return lake.each_batch("watch", lake.stream(table("silver.event")), batch, trigger_seconds=None)
 
 
+@pytest.mark.full
 def test_no_row_becomes_younger_by_an_erasure(told: Lake) -> None:
     def files() -> dict[str, datetime]:
         return {file.name: file.written for file in active_files(told.spark, told.path(finding))}
@@ -195,6 +196,7 @@ def test_alerts_that_an_erasure_put_in_place_are_not_published_again(told: Lake)
     assert [file for version in after for file in told.files_of(alerts, version)] == []
 
 
+@pytest.mark.full
 def test_a_pseudonym_keeps_rows_and_what_belongs_together(told: Lake) -> None:
     wish = ErasureRequest("user", "anna", pseudonymise=True)
     with pytest.raises(RuntimeError, match="killed"):
@@ -215,6 +217,7 @@ def test_a_pseudonym_keeps_rows_and_what_belongs_together(told: Lake) -> None:
     assert pseudonym not in json.dumps(certificate)
 
 
+@pytest.mark.full
 def test_a_device_goes_by_its_address_and_its_host_names_when_asked(told: Lake) -> None:
     with pytest.raises(Usage, match="add --yes"):
         require_request(ErasureRequest("device", MAC), yes=False, dry=False)
@@ -234,6 +237,7 @@ def test_a_device_goes_by_its_address_and_its_host_names_when_asked(told: Lake) 
     assert ids(told, "silver.dhcp_segment", "ip") == ["10.0.0.2"]
 
 
+@pytest.mark.full
 def test_a_run_that_was_killed_goes_on_and_former_versions_can_be_deleted(told: Lake) -> None:
     then = Committed(told.folder(table("silver.event"))).of(2)
     for name in ("gold.finding", "silver.event"):
@@ -266,6 +270,7 @@ def refused(settings: Settings, then: datetime) -> None:
         asking.close()
 
 
+@pytest.mark.full
 def test_jobs_that_are_behind_are_named_and_their_files_stay(told: Lake) -> None:
     told.ensure(SEEN)
     watch(told).wait()
@@ -284,6 +289,7 @@ def test_jobs_that_are_behind_are_named_and_their_files_stay(told: Lake) -> None
     assert erase(told, ANNA, quiet, wait_seconds=0)["jobs_behind"] == {}
 
 
+@pytest.mark.full
 def test_a_job_that_has_to_read_what_a_later_pass_replaced_is_named(
     told: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,6 +304,7 @@ def test_a_job_that_has_to_read_what_a_later_pass_replaced_is_named(
     assert "r6:0" in {row["uid"] for row in told.read(SEEN).collect()}
 
 
+@pytest.mark.full
 def test_files_that_upkeep_merged_and_jobs_have_yet_to_read_stay(
     told: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,6 +327,7 @@ def test_files_that_upkeep_merged_and_jobs_have_yet_to_read_stay(
     assert f"n{FAN_IN - 1}:0" in {row["uid"] for row in told.read(SEEN).collect()}
 
 
+@pytest.mark.full
 def test_rows_that_never_end_are_not_called_done(
     told: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,6 +342,7 @@ def test_rows_that_never_end_are_not_called_done(
     assert "NOT FINISHED: rows that name it came in" in "\n".join(sentences(certificate))
 
 
+@pytest.mark.full
 def test_an_interrupt_once_a_commit_is_in_takes_no_file_of_the_table(
     told: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,6 +362,7 @@ def test_an_interrupt_once_a_commit_is_in_takes_no_file_of_the_table(
     assert certificate["tables"]["bronze.record"]["rows_removed"] == 2
 
 
+@pytest.mark.full
 def test_a_run_that_goes_on_takes_the_names_of_the_new_command(told: Lake) -> None:
     of_bob = holding(told, "bob")
     with pytest.raises(RuntimeError, match="killed"):
@@ -372,6 +382,7 @@ def test_a_run_that_goes_on_takes_the_names_of_the_new_command(told: Lake) -> No
     assert holding(told, "anna") == set()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("killed", [False, True])
 def test_what_belongs_to_an_event_that_came_later_goes_as_well(told: Lake, killed: bool) -> None:
     add(told, "bronze.record", {"record_id": "r7", "raw": b"\x1f\x8bpacked", "received_at": AT})
@@ -395,6 +406,7 @@ def test_what_belongs_to_an_event_that_came_later_goes_as_well(told: Lake, kille
     assert ids(told, "gold.attribution", "finding_id") == ["f2"]
 
 
+@pytest.mark.full
 def test_hours_whose_events_went_are_counted_anew(told: Lake) -> None:
     dry = preview_erasure(told, ANNA, quiet)
     assert "ops.recount" not in dry["tables"]
@@ -408,6 +420,7 @@ def test_hours_whose_events_went_are_counted_anew(told: Lake) -> None:
     assert erase(told, ANNA, quiet)["recounts"] == 0
 
 
+@pytest.mark.full
 def test_words_alone_change_no_count(told: Lake) -> None:
     wish = ErasureRequest("user", "Anna", pseudonymise=True)
     assert erase(told, wish, quiet)["recounts"] == 0

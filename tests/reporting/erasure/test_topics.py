@@ -133,6 +133,7 @@ def test_the_compacted_topic_says_alerts_anew(told: Lake, monkeypatch: pytest.Mo
     assert finished_erasure(certificate)
 
 
+@pytest.mark.full
 def test_a_pseudonym_is_said_on_the_compacted_topics_as_in_the_tables(told: Lake) -> None:
     kafka = told.settings.kafka
     assert Publisher(told.settings).publish() == 2
@@ -164,6 +165,7 @@ def send_counts(lake: Lake) -> None:
     assert Topic(lake.settings).send(rows(lake.spark, ROLLUP, told)) == 3
 
 
+@pytest.mark.full
 def test_counts_of_a_device_are_deleted_from_their_topic(told: Lake) -> None:
     topic = told.settings.kafka.rollups_topic
     send_counts(told)
@@ -183,6 +185,7 @@ def test_counts_of_a_device_are_deleted_from_their_topic(told: Lake) -> None:
     assert again["outside"]["rollups"] == 0
 
 
+@pytest.mark.full
 def test_alerts_that_have_yet_to_go_out_are_told_and_taken_back_once_they_have(told: Lake) -> None:
     topic = told.settings.kafka.state_topic
     certificate = erase(told, ANNA, quiet, wait_seconds=0)
@@ -200,6 +203,7 @@ def test_alerts_that_have_yet_to_go_out_are_told_and_taken_back_once_they_have(t
     assert b"anna" not in (newest(told.settings, topic)[b"a1"] or b"")
 
 
+@pytest.mark.full
 def test_a_job_that_runs_has_a_while_to_publish_first(told: Lake) -> None:
     heard: list[str] = []
 
@@ -227,6 +231,7 @@ def let_wait(settings: Settings, alert: str, revision: int) -> None:
         enqueue(queue._db, ["pager"], (alert, revision), TITLE, body, 0.0)
 
 
+@pytest.mark.full
 def test_what_webhooks_have_yet_to_read_is_told_and_reworded_once_they_have(told: Lake) -> None:
     hook = WebhookSettings(name="pager", url="https://pager.example/", secret_env="PAGER")
     told.settings = told.settings.model_copy(update={"webhooks": (hook,)})
@@ -260,6 +265,7 @@ def test_what_webhooks_have_yet_to_read_is_told_and_reworded_once_they_have(told
     assert finished_erasure(again)
 
 
+@pytest.mark.full
 def test_a_former_state_goes_from_a_quiet_topic_when_the_command_is_run_again(
     lake: Lake, quick: Broker
 ) -> None:
@@ -288,6 +294,7 @@ def test_a_former_state_goes_from_a_quiet_topic_when_the_command_is_run_again(
     assert state["title"] == str(BODY["title"]).replace("anna", "[erased]")
 
 
+@pytest.mark.full
 def test_an_older_topic_gets_the_limit_by_command_and_the_certificate_says_what_it_lacks(
     told: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

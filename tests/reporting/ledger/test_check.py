@@ -155,6 +155,7 @@ def transactional(settings: Settings) -> Producer:
     return client
 
 
+@pytest.mark.full
 def test_marks_of_transactions_are_no_messages(
     lake: Lake, source: Settings, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +177,7 @@ def test_marks_of_transactions_are_no_messages(
     assert counts in {(4, 4, 0), (3, 0, 5)}, "four were asked about, from a random one on"
 
 
+@pytest.mark.full
 def test_what_is_lost_behind_an_open_transaction_is_missing(
     lake: Lake, source: Settings, drain: Drain
 ) -> None:
@@ -190,6 +192,7 @@ def test_what_is_lost_behind_an_open_transaction_is_missing(
     client.abort_transaction(20)
 
 
+@pytest.mark.full
 def test_what_retention_and_erasures_took_is_not_missing(
     lake: Lake,
     source: Settings,
@@ -213,6 +216,7 @@ def test_what_retention_and_erasures_took_is_not_missing(
     assert (after.failures, after.rows[0]["erased"]) == ([], 1)
 
 
+@pytest.mark.full
 def test_unread_messages_that_the_broker_soon_deletes_are_told(
     source: Settings,
     drain: Drain,
@@ -251,6 +255,7 @@ def test_a_gap_that_nobody_has_accepted_fails_and_an_accepted_one_does_not(
     assert found.rows[0]["gaps"] == 1
 
 
+@pytest.mark.full
 def test_a_topic_made_anew_is_looked_at_from_its_beginning(
     lake: Lake,
     source: Settings,
@@ -270,6 +275,7 @@ def test_a_topic_made_anew_is_looked_at_from_its_beginning(
     assert looked(checked(source)) == [(0, 4, 3, 1, 0)]
 
 
+@pytest.mark.full
 def test_a_record_that_no_row_names_fails_the_check_each_time(
     lake: Lake,
     source: Settings,
@@ -320,6 +326,7 @@ def test_the_command_and_the_metrics_tell_loudly(
     assert main([*ledger, "--check", "--accept", "again"]) == 2
 
 
+@pytest.mark.full
 def test_what_was_lost_since_it_was_told_is_not_accepted_unseen(
     lake: Lake,
     source: Settings,
@@ -348,4 +355,4 @@ def test_up_checks_the_ledger_on_a_schedule(tmp_path: Path) -> None:
     assert scheduled["ledger"]._command == ("ledger", "--check")
     assert scheduled["ledger"]._seconds == 3600
     never = Driver(load(home=tmp_path, jobs={"ledger_minutes": 0}), ("ingest",))._scheduled()
-    assert {one._name: one._seconds for one in never}["ledger"] == 0
+    assert "ledger" not in {one._name for one in never}

@@ -68,6 +68,7 @@ def test_a_record_that_no_row_names_is_unaccounted_once_its_batch_is_done(lake: 
 #  days before:  40    30    29    20    14    10    0
 #  sshd          gone  |     lost  lost        there
 #  zeek:dns                        gone  |     lost
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["zeek:dns", "zeek"])
 def test_what_retention_took_out_is_expired_and_what_it_never_reached_is_not(
     lake: Lake, capsys: pytest.CaptureFixture[str], name: str
@@ -106,6 +107,7 @@ def accounted(lake: Lake, capsys: pytest.CaptureFixture[str]) -> dict[str, tuple
     return {one["source"]: (one["parsed"], one["expired"], one["unaccounted"]) for one in told}
 
 
+@pytest.mark.full
 def test_without_a_heartbeat_nothing_is_excused(lake: Lake) -> None:
     insert(lake, RECORD, [record("lost", "12:01")])
     assert row(lake).unaccounted == 1
@@ -128,6 +130,7 @@ def test_of_an_import_that_was_interrupted_nothing_is_unaccounted(lake: Lake, ca
     assert (counted["unfinished"], counted["unaccounted"]) == (2, 1)
 
 
+@pytest.mark.full
 def test_a_record_of_many_events_and_an_event_of_many_records_count_right(lake: Lake) -> None:
     insert(lake, RECORD, [record(uid, "12:00") for uid in ("file", "l1", "l2")])
     many = [event("file", "12:00", event_uid=f"file:{n}") for n in range(3)]
@@ -155,6 +158,7 @@ def test_findings_are_pending_until_attributed_and_late_when_the_tables_answered
     assert (found.findings, found.pending, found.late) == (3, 1, 1)
 
 
+@pytest.mark.full
 def test_a_finding_waits_for_no_attribution_that_retention_took_out(lake: Lake) -> None:
     insert(lake, FINDING, [finding("a", "12:00"), finding("b", "12:02")])
     connection = connect(lake.settings.lake_root)

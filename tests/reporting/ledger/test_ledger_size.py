@@ -66,6 +66,7 @@ def test_whatever_the_rate_a_row_is_read_a_few_times(rows: list[int], step: time
     assert read <= 3 * sum(rows) + most
 
 
+@pytest.mark.full
 def test_slices_come_to_what_the_whole_does(lake: Lake) -> None:
     """Many in one minute, an event of lines that came hours apart, a row twice, one lost."""
     crowd = [f"c{number}" for number in range(40)]

@@ -1,0 +1,122 @@
+"""The rules of a lake by name: what there is of them, and switching them on and off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from alerts.compiler.compiler import Compiled, compile_rules
+from alerts.compiler.indicator_lists import INDICATOR
+from alerts.compiler.model_rule_files import MODEL, Models, ModelSource
+from alerts.rulebook.rule_store import model_rules, recompile, rule_folders
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.predicate import tests_of
+from alerts.rulepack.rule_pack import Correlation, PackStore, Query, Rule, RulePack, Switch
+from alerts.spark_rules.disabled_rules import Aside, state_of
+from infra.config.settings import Settings
+from infra.errors import Usage
+
+
+def compiled_rules(settings: Settings) -> Compiled:
+    """The rules as their files are now, without putting them in force."""
+    store = PackStore(store_folder(settings))
+    return compile_rules(
+        rule_folders(settings),
+        disabled=store.disabled(),
+        levels=settings.alerts.levels,
+        store=store.folder,
+    )
+
+
+def rule_id_of(compiled: Compiled, rule: str) -> str:
+    """The id of a rule given by id or name; raises `Usage`."""
+    for rule_id, source in compiled.sources.items():
+        if rule in (rule_id, source.rule.name):
+            return rule_id
+    for refused in compiled.refused:
+        if rule in (refused.rule, refused.path, Path(refused.path).stem) or _has_name(
+            refused.path, rule
+        ):
+            raise Usage(f"rule '{rule}' is refused: {refused.reason}; {refused.remedy}")
+    raise Usage(f"no rule '{rule}'; 'headgate rules list' shows them")
+
+
+def id_of_any(settings: Settings, rule: str) -> str:
+    """The id of a rule of any kind, models too; raises `Usage`."""
+    model = model_rules(settings).named(rule)
+    return model.rule.id if model else rule_id_of(compiled_rules(settings), rule)
+
+
+def switch_on(settings: Settings, rule: str) -> tuple[RulePack, bool]:
+    """The pack that is then in force, and whether the rule was off or set aside before."""
+    rule_id = id_of_any(settings, rule)
+    store = PackStore(store_folder(settings))
+    was_aside = Aside(store.folder).lift(rule_id)
+    changed = store.enable(rule_id) or was_aside
+    return recompile(settings).pack, changed
+
+
+def switch_off(settings: Settings, rule: str, who: str, reason: str) -> RulePack:
+    """The pack that is then in force."""
+    rule_id = id_of_any(settings, rule)
+    PackStore(store_folder(settings)).disable(rule_id, who, reason)
+    return recompile(settings).pack
+
+
+def rule_rows(
+    settings: Settings, compiled: Compiled, models: Models, sees: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """One row for each rule. `sees`: what the last look at its inputs said, by id."""
+    switches = PackStore(store_folder(settings)).disabled()
+    aside = Aside(store_folder(settings)).all()
+    rows = []
+    for rule_id, source in compiled.sources.items():
+        rule = source.rule
+        off = switches.get(rule_id)
+        rows.append(
+            {
+                "id": rule_id,
+                "name": rule.name,
+                "level": rule.level,
+                "kind": _kind(rule),
+                "state": f"off ({off.who}: {off.reason})" if off else state_of(rule, aside),
+                "alerts": "yes" if rule.alerting else "no",
+                "sees": sees.get(rule_id, ""),
+                "title": rule.title,
+            }
+        )
+    return rows + [_model_row(source, switches, sees) for source in models.sources.values()]
+
+
+def _model_row(
+    source: ModelSource, switches: Mapping[str, Switch], sees: Mapping[str, str]
+) -> dict[str, str]:
+    rule, off = source.rule, switches.get(source.rule.id)
+    trained = "on" if source.runs else f"untrained (headgate models train {rule.name or rule.id})"
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "level": rule.level,
+        "kind": MODEL,
+        "state": f"off ({off.who}: {off.reason})" if off else trained,
+        "alerts": "yes" if rule.alerting else "no",
+        "sees": sees.get(rule.id, ""),
+        "title": rule.title,
+    }
+
+
+def _kind(rule: Rule | Correlation | Query) -> str:
+    if isinstance(rule, Correlation | Query):
+        return rule.type
+    return INDICATOR if any(test.op == "listed" for test in tests_of(rule.predicate)) else "rule"
+
+
+def _has_name(path: str, name: str) -> bool:
+    """Whether a file that was refused holds a rule of a name; it may be no YAML at all."""
+    try:
+        text = Path(path).read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return bool(re.search(rf"""^name: *(["']?){re.escape(name)}\1 *$""", text, re.M))

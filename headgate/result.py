@@ -1,0 +1,105 @@
+"""What a question gave, in the form one wants to go on with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from infra.errors import Usage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN = 10
+"""Rows that a result shows of itself."""
+
+
+class QueryResult:
+    """Rows with named columns. They lie in memory as Arrow and are turned into what is asked for.
+
+    `truncated`: whether there were more rows than the limit of the question. `versions`: of a
+    question about the past, the version at which each table was read.
+    """
+
+    def __init__(
+        self,
+        table: pa.Table,
+        *,
+        truncated: bool = False,
+        versions: Mapping[str, int] | None = None,
+    ) -> None:
+        self._table = table
+        self.truncated = truncated
+        self.versions = dict(versions or {})
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in order."""
+        return list(self._table.column_names)
+
+    def arrow(self) -> pa.Table:
+        """As an Arrow table."""
+        return self._table
+
+    def pandas(self) -> pd.DataFrame:
+        """As a pandas DataFrame; instants are aware and UTC."""
+        frame: pd.DataFrame = self._table.to_pandas()
+        return frame
+
+    def polars(self) -> Any:
+        """As a polars DataFrame; raises `Usage` where polars is not installed."""
+        try:
+            import polars
+        except ImportError:
+            raise Usage("polars is not installed; install it, or take .pandas()") from None
+        return polars.from_arrow(self._table)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As dictionaries; instants are aware and UTC."""
+        return [_utc(row) for row in self._table.to_pylist()]
+
+    def value(self) -> Any:
+        """The only value of a result of one row and one column; else raises `Usage`."""
+        if (len(self), len(self.columns)) != (1, 1):
+            raise Usage(f"{len(self)} rows of {len(self.columns)} columns are not one value")
+        return self.rows()[0][self.columns[0]]
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows())
+
+    def __repr__(self) -> str:
+        more = ", cut: there are more" if self.truncated else ""
+        head = f"{len(self):,} rows of {', '.join(self.columns)}{more}"
+        shown = self._table.slice(0, SHOWN).to_pandas().to_string(max_colwidth=60)
+        return f"{head}\n{shown}"
+
+    def _repr_html_(self) -> str:
+        more = " (cut: there are more)" if self.truncated else ""
+        count = f"<p>{len(self):,} rows{more}; the first {min(SHOWN, len(self))}:</p>"
+        # Escaped: what stands in a log may have been written by an attacker.
+        shown: str = self._table.slice(0, SHOWN).to_pandas().to_html(escape=True, index=False)
+        return count + shown
+
+
+def result_of(rows: list[dict[str, Any]], columns: list[str] | None = None) -> QueryResult:
+    """A result from dictionaries, all with the same keys. `columns`: their names if there is no
+    row."""
+    if not rows:
+        return QueryResult(pa.table({name: pa.nulls(0) for name in columns or []}))
+    return QueryResult(pa.Table.from_pylist(rows))
+
+
+def _utc(value: Any) -> Any:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    if isinstance(value, dict):
+        return {name: _utc(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_utc(each) for each in value]
+    return value

@@ -1,0 +1,212 @@
+"""Reference pages that are made from the code: `make docs` writes them, a test compares them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin
+
+from prometheus_client.core import Metric
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from api.observability.metrics import Meters
+from api.problems import _KINDS
+from headgate.cli import COMMANDS, main
+from infra.config.settings import (
+    ApiKeySettings,
+    FolderSettings,
+    ScopeSettings,
+    Settings,
+    SourceSettings,
+    WebhookSettings,
+)
+from tests.docs.pages import DOCS
+
+REFERENCE = DOCS / "reference"
+MADE = "<!-- below: made from infra/config/settings.py by `make docs` -->\n"
+"""What stands above this line of the settings page is written by hand."""
+
+
+def pages() -> dict[str, str]:
+    """The generated pages by name."""
+    by_hand = (REFERENCE / "settings.md").read_text("utf-8").partition(MADE)[0]
+    return {
+        "commands.md": "\n".join(commands()),
+        "metrics.md": "\n".join(metrics()),
+        "api-errors.md": "\n".join(problems()),
+        "settings.md": by_hand + MADE + "\n".join(sections()),
+        "tables.md": printed("tables"),
+        "sources.md": printed("sources"),
+    }
+
+
+def printed(command: str) -> str:
+    """What a command prints in Markdown."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main([command, "--output", "markdown"]) == 0
+    return out.getvalue()
+
+
+AREAS = {
+    "infra": "Run it",
+    "headgate": "Try it",
+    "ingest": "Bring logs in",
+    "enrich": "Leases, assets, counts",
+    "alerts": "Detect",
+    "api": "Ask",
+    "reporting": "Account",
+}
+
+
+def commands() -> Iterator[str]:
+    """Every command with its own commands, by the package that brings it."""
+    yield "# Commands\n"
+    yield "Made by `make docs`; do not edit. `headgate COMMAND --help` lists the options.\n"
+    for package, title in AREAS.items():
+        yield f"## {title}\n\n| command | does |\n|---|---|"
+        for name, command in COMMANDS.items():
+            if command.load.__module__.split(".")[0] == package:
+                yield f"| `headgate {name}` | {command.help} |"
+                for inner, doc in subcommands(name):
+                    yield f"| `headgate {name} {inner}` | {doc} |"
+        yield ""
+
+
+def subcommands(name: str) -> Iterator[tuple[str, str]]:
+    """The commands below a command, with their line of help."""
+    for action in parser_of(name)._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for choice in action._choices_actions:
+                yield str(choice.dest), (choice.help or "").replace("%%", "%")
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of one command, as `headgate` builds it."""
+    parser = argparse.ArgumentParser(prog="headgate")
+    inner = parser.add_subparsers(dest="command", required=True)
+    COMMANDS[name].load()(inner)
+    built: argparse.ArgumentParser = inner.choices[name]
+    return built
+
+
+def metrics() -> Iterator[str]:
+    """What `/metrics` shows."""
+    yield "# Metrics\n"
+    yield "Made by `make docs`; do not edit. `GET /metrics` gives them as Prometheus text.\n"
+    yield "| metric | type | labels | meaning |\n|---|---|---|---|"
+    registry = Meters(Settings()).registry
+    rows = []
+    for collector in registry._collector_to_names:
+        for family in collector.describe():
+            labels = getattr(collector, "_labelnames", None) or labels_of(family)
+            shown = ", ".join(f"`{label}`" for label in labels)
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            rows.append(f"| `{name}` | {family.type} | {shown} | {family.documentation} |")
+    yield from sorted(rows)
+    yield ""
+
+
+def labels_of(family: Metric) -> tuple[str, ...]:
+    """Labels of a family that a collector of ours describes."""
+    return tuple(getattr(family, "_labelnames", ()) or ())
+
+
+def problems() -> Iterator[str]:
+    """Types of the API's errors."""
+    yield "# Errors of the REST API\n"
+    yield "Made by `make docs`; do not edit. Errors are `application/problem+json` (RFC 9457):"
+    yield "`type` is stable for programs, `detail` says what is wrong and the way out.\n"
+    yield "| `type` | status | when |\n|---|---|---|"
+    for error, status, name in _KINDS:
+        yield f"| `urn:headgate:problem:{name}` | {status} | {doc(error)} |"
+    yield ""
+    yield "Other refusals have the name of their status: `urn:headgate:problem:not-found` (404),"
+    yield "`unauthorized` (401), `forbidden` (403).\n"
+
+
+def write() -> None:
+    """Write all of them."""
+    for name, text in pages().items():
+        (REFERENCE / name).write_text(text, "utf-8")
+
+
+def sections() -> Iterator[str]:
+    """The settings page from the models: one table for each section of the file."""
+    plain = {n: f for n, f in Settings.model_fields.items() if not nested(f)}
+    yield from section("At the top of the file", "", plain)
+    for name, field in Settings.model_fields.items():
+        if model := nested(field):
+            yield from section(f"[{name}]", doc(model), model.model_fields)
+    yield from section("[sources.NAME]", doc(SourceSettings), SourceSettings.model_fields)
+    yield from section("[folders.NAME]", doc(FolderSettings), FolderSettings.model_fields)
+    yield from section("[[scopes]]", doc(ScopeSettings), ScopeSettings.model_fields)
+    yield from section("[[api.keys]]", doc(ApiKeySettings), ApiKeySettings.model_fields)
+    yield from section("[[webhooks]]", doc(WebhookSettings), WebhookSettings.model_fields)
+
+
+def section(title: str, about: str, fields: dict[str, FieldInfo]) -> Iterator[str]:
+    yield f"## {title}\n"
+    if about:
+        yield f"{about}\n"
+    yield "| setting | type | default | meaning |\n|---|---|---|---|"
+    for name, field in fields.items():
+        yield f"| `{name}` | {kind(field.annotation)} | {default(field)} | {meaning(field)} |"
+    yield ""
+
+
+def meaning(field: FieldInfo) -> str:
+    """The description, safe in a page where `<home>` would be taken for HTML."""
+    return (field.description or "").replace("<", "\\<").replace("|", "\\|")
+
+
+def nested(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of a section; None for a plain setting."""
+    model = field.annotation
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
+
+
+def doc(described: type) -> str:
+    return " ".join((described.__doc__ or "").split())
+
+
+def kind(annotation: Any) -> str:
+    """A type in words."""
+    words = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+    words |= {Path: "path", SecretStr: "secret"}
+    if annotation in words:
+        return words[annotation]
+    origin, inside = get_origin(annotation), [a for a in get_args(annotation) if a is not NoneType]
+    if origin is Literal:
+        return " or ".join(f"`{value}`" for value in inside)
+    if origin is tuple:
+        return f"list of {kind(inside[0])}"
+    if origin is dict:
+        return f"table of {kind(inside[1])}"
+    if origin is UnionType:
+        return kind(inside[0])
+    return f"`{annotation.__name__}`"
+
+
+def default(field: FieldInfo) -> str:
+    if field.default_factory is not None:
+        return "empty"
+    value = field.default
+    if value is PydanticUndefined:
+        return "required"
+    if value is None:
+        return "none"
+    if isinstance(value, tuple):
+        shown = ", ".join(f"`{item}`" for item in value if not isinstance(item, BaseModel))
+        return shown or ("empty" if not value else "below")
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+if __name__ == "__main__":
+    write()
