@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import ModuleType
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -15,20 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import models, problems
 from api.auth import Access, Role
+from api.idempotency import IdempotentPosts
 from api.observability.audit_log import note_unended
 from api.observability.metrics import Meters
-from api.routes import (
-    alerts,
-    entities,
-    events,
-    explain,
-    health,
-    leases,
-    operate,
-    statements,
-    suppressions,
-    triage,
-)
+from api.routes import route_modules
 from api.routes.access import Services, wants
 from api.routes.parameters import refuse_unknown
 from api.services.reader import Reader
@@ -73,19 +62,16 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.services = services
-    app.include_router(health.router, dependencies=[Depends(refuse_unknown)])
-    least: dict[Role, tuple[ModuleType, ...]] = {
-        "read": (alerts, triage, suppressions, explain, leases, entities, events, statements),
-        "metrics": (operate,),
-    }
-    for role, modules in least.items():
-        for module in modules:
-            app.include_router(
-                module.router,
-                dependencies=[Depends(wants(role)), Depends(refuse_unknown)],
-                responses=problems.responses(401, 403),
-            )
+    for module in route_modules():
+        role: Role | None = getattr(module, "ROLE", "read")
+        known = [Depends(refuse_unknown)]
+        app.include_router(
+            module.router,
+            dependencies=known if role is None else [Depends(wants(role)), *known],
+            responses={} if role is None else problems.responses(401, 403),
+        )
     problems.install(app)
+    app.add_middleware(IdempotentPosts, settings=settings, access=services.access)
     app.add_middleware(BaseHTTPMiddleware, dispatch=_measured(services.meters))
     app.add_middleware(_BoundedBody)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way

@@ -70,7 +70,7 @@ class Caller:
 
     def may(self, needed: Role) -> bool:
         """Whether the role covers what is asked."""
-        return LADDER.index(needed) <= LADDER.index(self.role)
+        return LADDER.index(role_of(needed)) <= LADDER.index(role_of(self.role))
 
 
 class Access:

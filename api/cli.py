@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from infra.config.settings import Settings
 from infra.config.time_args import instant, instant_or_none
 from infra.errors import HeadgateError, Usage
+from infra.process.progress import progress
 from infra.process.table_output import add_output_option, print_document, print_rows
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     note_unended(settings)
     running = Statements(settings)
     try:
-        with under_way(settings, "statement", asked, who="cli") as act:
+        with progress("sql"), under_way(settings, "statement", asked, who="cli") as act:
             try:
                 run = running.run(sql, _params(args.param), args.max_rows, as_of)
             except HeadgateError as error:

@@ -35,6 +35,7 @@ def register() -> None:
             _maintenance,
             "keep it in order",
         ),
+        Command("audit", "whether anybody changed what ops.audit says", _audit, "keep it in order"),
         Command(
             "backup",
             "copy all that is kept while no job runs; put it back",
@@ -88,6 +89,12 @@ def _jobs() -> Build:
 
 def _maintenance() -> Build:
     from infra.cli.maintenance import build
+
+    return build
+
+
+def _audit() -> Build:
+    from infra.cli.audit import build
 
     return build
 

@@ -15,6 +15,9 @@ from infra.errors import Retryable
 from infra.runtime import job_status
 from infra.runtime.job_registry import wanted_jobs
 
+ROLE = None
+"""Probes have no token."""
+
 router = APIRouter(tags=["health"])
 
 

@@ -56,8 +56,9 @@ def track(events: DataFrame, jobs: JobSettings) -> DataFrame:
     of kind `heartbeat`, which says how far all buckets have come.
 
     The stream is one of a session of `enrich.dhcp.stateful_operator.with_store`.
-    `allowed_lateness_seconds` and `max_lease_seconds` are frozen while a query runs, `session_state` and `session_buckets`
-    for the life of a checkpoint (`enrich.dhcp.checkpoint_rebuild` makes another).
+    `allowed_lateness_seconds` and `max_lease_seconds` are frozen while a query runs,
+    `session_state` and `session_buckets` for the life of a checkpoint
+    (`enrich.dhcp.checkpoint_rebuild` makes another).
     """
     version = VERSIONS[jobs.session_state]
     tracked_result = tracked(tracked_rows(events, jobs), limits(jobs), version)

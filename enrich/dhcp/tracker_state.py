@@ -2,8 +2,8 @@
 
 For each address: the session that ran when its past was settled, and the raw lines since. A
 line that comes late, but not later than `allowed_lateness_seconds`, is put in its place and
-the address played again before and after it; only the differences are said. So the order of arrival does
-not matter inside that time, and neither do the cuts between batches.
+the address played again before and after it; only the differences are said. So the
+order of arrival does not matter inside that time, and neither do the cuts between batches.
 
 Stream time (`known_at`) is how far the input is known: the arrival time of the newest line, but
 never beyond what ingest says it has finished (its heartbeats). While several partitions catch

@@ -46,8 +46,8 @@ def rolled(
     """Rows of silver.event, heartbeats included, as rows of gold.rollup.
 
     A stream needs `allowed_lateness_seconds`: a window is closed when that has passed since its
-    end. Late rows are dropped by Spark; `enrich.rollup.reconcile` finds and counts them. A heartbeat counts as a
-    dead letter of its own source, in arrival_minute alone.
+    end. Late rows are dropped by Spark; `enrich.rollup.reconcile` finds and counts them. A
+    heartbeat counts as a dead letter of its own source, in arrival_minute alone.
     """
     rows = _by_grain(events, scopes)
     if allowed_lateness_seconds is not None:

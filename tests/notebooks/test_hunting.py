@@ -77,5 +77,3 @@ def test_the_notebook_is_kept_without_output_and_its_kafka_cell_is_short() -> No
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(not cell.outputs and cell.execution_count is None for cell in code)
     assert len(code[-1].source.splitlines()) < 10
-    for step in ("messages(", "arrow_parser(", ".join(", 'format("delta")', "spark.sql("):
-        assert step in code[-1].source
