@@ -13,13 +13,16 @@ from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoin
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import models, problems
-from api.auth import Access, Role
+from api.auth import Access
+from api.auth_roles import Role
 from api.idempotency import IdempotentPosts
 from api.observability.audit_log import note_unended
 from api.observability.metrics import Meters
 from api.routes import route_modules
 from api.routes.access import Services, wants
 from api.routes.parameters import refuse_unknown
+from api.services.event_stream import Streams
+from api.services.quotas import Quotas
 from api.services.reader import Reader
 from api.services.suppressions import Suppressions
 from api.services.triage import Triage
@@ -41,6 +44,8 @@ def create_app(settings: Settings) -> FastAPI:
         access=Access(settings),
         triage=Triage(reader, settings),
         suppressions=Suppressions(reader, settings),
+        streams=Streams(),
+        quotas=Quotas(),
     )
 
     @asynccontextmanager
@@ -68,7 +73,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(
             module.router,
             dependencies=known if role is None else [Depends(wants(role)), *known],
-            responses={} if role is None else problems.responses(401, 403),
+            responses={} if role is None else problems.responses(401, 403, 429),
         )
     problems.install(app)
     app.add_middleware(IdempotentPosts, settings=settings, access=services.access)

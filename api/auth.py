@@ -7,11 +7,12 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
 
+from api.auth_roles import LADDER, Role, role_of
+from api.credentials import Credentials
 from infra.config.secrets import either, of_file
 from infra.config.settings import Settings
-from infra.errors import Fatal, Usage
+from infra.errors import Fatal
 
 
 def token_of(settings: Settings) -> str:
@@ -42,31 +43,13 @@ def token_file(settings: Settings) -> Path:
     return settings.home.absolute() / "api.token"
 
 
-Role = Literal["metrics", "read", "viewer", "analyst", "engineer", "admin"]
-"""metrics: only /metrics; read: all that is looked up; viewer: statements too; analyst: changes
-alerts and suppresses; engineer: rules; admin: users, keys and everything else."""
-
-LADDER: tuple[Role, ...] = get_args(Role)
-"""Each may do what those before it may."""
-
-OLD_NAMES: dict[str, Role] = {"query": "viewer", "all": "admin"}
-"""Roles as earlier releases named them."""
-
-
-def role_of(name: str) -> Role:
-    """A role by its name of today or of before; raises `Usage` for any other."""
-    for role in LADDER:
-        if role == OLD_NAMES.get(name, name):
-            return role
-    raise Usage(f"no role '{name}'; one of: {', '.join(LADDER)}")
-
-
 @dataclass(frozen=True)
 class Caller:
     """Whose token came with a request."""
 
     name: str
     role: Role
+    requests_per_minute: int | None = None
 
     def may(self, needed: Role) -> bool:
         """Whether the role covers what is asked."""
@@ -74,9 +57,11 @@ class Caller:
 
 
 class Access:
-    """Knows the tokens; they are read once, when the app is made."""
+    """Knows who calls. Tokens of the settings are read once, when the app is made; keys and users
+    of `credentials` as they are written."""
 
     def __init__(self, settings: Settings) -> None:
+        self.credentials = Credentials(settings)
         self._tokens = [(Caller("api", "admin"), token_of(settings))]
         for key in settings.api.keys:
             token = of_file(key.token_file, f"api.keys '{key.name}': token_file")
@@ -87,7 +72,15 @@ class Access:
     def caller(self, given: str) -> Caller | None:
         """Whose token it is; None for nobody's. All are compared, whichever it is."""
         callers = [caller for caller, token in self._tokens if same(given, token)]
-        return callers[0] if callers else None
+        if callers:
+            return callers[0]
+        key = self.credentials.key_of(given)
+        return None if key is None else Caller(key.name, key.role, key.requests_per_minute)
+
+    def caller_of_password(self, name: str, password: str) -> Caller | None:
+        """Who signs in with a name and a password; None for a wrong one, and while it is locked."""
+        user = self.credentials.user_of(name, password)
+        return None if user is None else Caller(user.name, user.role)
 
 
 def same(given: str, wanted: str) -> bool:

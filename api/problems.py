@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from alerts.delivery.triage_request import ChangeRefused
 from api import models
 from api.services.alert_snapshot import NoSuchAlert
+from api.services.quotas import QuotaUsedUp
 from api.services.suppressions import NoSuchSuppression
 from api.services.triage import NoSuchAct, Stale
 from api.sql.runner import Busy, Failed, Limit, Refused
@@ -79,6 +80,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(HeadgateError, _ours)
+    app.add_exception_handler(QuotaUsedUp, _too_many)
     app.add_exception_handler(UnicodeEncodeError, _half_a_character)
     app.add_exception_handler(Exception, _unforeseen)
 
@@ -122,6 +124,12 @@ async def _ours(request: Request, error: Exception) -> Response:
                 headers = {"ETag": error.etag}
             return problem(request, status, str(error), name=name, headers=headers)
     raise error
+
+
+async def _too_many(request: Request, error: Exception) -> Response:
+    if not isinstance(error, QuotaUsedUp):
+        raise error
+    return problem(request, 429, str(error), headers={"Retry-After": str(error.retry_after)})
 
 
 async def _half_a_character(request: Request, error: Exception) -> Response:

@@ -13,6 +13,8 @@ def register() -> None:
             "who", "who used an address, a device or a host at an instant", _who, "ask the data"
         ),
         Command("sql", "ask the tables in Spark SQL", _cli, "ask the data"),
+        Command("keys", "keys of the API: list, make, rotate, end", _access, "run the jobs"),
+        Command("users", "people who sign in with a password", _access, "run the jobs"),
         Command("api", "serve the REST API", _cli, "run the jobs"),
     )
 
@@ -25,5 +27,11 @@ def _cli() -> Build:
 
 def _who() -> Build:
     from api.who_cli import build
+
+    return build
+
+
+def _access() -> Build:
+    from api.access_cli import build
 
     return build

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
 
+from alerts.delivery.feed import place_of
 from alerts.domain.verdict import Verdict
 from alerts.tables import ALERT
 from api import models
@@ -14,6 +17,7 @@ from api.routes.access import Here, Services, Who
 from api.services import alerts
 from api.services.alert_filter import AlertFilter
 from api.services.alert_snapshot import NoSuchAlert, alert_now
+from api.services.event_stream import STREAM_PAGE, event_stream
 from infra.config.time_args import TIME_FORMS
 from infra.delta.log_reader import newest_version, table_id
 from infra.errors import Retryable, Usage
@@ -107,6 +111,50 @@ def _list_alerts(
             raise Usage("after: the feed is whole; only limit may stand beside it")
         return alerts.feed(services.reader, _lake(services), after, limit)
     return alerts.alerts(services.reader, wanted, limit, cursor)
+
+
+@router.get(
+    "/stream",
+    summary="Alerts as they come",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "server-sent events: each `data` is a FeedItem, each `id` a cursor",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        },
+        **responses(422, 503),
+    },
+)
+async def stream_alerts(
+    request: Request,
+    services: Here,
+    after: Annotated[
+        str | None,
+        Query(description="a cursor of the feed, or 'start'; left out: only what comes from now"),
+    ] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(description="`id` of the last event that was seen; browsers send it by themselves"),
+    ] = None,
+) -> StreamingResponse:
+    """Each revision that goes to the topic, once, as it is committed; nothing is left out.
+
+    Events are called `alert`. Who was away sends `Last-Event-ID` and gets what it missed.
+    """
+    services.streams.require_room()
+    lake = await run_in_threadpool(_lake, services)
+    begin = last_event_id or after
+    if begin is None:
+        begin = await run_in_threadpool(alerts.newest_cursor, services.reader, lake)
+    else:
+        place_of(begin, lake)
+
+    def page(cursor: str) -> models.FeedPage:
+        return alerts.feed(services.reader, lake, cursor, STREAM_PAGE)
+
+    events = event_stream(page, begin, lake, request.is_disconnected, services.streams)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
 @router.get("/{alert_id}", summary="One alert", responses=responses(404, 422, 503))

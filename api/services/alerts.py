@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from alerts.delivery.feed import FEED_SQL, FeedCursor, sequence_of
+from alerts.delivery.feed import BEHIND_ALL, FEED_SQL, START, FeedCursor, sequence_of
 from alerts.delivery.feed import place_of as place_in_feed
 from api import models
 from api.services.alert_filter import AlertFilter
@@ -110,6 +110,13 @@ def feed(reader: Reader, lake: str, after: str, limit: int) -> models.FeedPage:
         next=place.cursor(lake),
         more=len(rows) > limit,
     )
+
+
+def newest_cursor(reader: Reader, lake: str) -> str:
+    """The feed's cursor behind all that is there now."""
+    rows = reader.rows("SELECT max(sequence) AS newest FROM gold.alert", needs=("gold.alert",))
+    newest = rows[0]["newest"]
+    return START if newest is None else FeedCursor(newest, BEHIND_ALL).cursor(lake)
 
 
 def _alert(row: ReaderRow) -> models.AlertSummary:

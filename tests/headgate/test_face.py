@@ -55,8 +55,8 @@ def hg(day: Path, spark: SparkSession) -> Headgate:
 def test_the_promised_names_are_these_and_each_is_documented() -> None:
     assert headgate.__all__ == [
         "BacktestReport", "Fatal", "Headgate", "HeadgateError", "LakeTable", "QueryResult",
-        "Retryable", "RuleBook", "RuleDraft", "Usage", "function_rule", "open", "rule_from",
-        "sql_rule",
+        "Retryable", "RuleBook", "RuleDraft", "Usage", "charts", "function_rule", "open",
+        "rule_from", "sql_rule",
     ]  # fmt: skip
     assert dir(headgate) == headgate.__all__
     for name in headgate.__all__:

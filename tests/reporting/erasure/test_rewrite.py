@@ -123,7 +123,7 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(
         asked.append((str(folder), version))
         return commit_text(folder, version)
 
-    monkeypatch.setattr("reporting.erasure.rewrite.text", heard)
+    monkeypatch.setattr("reporting.erasure.rewrite.commit_text", heard)
     told.ensure(SEEN)
     watch(told).wait()
     before = everything(told)
