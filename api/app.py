@@ -24,6 +24,7 @@ from api.routes.parameters import refuse_unknown
 from api.services.event_stream import Streams
 from api.services.quotas import Quotas
 from api.services.reader import Reader
+from api.services.rules import RuleDesk
 from api.services.suppressions import Suppressions
 from api.services.triage import Triage
 from api.sql.runner import Statements
@@ -46,6 +47,7 @@ def create_app(settings: Settings) -> FastAPI:
         suppressions=Suppressions(reader, settings),
         streams=Streams(),
         quotas=Quotas(),
+        rules=RuleDesk(settings),
     )
 
     @asynccontextmanager
