@@ -16,6 +16,7 @@ from api import models, problems
 from api.auth import Access
 from api.auth_roles import Role
 from api.idempotency import IdempotentPosts
+from api.observability.audit_log import note_unended
 from api.observability.metrics import Meters
 from api.routes import route_modules
 from api.routes.access import Services, wants
@@ -23,6 +24,7 @@ from api.routes.parameters import refuse_unknown
 from api.services.event_stream import Streams
 from api.services.quotas import Quotas
 from api.services.reader import Reader
+from api.services.rules import RuleDesk
 from api.services.suppressions import Suppressions
 from api.services.triage import Triage
 from api.sql.runner import Statements
@@ -45,10 +47,12 @@ def create_app(settings: Settings) -> FastAPI:
         suppressions=Suppressions(reader, settings),
         streams=Streams(),
         quotas=Quotas(),
+        rules=RuleDesk(settings),
     )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        note_unended(settings)
         yield
         services.close()
 

@@ -119,7 +119,7 @@ class RuleBook:
         for refused in compiled.refused:
             raise Usage(f"the draft is refused: {refused.reason}; {refused.remedy}")
         if not compiled.sources:
-            raise Usage("the draft holds no rule; see docs/adding-a-rule.md")
+            raise Usage("the draft holds no rule; see docs/how-to/write-a-sigma-rule.md")
         return made
 
     def test(self, *rules: str | RuleDraft) -> QueryResult:

@@ -17,6 +17,7 @@ from api.observability.metrics import Meters
 from api.services.event_stream import Streams
 from api.services.quotas import Quotas
 from api.services.reader import Reader
+from api.services.rules import RuleDesk
 from api.services.suppressions import Suppressions
 from api.services.triage import Triage
 from api.sql.runner import Statements
@@ -44,6 +45,7 @@ class Services:
     suppressions: Suppressions
     streams: Streams
     quotas: Quotas
+    rules: RuleDesk
 
     def close(self) -> None:
         """End the streams, the engines and their processes."""

@@ -144,7 +144,8 @@ LEAST = {
         "POST /api/v1/suppressions",
         "DELETE /api/v1/suppressions/{suppression_id}",
     },
-    "viewer": {"POST /api/v1/statements"},
+    "viewer": {"POST /api/v1/statements", "POST /api/v1/rules/{rule}/preview"},
+    "engineer": {"POST /api/v1/rules/{rule}/enable", "POST /api/v1/rules/{rule}/disable"},
     "read": {
         "GET /api/v1/alerts",
         "GET /api/v1/alerts/stream",
@@ -158,6 +159,9 @@ LEAST = {
         "GET /api/v1/entities/{type}/{value}/witnesses",
         "GET /api/v1/entities/{type}/{value}/inventory",
         "GET /api/v1/tables",
+        "GET /api/v1/rules",
+        "GET /api/v1/rules/{rule}",
+        "POST /api/v1/rules/{rule}/test",
     },
     "admin": {
         "GET /api/v1/keys",
@@ -182,7 +186,7 @@ def test_each_role_may_what_is_declared_and_no_more(home: Settings) -> None:
     assert described == set(declared), "each operation has its least role in this test"
     for operation, least in declared.items():
         method, path = operation.split()
-        filled = path.format(alert_id="x", act_id="x", suppression_id="x", name="x",
+        filled = path.format(alert_id="x", act_id="x", suppression_id="x", name="x", rule="x",
                              type="ip", value="10.0.0.1")  # fmt: skip
         assert (client.request(method, filled).status_code == 401) is (least != "open"), operation
         if least == "open":

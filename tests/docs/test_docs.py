@@ -165,6 +165,19 @@ def test_no_tracked_text_names_a_path_of_this_machine() -> None:
     assert naming == []
 
 
+def test_pages_named_in_the_code_are_there() -> None:
+    """Messages, comments and settings send readers to pages by their path."""
+    kinds = (".py", ".toml", ".yml", ".yaml", ".conf", ".service", ".ipynb")
+    gone = [
+        f"{path.relative_to(ROOT)}: {named}"
+        for path in tracked()
+        if path.suffix in kinds
+        for named in re.findall(r"(?<![\w/.])docs/[\w/-]+\.md", path.read_text("utf-8"))
+        if not (ROOT / named).exists()
+    ]
+    assert gone == []
+
+
 def test_the_changelog_keeps_an_open_section() -> None:
     assert re.search(r"^## .*Unreleased", HISTORY.read_text("utf-8"), re.M)
 
