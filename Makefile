@@ -21,8 +21,8 @@ demo: setup
 
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-# Named by their path, tests run whether `full` or not.
-test: checked
+# Named by their path, tests run whether `full` or not. Too few drivers start here for `classes` to pay.
+test: lint
 	$(PYTEST) -m "$(if $(findstring tests/,$(ARGS)),not soak,not soak and not full)" $(ARGS)
 
 test-full: checked

@@ -67,6 +67,7 @@ def detect(lake: Lake, store: PackStore) -> Step:
     queries = Queries(lake, store)
 
     def step(run: Batch) -> Stage:
+        # Rules may change between two tries of a batch.
         pack = run.decide("pack", store.current)
         spool = str(lake.spool / "rule_cost")
         find = partial(detection, str(store.folder), pack, spool)
@@ -124,12 +125,15 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
     outputs = fold_alerts(alert_input(lake), settings, str(store.folder))
 
     def batch(rows: DataFrame, run: Batch) -> None:
+        # Before anything is written: what the table held before this run must be known first.
         publisher.begin()
         run.decide(SERVERS, servers.current)
         wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
         # Rows that are there already have the numbers that they have.
         run.decide(HEARD, lambda: publisher.heard_by() if ALERT in wanted else None)
+        # Decided, for an import between two tries would put other owners on the same alert.
         known = index_file(lake, run.decide(INVENTORIES, lambda: latest_index(lake)))
+        # A retry must give the feed the same cursor.
         sequence = run.decide("sequence", lambda: lake.version(ALERT) + 1)
         targets = {table.name: lake.target(table, run) for table in wanted}
         work = Outputs(targets, run.batch_id, sequence, known)
@@ -139,6 +143,7 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
             if files:
                 lake.commit(table, run, files)
         note_refused(lake, [file.stats for file in collected_result if file.table == REFUSED])
+        # Last: what goes out is in the table already.
         publish(publisher, run, news)
 
     trigger = None if once else settings.jobs.alert_trigger_seconds
@@ -260,6 +265,7 @@ def _retold(attributions: DataFrame) -> DataFrame:
 
     `alert`: the alert that a finding counts on, where the state may have forgotten it.
     """
+    # With today's schema: rows of an older release lack columns, which become null.
     finding = F.from_json("finding", FINDING.schema)
     rows = attributions.select(
         finding.alias("f"),

@@ -6,6 +6,8 @@ from infra.config.settings import Settings
 from infra.delta.schema import Declared, register_tables
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs
+from infra.runtime.outbox_registry import register_outboxes
+from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
 
 def register() -> None:
@@ -51,6 +53,16 @@ def register() -> None:
             "keep it in order",
         ),
         Command("webhooks", "alerts that wait for webhooks", _webhooks, "work on alerts"),
+    )
+    register_outboxes(alert_action="gold.alert_action", rule_cost="ops.rule_cost")
+    register_schedule(
+        ScheduledCommand(
+            "blind", ("rules", "coverage", "--tell"), lambda settings: settings.jobs.quality_minutes
+        ),
+        # It runs on until it is stopped; should it end, it is started again soon.
+        ScheduledCommand(
+            "webhooks", ("webhooks", "deliver"), lambda settings: 0.1 if settings.webhooks else 0
+        ),
     )
 
 

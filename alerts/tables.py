@@ -123,7 +123,7 @@ ALERT_ACTION = Table(
         Column("action_id", S, "identity of the request"),
         Column("alert_id", S, "alert, or suppression"),
         Column("rule_id", S, "its rule; of a suppression: pattern of a rule's id or title"),
-        Column("action", S, "close, reopen, assign, verdict, suppress or unsuppress"),
+        Column("action", S, "close, reopen, assign, verdict, note, suppress or unsuppress"),
         Column("value", S, "assignee, verdict, or owner of a suppression", False),
         Column("comment", S, "why", False),
         Column("who", S, "name of the key or user"),

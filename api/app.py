@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import ModuleType
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -14,12 +13,21 @@ from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoin
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import models, problems
-from api.auth import Access, Role
+from api.auth import Access
+from api.auth_roles import Role
 from api.console.install import install_console
+from api.idempotency import IdempotentPosts
+from api.observability.audit_log import note_unended
 from api.observability.metrics import Meters
-from api.routes import alerts, entities, events, explain, health, leases, operate, statements
+from api.routes import route_modules
 from api.routes.access import Services, wants
+from api.routes.parameters import refuse_unknown
+from api.services.event_stream import Streams
+from api.services.quotas import Quotas
 from api.services.reader import Reader
+from api.services.rules import RuleDesk
+from api.services.suppressions import Suppressions
+from api.services.triage import Triage
 from api.sql.runner import Statements
 from infra.config.settings import Settings
 
@@ -29,16 +37,23 @@ MAX_BODY = 1 << 20
 
 def create_app(settings: Settings) -> FastAPI:
     """The API for one lake. Starts no job and needs no Spark; a missing lake is answered 503."""
+    reader = Reader(settings)
     services = Services(
         settings=settings,
-        reader=Reader(settings),
+        reader=reader,
         statements=Statements(settings),
         meters=Meters(settings),
         access=Access(settings),
+        triage=Triage(reader, settings),
+        suppressions=Suppressions(reader, settings),
+        streams=Streams(),
+        quotas=Quotas(),
+        rules=RuleDesk(settings),
     )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        note_unended(settings)
         yield
         services.close()
 
@@ -50,24 +65,23 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        # A redirect would tell whoever has no token which paths there are.
+        redirect_slashes=False,
         lifespan=lifespan,
     )
     app.state.services = services
-    app.include_router(health.router)
-    least: dict[Role, tuple[ModuleType, ...]] = {
-        "read": (alerts, explain, leases, entities, events, statements),
-        "metrics": (operate,),
-    }
-    for role, modules in least.items():
-        for module in modules:
-            app.include_router(
-                module.router,
-                dependencies=[Depends(wants(role))],
-                responses=problems.responses(401, 403),
-            )
+    for module in route_modules():
+        role: Role | None = getattr(module, "ROLE", "read")
+        known = [Depends(refuse_unknown)]
+        app.include_router(
+            module.router,
+            dependencies=known if role is None else [Depends(wants(role)), *known],
+            responses={} if role is None else problems.responses(401, 403, 429),
+        )
     if settings.api.console:
         install_console(app)
     problems.install(app)
+    app.add_middleware(IdempotentPosts, settings=settings, access=services.access)
     app.add_middleware(BaseHTTPMiddleware, dispatch=_measured(services.meters))
     app.add_middleware(_BoundedBody)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way

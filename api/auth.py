@@ -7,8 +7,9 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from api.auth_roles import LADDER, Role, role_of
+from api.credentials import Credentials
 from infra.config.secrets import either, of_file
 from infra.config.settings import Settings
 from infra.errors import Fatal
@@ -42,43 +43,44 @@ def token_file(settings: Settings) -> Path:
     return settings.home.absolute() / "api.token"
 
 
-Role = Literal["metrics", "read", "query", "all"]
-
-_ALLOWS: dict[Role, frozenset[Role]] = {
-    "metrics": frozenset({"metrics"}),
-    "read": frozenset({"metrics", "read"}),
-    "query": frozenset({"metrics", "read", "query"}),
-    "all": frozenset({"metrics", "read", "query", "all"}),
-}
-
-
 @dataclass(frozen=True)
 class Caller:
     """Whose token came with a request."""
 
     name: str
     role: Role
+    requests_per_minute: int | None = None
 
     def may(self, needed: Role) -> bool:
         """Whether the role covers what is asked."""
-        return needed in _ALLOWS[self.role]
+        return LADDER.index(role_of(needed)) <= LADDER.index(role_of(self.role))
 
 
 class Access:
-    """Knows the tokens; they are read once, when the app is made."""
+    """Knows who calls. Tokens of the settings are read once, when the app is made; keys and users
+    of `credentials` as they are written."""
 
     def __init__(self, settings: Settings) -> None:
-        self._tokens = [(Caller("api", "all"), token_of(settings))]
+        self.credentials = Credentials(settings)
+        self._tokens = [(Caller("api", "admin"), token_of(settings))]
         for key in settings.api.keys:
             token = of_file(key.token_file, f"api.keys '{key.name}': token_file")
             if any(same(token, known) for _, known in self._tokens):
                 raise Fatal(f"api.keys '{key.name}': another key has the same token")
-            self._tokens.append((Caller(key.name, key.role), token))
+            self._tokens.append((Caller(key.name, role_of(key.role)), token))
 
     def caller(self, given: str) -> Caller | None:
         """Whose token it is; None for nobody's. All are compared, whichever it is."""
         callers = [caller for caller, token in self._tokens if same(given, token)]
-        return callers[0] if callers else None
+        if callers:
+            return callers[0]
+        key = self.credentials.key_of(given)
+        return None if key is None else Caller(key.name, key.role, key.requests_per_minute)
+
+    def caller_of_password(self, name: str, password: str) -> Caller | None:
+        """Who signs in with a name and a password; None for a wrong one, and while it is locked."""
+        user = self.credentials.user_of(name, password)
+        return None if user is None else Caller(user.name, user.role)
 
 
 def same(given: str, wanted: str) -> bool:

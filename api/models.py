@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-_Value = str | int | float | bool | None
+from api.wire.moment import Moment
+
+_Value = str | int | Annotated[float, Field(allow_inf_nan=False)] | bool | None
 
 
 class _Model(BaseModel):
@@ -378,7 +380,7 @@ class Statement(_Model):
     params: dict[str, _Value] = Field(
         default_factory=dict, max_length=100, description="values for :name in the statement"
     )
-    as_of: AwareDatetime | None = Field(
+    as_of: Moment | None = Field(
         None, description="over the tables as they were at this instant, with its zone"
     )
     max_rows: int | None = Field(

@@ -11,7 +11,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from alerts.delivery.triage_request import ChangeRefused
 from api import models
+from api.services.alert_snapshot import NoSuchAlert
+from api.services.quotas import QuotaUsedUp
+from api.services.suppressions import NoSuchSuppression
+from api.services.triage import NoSuchAct, Stale
 from api.sql.runner import Busy, Failed, Limit, Refused
 from infra.errors import HeadgateError, Retryable, Usage
 
@@ -23,6 +28,11 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
     (Failed, 422, "statement-failed"),
     (Limit, 422, "statement-limit"),
     (Busy, 503, "busy"),
+    (Stale, 412, "changed-since"),
+    (ChangeRefused, 409, "conflict"),
+    (NoSuchAlert, 404, "not-found"),
+    (NoSuchAct, 404, "not-found"),
+    (NoSuchSuppression, 404, "not-found"),
     (Usage, 422, "invalid-request"),
     (Retryable, 503, "unavailable"),
     (HeadgateError, 500, "internal-error"),
@@ -45,8 +55,8 @@ def problem(
         type=f"urn:headgate:problem:{name or title.lower().replace(' ', '-')}",
         title=title,
         status=status,
-        detail=detail,
-        instance=request.url.path,
+        detail=_encodable(detail),
+        instance=_encodable(request.url.path),
         errors=errors,
     )
     return JSONResponse(
@@ -70,6 +80,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(HeadgateError, _ours)
+    app.add_exception_handler(QuotaUsedUp, _too_many)
+    app.add_exception_handler(UnicodeEncodeError, _half_a_character)
     app.add_exception_handler(Exception, _unforeseen)
 
 
@@ -89,12 +101,18 @@ async def _validation(request: Request, error: Exception) -> Response:
         raise error
     wrong = [
         models.FieldProblem(
-            where=".".join(str(part) for part in error_result["loc"]),
-            message=str(error_result["msg"]),
+            where=_encodable(".".join(str(part) for part in error_result["loc"])),
+            message=_encodable(str(error_result["msg"])),
         )
         for error_result in error.errors()
     ]
     detail = "; ".join(f"{field.where}: {field.message}" for field in wrong)
+    if [field.where for field in wrong] == ["header.if-match"]:
+        detail = (
+            "send If-Match: the ETag that GET /api/v1/alerts/{alert_id} answered, so that nobody's "
+            "work is overwritten; * changes it whatever it is now"
+        )
+        return problem(request, 428, detail)
     return problem(request, 422, detail, name="invalid-request", errors=wrong)
 
 
@@ -102,8 +120,26 @@ async def _ours(request: Request, error: Exception) -> Response:
     for kind, status, name in _KINDS:
         if isinstance(error, kind):
             headers = {"Retry-After": "5"} if status == 503 else None
+            if isinstance(error, Stale):
+                headers = {"ETag": error.etag}
             return problem(request, status, str(error), name=name, headers=headers)
     raise error
+
+
+async def _too_many(request: Request, error: Exception) -> Response:
+    if not isinstance(error, QuotaUsedUp):
+        raise error
+    return problem(request, 429, str(error), headers={"Retry-After": str(error.retry_after)})
+
+
+async def _half_a_character(request: Request, error: Exception) -> Response:
+    """JSON may name half a surrogate, which no table and no answer can hold."""
+    detail = f"a text in the request is no Unicode text ({str(error)[:200]})"
+    return problem(request, 422, detail, name="invalid-request")
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:

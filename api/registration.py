@@ -13,6 +13,8 @@ def register() -> None:
             "who", "who used an address, a device or a host at an instant", _who, "ask the data"
         ),
         Command("sql", "ask the tables in Spark SQL", _cli, "ask the data"),
+        Command("keys", "keys of the API: list, make, rotate, end", _access, "run the jobs"),
+        Command("users", "people who sign in with a password", _access, "run the jobs"),
         Command("api", "serve the REST API and the console", _cli, "run the jobs"),
         Command("console-link", "a link to the console for one use", _cli, "run the jobs"),
     )
@@ -26,5 +28,11 @@ def _cli() -> Build:
 
 def _who() -> Build:
     from api.who_cli import build
+
+    return build
+
+
+def _access() -> Build:
+    from api.access_cli import build
 
     return build

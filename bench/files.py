@@ -25,6 +25,7 @@ from bench.measure import Report
 from infra.config.settings import load
 from infra.delta.log_reader import commit, newest_version
 from infra.delta.schema import Column, Table
+from infra.spark.internals import checkpoint_table, delta_listing_begins, forget_tables
 from infra.spark.session import session
 from infra.streaming.job import Batch
 from infra.streaming.lake import Lake
@@ -89,14 +90,11 @@ def _listings(lake: Lake, home: Path, commits: int) -> list[float]:
     log.mkdir()
     for version in range(commits):
         (log / f"{version:020d}.json").write_text("{}", "utf-8")
-    jvm: Any = lake.spark._jvm
-    delta = jvm.org.apache.spark.sql.delta.DeltaLog
-    store = delta.forTable(lake.spark._jsparkSession, lake.path(SOURCE)).store()
-    newest = jvm.org.apache.hadoop.fs.Path(str(log / f"{commits - 5:020d}.json"))
+    newest = log / f"{commits - 5:020d}.json"
     spent = []
     for _ in range(6):
         began = time.perf_counter()
-        store.listFrom(newest, lake.spark._jsc.hadoopConfiguration()).hasNext()
+        delta_listing_begins(lake.spark, lake.path(SOURCE), str(newest))
         spent.append(time.perf_counter() - began)
     shutil.rmtree(log)
     return spent[1:]
@@ -167,7 +165,5 @@ def _fill(lake: Lake, table: Table, files: int, commits: int) -> None:
 
 
 def _checkpoint(lake: Lake, table: Table) -> None:
-    jvm: Any = lake.spark._jvm
-    log_of = jvm.org.apache.spark.sql.delta.DeltaLog
-    log_of.clearCache()
-    log_of.forTable(lake.spark._jsparkSession, lake.path(table)).checkpoint()
+    forget_tables(lake.spark)
+    checkpoint_table(lake.spark, lake.path(table))

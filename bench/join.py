@@ -39,6 +39,7 @@ from infra.delta.log_reader import newest_version
 from infra.delta.parquet_writer import FileWriter, Target, arrow_schema
 from infra.delta.schema import Table
 from infra.delta.transaction import commit_files
+from infra.spark.internals import collect_garbage, heap_use
 from infra.spark.session import session
 from infra.streaming.lake import Lake
 
@@ -307,10 +308,9 @@ def _resident() -> float:
 
 def _held(lake: Lake) -> float:
     """Megabytes in use: the heap after a collection, and all else that the processes hold."""
-    jvm: Any = lake.spark._jvm
-    jvm.java.lang.System.gc()
-    heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage()
-    free = heap.getCommitted() - heap.getUsed()
+    collect_garbage(lake.spark)
+    heap = heap_use(lake.spark)
+    free = heap.committed - heap.used
     return float(_resident() - free / 2**20)
 
 

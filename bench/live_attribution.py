@@ -65,7 +65,7 @@ def run(quick: bool = False) -> Report:
         "gold.attribution that names it; both by the time of the commit file",
         f"jobs.watermark_seconds = {jobs.watermark_seconds}, jobs.wait_seconds = "
         f"{jobs.wait_seconds}: a finding waits so long in arrival time before 'none' is said; DHCP "
-        f"lines may be {jobs.late_seconds} s late",
+        f"lines may be {jobs.allowed_lateness_seconds} s late",
     ]
     return report
 

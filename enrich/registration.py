@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from infra.config.sections import InventorySettings
 from infra.config.settings import Settings
 from infra.delta.schema import Declared, register_tables
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs
+from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
 _AFTER_ALERTING = Later(45.0)
 
@@ -31,6 +33,24 @@ def register() -> None:
             "rebuild", "make a job's checkpoint anew from the tables", _rebuild, "keep it in order"
         ),
     )
+    register_schedule(
+        ScheduledCommand(
+            "load-assets", ("assets", "import"), lambda settings: _often(settings.assets)
+        ),
+        ScheduledCommand("load-users", ("users", "import"), _users_minutes),
+    )
+
+
+def _assets_minutes(settings: Settings) -> float:
+    return _often(settings.assets)
+
+
+def _users_minutes(settings: Settings) -> float:
+    return _often(settings.users)
+
+
+def _often(inventory: InventorySettings) -> float:
+    return inventory.refresh_minutes if inventory.file else 0
 
 
 def _no_rollup(settings: Settings) -> str | None:

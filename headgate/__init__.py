@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from alerts.spark_rules.notebook import function_rule, rule_from, sql_rule
+    from headgate import charts
     from headgate.client import Headgate
     from headgate.lake_tables import LakeTable
     from headgate.result import QueryResult
@@ -38,6 +39,7 @@ __all__ = [
     "RuleBook",
     "RuleDraft",
     "Usage",
+    "charts",
     "function_rule",
     "open",
     "rule_from",
@@ -80,6 +82,10 @@ def open(
 
 def __getattr__(name: str) -> Any:
     """A promised name that is loaded when it is asked for."""
+    if name == "charts":
+        from importlib import import_module
+
+        return import_module("headgate.charts")
     if name not in _FROM:
         raise AttributeError(f"headgate has no '{name}'; it has {', '.join(__all__)}")
     from importlib import import_module

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import headgate.packages  # noqa: F401  makes the tables known
+from headgate.homes import require_lake
 from headgate.lake_tables import LakeTables
 from headgate.result import QueryResult, result_of
 from infra.config.settings import Settings, load
 from infra.config.time_args import instant
 from infra.errors import Usage
-from infra.storage.paths import there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,24 +41,8 @@ def opened(
     """As `headgate.open`."""
     overrides = {} if home is None else {"home": Path(home)}
     settings = load(None if config is None else Path(config), **overrides)
-    root = settings.lake_root
-    if not there(root):
-        near = [str(folder) for folder in _homes_near(settings.home) if folder != settings.home]
-        hint = f"; there is one in {' and in '.join(near)}" if near else ""
-        raise Usage(
-            f"{root}: there is no lake here{hint}; "
-            "give headgate.open(home=...), set HEADGATE_HOME, or start the jobs with 'headgate up'"
-        )
+    require_lake(settings)
     return Headgate(settings, spark)
-
-
-def _homes_near(home: Path) -> list[Path]:
-    """Homes with a lake that a person who looked at `home` may mean."""
-    here = home.absolute()
-    folders = [here, *here.parents[:3], *Path.cwd().parents[:2], Path.cwd()]
-    inside = ("", "demo", ".headgate", ".headgate/demo")
-    places = [folder / name for folder in folders for name in inside]
-    return list(dict.fromkeys(p for p in places if (p / "lake").is_dir()))
 
 
 class Headgate:
@@ -204,7 +188,8 @@ class Headgate:
         `rule`: id; `entity`: MAC address, address, host or user. `muted`: also what a suppression
         or a budget kept from the topic.
         """
-        from api.services.alerts import AlertFilter, alerts
+        from api.services.alert_filter import AlertFilter
+        from api.services.alerts import alerts
 
         wanted = AlertFilter(
             levels=(level,) if level else (),

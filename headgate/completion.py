@@ -123,14 +123,14 @@ def _fish(tree: Mapping[str, _Words]) -> Iterator[str]:
     yield '    test "$path" = "$argv"'
     yield "end"
     for path, words in tree.items():
-        at = f"complete -c headgate -n {_quoted(f'__headgate_at {path}')}"
+        condition = f"complete -c headgate -n {_quoted(f'__headgate_at {path}')}"
         for name, text in words.commands.items():
-            yield f"{at} -f -a {_quoted(name)} -d {_quoted(text)}"
+            yield f"{condition} -f -a {_quoted(name)} -d {_quoted(text)}"
         for value in words.values:
-            yield f"{at} -f -a {_quoted(value)}"
+            yield f"{condition} -f -a {_quoted(value)}"
         for option, values in words.options.items():
             kind = f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
-            yield f"{at} {kind}" + (f" -x -a {_quoted(' '.join(values))}" if values else "")
+            yield f"{condition} {kind}" + (f" -x -a {_quoted(' '.join(values))}" if values else "")
 
 
 _SHELLS = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.result import QueryResult
 from infra.delta.schema import Table, View
 from infra.errors import Usage
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-    from headgate.client import Headgate
+
+class _Asked(Protocol):
+    """What answers for the tables: an open `Headgate`."""
+
+    @property
+    def spark(self) -> SparkSession: ...
+
+    def sql(self, text: str, *, max_rows: int = ...) -> QueryResult: ...
 
 
 class LakeTable:
     """A table or view of the lake: what it is, and its rows."""
 
-    def __init__(self, lake: Headgate, declared: Table | View) -> None:
+    def __init__(self, lake: _Asked, declared: Table | View) -> None:
         self._lake = lake
         self._declared = declared
         self.name = declared.name
@@ -47,7 +54,7 @@ class LakeTable:
 class LakeTables(Mapping[str, LakeTable]):
     """Tables or views by name. `hg.tables["silver.event"]`; printed, it lists them."""
 
-    def __init__(self, lake: Headgate, declared: Mapping[str, Table] | Mapping[str, View]) -> None:
+    def __init__(self, lake: _Asked, declared: Mapping[str, Table] | Mapping[str, View]) -> None:
         self._all = {name: LakeTable(lake, each) for name, each in declared.items()}
 
     def __getitem__(self, name: str) -> LakeTable:

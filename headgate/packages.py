@@ -29,6 +29,12 @@ def _completion() -> Build:
     return build
 
 
+def _notebook() -> Build:
+    from headgate.notebook_command import build
+
+    return build
+
+
 def _training() -> Training:
     from headgate.demo.appcds_training import make_archive
 
@@ -41,5 +47,6 @@ register_commands(
     Command("demo", "everything on one machine, with a story in the logs", _demo, "begin"),
     Command("completion", "a shell's completion of these commands", _completion, "begin"),
 )
+register_commands(Command("notebook", "open the lessons in Jupyter", _notebook, "ask the data"))
 register_training(_training)
 register_command_line("headgate.cli")

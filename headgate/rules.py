@@ -79,10 +79,10 @@ class BacktestReport:
 
     def __repr__(self) -> str:
         many = self.summary["sides"]["new"]["alerts"]
-        told = f"{self.summary['since']} to {self.summary['until']}: {many} alerts"
+        summary = f"{self.summary['since']} to {self.summary['until']}: {many} alerts"
         if "difference" in self.summary:
-            told += ", " + ", ".join(f"{n} {what}" for what, n in self.change.items())
-        return f"{told}\n{self.rules!r}"
+            summary += ", " + ", ".join(f"{n} {what}" for what, n in self.change.items())
+        return f"{summary}\n{self.rules!r}"
 
 
 class RuleBook:
@@ -119,7 +119,7 @@ class RuleBook:
         for refused in compiled.refused:
             raise Usage(f"the draft is refused: {refused.reason}; {refused.remedy}")
         if not compiled.sources:
-            raise Usage("the draft holds no rule; see docs/adding-a-rule.md")
+            raise Usage("the draft holds no rule; see docs/how-to/write-a-sigma-rule.md")
         return made
 
     def test(self, *rules: str | RuleDraft) -> QueryResult:
@@ -181,12 +181,12 @@ class RuleBook:
             from alerts.spark_rules import rule_tests
 
             self._spark()  # the session it then finds running
-            found, _ = rule_tests.preview_query(settings, chosen, since, limit)
+            findings, *_ = rule_tests.preview_query(settings, chosen, since, limit)
         else:
             with connect(settings.lake_root, needs=("silver.event",)) as connection:
-                found, _ = over_events.preview(connection, chosen, since, limit)
+                findings, *_ = over_events.preview(connection, chosen, since, limit)
         shown = ["event_time", "source", "ip", "user_name", "host_name", "event_uid", "snippet"]
-        return result_of([{name: row[name] for name in shown} for row in found], shown)
+        return result_of([{name: row[name] for name in shown} for row in findings], shown)
 
     def enable(self, rule: str) -> str:
         """Switch a rule on from the next micro-batch; the hash of the pack then in force."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from infra.delta.schema import Declared, register_tables
+from infra.process.clock import clock
 from infra.runtime.command_registry import Build, Command, register_commands
+from infra.runtime.outbox_registry import register_outboxes
+from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
 
 def register() -> None:
@@ -30,6 +35,7 @@ def register() -> None:
             _maintenance,
             "keep it in order",
         ),
+        Command("audit", "whether anybody changed what ops.audit says", _audit, "keep it in order"),
         Command(
             "backup",
             "copy all that is kept while no job runs; put it back",
@@ -45,6 +51,15 @@ def register() -> None:
         Command("tables", "the tables, and what their columns mean", _doctor, "ask the data"),
         Command("settings", "what is set, secrets as *****", _kafka, "begin"),
         Command("kafka", "topics and rights at the broker: acls, topics", _kafka, "begin"),
+    )
+    register_outboxes(
+        ledger="ops.ledger", audit="ops.audit", gap="ops.gap", ledger_check="ops.ledger_check"
+    )
+    register_schedule(
+        # It runs against the clock's doubt, and says the same but once.
+        ScheduledCommand(
+            "upkeep", ("compact",), lambda settings: settings.upkeep.minutes, clock.doubt, inf
+        )
     )
 
 
@@ -74,6 +89,12 @@ def _jobs() -> Build:
 
 def _maintenance() -> Build:
     from infra.cli.maintenance import build
+
+    return build
+
+
+def _audit() -> Build:
+    from infra.cli.audit import build
 
     return build
 

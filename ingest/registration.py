@@ -5,6 +5,8 @@ from __future__ import annotations
 from infra.delta.retention import register_source_lookup
 from infra.delta.schema import Declared, register_tables
 from infra.runtime.command_registry import Build, Command, register_commands
+from infra.runtime.outbox_registry import register_outboxes
+from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
 
 def register() -> None:
@@ -38,6 +40,12 @@ def register() -> None:
             _reparse,
             "keep it in order",
         ),
+    )
+    register_outboxes(quality="ops.quality", drift="ops.drift")
+    register_schedule(
+        ScheduledCommand(
+            "quality", ("quality", "run"), lambda settings: settings.jobs.quality_minutes
+        )
     )
 
 

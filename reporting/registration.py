@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from infra.runtime.command_registry import Build, Command, register_commands
+from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
 
 def register() -> None:
@@ -16,6 +17,11 @@ def register() -> None:
             "keep it in order",
         ),
         Command("ledger", "received, parsed, dead, unaccounted: by source", _main, "run the jobs"),
+    )
+    register_schedule(
+        ScheduledCommand(
+            "ledger", ("ledger", "--check"), lambda settings: settings.jobs.ledger_minutes
+        )
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -226,7 +226,3 @@ def _own_alarms(rows: pa.Table, groups: Sequence[Peers], rule: ModelRule) -> int
             for stray in each
         )
     return message
-
-
-DEFAULT_SPAN = timedelta(days=28)
-"""History that is taken when nobody says: four weeks, so each hour of the week came four times."""

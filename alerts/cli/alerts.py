@@ -8,7 +8,8 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from alerts.cli.output import since_when
+from alerts.cli.output import since_when, when_taken
+from alerts.domain.verdict import VERDICTS, verdict_of
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_document, print_rows
@@ -47,7 +48,7 @@ def build(subparsers: Any) -> None:
 
     closed = verbs.add_parser("close", help="ask that an alert be closed")
     closed.add_argument("id", metavar="ID", help="alert_id, or its first characters")
-    closed.add_argument("--verdict", help="what it was: true_positive, false_positive, benign, ...")
+    closed.add_argument("--verdict", type=verdict_of, help=f"what it was: {', '.join(VERDICTS)}")
     closed.add_argument("--comment", help="why, for those who read it later")
     closed.set_defaults(run=close_alert)
 
@@ -112,8 +113,7 @@ def close_alert(args: argparse.Namespace, settings: Settings) -> int:
 
     request = close(settings, args.id, args.verdict, args.comment)
     print(
-        f"asked to close alert {request['alert_id']}; "
-        "the running driver takes it within seconds, else at its next start",
+        f"asked to close alert {request['alert_id']}; {when_taken(settings)}",
         file=sys.stderr,
     )
     return 0

@@ -162,8 +162,8 @@ def _print_result(result: dict[str, Any]) -> None:
     print()
     print_rows(new["by_entity"])
     if new["by_attribution"]:
-        told = ", ".join(f"{many} {status}" for status, many in new["by_attribution"].items())
-        print(f"\nattribution as known then: {told}")
+        statuses = ", ".join(f"{many} {status}" for status, many in new["by_attribution"].items())
+        print(f"\nattribution as known then: {statuses}")
     if new["imported_findings"]:
         print(f"{new['imported_findings']} findings are imported events', attributed as known now")
     print()
@@ -171,15 +171,15 @@ def _print_result(result: dict[str, Any]) -> None:
 
 
 def _print_difference(result: dict[str, Any]) -> None:
-    told = result["difference"]
+    difference = result["difference"]
     print("\nagainst")
     print_rows(result["sides"]["old"]["rules"])
     print()
-    print_rows([{"what": what, **told[what]} for what in ("alerts", "findings")])
+    print_rows([{"what": what, **difference[what]} for what in ("alerts", "findings")])
     for change in ("gained", "lost"):
-        if told["examples"][change]:
+        if difference["examples"][change]:
             print(f"\n{change}, the newest")
-            print_rows(_short(told["examples"][change]))
+            print_rows(_short(difference["examples"][change]))
 
 
 def _short(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

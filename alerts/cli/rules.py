@@ -144,11 +144,11 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
         rule = known_rule(compiled, rule_id_of(compiled, args.rule))
     since = since_when(args.since, datetime.now(UTC))
     if isinstance(rule, Query):
-        result, looked_at = spark_rules.preview_spark_rule(settings, rule, since, args.limit)
+        result, total, looked_at = spark_rules.preview_spark_rule(settings, rule, since, args.limit)
     else:
         connection = connect(settings.lake_root, needs=("silver.event",))
         try:
-            result, looked_at = preview(connection, rule, since, args.limit)
+            result, total, looked_at = preview(connection, rule, since, args.limit)
         finally:
             connection.close()
     shown = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
@@ -159,7 +159,11 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
         ],
         args.output,
     )
-    print(f"{len(result)} findings in {looked_at} events of its log source", file=sys.stderr)
+    print(
+        f"{total:,} findings in {looked_at:,} events of its log source"
+        + (f"; the first {len(result)} are shown (--limit)" if total > len(result) else ""),
+        file=sys.stderr,
+    )
     return 0
 
 

@@ -31,7 +31,7 @@ def checked(compiled: Compiled, only: Collection[str], settings: Settings) -> li
 
 def preview_spark_rule(
     settings: Settings, query: Query, since: datetime, limit: int
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[dict[str, Any]], int, int]:
     """As `alerts.spark_rules.rule_tests.preview`."""
     from alerts.spark_rules import rule_tests
 

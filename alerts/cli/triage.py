@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 import uuid
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
-from alerts.cli.output import since_when
+from alerts.cli.output import since_when, when_taken
+from alerts.domain.verdict import VERDICTS, verdict_of
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_rows
-
-_LONGEST = timedelta(days=366)
-_SOON = "the running driver takes it within seconds, else at its next start"
 
 _LISTED = """
 SELECT s.suppression_id, s.rule, s.entity, s.fields, s.owner, s.reason, s.at, s.expires_at,
@@ -63,7 +61,7 @@ def _build_triage(subparsers: Any) -> None:
     triage.add_argument("id", metavar="ID", help="alert, or the first characters of its id")
     what = triage.add_mutually_exclusive_group()
     what.add_argument("--assign", metavar="NAME", help="who looks at it (default: you)")
-    what.add_argument("--verdict", help="true_positive, false_positive, benign, ...")
+    what.add_argument("--verdict", type=verdict_of, help=f"one of {', '.join(VERDICTS)}")
     what.add_argument("--reopen", action="store_true", help="open a closed alert again")
     triage.add_argument("--comment", help="kept on the alert")
     triage.set_defaults(run=triage_alert)
@@ -72,12 +70,12 @@ def _build_triage(subparsers: Any) -> None:
 def add(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate suppress add`: prints the suppression's id."""
     from alerts.delivery.action_request import request_action
+    from alerts.delivery.suppress_request import SuppressionWish, rule_pattern
     from alerts.lifecycle.suppression import ANY, SUPPRESS
 
     fields = _fields(args.field)
-    rule, entity = _rule(settings, args.rule), (args.entity or "").strip() or None
-    if all(not pattern or not pattern.strip("*?") for pattern in (rule, entity, *fields.values())):
-        raise Usage("this would silence everything: give --rule, --entity or --field")
+    rule, entity = rule_pattern(settings, args.rule), (args.entity or "").strip() or None
+    SuppressionWish(rule, entity, fields).require_narrow()
     name = uuid.uuid4().hex
     request_action(
         settings,
@@ -91,7 +89,7 @@ def add(args: argparse.Namespace, settings: Settings) -> int:
         expires_at=_end(args, datetime.now(UTC)),
     )
     print(name)
-    print(f"asked to silence; {_SOON}", file=sys.stderr)
+    print(f"asked to silence; {when_taken(settings)}", file=sys.stderr)
     return 0
 
 
@@ -123,7 +121,7 @@ def remove(args: argparse.Namespace, settings: Settings) -> int:
         suppression["rule"],
         comment=args.reason,
     )
-    print(f"asked to end {suppression['suppression_id']}; {_SOON}", file=sys.stderr)
+    print(f"asked to end {suppression['suppression_id']}; {when_taken(settings)}", file=sys.stderr)
     return 0
 
 
@@ -143,7 +141,7 @@ def triage_alert(args: argparse.Namespace, settings: Settings) -> int:
     elif args.verdict:
         action, value = "verdict", args.verdict
     ask_about(settings, action, alert_rows, value=value, comment=args.comment)
-    print(f"asked to {action} alert {alert_rows.alert_id}; {_SOON}", file=sys.stderr)
+    print(f"asked to {action} alert {alert_rows.alert_id}; {when_taken(settings)}", file=sys.stderr)
     return 0
 
 
@@ -155,33 +153,14 @@ def _fields(given: list[str]) -> dict[str, str]:
     return {name: pattern for name, _, pattern in pairs}
 
 
-def _rule(settings: Settings, given: str | None) -> str | None:
-    """The id of a rule that is named by its short name; a pattern, id or title as it is."""
-    if not given or "*" in given or "?" in given:
-        return given
-    from alerts.compiler.compiler import compile_rules
-    from alerts.lifecycle.risk_score import INCIDENT
-    from alerts.rulebook.rule_store import rule_folders
-    from alerts.rulepack.locations import store_folder
-
-    sources = compile_rules(rule_folders(settings), store=store_folder(settings)).sources
-    for rule_id, source in sources.items():
-        if given in (rule_id, source.rule.name, source.rule.title):
-            return rule_id
-    if given == INCIDENT:
-        return given
-    raise Usage(f"no rule '{given}'; 'headgate rules list' shows them")
-
-
 def _end(args: argparse.Namespace, now: datetime) -> datetime:
+    from alerts.delivery.suppress_request import require_end
+
     if args.span is not None:
         end = now + (now - since_when(args.span, now, "--for"))
     else:
         end = since_when(args.until, now, "--until")
-    if end <= now:
-        raise Usage(f"it would be over already ({end.isoformat()}); give a time to come")
-    if end - now > _LONGEST:
-        raise Usage("longer than a year; a rule that is never wanted: headgate rules disable")
+    require_end(end, now)
     return end
 
 

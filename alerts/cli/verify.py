@@ -13,6 +13,7 @@ from alerts.cli.output import since_when
 from alerts.domain.entity import event_instant
 from infra.config.settings import Settings
 from infra.errors import Usage
+from infra.process.progress import progress
 from infra.process.table_output import add_output_option, print_document, print_rows
 
 _NICE = 10
@@ -49,7 +50,8 @@ def verify(args: argparse.Namespace, settings: Settings) -> int:
     os.nice(_NICE)
     spark = session(settings, "headgate verify")
     try:
-        run = Verification(Lake(spark, settings), since, until, _tell).run()
+        with progress("verify") as step:
+            run = Verification(Lake(spark, settings), since, until, step).run()
     finally:
         spark.stop()
     rows = [
@@ -71,8 +73,3 @@ def verify(args: argparse.Namespace, settings: Settings) -> int:
         print_rows(rows, args.output)
     print(f"{len(rows)} differences, {run.unexplained} of them unexplained", file=sys.stderr)
     return 1 if run.unexplained else 0
-
-
-def _tell(sentence: str) -> None:
-    if sys.stderr.isatty():
-        print(sentence, file=sys.stderr, flush=True)

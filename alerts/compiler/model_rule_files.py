@@ -201,11 +201,6 @@ def _documents(path: Path) -> list[Any]:
     return [document for document in loaded if is_model(document)]
 
 
-def model_rule(document: Mapping[str, Any]) -> ModelRule:
-    """One document as a rule without a model; raises `ValueError` or `Unmapped`."""
-    return _rule(_read(document))
-
-
 def _read(document: Mapping[str, Any]) -> _File:
     return msgspec.convert(document, _File, strict=False)
 

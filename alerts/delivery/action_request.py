@@ -6,12 +6,18 @@ rows, so a request takes effect once, in a batch that can be repeated.
 
 from __future__ import annotations
 
+import glob
+import json
 import uuid
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from alerts.domain.verdict import verdict_of
 from infra.config.settings import Settings
 from infra.errors import Retryable
 from infra.process.os_user import acting_user
@@ -21,16 +27,26 @@ _Row = dict[str, Any]
 
 
 def request_action(
-    settings: Settings, action: str, alert_id: str, rule_id: str, **more: Any
+    settings: Settings,
+    action: str,
+    alert_id: str,
+    rule_id: str,
+    *,
+    who: str | None = None,
+    asked_at: datetime | None = None,
+    **more: Any,
 ) -> _Row:
     """Leave a request; returns it, a row of gold.alert_action.
 
     `more`: value, comment, of an old alert the body of its newest revision as JSON (`alert`), and
-    of a suppression entity, fields and expires_at (a datetime). Who asks and what goes to
-    ops.audit. Raises `Retryable` when the spool cannot be written.
+    of a suppression entity, fields and expires_at (a datetime). `who` asks: by default the
+    account of this process. Who asks and what goes to ops.audit. Raises `Retryable` when the
+    outbox cannot be written, `Usage` for a verdict that is none.
     """
+    if action in ("close", "verdict") and more.get("value") is not None:
+        more["value"] = verdict_of(more["value"])
     given = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in more.items()}
-    who, instant = acting_user(), datetime.now(UTC).isoformat()
+    name, instant = who or acting_user(), (asked_at or datetime.now(UTC)).isoformat()
     request: _Row = {
         "action_id": uuid.uuid4().hex,
         "alert_id": alert_id,
@@ -38,26 +54,48 @@ def request_action(
         "action": action,
         "value": None,
         "comment": None,
-        "who": who,
+        "who": name,
         "at": instant,
         **given,
     }
-    decoded = msgspec.json.encode({k: v for k, v in given.items() if k != "alert"}).decode()
-    audited = {
-        "at": instant,
-        "who": who,
-        "act": f"alert.{action}",
-        "target": alert_id,
-        "outcome": "ok",
-    }
-    _leave(settings, request, audited | {"detail": decoded})
+    detail = msgspec.json.encode({k: v for k, v in given.items() if k != "alert"}).decode()
+    audited = {"at": instant, "who": name, "act": f"alert.{action}", "target": alert_id}
+    _leave(settings, request, audited | {"outcome": "ok", "detail": detail})
     return request
+
+
+def waiting_requests(settings: Settings, alert_id: str | None = None) -> list[_Row]:
+    """Requests that no driver has folded into gold.alert_action yet, oldest first.
+
+    `alert_id`: only those about this alert. Read the table after this, not before: what is
+    folded in between is then seen twice and never missed.
+    """
+    folder = settings.home.absolute() / "spool" / "alert_action"
+    rows = [row for row in _files(folder, alert_id) if alert_id in (None, row.get("alert_id"))]
+    return sorted(rows, key=lambda row: (str(row.get("at")), str(row.get("action_id"))))
+
+
+def _files(folder: Path, alert_id: str | None) -> Iterator[_Row]:
+    name = "*.json" if alert_id is None else f"{glob.escape(_file_name(alert_id))}*.json"
+    # A round of the driver moves files into a folder of its own, and removes it once written.
+    for file in [*folder.glob(name), *folder.glob(f"round-*/{name}")]:
+        with suppress(OSError, ValueError):
+            row = json.loads(file.read_bytes())
+            if isinstance(row, dict):
+                yield row
+
+
+def _file_name(alert_id: str) -> str:
+    """The beginning of the names of an alert's files, so that they are found by name."""
+    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in alert_id)
+    return f"{plain[:64]}."
 
 
 def _leave(settings: Settings, request: _Row, audited: _Row) -> None:
     spool = settings.home.absolute() / "spool"
+    name = f"{_file_name(request['alert_id'])}{request['action_id']}"
     try:
         put_row(spool / "audit", f"{request['action']}-{request['action_id']}", audited)
-        put_row(spool / "alert_action", request["action_id"], request)
+        put_row(spool / "alert_action", name, request)
     except OSError as error:
         raise Retryable(f"{spool}: cannot be written ({error.strerror})") from error

@@ -19,7 +19,10 @@ from dataclasses import dataclass
 
 from infra.errors import Usage
 
-_START = "start"
+BEHIND_ALL = "~"
+"""Sorts behind every alert id of a batch."""
+
+START = "start"
 """Cursor before the first revision."""
 
 _MOST = 2**62
@@ -58,11 +61,11 @@ def place_of(cursor: str, lake: str) -> FeedCursor:
     with the whole of that batch, of which the reader may have had a part. Raises
     `Usage` for what is none of these, or of another lake.
     """
-    if cursor in ("", _START):
+    if cursor in ("", START):
         return FeedCursor()
     try:
         if cursor.isdecimal():
-            return FeedCursor(min(int(cursor), _MOST) - 1, "~")
+            return FeedCursor(min(int(cursor), _MOST) - 1, BEHIND_ALL)
         padded = cursor + "=" * (-len(cursor) % 4)
         decoded = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         identity, sequence, alert_id, revision = decoded

@@ -159,12 +159,14 @@ class Publisher:
             "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
         }
         client = producer(self._settings.kafka, **options)
+        # Raises the epoch at the broker: a predecessor that still lives fails at its next commit.
         client.init_transactions(TRANSACTION_SECONDS)
         return client
 
     def _open(self) -> Producer:
         """Fence the predecessor first, then read its place: nobody can move it any more."""
         client = self._fence()
+        # Read after the fence. Before it, the predecessor could still move its place.
         noted = self._noted()
         known = self._known(noted)
         if known.compared:
@@ -269,6 +271,7 @@ class Publisher:
     def _pending(self) -> list[int]:
         published = self._place.version
         pending = versions(self._table, published + 1)
+        # A hole means that log entries were cleaned away before they were published.
         if pending and len(pending) != pending[-1] - published:
             raise Fatal(
                 f"gold.alert was published up to version {published}, but its log now begins "
@@ -286,6 +289,8 @@ class Publisher:
         ]
         there = PublishOffset(version, table_commit.digest, self._place.compared)
         if revisions:
+            # Alerts, their states and the place in one transaction: none of them is seen without
+            # the others.
             client.begin_transaction()
             try:
                 for revision in revisions:
@@ -293,9 +298,11 @@ class Publisher:
                 self._mark(client, there)
                 client.commit_transaction(TRANSACTION_SECONDS)
             except KafkaException as error:
+                # One that a successor fenced cannot abort; others must before they begin again.
                 if error.args[0].txn_requires_abort():
                     client.abort_transaction(TRANSACTION_SECONDS)
                 raise
+        # Only behind the commit: what failed is sent again from the former place.
         self._place = there
         if revisions:
             self._keep(there)
@@ -311,6 +318,7 @@ class Publisher:
         for name in found.adds if found.appends else ():
             rows += pq.read_table(to_read(self._table / name), columns=names).to_pylist()
         revisions = [row for row in rows if row.pop("suppressed_by", None) is None]
+        # Files of a commit come in any order; consumers are promised revisions in order.
         revisions.sort(key=lambda row: (row["alert_id"], row["revision"]))
         return (_Revision(**row) for row in revisions)
 
@@ -320,6 +328,7 @@ class Publisher:
         body["published_at"] = now
         client.produce(
             self._settings.kafka.alerts_topic,
+            # The alert's id as key keeps its revisions in one partition, so in order.
             key=revision.alert_id.encode(),
             value=msgspec.json.encode(body),
             headers=[
@@ -337,6 +346,7 @@ class Publisher:
             key=revision.alert_id.encode(),
             value=msgspec.json.encode(publisher_state(body)),
         )
+        # Serves delivery reports, or librdkafka's queue would fill in a large commit.
         client.poll(0)
 
     def _mark(self, client: Producer, where: PublishOffset) -> None:

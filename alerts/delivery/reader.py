@@ -135,7 +135,7 @@ def ask_about(
     """Ask something of an alert, also of one that job `alert` may have forgotten."""
     instant = datetime.fromisoformat(found.body["detected_at"])
     old = datetime.now(UTC) - instant > _REMEMBERED
-    alert = {"alert": msgspec.json.encode(found.body).decode()} if old else {}
+    alert: _Row = {"alert": msgspec.json.encode(found.body).decode()} if old else {}
     return request_action(
         settings, action, found.alert_id, found.rule_id, value=value, comment=comment, **alert
     )

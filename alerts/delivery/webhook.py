@@ -17,6 +17,8 @@ import ipaddress
 import os
 import socket
 import ssl
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -25,6 +27,9 @@ from infra.config.settings import WebhookSettings
 from infra.errors import Usage
 
 AGENT = "headgate-webhook/1"
+
+_CLOUDS_OWN = frozenset(map(ipaddress.ip_address, ("168.63.129.16", "192.0.0.192")))
+"""Look public, and are answered inside a cloud: Azure's wire server, Oracle's metadata."""
 
 
 class Undelivered(Exception):
@@ -93,6 +98,10 @@ def is_public(address: str) -> bool:
             inside = ipaddress.IPv4Address(int(ip_address) & 0xFFFFFFFF)
         if inside is not None:
             return is_public(str(inside))
+        if ip_address.is_site_local:  # fec0::/10, deprecated (RFC 3879) and still routed inside
+            return False
+    if ip_address in _CLOUDS_OWN:
+        return False
     return ip_address.is_global and not ip_address.is_multicast and not ip_address.is_reserved
 
 
@@ -126,13 +135,20 @@ def post(hook: WebhookSettings, key: str, body: bytes, seconds: int) -> None:
     problem = ""
     for address in addresses(target, allow_private=hook.allow_private)[:2]:
         connection = _Connection(target, address, hook.timeout_seconds)
+        # The socket's own timeout is for each piece: who answers byte by byte would never end.
+        whole = threading.Timer(hook.timeout_seconds, connection.cut)
+        whole.daemon = True
+        whole.start()
         try:
             connection.request("POST", target.path, body, headers)
             status = connection.getresponse().status
+            if connection.is_cut:
+                raise TimeoutError(f"no whole answer within {hook.timeout_seconds:g} s")
         except (OSError, http.client.HTTPException) as error:
             problem = f"{address}: {type(error).__name__}: {error}"
             continue
         finally:
+            whole.cancel()
             connection.close()
         if 200 <= status < 300:
             return
@@ -154,6 +170,14 @@ class _Connection(http.client.HTTPConnection):
         super().__init__(target.host, target.port, timeout=timeout)
         self._address = address
         self._secure = target.scheme == "https"
+        self.is_cut = False
+
+    def cut(self) -> None:
+        """End what is under way, from another thread."""
+        self.is_cut = True
+        if self.sock is not None:
+            with suppress(OSError):
+                self.sock.shutdown(socket.SHUT_RDWR)
 
     def connect(self) -> None:
         plain = socket.create_connection((self._address, self.port), self.timeout)

@@ -68,7 +68,8 @@ class Alert(msgspec.Struct, kw_only=True):
     """An alert as the state keeps it; times are microseconds.
 
     `disproved`: its findings count no more: what a correlation had counted was of several
-    devices, or whom it is about is not what the rule asks.
+    devices, or whom it is about is not what the rule asks. `changed_by`, `changed_at`: who asked
+    something of it last, and when.
     """
 
     alert_id: str
@@ -101,6 +102,8 @@ class Alert(msgspec.Struct, kw_only=True):
     suppressed_by: str | None = None
     incident_id: str | None = None
     disproved: bool = False
+    changed_by: str | None = None
+    changed_at: int | None = None
 
     @property
     def silenced(self) -> bool:

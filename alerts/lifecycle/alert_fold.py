@@ -90,6 +90,7 @@ class Fold:
             known = self._of.get(row["finding_id"])
             if known is None:
                 fresh.append(row)
+            # A finding comes once for each lease that is known; only a newer word changes anything.
             elif rev_of(row) <= known.refs[row["finding_id"]].rev:
                 continue
             elif counts(row):
@@ -120,6 +121,7 @@ class Fold:
             moves.setdefault((alert.alert_id, entity.key), []).append(row)
             return
         ref.rev = rev_of(row)
+        # The alert shows the holder of its newest finding.
         if ref.time == alert.last:
             alert.holder = holder
         if _show(alert, row):
@@ -168,6 +170,7 @@ class Fold:
             return
         alert.suppressed_by = HELD_BACK
         summary = self.state.alerts.get(budget.summary or "")
+        # One summary a storm, not one an alert that is held back.
         if budget.hold(batch.clock) or summary is None:
             summary = self._begin_summary(alert)
             budget.summary, budget.held = summary.alert_id, 1
@@ -208,6 +211,7 @@ class Fold:
             and (a.closed_at is None or (time <= a.closed_at and a.holds_findings))
             and max(a.last, time) - min(a.first, time) <= span
         ]
+        # The one that people know already, so that they are not told of another.
         return min(fitting, key=_told_first, default=None)
 
     def _create(self, row: Mapping[str, Any], entity: Entity, holder: Holder | None) -> Alert:
@@ -243,6 +247,7 @@ class Fold:
         total = int(row.get("evidence_total") or 1)
         alert.count += 1
         alert.total += total
+        # Beyond it a finding only counts; it can no longer be taken out by a correction.
         if len(alert.refs) < MAX_REFS:
             ref = Ref(row["finding_id"], rev_of(row), entity.key, time, total)
             alert.refs[ref.finding_id] = ref
@@ -253,6 +258,7 @@ class Fold:
         alert.last = max(alert.last, time)
         alert.window_start = min(alert.window_start, micros(row.get("window_start") or time))
         alert.received = max(alert.received, micros(row["received_at"]))
+        # First and last ones stay: the state must not grow with a storm.
         alert.evidence = sampled([*alert.evidence, *evidence_of(row)])
 
     def _move(self, alert: Alert, rows: Sequence[Mapping[str, Any]], batch: _Batch) -> None:
@@ -296,6 +302,7 @@ class Fold:
     ) -> None:
         """The whole alert is another entity's: same id, old and new holder side by side."""
         alert.previous, alert.previous_entity = alert.holder, alert.entity_value
+        # Under the new key at once: what follows in this batch must find it there.
         self._by_key[alert.entity_key].remove(alert)
         self._by_key.setdefault(entity.key, []).append(alert)
         alert.entity_type, alert.entity_value, alert.entity_key = entity
@@ -319,6 +326,7 @@ class Fold:
             alert.about = msgspec.structs.replace(
                 alert.about, snippet=snippet, user_name=None, dst_ip=None, fields={}
             )
+        # Of counted findings without a reference the times are not known, so the span stays.
         if alert.count == len(alert.refs):
             alert.first = min(ref.time for ref in alert.refs.values())
             alert.last = max(ref.time for ref in alert.refs.values())
@@ -334,14 +342,17 @@ class Fold:
             alert.verdict = value or alert.verdict
         elif kind == "reopen":
             alert.state, alert.closed_at, alert.disproved = "open", None, False
+            alert.verdict = None  # whoever reopens it doubts the verdict
             if alert.previous_entity == alert.entity_value:
                 alert.previous = alert.previous_entity = None
         elif kind == "assign":
             alert.assignee = value
         elif kind == "verdict":
             alert.verdict = value
-        else:
+        elif kind != "note":
             return False
+        alert.changed_by = action.get("who")
+        alert.changed_at = max(alert.changed_at or 0, micros(action["at"]))
         alert.comment = action.get("comment") or alert.comment
         reasons = {"close": "closed", "reopen": "reopened", "assign": "assigned"}
         batch.note(alert, reasons.get(kind, "verdict"))

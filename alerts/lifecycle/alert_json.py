@@ -124,6 +124,8 @@ def _body(
         "assignee": alert.assignee,
         "verdict": alert.verdict,
         "comment": alert.comment,
+        "changed_by": alert.changed_by,
+        "changed_at": None if alert.changed_at is None else stamp(alert.changed_at),
         "superseded_by": alert.superseded_by,
         "rule": _rule(alert, rule),
         "attack": _attack(about, rule),

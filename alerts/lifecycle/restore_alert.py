@@ -107,6 +107,8 @@ def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
         previous=_previous(body),
         previous_entity=body.get("previous_entity"),
         disproved=is_disproved(body),
+        changed_by=body.get("changed_by"),
+        changed_at=_micros(body["changed_at"]) if body.get("changed_at") else None,
     )
     if not rows:
         alert.about.snippet = words_in(body["summary"], alert)

@@ -45,20 +45,22 @@ def known_rule(compiled: Compiled, rule_id: str) -> Rule | Query:
 
 def preview(
     connection: duckdb.DuckDBPyConnection, rule: Rule, since: datetime, limit: int
-) -> tuple[list[dict[str, Any]], int]:
-    """At most `limit` findings, in the order they are read, and how many events were looked at.
+) -> tuple[list[dict[str, Any]], int, int]:
+    """The first `limit` findings in the order they are read, how many there are in all, and how
+    many events were looked at.
 
     The matcher is the one that jobs use. Events of every mode count, also imported ones.
     """
     matcher = Matcher(RulePack(rules=(rule,)), _MODES)
-    results: list[dict[str, Any]] = []
-    looked_at = 0
+    shown: list[dict[str, Any]] = []
+    total = looked_at = 0
     for batch in _events(connection, rule, since):
         looked_at += batch.num_rows
-        results += matcher.match(batch).to_pylist()
-        if len(results) >= limit:
-            break
-    return results[:limit], looked_at
+        findings = matcher.match(batch)
+        total += findings.num_rows
+        if len(shown) < limit:
+            shown += findings.slice(0, limit - len(shown)).to_pylist()
+    return shown, total, looked_at
 
 
 def _events(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from alerts.compiler.compiler import Compiled, compile_rules
@@ -34,7 +36,9 @@ def rule_id_of(compiled: Compiled, rule: str) -> str:
         if rule in (rule_id, source.rule.name):
             return rule_id
     for refused in compiled.refused:
-        if refused.rule == rule:
+        if rule in (refused.rule, refused.path, Path(refused.path).stem) or _has_name(
+            refused.path, rule
+        ):
             raise Usage(f"rule '{rule}' is refused: {refused.reason}; {refused.remedy}")
     raise Usage(f"no rule '{rule}'; 'headgate rules list' shows them")
 
@@ -107,3 +111,12 @@ def _kind(rule: Rule | Correlation | Query) -> str:
     if isinstance(rule, Correlation | Query):
         return rule.type
     return INDICATOR if any(test.op == "listed" for test in tests_of(rule.predicate)) else "rule"
+
+
+def _has_name(path: str, name: str) -> bool:
+    """Whether a file that was refused holds a rule of a name; it may be no YAML at all."""
+    try:
+        text = Path(path).read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return bool(re.search(rf"""^name: *(["']?){re.escape(name)}\1 *$""", text, re.M))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -20,6 +19,7 @@ from sqlglot.errors import SqlglotError
 from alerts.compiler.sigma_to_predicate import Untranslatable
 from alerts.compiler.spark_rule_files import VIEW, parsed_sql
 from alerts.rulepack.rule_pack import Query
+from infra.spark.internals import PlanNode, analyzed_plan
 
 # What Spark cannot understand is told in a sentence; its own record of it would go to stderr.
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -57,15 +57,13 @@ _NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|;?\s*(SQLSTATE: \w+)?;?\s*(line \d+ pos \
 
 def refuse_unfit(query: Query, rows: DataFrame) -> None:
     """Raise `Untranslatable` unless `rows`, which the query made of no events, may go live."""
-    plan = rows._jdf.queryExecution().analyzed()  # Spark shows a plan to Python in no other way
     allowed = BY_WINDOW if query.window_seconds else EVENT_BY_EVENT
-    for node in _walk(plan):
-        name = str(node.nodeName())
-        if name not in allowed:
-            raise _unfit(name, query)
-        if node.subqueries().size():
+    for node in analyzed_plan(rows).walk():
+        if node.name not in allowed:
+            raise _unfit(node.name, query)
+        if node.has_subqueries:
             raise _unfit("a subquery", query)
-        if name == "Aggregate" and not _by_window(node):
+        if node.name == "Aggregate" and not _by_window(node):
             raise Untranslatable("an aggregate over all windows", "group by `window` as well")
         for expression in _expressions(node):
             _refuse_expression(expression)
@@ -80,38 +78,28 @@ def seen_by(rows: DataFrame) -> list[str]:
     """
     return [
         f"SELECT * FROM {VIEW}" + (f" WHERE {' AND '.join(asked)}" if asked else "")
-        for asked in _asked(rows._jdf.queryExecution().analyzed(), [])
+        for asked in _asked(analyzed_plan(rows), [])
     ]
 
 
-def _asked(node: Any, above: list[Any]) -> Iterator[list[str]]:
+def _asked(node: PlanNode, above: list[PlanNode]) -> Iterator[list[str]]:
     """The conditions on each way from the top of a plan down to the events."""
-    if node.nodeName() == "Filter":
-        above = [*_conjuncts(node.condition()), *above]
-    children = node.children()
-    if not children.size():
-        output = node.output()
-        own = {output.apply(index).exprId().id() for index in range(output.size())}
-        strs = [str(condition.sql()) for condition in above if _columns(condition) <= own]
-        yield [text for text in strs if _is_read(text)]
-    for index in range(children.size()):
-        yield from _asked(children.apply(index), above)
+    if node.name == "Filter":
+        above = [*_conjuncts(node.condition), *above]
+    if not node.children:
+        own = node.output_ids
+        conditions = [each.sql for each in above if each.referenced_ids <= own]
+        yield [text for text in conditions if _is_read(text)]
+    for child in node.children:
+        yield from _asked(child, above)
 
 
-def _conjuncts(condition: Any) -> Iterator[Any]:
-    if condition.nodeName() == "And":
-        yield from _conjuncts(condition.left())
-        yield from _conjuncts(condition.right())
+def _conjuncts(condition: PlanNode) -> Iterator[PlanNode]:
+    if condition.name == "And":
+        for part in condition.children:
+            yield from _conjuncts(part)
     else:
         yield condition
-
-
-def _columns(condition: Any) -> set[int]:
-    iterator = condition.references().iterator()
-    columns = set()
-    while iterator.hasNext():
-        columns.add(iterator.next().exprId().id())
-    return columns
 
 
 def _is_read(condition: str) -> bool:
@@ -136,46 +124,35 @@ def _unfit(name: str, query: Query) -> Untranslatable:
     )
 
 
-def _walk(node: Any) -> Iterator[Any]:
-    yield node
-    children = node.children()
-    for index in range(children.size()):
-        yield from _walk(children.apply(index))
+def _expressions(node: PlanNode) -> Iterator[PlanNode]:
+    for expression in node.expressions:
+        if expression.name != "AttributeReference":
+            yield from expression.walk()
 
 
-def _expressions(node: Any) -> Iterator[Any]:
-    expressions = node.expressions()
-    for index in range(expressions.size()):
-        if expressions.apply(index).nodeName() != "AttributeReference":
-            yield from _walk(expressions.apply(index))
-
-
-def _by_window(aggregate: Any) -> bool:
-    groupingExpressions = aggregate.groupingExpressions()
+def _by_window(aggregate: PlanNode) -> bool:
     return any(
-        each.nodeName() == "AttributeReference" and each.name() == "window"
-        for index in range(groupingExpressions.size())
-        for each in _walk(groupingExpressions.apply(index))
+        node.name == "AttributeReference" and node.column == "window"
+        for expression in aggregate.grouping
+        for node in expression.walk()
     )
 
 
-def _refuse_expression(expression: Any) -> None:
-    name = str(expression.nodeName())
-    kind = str(expression.getClass().getName())
+def _refuse_expression(expression: PlanNode) -> None:
+    kind = expression.class_name
     short = kind.rpartition(".")[2].rstrip("$")
     if not kind.startswith(_OWN):
-        raise Untranslatable(f"it calls {name}", "use functions that come with Spark")
+        raise Untranslatable(f"it calls {expression.name}", "use functions that come with Spark")
     if short.startswith("Current") or short in _CLOCK:
         raise Untranslatable(
-            f"it asks {expression.prettyName()}, which is another one each time",
+            f"it asks {expression.function}, which is another one each time",
             "compare with `time` or `received_at`",
         )
-    if expression.deterministic() or short in _IN_ANY_ORDER:
+    if expression.deterministic or short in _IN_ANY_ORDER:
         return
-    children = expression.children()
-    if all(children.apply(index).deterministic() for index in range(children.size())):
+    if all(child.deterministic for child in expression.children):
         raise Untranslatable(
-            f"it calls {expression.prettyName()}, whose answer is another one each time",
+            f"it calls {expression.function}, whose answer is another one each time",
             "use functions of the event alone",
         )
 

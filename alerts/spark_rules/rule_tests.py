@@ -69,19 +69,20 @@ def _require_fit(spark: SparkSession, query: Query) -> None:
 
 def preview_query(
     settings: Settings, query: Query, since: datetime, limit: int
-) -> tuple[list[_Row], int]:
-    """At most `limit` findings, oldest first, and how many events were looked at."""
+) -> tuple[list[_Row], int, int]:
+    """The oldest `limit` findings, how many there are in all, and how many events were looked
+    at."""
     with running(settings) as spark:
         require_fit(spark, [query])
         lake = Lake(spark, settings).ensure(EVENT, FINDING)
         events = lake.read(EVENT).where(F.col("time") >= F.lit(since))
-        findings = (
-            QueryRule(query).findings(events).orderBy("event_time", "finding_id").limit(limit)
-        )
+        findings = QueryRule(query).findings(events)
+        oldest = findings.orderBy("event_time", "finding_id").limit(limit)
         try:
-            rows = [row.asDict(recursive=True) for row in findings.collect()]
+            rows = [row.asDict(recursive=True) for row in oldest.collect()]
+            total = findings.count() if len(rows) == limit else len(rows)
         except Exception as error:  # a person's query may raise anything
             raise Usage(f"rule '{query.title}': {reason_of(error)}") from None
         for row in rows:
             row["event_time"] = row["event_time"].astimezone(UTC)
-        return rows, events.count()
+        return rows, total, events.count()

@@ -16,7 +16,7 @@ from fastapi.responses import RedirectResponse, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from api.auth import Role
+from api.auth_roles import Role
 from api.console.render import error_page
 from infra.errors import HeadgateError, Retryable, Usage
 

@@ -1,1 +1,20 @@
-"""The endpoints, one module a subject; each checks its input and calls a service."""
+"""The endpoints, one module a subject; each checks its input and calls a service.
+
+A module here with a `router` is served, behind a token of role `read` unless its `ROLE` says
+otherwise: `metrics` for what a scraper may ask, None for probes, which have no token.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
+
+
+def route_modules() -> Iterator[ModuleType]:
+    """Every module of this folder that has routes, by name."""
+    for module in sorted(name for _, name, _ in pkgutil.iter_modules(__path__)):
+        imported = import_module(f"{__name__}.{module}")
+        if hasattr(imported, "router"):
+            yield imported

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,9 +11,15 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
-from api.auth import Access, Caller, Role
+from api.auth import Access, Caller
+from api.auth_roles import Role
 from api.observability.metrics import Meters
+from api.services.event_stream import Streams
+from api.services.quotas import Quotas
 from api.services.reader import Reader
+from api.services.rules import RuleDesk
+from api.services.suppressions import Suppressions
+from api.services.triage import Triage
 from api.sql.runner import Statements
 from infra.config.settings import Settings
 
@@ -20,7 +27,8 @@ bearer = HTTPBearer(
     auto_error=False,
     scheme_name="token",
     description="The API token (api.token of the settings, or the content of <home>/api.token), or "
-    "a key of api.keys, whose role may allow less.",
+    "a key of api.keys, whose role may allow less. A local user (headgate users) signs in with "
+    "Authorization: Basic instead.",
 )
 
 
@@ -33,9 +41,15 @@ class Services:
     statements: Statements
     meters: Meters
     access: Access
+    triage: Triage
+    suppressions: Suppressions
+    streams: Streams
+    quotas: Quotas
+    rules: RuleDesk
 
     def close(self) -> None:
-        """End the engines and their processes."""
+        """End the streams, the engines and their processes."""
+        self.streams.close()
         self.statements.close()
         self.reader.close()
 
@@ -47,18 +61,38 @@ def services_of(request: Request) -> Services:
 
 
 def caller_of(
+    request: Request,
     services: Annotated[Services, Depends(services_of)],
     given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)],
 ) -> Caller:
-    """Whose token the request carries; raises 401 when it carries none that is known."""
-    caller = None if given is None else services.access.caller(given.credentials)
+    """Who asks, by token or password; raises 401 for whom nobody knows."""
+    locked = 0.0
+    if given is not None:
+        caller = services.access.caller(given.credentials)
+    else:
+        caller, locked = _by_password(request, services.access)
     if caller is None:
+        wait = f"; after wrong passwords that user is locked for {locked:.0f} s" if locked else ""
         raise HTTPException(
             401,
-            "send the API token: Authorization: Bearer <token>",
+            f"send the API token: Authorization: Bearer <token>{wait}",
             headers={"WWW-Authenticate": 'Bearer realm="headgate"'},
         )
+    services.quotas.take(caller.name, caller.requests_per_minute)
     return caller
+
+
+def _by_password(request: Request, access: Access) -> tuple[Caller | None, float]:
+    """Who signs in as a local user (RFC 7617), and for how long that name is locked."""
+    scheme, _, coded = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return None, 0.0
+    try:
+        name, _, password = base64.b64decode(coded, validate=True).decode().partition(":")
+    except ValueError:
+        return None, 0.0
+    caller = access.caller_of_password(name, password)
+    return caller, 0.0 if caller else access.credentials.locked_seconds(name)
 
 
 Who = Annotated[Caller, Depends(caller_of)]

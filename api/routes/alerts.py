@@ -4,50 +4,92 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query
-from pydantic import AwareDatetime
-from starlette.exceptions import HTTPException
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
 
+from alerts.delivery.feed import place_of
+from alerts.domain.verdict import Verdict
 from alerts.tables import ALERT
 from api import models
 from api.problems import responses
-from api.routes.access import Here, Services
+from api.routes.access import Here, Services, Who
 from api.services import alerts
+from api.services.alert_filter import AlertFilter
+from api.services.alert_snapshot import NoSuchAlert, alert_now
+from api.services.event_stream import STREAM_PAGE, event_stream
+from infra.config.time_args import TIME_FORMS
 from infra.delta.log_reader import newest_version, table_id
 from infra.errors import Retryable, Usage
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
 
 Level = Literal["informational", "low", "medium", "high", "critical"]
+Attribution = Literal["leased", "none", "outside", "unknown"]
 
 
-@router.get("", summary="List alerts", responses=responses(422, 503))
-def _list_alerts(
-    services: Here,
+def filter_of(
+    who: Who,
     level: Annotated[list[Level] | None, Query(description="one level, or several")] = None,
+    rule: Annotated[str | None, Query(description="id or title of the rule")] = None,
     rule_id: Annotated[str | None, Query(description="rule that found it")] = None,
     entity: Annotated[
         str | None,
-        Query(description="MAC address, address, host or user", examples=["02:00:00:00:00:07"]),
+        Query(
+            description="whom it is about, or its source address",
+            examples=["02:00:00:00:00:07"],
+        ),
     ] = None,
+    host: Annotated[str | None, Query(description="names this host, whatever it is about")] = None,
+    user: Annotated[str | None, Query(description="names this user")] = None,
+    ip: Annotated[str | None, Query(description="names this address")] = None,
     status: Annotated[
-        Literal["leased", "none", "outside", "unknown"] | None,
-        Query(description="what the attribution rests on"),
+        Literal["open", "closed", "leased", "none", "outside", "unknown"] | None,
+        Query(description="open or closed; the others are of `attribution`, as before"),
+    ] = None,
+    attribution: Annotated[
+        Attribution | None, Query(description="what the attribution rests on")
     ] = None,
     activity: Annotated[
         Literal["create", "update", "close"] | None, Query(description="of the newest revision")
     ] = None,
-    since: Annotated[
-        AwareDatetime | None,
-        Query(description="newest event at or after", examples=["2026-11-20T00:00:00Z"]),
+    assignee: Annotated[
+        str | None, Query(description="who looks at it; 'me' the caller, 'none' nobody")
     ] = None,
-    until: Annotated[AwareDatetime | None, Query(description="newest event before")] = None,
+    verdict: Annotated[
+        Verdict | Literal["none"] | None, Query(description="as judged; 'none': not judged")
+    ] = None,
+    tag: Annotated[
+        str | None,
+        Query(description="tag of the rule, an ATT&CK technique or tactic", examples=["t1110.003"]),
+    ] = None,
+    q: Annotated[
+        str | None,
+        Query(description="text in title, entity, summary, note or values that matched"),
+    ] = None,
+    since: Annotated[
+        str | None,
+        Query(description=f"newest event at or after: {TIME_FORMS}", examples=["-24h"]),
+    ] = None,
+    until: Annotated[
+        str | None, Query(description=f"newest event before: {TIME_FORMS}", examples=["now"])
+    ] = None,
     incident_id: Annotated[
         str | None, Query(description="alerts of an incident, and the incident itself")
     ] = None,
     muted: Annotated[
         bool, Query(description="also alerts that a suppression or a budget kept from the topic")
     ] = False,
+) -> AlertFilter:
+    """What the parameters select; each route that lists alerts takes the same ones."""
+    given = {name: value for name, value in locals().items() if name != "who"}
+    return AlertFilter.of(given, who.name)
+
+
+@router.get("", summary="List alerts", responses=responses(422, 503))
+def _list_alerts(
+    services: Here,
+    wanted: Annotated[AlertFilter, Depends(filter_of)],
     limit: Annotated[int, Query(ge=1, le=500, description="alerts a page")] = 100,
     cursor: Annotated[str | None, Query(description="'next' of the page before")] = None,
     after: Annotated[
@@ -65,34 +107,75 @@ def _list_alerts(
     away for longer than the topic keeps messages.
     """
     if after is not None:
-        narrowed = (level, rule_id, entity, status, activity, since, until, incident_id, cursor)
-        if muted or any(given is not None for given in narrowed):
+        if wanted != AlertFilter() or cursor is not None:
             raise Usage("after: the feed is whole; only limit may stand beside it")
         return alerts.feed(services.reader, _lake(services), after, limit)
-    wanted = alerts.AlertFilter(
-        levels=tuple(level or ()),
-        rule_id=rule_id,
-        entity=entity,
-        status=status,
-        activity=activity,
-        since=since,
-        until=until,
-        incident_id=incident_id,
-        muted=muted,
-    )
     return alerts.alerts(services.reader, wanted, limit, cursor)
 
 
-@router.get("/{alert_id}", summary="One alert", responses=responses(404, 503))
+@router.get(
+    "/stream",
+    summary="Alerts as they come",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "server-sent events: each `data` is a FeedItem, each `id` a cursor",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        },
+        **responses(422, 503),
+    },
+)
+async def stream_alerts(
+    request: Request,
+    services: Here,
+    after: Annotated[
+        str | None,
+        Query(description="a cursor of the feed, or 'start'; left out: only what comes from now"),
+    ] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(description="`id` of the last event that was seen; browsers send it by themselves"),
+    ] = None,
+) -> StreamingResponse:
+    """Each revision that goes to the topic, once, as it is committed; nothing is left out.
+
+    Events are called `alert`. Who was away sends `Last-Event-ID` and gets what it missed.
+    """
+    services.streams.require_room()
+    lake = await run_in_threadpool(_lake, services)
+    begin = last_event_id or after
+    if begin is None:
+        begin = await run_in_threadpool(alerts.newest_cursor, services.reader, lake)
+    else:
+        place_of(begin, lake)
+
+    def page(cursor: str) -> models.FeedPage:
+        return alerts.feed(services.reader, lake, cursor, STREAM_PAGE)
+
+    events = event_stream(page, begin, lake, request.is_disconnected, services.streams)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+@router.get("/{alert_id}", summary="One alert", responses=responses(404, 422, 503))
 def one_alert(
     services: Here,
-    alert_id: Annotated[str, Path(description="alert_id, as listed and as on the topic")],
+    response: Response,
+    alert_id: Annotated[
+        str, Path(description="alert_id, or its first characters where they are unique")
+    ],
 ) -> models.AlertDetail:
-    """The newest revision whole, and all revisions in short."""
-    alert = alerts.alert(services.reader, alert_id)
-    if alert is None:
-        raise HTTPException(404, f"no alert '{alert_id}'; list them with GET /api/v1/alerts")
-    return alert
+    """The newest revision whole, and all revisions in short.
+
+    The ETag is what PATCH wants as If-Match: it names the revision, and how many requests about
+    the alert still wait for job `alert`.
+    """
+    now = alert_now(services.reader, services.settings, alert_id)
+    detail = alerts.alert(services.reader, now.alert_id)
+    if detail is None:
+        raise NoSuchAlert(f"no alert '{alert_id}'; list them with GET /api/v1/alerts")
+    response.headers["ETag"] = now.etag
+    return detail
 
 
 def _lake(services: Services) -> str:

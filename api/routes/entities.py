@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import AwareDatetime
 
 from api import models
 from api.problems import responses
 from api.routes.access import Here
 from api.services.timeline import Kind, timeline
 from api.services.user_evidence import DeviceKind, known, witnesses
+from api.wire.moment import Moment
 
 router = APIRouter(prefix="/api/v1/entities", tags=["entities"])
 
@@ -28,8 +28,8 @@ def _entity(
         str,
         Path(description="the value", max_length=253, examples=["02:00:00:00:00:07", "10.0.0.7"]),
     ],
-    since: Annotated[AwareDatetime | None, Query(description="at or after")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="before")] = None,
+    since: Annotated[Moment | None, Query(description="at or after")] = None,
+    until: Annotated[Moment | None, Query(description="before")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="items a page")] = 100,
     cursor: Annotated[str | None, Query(description="'next' of the page before")] = None,
 ) -> models.EntityTimeline:
@@ -49,7 +49,7 @@ def used_by(
         Path(description="the value", max_length=253, examples=["10.0.0.7", "02:00:00:00:00:07"]),
     ],
     at: Annotated[
-        AwareDatetime,
+        Moment,
         Query(description="instant, with a zone", examples=["2026-11-20T14:05:07Z"]),
     ],
     scope: Annotated[
@@ -70,9 +70,7 @@ def _inventory(
     value: Annotated[
         str, Path(description="the value", max_length=253, examples=["10.0.0.7", "ann"])
     ],
-    at: Annotated[
-        AwareDatetime | None, Query(description="instant, with a zone; none: now")
-    ] = None,
+    at: Annotated[Moment | None, Query(description="instant, with a zone; none: now")] = None,
     scope: Annotated[str | None, Query(description="site the address belongs to")] = None,
 ) -> models.KnownAccount:
     """The asset or the user as it was then; both null where no inventory knows it."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime
 
 from api import models
 from api.problems import responses
 from api.routes.access import Here
 from api.services.attributed_events import By, slice_of
+from api.wire.moment import Moment
 from infra.errors import Usage
 
 router = APIRouter(prefix="/api/v1/events", tags=["events"])
@@ -21,10 +21,8 @@ router = APIRouter(prefix="/api/v1/events", tags=["events"])
 )
 def _attributed(
     services: Here,
-    since: Annotated[
-        AwareDatetime, Query(description="at or after", examples=["2026-11-20T00:00:00Z"])
-    ],
-    until: Annotated[AwareDatetime | None, Query(description="before; none: up to now")] = None,
+    since: Annotated[Moment, Query(description="at or after", examples=["2026-11-20T00:00:00Z"])],
+    until: Annotated[Moment | None, Query(description="before; none: up to now")] = None,
     ip: Annotated[
         str | None, Query(description="address, whoever held it", examples=["10.0.0.7"])
     ] = None,

@@ -6,12 +6,13 @@ from ipaddress import ip_address
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, IPvAnyAddress
+from pydantic import IPvAnyAddress
 
 from api import models
 from api.problems import responses
 from api.routes.access import Here
 from api.services import leases
+from api.wire.moment import Moment
 
 router = APIRouter(prefix="/api/v1/leases", tags=["leases"])
 
@@ -21,14 +22,14 @@ def _lease(
     services: Here,
     ip: Annotated[IPvAnyAddress, Query(description="address", examples=["10.0.0.7"])],
     at: Annotated[
-        AwareDatetime,
+        Moment,
         Query(description="instant, with a zone", examples=["2026-11-20T14:05:07Z"]),
     ],
     scope: Annotated[
         str | None, Query(description="site; needed where several use the same address")
     ] = None,
     known_by: Annotated[
-        AwareDatetime | None,
+        Moment | None,
         Query(description="as it was known then, for a case file; left out: as it is known now"),
     ] = None,
 ) -> models.AddressHolder:

@@ -11,6 +11,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from api.problems import responses
 from api.routes.access import Here
 
+ROLE = "metrics"
+"""Who may ask: a scraper, with a key that can do nothing else."""
+
 router = APIRouter(tags=["operate"])
 
 

@@ -3,47 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict
 
-from alerts.delivery.feed import FEED_SQL, FeedCursor, sequence_of
+from alerts.delivery.feed import BEHIND_ALL, FEED_SQL, START, FeedCursor, sequence_of
 from alerts.delivery.feed import place_of as place_in_feed
 from api import models
+from api.services.alert_filter import AlertFilter
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
-
-
-@dataclass(frozen=True)
-class AlertFilter:
-    """Which alerts are wanted; an empty field wants all."""
-
-    levels: tuple[str, ...] = ()
-    rule_id: str | None = None
-    entity: str | None = None
-    status: str | None = None
-    activity: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    incident_id: str | None = None
-    muted: bool = False
-
-    def sql(self) -> tuple[str, ReaderRow]:
-        """Conditions on the newest revision, and their parameters."""
-        wanted = {
-            "rule_id = $rule_id": self.rule_id,
-            "entity_value = $entity": self.entity,
-            "status = $status": self.status,
-            "activity = $activity": self.activity,
-            "event_time >= $since": self.since,
-            "event_time < $until": self.until,
-            "(incident_id = $incident_id OR a.alert_id = $incident_id)": self.incident_id,
-            "list_contains($levels, level)": list(self.levels) or None,
-        }
-        used = {text: value for text, value in wanted.items() if value is not None}
-        names = {text: re.findall(r"\$(\w+)", text)[0] for text in used}
-        message = "TRUE" if self.muted else "suppressed_by IS NULL"
-        return " AND ".join([message, *used]), {names[text]: used[text] for text in used}
-
+from infra.errors import Usage
 
 _ALERTS = """
 WITH first AS (
@@ -83,6 +50,20 @@ def alerts(reader: Reader, wanted: AlertFilter, limit: int, cursor: str | None) 
         if last
         else None,
     )
+
+
+def selected_ids(reader: Reader, wanted: AlertFilter, most: int) -> list[str]:
+    """Ids of all alerts that a filter selects; raises `Usage` where they are more than `most`."""
+    condition, params = wanted.sql()
+    rows = reader.rows(
+        f"SELECT alert_id FROM gold.alert_current a WHERE {condition} "
+        f"ORDER BY event_time DESC, alert_id LIMIT {most + 1}",
+        params,
+        needs=("gold.alert", "gold.alert_current"),
+    )
+    if len(rows) > most:
+        raise Usage(f"filter: it selects more than {most:,} alerts; narrow it, by time say")
+    return [str(row["alert_id"]) for row in rows]
 
 
 def alert(reader: Reader, alert_id: str) -> models.AlertDetail | None:
@@ -129,6 +110,13 @@ def feed(reader: Reader, lake: str, after: str, limit: int) -> models.FeedPage:
         next=place.cursor(lake),
         more=len(rows) > limit,
     )
+
+
+def newest_cursor(reader: Reader, lake: str) -> str:
+    """The feed's cursor behind all that is there now."""
+    rows = reader.rows("SELECT max(sequence) AS newest FROM gold.alert", needs=("gold.alert",))
+    newest = rows[0]["newest"]
+    return START if newest is None else FeedCursor(newest, BEHIND_ALL).cursor(lake)
 
 
 def _alert(row: ReaderRow) -> models.AlertSummary:

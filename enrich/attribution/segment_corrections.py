@@ -1,10 +1,10 @@
 """What the stream said of an address against what its lines say: the corrections. No Spark.
 
-The tracker takes a line only if it comes within `late_seconds`; what comes later, by a server that
-was cut off, an import or a reparse, is repaired from the tables. The rules are the same; the
-lines of an address are replayed from the lease that ran when the first doubtful line was written,
-and where that differs from what is true so far, rows are said that paint over it. Nothing that was
-said is changed, so what was known before stays known.
+The tracker takes a line only if it comes within `allowed_lateness_seconds`; what comes later,
+by a server that was cut off, an import or a reparse, is repaired from the tables. The rules are
+the same; the lines of an address are replayed from the lease that ran when the first doubtful
+line was written, and where that differs from what is true so far, rows are said that paint over
+it. Nothing that was said is changed, so what was known before stays known.
 """
 
 from __future__ import annotations

@@ -68,6 +68,7 @@ def split(findings: DataFrame, scopes: Sequence[ScopeSettings]) -> tuple[DataFra
     beat = F.col("rule_id") == HEARTBEAT
     inside = F.coalesce(in_networks(F.col("scope"), F.col("ip"), scopes), F.lit(False))
     static = set_by_hand(F.col("scope"), F.col("ip"), scopes)
+    # Who is outside every DHCP network would wait `wait_seconds` for a lease that cannot come.
     joins = beat | (inside & ~static & F.col("holder").isNull())
     status = F.when(F.col("ip").isNull(), "unknown").when(static, "static").otherwise("outside")
     past = findings.where(~joins).withColumns(
@@ -108,6 +109,7 @@ def attribute(
         DataFrame.unionByName, (_findings(stream, jobs) for stream in (findings, *others))
     )
     right = _segments(segments, jobs)
+    # Both bounds are in time of arrival: a source that is late by nature is not late for the join.
     wait = F.expr(f"INTERVAL {jobs.wait_seconds} SECONDS")
     kept = F.expr(f"INTERVAL {_kept_seconds(jobs)} SECONDS")
     near = (F.col("_arrived") >= F.col("s_known_at") - wait) & (
@@ -115,6 +117,8 @@ def attribute(
     )
     joined = _unpacked(left.join(right, _covers() & near, "leftOuter"), findings.schema)
     beat = F.col("rule_id") == HEARTBEAT
+    # Spark gives the unmatched row only when the watermark has passed the bound, so this time is
+    # true.
     none = _holder(
         scope=F.col("scope"),
         ip=F.col("ip"),
@@ -144,6 +148,8 @@ def correct(
     segments that `attribute` did not bring together since the segment was known after its wait,
     up to `correct_seconds`. Give it the findings that `attribute` gets. Holders are judged.
     """
+    # Not `~beat` alone: Spark would push that below `withWatermark`, and both streams would stand
+    # still. A filter that names the watermark's column stays where it is.
     unaware = ~F.col("_beat") | F.col("_arrived").isNull()
     left = _findings(findings, jobs).where(unaware)
     right = _segments(segments, jobs)
@@ -197,24 +203,6 @@ def attribution_as_of(
     return judged(rows, scopes, heard, complete_up_to or at)
 
 
-def attribution_rows(attributed: DataFrame) -> DataFrame:
-    """Rows of `attribute`, or of the second part of `split`, as rows of gold.attribution.
-
-    For a job that says so itself: their `finding` stays empty.
-    """
-    coalesce = F.coalesce("holder.known_at", "holder.complete_up_to", "received_at")
-    return attributed.select(
-        "finding_id",
-        "role",
-        F.col("attr_rev").alias("rev"),
-        "event_time",
-        "holder",
-        "via",
-        coalesce.alias("attributed_at"),
-        F.lit(None).cast("string").alias("finding"),
-    )
-
-
 def _as_json(columns: Sequence[str]) -> Column:
     """A row as JSON that `from_json` reads back; times keep their microseconds."""
     return F.to_json(F.struct(*columns), _MICROSECONDS)
@@ -222,9 +210,9 @@ def _as_json(columns: Sequence[str]) -> Column:
 
 def _kept_seconds(jobs: JobSettings) -> int:
     """How long a segment is kept for findings: its span reaches at most `max_lease_seconds` and
-    `late_seconds` beyond `known_at` (see `enrich.dhcp.tracker_state`), and a finding may arrive
-    late."""
-    return jobs.max_lease_seconds + jobs.late_seconds + jobs.correct_seconds
+    `allowed_lateness_seconds` beyond `known_at` (see `enrich.dhcp.tracker_state`), and a finding
+    may arrive late."""
+    return jobs.max_lease_seconds + jobs.allowed_lateness_seconds + jobs.correct_seconds
 
 
 def _findings(findings: DataFrame, jobs: JobSettings) -> DataFrame:
@@ -236,6 +224,8 @@ def _findings(findings: DataFrame, jobs: JobSettings) -> DataFrame:
     beat = F.col("rule_id") == HEARTBEAT
     arrived = F.when(beat, F.col("event_time")).otherwise(F.coalesce("received_at", "event_time"))
     scope = F.when(beat, HEARTBEAT).otherwise(F.coalesce("scope", F.lit(_NO_KEY)))
+    # Never null, or Spark infers IS NOT NULL from the join and drops the heartbeats before the
+    # watermark sees them (decision 0004). JSON, for a checkpoint fixes the columns of the state.
     return findings.select(
         F.coalesce(beat, F.lit(False)).alias("_beat"),
         scope.alias("_scope"),
@@ -257,6 +247,7 @@ def _segments(segments: DataFrame, jobs: JobSettings) -> DataFrame:
         column_read.alias("s_known_at"),
         _as_json([column.name for column in _STATED]).alias("_segment"),
     ).withWatermark("s_known_at", f"{jobs.watermark_seconds + SLACK_SECONDS} seconds")
+    # Behind the watermark and naming its column, so that Spark does not move it before.
     return named.where((F.col("s_end") > F.col("s_start")) | F.col("s_known_at").isNull())
 
 

@@ -61,6 +61,7 @@ def with_store(spark: SparkSession, version: int) -> SparkSession:
     """A session whose queries keep their state as this version needs it."""
     if version == WHOLE:
         return spark
+    # The state store provider is a setting of the session: the other jobs keep theirs.
     own = spark.newSession()
     for key, value in _CONF.items():
         own.conf.set(key, value)
@@ -73,6 +74,7 @@ def tracked(rows: DataFrame, limits: TrackerLimits, version: int) -> DataFrame:
     A stream of a session of `with_store`. Times are longs, in microseconds.
     """
     buckets = rows.groupBy("bucket")
+    # Time mode "none": stream time is what ingest has finished, not a watermark or the wall clock.
     if version == VERSION:
         return buckets.transformWithStateInPandas(Tracker(limits), row_schema(), "append", "none")
     return buckets.applyInPandasWithState(
@@ -99,6 +101,8 @@ def _told(
     key: tuple[int], data_frames: list[Segment], state: TrackerBucket, finished: list[int]
 ) -> Iterator[pd.DataFrame]:
     """The segments of a bucket; the first bucket also says how far all have come."""
+    # Heartbeats reach every bucket; written by each, there would be as many rows as buckets a
+    # batch.
     if finished and key[0] == 0 and state.finished_us is not None:
         data_frames = [*data_frames, heartbeat(state.finished_us)]
     if data_frames:
@@ -165,6 +169,7 @@ class Tracker(_InCells):
         """Take in one batch's rows of a bucket."""
         lines, finished = read_state(rows)
         kept = self.kept()
+        # Only cells of addresses that have lines or are due: each costs a call over a socket.
         state = kept.load(lines, finished)
         advance = state.advance(lines, finished)
         kept.save()

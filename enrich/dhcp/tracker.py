@@ -43,7 +43,8 @@ may see one direction only. Of DHCPv6 a request's address is that of the packet.
 def limits(jobs: JobSettings) -> TrackerLimits:
     """The tracker's limits as the settings have them."""
     return TrackerLimits(
-        late_us=jobs.late_seconds * SECOND_US, max_lease_us=jobs.max_lease_seconds * SECOND_US
+        late_us=jobs.allowed_lateness_seconds * SECOND_US,
+        max_lease_us=jobs.max_lease_seconds * SECOND_US,
     )
 
 
@@ -54,9 +55,10 @@ def track(events: DataFrame, jobs: JobSettings) -> DataFrame:
     gets one. Appends only; `known_at` never runs back. A batch with a heartbeat gives one row
     of kind `heartbeat`, which says how far all buckets have come.
 
-    The stream is one of a session of `enrich.dhcp.stateful_operator.with_store`. `late_seconds` and
-    `max_lease_seconds` are frozen while a query runs, `session_state` and `session_buckets`
-    for the life of a checkpoint (`enrich.dhcp.checkpoint_rebuild` makes another).
+    The stream is one of a session of `enrich.dhcp.stateful_operator.with_store`.
+    `allowed_lateness_seconds` and `max_lease_seconds` are frozen while a query runs,
+    `session_state` and `session_buckets` for the life of a checkpoint
+    (`enrich.dhcp.checkpoint_rebuild` makes another).
     """
     version = VERSIONS[jobs.session_state]
     tracked_result = tracked(tracked_rows(events, jobs), limits(jobs), version)

@@ -1,9 +1,9 @@
 """What the session job remembers of a bucket of addresses, and how it takes in new lines.
 
 For each address: the session that ran when its past was settled, and the raw lines since. A
-line that comes late, but not later than `late_seconds`, is put in its place and the address
-played again before and after it; only the differences are said. So the order of arrival does
-not matter inside that time, and neither do the cuts between batches.
+line that comes late, but not later than `allowed_lateness_seconds`, is put in its place and
+the address played again before and after it; only the differences are said. So the
+order of arrival does not matter inside that time, and neither do the cuts between batches.
 
 Stream time (`known_at`) is how far the input is known: the arrival time of the newest line, but
 never beyond what ingest says it has finished (its heartbeats). While several partitions catch
@@ -99,6 +99,7 @@ class AddressState(msgspec.Struct, array_like=True):
             if line.event_uid not in seen:
                 seen.add(line.event_uid)
                 self.lines.append(line)
+        # By the server's time, whatever the order of arrival: the rules only know time.
         self.lines.sort(key=order)
         return len(self.lines) > count
 
@@ -108,6 +109,7 @@ class AddressState(msgspec.Struct, array_like=True):
         The last lines before it are kept: they may explain the next one (see `replay`).
         """
         idle = idle_lines([e for e in self.lines if e.time_us < horizon_us], self.base)
+        # A request and its answer must not be parted by the cut.
         horizon_us -= EXCHANGE_US
         past = [line for line in self.lines if line.time_us < horizon_us]
         if idle:
@@ -198,6 +200,7 @@ class TrackerBucket:
     def _move(self, arrival_us: int) -> list[Segment]:
         """Let stream time go on; look after the addresses that are due when it is time to."""
         if self.finished_us is not None:
+            # Never ahead of ingest: what it has not finished may still bring a line.
             arrival_us = min(arrival_us, self.finished_us)
         if self.known_at_us is not None and arrival_us <= self.known_at_us:
             return []
@@ -210,6 +213,7 @@ class TrackerBucket:
     def _sweep(self) -> list[Segment]:
         """Settle and forget what is past; go on painting leases that reach far ahead."""
         now = self._known // self.limits.sweep_us
+        # Sorted: revisions are numbered in this order, and a retry must give the same.
         due = sorted({key for slot in self.wheel if slot <= now for key in self.wheel[slot]})
         for slot in [slot for slot in self.wheel if slot <= now]:
             del self.wheel[slot]
@@ -227,6 +231,7 @@ class TrackerBucket:
             if address.empty:
                 del self.addresses[key]
                 continue
+            # Its slot has passed; it is put into the next one in which something may be due.
             address.due = 0
             self.enter(address, new)
         return segments
@@ -235,6 +240,7 @@ class TrackerBucket:
         segments: list[Segment] = []
         touched: dict[Key, list[LeaseEvent]] = {}
         for line in lines:
+            # What is settled was said for good; the repair of history looks at these lines.
             if line.time_us < self.horizon_us:
                 segments.append(too_late(line, self._known, self._rev()))
                 self.last_rev = segments[-1].rev

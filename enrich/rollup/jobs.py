@@ -61,7 +61,9 @@ def rollup(lake: Lake, *, once: bool = False) -> Job:
         if topic:
             tell_again(lake, topic)
 
-    counts = rolled(lake.stream(EVENT, job="rollup"), settings.scopes, jobs.rollup_late_seconds)
+    counts = rolled(
+        lake.stream(EVENT, job="rollup"), settings.scopes, jobs.rollup_allowed_lateness_seconds
+    )
     return lake.each_batch(
         "rollup",
         counts,
@@ -125,7 +127,7 @@ def logins(lake: Lake, *, once: bool = False) -> Job:
         lake.stream(EVENT, job="logins"),
         settings.scopes,
         jobs.login_gap_minutes,
-        jobs.rollup_late_seconds,
+        jobs.rollup_allowed_lateness_seconds,
     )
     trigger = None if once else jobs.rollup_trigger_seconds or 60.0
     return lake.each_batch("logins", sessions, batch, trigger_seconds=trigger)

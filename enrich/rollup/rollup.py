@@ -41,17 +41,17 @@ def happened() -> Column:
 
 
 def rolled(
-    events: DataFrame, scopes: Sequence[ScopeSettings], late_seconds: int | None = None
+    events: DataFrame, scopes: Sequence[ScopeSettings], allowed_lateness_seconds: int | None = None
 ) -> DataFrame:
     """Rows of silver.event, heartbeats included, as rows of gold.rollup.
 
-    A stream needs `late_seconds`: a window is closed when that has passed since its end. Late rows
-    are dropped by Spark; `enrich.rollup.reconcile` finds and counts them. A heartbeat counts as a
-    dead letter of its own source, in arrival_minute alone.
+    A stream needs `allowed_lateness_seconds`: a window is closed when that has passed since its
+    end. Late rows are dropped by Spark; `enrich.rollup.reconcile` finds and counts them. A
+    heartbeat counts as a dead letter of its own source, in arrival_minute alone.
     """
     rows = _by_grain(events, scopes)
-    if late_seconds is not None:
-        rows = rows.withWatermark("at", f"{late_seconds} seconds")
+    if allowed_lateness_seconds is not None:
+        rows = rows.withWatermark("at", f"{allowed_lateness_seconds} seconds")
     keys = ("grain", "minute", *DIMENSIONS, "scope", "device_type", "device")
     counted = rows.groupBy(F.window("at", "1 hour").alias("hour"), *keys).agg(*_measures())
     by_hour, sketch = F.col("grain") == HOUR, F.col("destination_sketch")
@@ -133,7 +133,7 @@ def login_sessions(
     events: DataFrame,
     scopes: Sequence[ScopeSettings],
     gap_minutes: int,
-    late_seconds: int | None = None,
+    allowed_lateness_seconds: int | None = None,
 ) -> DataFrame:
     """Logins of rows of silver.event in sessions: columns of gold.login_session up to `hosts`.
 
@@ -157,8 +157,8 @@ def login_sessions(
         "activity_id",
         "status_id",
     )
-    if late_seconds is not None:
-        rows = rows.withWatermark("at", f"{late_seconds} seconds")
+    if allowed_lateness_seconds is not None:
+        rows = rows.withWatermark("at", f"{allowed_lateness_seconds} seconds")
     session = F.session_window("at", f"{gap_minutes} minutes")
     agg = rows.groupBy(session.alias("session"), "user_name", *_OF_A_DEVICE).agg(
         F.min("at").alias("started_at"),

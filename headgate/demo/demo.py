@@ -227,7 +227,7 @@ Where to look next (Ctrl-C ends everything):
   ask         .venv/bin/headgate {home} sql "SELECT source, count(*) FROM silver.events GROUP BY 1"
   completeness  .venv/bin/headgate {home} ledger
   report      .venv/bin/headgate {home} report run daily --interval {day}
-  notebook    notebooks/hunting.ipynb
+  notebook    notebooks/01_tour.ipynb
 """,
         file=sys.stderr,
         flush=True,

@@ -109,7 +109,7 @@ def _unfinished(spark: Path, others: Sequence[Path]) -> list[Path]:
     below = sorted((spark / "sources").rglob("*"))
     return [
         file
-        for file in [*beside, *(one for one in below if _is_cut(one))]
+        for file in [*beside, *(file_below for file_below in below if _is_cut(file_below))]
         if file.is_file() and file not in others and not _sums_of_one_there(file)
     ]
 

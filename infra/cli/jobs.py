@@ -43,27 +43,27 @@ def _resume(arguments: argparse.Namespace, settings: Settings) -> int:
     job = arguments.job
     if job not in JOBS:
         raise Usage(f"no job '{job}'; there are {', '.join(JOBS)}")
-    found = job_status.read_status(settings).get(job)
+    job_state = job_status.read_status(settings).get(job)
     why = failed_batch.stands(settings.checkpoint_root / job)
-    if why is None and (found is None or found.standing != "given up"):
-        standing = found.standing if found else "not known here"
+    if why is None and (job_state is None or job_state.standing != "given up"):
+        standing = job_state.standing if job_state else "not known here"
         raise Usage(f"job {job} was not stopped for good (it is {standing}); nothing to resume")
-    note_act(settings, "job.resume", job, why or (found.why if found else ""))
+    note_act(settings, "job.resume", job, why or (job_state.why if job_state else ""))
     resume(settings, job)
-    if found is not None and time.time() - found.at <= job_status.SILENT_SECONDS:
+    if job_state is not None and time.time() - job_state.at <= job_status.SILENT_SECONDS:
         print(f"job {job}: its driver starts it again", file=sys.stderr)
         return 0
-    if found is not None:
-        job_status.write_status(settings, replace(found, standing="stopped", why=""))
+    if job_state is not None:
+        job_status.write_status(settings, replace(job_state, standing="stopped", why=""))
     print(f"job {job}: goes on with the next driver (headgate up)", file=sys.stderr)
     return 0
 
 
 def note_act(settings: Settings, act: str, target: str, detail: str) -> None:
     """Leave a row of ops.audit about something this command's user does."""
-    at = datetime.now(UTC)
+    instant = datetime.now(UTC)
     row = {
-        "at": at.isoformat(),
+        "at": instant.isoformat(),
         "who": acting_user(),
         "act": act,
         "target": target,
@@ -71,4 +71,4 @@ def note_act(settings: Settings, act: str, target: str, detail: str) -> None:
         "outcome": "ok",
     }
     spool = settings.home.absolute() / "spool" / "audit"
-    put_row(spool, f"{at:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}", row)
+    put_row(spool, f"{instant:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}", row)

@@ -101,8 +101,8 @@ def _status(arguments: argparse.Namespace, settings: Settings) -> int:
 def print_status(settings: Settings, form: str) -> int:
     """One look at all jobs; 1 when one misses its target."""
     require_home(settings, "status")
-    told, missed = _look(settings)
-    print_rows(told, form, list(_COLUMNS), shown=_SHOWN, style=_style)
+    status_rows, missed = _look(settings)
+    print_rows(status_rows, form, list(_COLUMNS), shown=_SHOWN, style=_style)
     return 1 if missed else 0
 
 

@@ -91,7 +91,7 @@ class FolderSettings(_Section):
     mode: Literal["live", "replay", "import"] = Field(
         "live", description="how the events are marked; import raises no alerts"
     )
-    settle_seconds: float = Field(
+    min_file_age_seconds: float = Field(
         5.0, ge=0, description="a file is taken once it was not written to for so long"
     )
 
@@ -280,7 +280,7 @@ class JobSettings(_Section):
     )
     session_buckets: int = Field(16, gt=0, description="keys of the session state")
     alert_buckets: int = Field(8, gt=0, description="keys of the alert state")
-    late_seconds: int = Field(
+    allowed_lateness_seconds: int = Field(
         600, gt=0, description="how late a DHCP line may be and still be put in its place"
     )
     clock_ahead_seconds: dict[str, float] = Field(
@@ -294,7 +294,7 @@ class JobSettings(_Section):
     correct_seconds: int = Field(
         3600, gt=0, description="how long the repair job keeps findings to correct them"
     )
-    poison_attempts: int = Field(
+    max_batch_failures: int = Field(
         6,
         gt=0,
         description="a batch that fails so often by its own fault stops its job; so do twice as "
@@ -308,7 +308,7 @@ class JobSettings(_Section):
     rollup_trigger_seconds: float = Field(
         60.0, ge=0, description="pause between batches of rollup and logins; 0: `up` runs neither"
     )
-    rollup_late_seconds: int = Field(
+    rollup_allowed_lateness_seconds: int = Field(
         1800, gt=0, description="how late an event may come and still be counted as it comes"
     )
     rollup_check_minutes: float = Field(
@@ -482,8 +482,9 @@ class ApiKeySettings(_Section):
     """A key of somebody who may do less than who has the API's token."""
 
     name: str = Field(min_length=1, description="who it is, as ops.audit names them")
-    role: Literal["metrics", "read", "query"] = Field(
-        description="metrics: only /metrics; read: all that is looked up; query: statements too"
+    role: Literal["metrics", "read", "viewer", "query", "analyst", "engineer"] = Field(
+        description="metrics: only /metrics; read: all that is looked up; viewer (before: query): "
+        "statements too; analyst: changes alerts and suppresses; engineer: rules"
     )
     token_file: Path = Field(
         description="file with the bearer token in one line, its owner's alone (0600)"

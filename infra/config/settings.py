@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from infra.config.renamed_settings import RenamingEnvironment, with_new_names
 from infra.config.secrets import is_secret
 from infra.config.sections import (
     AlertSettings,
@@ -174,7 +175,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The environment wins over the file, whose values arrive as init settings."""
-        return env_settings, init_settings
+        return RenamingEnvironment(settings_cls), init_settings
 
 
 def load(config: Path | None = None, /, **overrides: Any) -> Settings:
@@ -193,7 +194,7 @@ def load(config: Path | None = None, /, **overrides: Any) -> Settings:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise Usage(f"{path}: not valid TOML: {error}") from error
     try:
-        return Settings(**_merge(values, overrides))
+        return Settings(**_merge(with_new_names(values), with_new_names(overrides)))
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])

@@ -14,9 +14,7 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from infra.delta.parquet_writer import DataFile
-from infra.spark.session import java_options
-
-_DELTA = "org.apache.spark.sql.delta"
+from infra.spark.internals import DeltaTransaction, files_at
 
 
 class AlreadyCommitted(Exception):
@@ -104,11 +102,9 @@ def as_old(file: DataFile, others: Sequence[ActiveFile]) -> DataFile:
 
 def active_files(spark: SparkSession, path: str, version: int | None = None) -> list[ActiveFile]:
     """The files of the table's newest version, or of an older one."""
-    log = _log(spark, path)
     if version is None:
-        return _active(log.startTransaction().snapshot())
-    none = java_options(spark, "scala.Option").empty()
-    return _active(log.getSnapshotAt(version, none, none, False))
+        return _active(DeltaTransaction(spark, path).active_files())
+    return _active(files_at(spark, path, version))
 
 
 def replace(
@@ -128,30 +124,24 @@ def replace(
     since then stays. The caller is alone with the table (`Lake.alone`), or Delta itself
     finds the conflict (sink `txn`).
     """
-    transaction = _log(spark, path).startTransaction()
-    snapshot = transaction.snapshot()
-    now = {file.identity for file in _active(snapshot, [file.entry["path"] for file in removed])}
+    transaction = DeltaTransaction(spark, path)
+    there = transaction.active_files(_among(file.entry["path"] for file in removed))
+    now = {file.identity for file in _active(there)}
     gone = [file.name for file in removed if file.identity not in now]
     if gone:
         raise Moved(gone[0])
     actions = [file.removal(data_change=data_change) for file in removed]
     actions += [file.action(data_change=data_change) for file in added]
-    return _commit(spark, transaction, actions, user_metadata, overwrite=True)
+    return transaction.commit(actions, user_metadata, overwrite=True)
 
 
-def _log(spark: SparkSession, path: str) -> Any:
-    log = java_options(spark, f"{_DELTA}.DeltaLog")
-    return log.forTable(spark._jsparkSession, path)
+def _active(entries: Iterable[str]) -> list[ActiveFile]:
+    return [ActiveFile(json.loads(text)) for text in entries]
 
 
-def _active(snapshot: Any, paths: Iterable[str] | None = None) -> list[ActiveFile]:
-    files = snapshot.allFiles()
-    if paths is not None:
-        quoted = ", ".join(
-            "'" + path.replace("\\", "\\\\").replace("'", "\\'") + "'" for path in paths
-        )
-        files = files.where(f"path IN ({quoted})") if quoted else files.where("false")
-    return [ActiveFile(json.loads(text)) for text in files.toJSON().collectAsList()]
+def _among(paths: Iterable[str]) -> str:
+    quoted = ", ".join("'" + one.replace("\\", "\\\\").replace("'", "\\'") + "'" for one in paths)
+    return f"path IN ({quoted})" if quoted else "false"
 
 
 def commit_files(
@@ -167,41 +157,11 @@ def commit_files(
     second time (`AlreadyCommitted`). Delta checks concurrent changes of the table's
     schema and protocol, and writes its checkpoints, as after a write of its own.
     """
-    transaction = _log(spark, path).startTransaction()
+    transaction = DeltaTransaction(spark, path)
     actions = [file.action() for file in files]
     if txn is not None:
         name, version = txn
-        if transaction.txnVersion(name) >= version:
+        if transaction.txn_version(name) >= version:
             raise AlreadyCommitted(name)
         actions.insert(0, json.dumps({"txn": {"appId": name, "version": version}}))
-    return _commit(spark, transaction, actions, user_metadata, overwrite=False)
-
-
-def _commit(
-    spark: SparkSession,
-    transaction: Any,
-    actions: Sequence[str],
-    user_metadata: str,
-    *,
-    overwrite: bool,
-) -> int:
-    action_of = java_options(spark, f"{_DELTA}.actions.Action").fromJson
-    mode = java_options(spark, "org.apache.spark.sql.SaveMode")
-    option = java_options(spark, "scala.Option")
-    made = java_options(spark, "java.util.ArrayList")()
-    for action in actions:
-        made.add(action_of(action))
-    none = option.empty()
-    write = java_options(spark, f"{_DELTA}.DeltaOperations$Write")(
-        mode.Overwrite if overwrite else mode.Append,
-        none,
-        none,
-        option.apply(user_metadata),
-        none,
-        none,
-        none,
-        none,
-        none,
-    )
-    sequence = java_options(spark, "scala.jdk.javaapi.CollectionConverters").asScala(made).toSeq()
-    return int(transaction.commit(sequence, write))
+    return transaction.commit(actions, user_metadata, overwrite=False)

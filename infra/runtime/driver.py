@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -24,7 +23,6 @@ from pyspark.errors import StreamingQueryException
 
 from infra.checkpoint import failed_batch
 from infra.config.settings import Settings
-from infra.delta.ops_tables import AUDIT, GAP, LEDGER, LEDGER_CHECK
 from infra.delta.retention import require_sources
 from infra.delta.schema import Table, table
 from infra.errors import Fatal, Retryable, Usage
@@ -37,15 +35,16 @@ from infra.runtime.job_registry import JOBS, wanted_jobs
 from infra.runtime.lag import LagReader
 from infra.runtime.monitor import Watch
 from infra.runtime.outbox_flusher import OutboxFlusher
+from infra.runtime.outbox_registry import outboxes
 from infra.runtime.restart_policy import FailureRecord, GiveUp, Retry, own_error, reason
-from infra.runtime.scheduled_tasks import Every
+from infra.runtime.scheduled_tasks import Every, scheduled_commands
 from infra.spark.gc_overhead import Heap
+from infra.spark.internals import collection_seconds
 from infra.spark.session import (
     ALERTING,
     LEISURE,
     POOL,
     begin_workers,
-    collecting,
     end_jvm,
     jvm_ended,
     session,
@@ -153,7 +152,7 @@ class Driver:
         # Ticks feed only the job that reads them, and with `once` there is no next batch to move.
         ticking = "ingest" in self.names and not self.once
         ticker = Ticker(self.settings.kafka).start() if ticking else None
-        folder = OutboxFlusher(lake, self._spooled()).start()
+        folder = OutboxFlusher(lake, self._outboxes()).start()
         scheduled = [every.start() for every in self._scheduled()]
         watched = [Watched(name) for name in self.names]
         waiting = LagReader(self.settings).start()
@@ -185,39 +184,13 @@ class Driver:
                 folder.stop()
                 spark.stop()
 
-    def _spooled(self) -> dict[str, Table]:
-        """Tables whose rows wait in the spool, by the name of their folder there."""
-        spooled = {"ledger": LEDGER, "audit": AUDIT, "alert_action": table("gold.alert_action")}
-        spooled |= {"gap": GAP, "ledger_check": LEDGER_CHECK}
-        return spooled | {name: table(f"ops.{name}") for name in ("quality", "drift", "rule_cost")}
+    def _outboxes(self) -> dict[str, Table]:
+        return {folder: table(name) for folder, name in outboxes().items()}
 
     def _scheduled(self) -> list[Every]:
         """What runs in processes of its own beside job ingest, if there is one."""
         wanted = "ingest" in self.names and not self.once
-        minutes = self.settings.jobs.quality_minutes if wanted else 0
-        ledger = self.settings.jobs.ledger_minutes if wanted else 0
-        upkeep = self.settings.upkeep.minutes if wanted else 0
-        # It runs on until it is stopped; should it end, it is started again soon.
-        hooks = 0.1 if wanted and self.settings.webhooks else 0
-        inventories = {"assets": self.settings.assets, "users": self.settings.users}
-        return [
-            Every("quality", ("quality", "run"), minutes, self.settings, self.tell),
-            Every("blind", ("rules", "blind", "--tell"), minutes, self.settings, self.tell),
-            Every("ledger", ("ledger", "--check"), ledger, self.settings, self.tell),
-            Every("webhooks", ("webhooks", "deliver"), hooks, self.settings, self.tell),
-            Every("upkeep", ("compact",), upkeep, self.settings, self.tell, clock.doubt, again=inf),
-            *(
-                Every(
-                    f"load-{name}",
-                    (name, "import"),
-                    inventory.refresh_minutes,
-                    self.settings,
-                    self.tell,
-                )
-                for name, inventory in inventories.items()
-                if wanted and inventory.file
-            ),
-        ]
+        return scheduled_commands(self.settings, self.tell) if wanted else []
 
     def stop(self) -> None:
         """Make `run` end after the batches under way."""
@@ -293,7 +266,7 @@ class Round:
     def run(self) -> int:
         """Until told to stop, or all jobs were given up; 1 when one was."""
         self._begin_all()
-        heap = Heap(partial(collecting, self.lake.spark))
+        heap = Heap(partial(collection_seconds, self.lake.spark))
         while not self.driver.pause(0.5):
             self._look_at_jvm(heap)
             self._look_at_clock()
@@ -467,7 +440,7 @@ class Round:
             one.job.stop()
             one.job = None
         ran = time.monotonic() - one.started
-        attempts = self.lake.settings.jobs.poison_attempts
+        attempts = self.lake.settings.jobs.max_batch_failures
         if one.name == GOVERNED:
             self.governor.failed()
         follows = one.record.failed(why, batch, ran, attempts)

@@ -18,7 +18,7 @@ from infra.config.settings import Settings
 from infra.process.clock import clock
 from infra.runtime.job_status import JobStatus, Memory, with_ages, write_status
 from infra.runtime.lag import LagReader
-from infra.spark.session import java_options
+from infra.spark.internals import heap_use
 from infra.streaming.job import Job
 from infra.streaming.progress import durations, state, watermark
 
@@ -166,7 +166,11 @@ def memory(spark: SparkSession | None) -> Memory:
     memory_result.jvm, memory_result.workers = resident(psutil.Process())
     if spark is not None:
         with suppress(Exception):  # a JVM that is going tells nothing
-            _heap(spark, memory_result)
+            heap = heap_use(spark)
+            memory_result.heap_used, memory_result.heap_after_collection = (
+                heap.used,
+                heap.after_collection,
+            )
     return memory_result
 
 
@@ -184,12 +188,3 @@ def resident(driver: psutil.Process) -> tuple[int, int]:
                     with suppress(psutil.Error):
                         workers += worker.memory_info().rss
     return jvm, workers
-
-
-def _heap(spark: SparkSession, found: Memory) -> None:
-    beans = java_options(spark, "java.lang.management.ManagementFactory")
-    found.heap_used = beans.getMemoryMXBean().getHeapMemoryUsage().getUsed()
-    kept = [pool.getCollectionUsage() for pool in beans.getMemoryPoolMXBeans()]
-    found.heap_after_collection = max(
-        (pool_row.getUsed() for pool_row in kept if pool_row is not None), default=0
-    )

@@ -8,11 +8,14 @@ import threading
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from infra.delta.log_reader import newest_first
+from infra.delta.ops_tables import AUDIT
 from infra.delta.parquet_writer import arrow_schema
 from infra.delta.schema import Table
 from infra.process.log import say
+from infra.streaming.audit_chain import ChainHead, chained, head_file
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import sound_rows
 
@@ -50,10 +53,21 @@ def _write(lake: Lake, table: Table, folder: Path, *, look_back: bool) -> int:
         commit.user_metadata == folder.name for commit in newest_first(lake.folder(table))
     )
     rows = [] if known else sound_rows(files, arrow_schema(table))
+    if rows and table.name == AUDIT.name:
+        rows = _linked(lake, rows, folder.name)
     if rows:
         lake.add(table, rows, folder.name)
     shutil.rmtree(folder)
     return len(rows)
+
+
+def _linked(lake: Lake, rows: list[dict[str, Any]], round_name: str) -> list[dict[str, Any]]:
+    """Rows of ops.audit with their links; the end of the chain is kept before they are written."""
+    ends = head_file(lake.settings.home)
+    head = ends.read() or ChainHead(uuid.uuid4().hex[:12])
+    linked, head = chained(rows, head, round_name)
+    ends.write(head)
+    return linked
 
 
 class OutboxFlusher:

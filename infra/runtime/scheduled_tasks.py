@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from infra.config.settings import Settings
 from infra.process.log import SAME_AGAIN, News
@@ -74,3 +75,36 @@ class Every:
             self._news.tell(f"{self._name}: {' '.join(refusals)}")
         else:
             self._news.over()
+
+
+def _never() -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class ScheduledCommand:
+    """A command that a package wants to run beside the jobs; see `Every`."""
+
+    name: str
+    command: tuple[str, ...]
+    minutes: Callable[[Settings], float]
+    """How often by the settings; 0: not at all."""
+    wait: Callable[[], str] = _never
+    again: float = SAME_AGAIN
+
+
+_SCHEDULED: dict[str, ScheduledCommand] = {}
+
+
+def register_schedule(*commands: ScheduledCommand) -> None:
+    """Make commands known that run again and again while job ingest does."""
+    _SCHEDULED.update({command.name: command for command in commands})
+
+
+def scheduled_commands(settings: Settings, tell: Callable[[str], None]) -> list[Every]:
+    """All that the settings want, not yet begun."""
+    return [
+        Every(each.name, each.command, minutes, settings, tell, each.wait, each.again)
+        for each in _SCHEDULED.values()
+        if (minutes := each.minutes(settings)) > 0
+    ]

@@ -12,10 +12,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -24,6 +23,7 @@ from infra.errors import Fatal
 from infra.kafka.auth import QUOTED_PASSWORD, hand_to_executors, hand_to_jvm
 from infra.process import java_jars, jdk
 from infra.spark import appcds, auth, secret_conf
+from infra.spark.internals import has_context, has_gateway, jvm_process
 from infra.storage.paths import bucketed, region, require, store_endpoint
 from infra.storage.temp_dirs import scratch
 
@@ -99,12 +99,12 @@ def session(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app).master(settings.spark.master)
     hand_to_jvm(settings.kafka)
-    running = SparkContext._active_spark_context is not None
+    running = has_context()
     own = None if running else scratch(settings.scratch_root)
     conf, secret = secret_conf.split_secrets(conf_of(settings, own, small_batches=small_batches))
     if settings.spark.ui:
         auth.listen_on(conf["spark.driver.bindAddress"])
-    if SparkContext._gateway is not None:  # its JVM runs: nothing goes over a command line
+    if has_gateway():  # its JVM runs: nothing goes over a command line
         conf, secret = conf | secret, {}
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -155,7 +155,7 @@ def jvm_ended(settings: Settings, within: float = 0.0) -> str | None:
     `within`: seconds for which an end is waited for that has begun. Source of the codes:
     HotSpot's ExitOnOutOfMemoryError, Spark's SparkExitCode.
     """
-    process = _jvm()
+    process = jvm_process()
     if process is None:
         return None
     try:
@@ -172,7 +172,7 @@ def jvm_ended(settings: Settings, within: float = 0.0) -> str | None:
 
 def end_jvm(settings: Settings) -> str:
     """End this process's JVM, one that only collects garbage; what to say of it."""
-    process = _jvm()
+    process = jvm_process()
     if process is not None:
         process.kill()
         process.wait()
@@ -187,20 +187,6 @@ _GO_ON = "Nothing is lost: start the driver again, and each job goes on where it
 
 def _raised(settings: Settings) -> str:
     return f"raise spark.driver_memory, which is {settings.spark.driver_memory}"
-
-
-def _jvm() -> subprocess.Popen[bytes] | None:
-    """The JVM's process, if this one started it."""
-    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
-    return process
-
-
-def collecting(spark: SparkSession) -> float:
-    """Seconds that the JVM has collected garbage since it began."""
-    beans = java_options(
-        spark, "java.lang.management.ManagementFactory"
-    ).getGarbageCollectorMXBeans()
-    return float(sum(bean.getCollectionTime() for bean in beans)) / 1000
 
 
 def _ship(spark: SparkSession, wheel: Path, home: Path) -> None:
@@ -342,15 +328,6 @@ _CREDENTIALS = (
     )
     + ",org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider"
 )
-
-
-def java_options(spark: SparkSession, name: str) -> Any:
-    """A class of the JVM by its whole name.
-
-    Package by package, as in `jvm.org.apache...`, each step looks through every archive for a
-    class of that name: that was a third of what the driver's part of an ingest batch cost.
-    """
-    return getattr(spark._jvm, name)
 
 
 def project_root() -> Path:

@@ -22,7 +22,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -33,7 +32,7 @@ from infra.delta.log_archive import LOG, from_on, single
 from infra.delta.log_reader import commit, table_id
 from infra.errors import Fatal, HeadgateError, Retryable
 from infra.process.log import News
-from infra.spark.session import java_options
+from infra.spark.internals import QueryControl
 from infra.storage.checksums import Damaged
 from infra.storage.paths import Location
 from infra.streaming.progress import Pulse
@@ -391,16 +390,10 @@ def _places(offsets: str) -> _Places:
 
 
 class _Query:
-    """The two things of a running query that are set from here.
-
-    Source: `MicroBatchExecution.uniqueSources`, asked for each batch, and the interval of
-    `ProcessingTimeExecutor`, as Spark 4.2 has them. Whoever takes a newer Spark learns from the
-    tests whether they are still there.
-    """
+    """The two things of a running query that are set from here, each only when it changes."""
 
     def __init__(self, spark: SparkSession, query: StreamingQuery, rests: float | None) -> None:
-        self._spark = spark
-        self._execution: Any = query._jsq.streamingQuery()
+        self._control = QueryControl(spark, query)
         self._rests = rests
         self._limits: list[int] | None = None
 
@@ -408,19 +401,12 @@ class _Query:
         """The most files of each source, in their order, that a batch takes from now on."""
         if files == self._limits:
             return
-        sources, limits = self._execution.sources(), self._execution.uniqueSources()
-        known = java_options(self._spark, "org.apache.spark.sql.connector.read.streaming.ReadLimit")
-        for number, most in enumerate(files):
-            limits = limits.updated(sources.apply(number), known.maxFiles(most))
-        getattr(self._execution, "uniqueSources_$eq")(limits)
+        self._control.limit_files(files)
         self._limits = list(files)
 
     def rest(self, seconds: float) -> None:
         """How far apart batches begin from the next one on; 0: one follows the other."""
         if seconds == self._rests:
             return
-        trigger = self._execution.triggerExecutor()
-        interval = trigger.getClass().getDeclaredField("intervalMs")
-        interval.setAccessible(True)
-        interval.setLong(trigger, int(seconds * 1000))
+        self._control.space_batches(seconds)
         self._rests = seconds

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -19,6 +18,7 @@ from infra.checkpoint.log_files import write_entry
 from infra.checkpoint.offset_log import NO_PLACE, Input, _table_of, numbers, places
 from infra.delta.log_reader import table_id
 from infra.errors import Fatal
+from infra.spark.internals import streamed_paths
 from infra.storage.checksums import Damaged
 from infra.storage.paths import location
 
@@ -78,16 +78,8 @@ def _inputs(rows: DataFrame) -> list[Input]:
 
     A stream that is used twice stands there twice, as it does in Spark's files.
     """
-    leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
-    result = [leaves.apply(index) for index in range(leaves.size())]
-    return [_read_by(leaf) for leaf in result if leaf.isStreaming()]
-
-
-def _read_by(leaf: Any) -> Input:
-    if leaf.nodeName() != "StreamingRelation":
-        return None
-    path = leaf.dataSource().options().get("path")
-    return table_id(location(path.get())) if path.isDefined() else None
+    paths = streamed_paths(rows)
+    return [None if path is None else table_id(location(path)) for path in paths]
 
 
 def match(have: Sequence[str], want: Sequence[Input]) -> list[int | None] | None:

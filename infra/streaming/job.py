@@ -144,10 +144,13 @@ class Job:
         """End the query after the batch it is in, or at once if that takes too long."""
         if self._intake is not None:
             self._intake.stop()
+        # First the gate, then the query: a batch that is interrupted between two commits is done
+        # again.
         self._gate.shut(seconds if self.query.isActive else 0)
         with suppress(Exception):
             self.query.stop()
         if self._gate.left(0):
+            # Spark says that a query has stopped while its last batch may still run.
             self._lock.release()
         else:
             threading.Thread(target=self._give_back, daemon=True).start()
@@ -273,8 +276,11 @@ def start(
     folder = checkpoints / name
     lock = Lock(folder, name)
     try:
+        # All looks at the checkpoint are under the lock, or another driver could change it
+        # meanwhile.
         put_aside(name, folder)
         check(name, folder)
+        # A lock that was not given back: the last driver died, perhaps of the batch it was in.
         batch = unfinished(folder) if lock.abandoned else None
         if batch is not None:
             failed_batch.ended(name, folder, batch, attempts)
@@ -288,6 +294,7 @@ def start(
         writer = (
             rows.writeStream.queryName(name)
             .outputMode(output_mode)
+            # Not Delta's own sink: it rebuilds the snapshot for each batch (decision 0001).
             .foreachBatch(runner)
             .option("checkpointLocation", str(folder / "spark"))
         )
@@ -296,6 +303,7 @@ def start(
             if trigger_seconds is None
             else writer.trigger(processingTime=f"{int(trigger_seconds * 1000)} milliseconds")
         )
+        # From here on Spark calls the batch in a thread of its own.
         query = timed.start()
         if intake is not None:
             intake.attach(rows.sparkSession, query, pulse)

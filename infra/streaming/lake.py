@@ -1,4 +1,4 @@
-"""The lake: tables by path, and the one way a job's batch is written into them, once.
+"""Streaming queries over a lake: how tables are read, and a batch is written once.
 
 Delta's own `txnAppId` makes each micro-batch rebuild the state of the whole
 snapshot, so on one machine a batch is appended plainly and its commit carries a
@@ -8,21 +8,16 @@ marker of ours; see decision 0001.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import pyarrow as pa
-from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
 from infra.config.settings import Settings
-from infra.delta import deleted_file_retention as removed
-from infra.delta.duckdb_views import open_engine, reach
 from infra.delta.log_archive import modified
 from infra.delta.log_reader import (
     commit,
@@ -34,32 +29,23 @@ from infra.delta.log_reader import (
 )
 from infra.delta.parquet_writer import (
     DataFile,
-    FileWriter,
     Target,
-    arrow_schema,
     collected,
     write_parquet,
 )
-from infra.delta.schema import Table, catalog, path_of, views
-from infra.delta.schema_evolution import additions, described, schema, schema_of, unknown
-from infra.delta.table_lock import require_home, table_locked
-from infra.delta.time_travel import bring_back, instant_of_version, readable
-from infra.delta.transaction import ActiveFile, AlreadyCommitted
-from infra.delta.transaction import commit_files as commit_files
-from infra.delta.transaction import replace as replace_files
-from infra.errors import Fatal, Usage
+from infra.delta.schema import Table, path_of
+from infra.delta.table_lock import table_locked
+from infra.delta.tables import DeltaTables
+from infra.delta.time_travel import bring_back
+from infra.delta.transaction import AlreadyCommitted, commit_files
+from infra.errors import Fatal
 from infra.process.log import say
-from infra.storage.paths import HOME, Location, beginning, delete, tables_below
+from infra.storage.paths import Location, beginning, delete, tables_below
 from infra.streaming.admission import ALL, Intake
 from infra.streaming.checkpoint_sources import adopt
 from infra.streaming.job import Batch, Job, Work, newest_written, start
 from infra.streaming.log_retention import asked_by, retire
 from infra.streaming.outbox import note_audit
-
-PROPERTIES = {
-    "delta.checkpointInterval": "50",
-    "delta.logRetentionDuration": "interval 30 days",
-}
 
 _RECENT = 20
 """So many of a table's newest commits are looked at before a job reads it: what a power cut
@@ -74,116 +60,17 @@ CLOCK_SECONDS = 3600
 """How far the clock may have been set back between two files whose times are compared."""
 
 
-class Lake:
-    """The tables under `settings.lake_root`, for one Spark session."""
+class Lake(DeltaTables):
+    """A lake's tables, and the queries that read and write them as they grow."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
-        self.spark = spark
-        self.settings = settings
-        self._ours = isinstance(settings.lake_root, Path)
+        super().__init__(spark, settings)
         self._intakes: dict[str, Intake] = {}
 
     @property
     def spool(self) -> Path:
         """Where rows wait to be folded into tables (see `infra.streaming.outbox`)."""
         return self.settings.home.absolute() / "spool"
-
-    def folder(self, table: Table) -> Location:
-        """The table's folder."""
-        return self.settings.lake_root / table.path
-
-    def path(self, table: Table) -> str:
-        """The same as Spark wants it."""
-        return str(self.folder(table))
-
-    def ensure(self, *tables: Table) -> Lake:
-        """Make the tables that are missing (all of the catalogue when none is named).
-
-        A table of an earlier release gets what it lacks: columns, and fields of structs. That is
-        noted in ops.audit, and done before any stream reads: Delta ends one that meets another
-        schema than it began with. Raises `Fatal` for a column whose type is another one.
-        """
-        self.claim()
-        for table in tables or tuple(catalog().values()):
-            if newest_version(self.folder(table)) < 0:
-                with self.alone(table):
-                    # Another driver of this lake may have been quicker.
-                    if newest_version(self.folder(table)) < 0:
-                        self._create(table)
-                        continue
-            self._upgrade(table)
-        return self
-
-    def _upgrade(self, table: Table) -> None:
-        description = described(self.folder(table))
-        schema_result = schema(description)
-        lacking = additions(table, schema_result)
-        self._remember(table, description)
-        if unheard := unknown(table, schema_result):
-            say(f"{table.name}: has columns of a newer release, which stay: {', '.join(unheard)}")
-        if not lacking:
-            return
-        with self.alone(table):
-            # Another driver of this lake may have been quicker.
-            lacking = additions(table, schema_of(self.folder(table)))
-            if lacking:
-                columns = ", ".join(addition.sql for addition in lacking)
-                self.spark.sql(f"ALTER TABLE delta.`{self.path(table)}` ADD COLUMNS ({columns})")
-        names = ", ".join(addition.name for addition in lacking)
-        if names:
-            say(f"{table.name}: new columns: {names}")
-            note_audit(self.spool, "table.upgrade", table.name, {"added": names})
-
-    def _remember(self, table: Table, told: Mapping[str, Any]) -> None:
-        """Have the log tell files that left the table as long as former versions are promised."""
-        wanted = removed.wanted_interval(self.settings, table)
-        if removed.remembered(told) >= wanted:
-            return
-        with self.alone(table):
-            if removed.remembered(described(self.folder(table))) < wanted:
-                self.spark.sql(
-                    f"ALTER TABLE delta.`{self.path(table)}` "
-                    f"SET TBLPROPERTIES ('{removed.PROPERTY}' = '{removed.said_interval(wanted)}')"
-                )
-
-    def _create(self, table: Table) -> None:
-        kept = removed.said_interval(removed.wanted_interval(self.settings, table))
-        properties = PROPERTIES | {removed.PROPERTY: kept} | dict(table.properties)
-        if table.stats:
-            properties["delta.dataSkippingStatsColumns"] = ",".join(table.stats)
-        builder = (
-            DeltaTable.createIfNotExists(self.spark)
-            .location(self.path(table))
-            .addColumns(table.schema)
-            .comment(table.doc)
-        )
-        for key, value in properties.items():
-            builder = builder.property(key, value)
-        if table.cluster_by:
-            builder = builder.clusterBy(*table.cluster_by)
-        builder.execute()
-
-    def read(self, table: Table, version: int | None = None) -> DataFrame:
-        """The table as it is now, or as it was at a version."""
-        reader = self.spark.read.format("delta")
-        if version is None:
-            return reader.load(self.path(table))
-        return reader.option("versionAsOf", version).load(self.path_at(table, version))
-
-    def path_at(self, table: Table, version: int) -> str:
-        """Where Spark reads a version of the table, also one that left its log.
-
-        Raises `Usage` when that is no longer kept.
-        """
-        folder = self.folder(table)
-        if instant_of_version(folder, version):
-            return str(folder)
-        with open_engine(memory="256MB", threads=1) as engine:
-            reach(engine, folder)
-            try:
-                return str(readable(engine, folder, version, partial(self.alone, table)))
-            except FileNotFoundError:
-                raise Usage(f"{table.name}: its version {version} is no longer kept") from None
 
     def stream(
         self,
@@ -221,30 +108,6 @@ class Lake:
         declared = [column.name for column in table.columns]
         return rows if set(rows.columns) <= set(declared) else rows.select(*declared)
 
-    def register(self) -> Lake:
-        """Give tables and views their names in the session: `SELECT * FROM silver.event`.
-
-        Names that another lake had in this session are this one's from now on. What the lake does
-        not have yet gets no name: reading makes no table.
-        """
-        for layer in sorted({name.split(".")[0] for name in catalog()}):
-            self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {layer}")
-        missing: set[str] = set()
-        for table in catalog().values():
-            # A table with a location of its own: dropping the name leaves its files.
-            self.spark.sql(f"DROP TABLE IF EXISTS {table.name}")
-            if newest_version(self.folder(table)) < 0:
-                missing.add(table.name)
-                continue
-            self.spark.sql(f"CREATE TABLE {table.name} USING DELTA LOCATION '{self.path(table)}'")
-        for view in views().values():
-            if any(re.search(rf"\b{re.escape(name)}\b", view.sql) for name in missing):
-                missing.add(view.name)
-                self.spark.sql(f"DROP VIEW IF EXISTS {view.name}")
-                continue
-            self.spark.sql(f"CREATE OR REPLACE VIEW {view.name} AS {view.sql}")
-        return self
-
     def each_batch(
         self,
         job: str,
@@ -268,7 +131,7 @@ class Lake:
             checkpoints=self.settings.checkpoint_root,
             spool=self.spool / "ledger",
             trigger_seconds=trigger_seconds,
-            attempts=self.settings.jobs.poison_attempts,
+            attempts=self.settings.jobs.max_batch_failures,
             before=partial(adopt, job, rows, self.settings.checkpoint_root / job),
             output_mode=output_mode,
             intake=self._intakes.pop(job, None),
@@ -294,6 +157,7 @@ class Lake:
             run.counts |= _whole(rows.agg(*wanted, F.count("*").alias(_ALL)).first())
             del run.counts[_ALL]
             return False
+        # Counted while it is written: a second action would compute the batch twice.
         watch = Observation()
         watched = rows.observe(watch, *wanted) if wanted else rows
         ordered = watched.select(*[column.name for column in table.columns])
@@ -308,6 +172,8 @@ class Lake:
 
         Raises `Fatal` when the table's log contradicts the checkpoint or is too short to tell.
         """
+        # Batch numbers repeat only after a restart: the first batch of a run pays for reading
+        # the log.
         if not run.look_back:
             return False
         if self._has(table, run):
@@ -328,12 +194,15 @@ class Lake:
         files: only so can a restart tell that it was done.
         """
         marker = json.dumps(run.marker, sort_keys=True)
+        # Delta rebuilds the snapshot to learn the last transaction, so only where it is asked for
+        # (decision 0001).
         txn = None
         if self.settings.sink == "txn":
             txn = (f"{run.job}/{run.query_id}/{table.name}", run.batch_id)
         with self.alone(table), suppress(AlreadyCommitted):
             version = commit_files(self.spark, self.path(table), files, marker, txn)
             run.versions[table.name] = version
+            # Under the same lock, and seldom: listing a log costs more the longer it is.
             if version % RETIRE_EVERY == 0:
                 self._retire(table)
         run.rows[table.name] = sum(file.rows for file in files)
@@ -345,34 +214,6 @@ class Lake:
             # The batch is written; the next one tries again, and so does upkeep.
             say(f"{table.name}: its log was not shortened: {error}")
 
-    def replace(
-        self,
-        table: Table,
-        removed: Sequence[ActiveFile],
-        added: Sequence[DataFile],
-        note: str,
-        *,
-        data_change: bool = True,
-    ) -> int:
-        """Put files in the place of others, in one commit that streams pass over; its version.
-
-        `data_change`: False where the new files hold the same rows as the old ones.
-        Jobs may append meanwhile. Raises `Moved` when one of `removed` was replaced by others.
-        """
-        with self.alone(table):
-            return replace_files(
-                self.spark, self.path(table), removed, added, note, data_change=data_change
-            )
-
-    def add(self, table: Table, rows: Sequence[Mapping[str, Any]], note: str) -> None:
-        """Append a few rows that the driver holds itself, in a commit that carries `note`."""
-        schema = arrow_schema(table)
-        writer = FileWriter(Target.of(table, self.folder(table), "add-"))
-        writer.write(pa.RecordBatch.from_pylist(list(rows), schema=schema))
-        file = writer.close()
-        with self.alone(table):
-            commit_files(self.spark, self.path(table), [file] if file else [], note)
-
     def present(self, table: Table, run: Batch, column: str) -> int:
         """How many rows of a batch's commit have a value in `column`, one with statistics."""
         table_commit = commit(self.folder(table), run.versions[table.name])
@@ -382,23 +223,8 @@ class Lake:
             if stats
         )
 
-    @contextmanager
-    def alone(self, table: Table) -> Iterator[None]:
-        """The only writer of a table, over processes (docs/how-to/run-several-drivers.md).
-
-        A rename on a file system replaces what is there, so two commits of
-        one version, made at the same instant by two processes, would leave one.
-        """
-        self.claim()
-        with table_locked(self.settings.lake_side, table.name):
-            yield
-
-    def claim(self) -> None:
-        """Raises `Fatal` when another home's writers have the lake (`require_home`)."""
-        if not self._ours:
-            with table_locked(self.settings.lake_side, HOME):
-                require_home(self.settings)
-            self._ours = True
+    def _upgraded(self, table: Table, columns: str) -> None:
+        note_audit(self.spool, "table.upgrade", table.name, {"added": columns})
 
     def _require_written(self, job: str) -> None:
         """Refuse tables older than the job's checkpoint: what they lack would never be read again.
@@ -443,6 +269,7 @@ class Lake:
         folder = self.folder(table)
         for table_commit in newest_first(folder):
             marker = table_commit.marker
+            # Upkeep, repairs and other jobs commit between ours.
             if marker is None or marker["job"] != run.job:
                 continue
             if marker["query"] != run.query_id:
@@ -457,6 +284,7 @@ class Lake:
                     f"checkpoint is at batch {run.batch_id}: {run.folder} is older than the "
                     "table; restore the newest one"
                 )
+            # Markers of a job only grow, so nothing newer can lie behind this one.
             if marker["batch"] < run.batch_id:
                 return False
             if marker["digest"] != run.digest:
@@ -473,19 +301,6 @@ class Lake:
                 f"of job {run.job}; whether batch {run.batch_id} was written cannot be told"
             )
         return False
-
-    def version(self, table: Table) -> int:
-        """Newest version of a table, -1 when it does not exist."""
-        return newest_version(self.folder(table))
-
-    def files_of(self, table: Table, version: int) -> list[Location]:
-        """Data files that one commit added (none for one that puts files in others' place)."""
-        table_commit = commit(self.folder(table), version)
-        return (
-            [self.folder(table) / name for name in table_commit.adds]
-            if table_commit.appends
-            else []
-        )
 
 
 def _reaches(folder: Location, oldest: int, run: Batch) -> bool:

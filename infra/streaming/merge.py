@@ -38,6 +38,7 @@ def merge(lake: Lake, rows: DataFrame, table: Table, run: Batch) -> bool:
         rows.count()  # works the batch through: only so its state is committed (`Lake.append`)
         return False
     time = table.event_time or table.key[0]
+    # One small query for both: `rows` is persisted, but each further action plans a job of its own.
     (result,) = rows.agg(F.count("*").alias("n"), F.min(F.unix_micros(time)).alias("us")).collect()
     run.rows[table.name] = result["n"]
     if not result["n"]:
@@ -46,6 +47,8 @@ def merge(lake: Lake, rows: DataFrame, table: Table, run: Batch) -> bool:
     oldest = F.lit(datetime.fromtimestamp(0, UTC) + timedelta(microseconds=result["us"]))
     same = [F.col(f"t.{name}").eqNullSafe(F.col(f"s.{name}")) for name in table.key]
     spark = rows.sparkSession
+    # Delta checks for conflicts only in its log; two processes on one file system could both rename
+    # the same version into place, so the lock spans the whole MERGE.
     with lake.alone(table), _carrying(spark, lake, table, run):
         into = DeltaTable.forPath(spark, lake.path(table)).alias("t")
         reduced = into.merge(rows.alias("s"), reduce(and_, same) & (F.col(f"t.{time}") >= oldest))
@@ -56,6 +59,7 @@ def merge(lake: Lake, rows: DataFrame, table: Table, run: Batch) -> bool:
         reduced.whenMatchedUpdate(set=_quoted(update)).whenNotMatchedInsert(
             values=_quoted(given)
         ).execute()
+    # MERGE does not say which version it made; ours is the newest with our marker.
     for commit in newest_first(lake.folder(table)):
         if commit.marker == run.marker:
             run.versions[table.name] = commit.version

@@ -61,17 +61,17 @@ def message_indexes(raw: bytes) -> tuple[tuple[int, ...], bytes]:
     return tuple(result), raw[position:]
 
 
-def _zigzag(raw: bytes, at: int) -> tuple[int, int]:
+def _zigzag(raw: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        if at >= len(raw) or shift > 28:
+        if offset >= len(raw) or shift > 28:
             raise Unreadable("the message indexes end early")
-        byte = raw[at]
-        at += 1
+        byte = raw[offset]
+        offset += 1
         value |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            return at, (value >> 1) ^ -(value & 1)
+            return offset, (value >> 1) ^ -(value & 1)
 
 
 # -- schemas -----------------------------------------------------------------------------------

@@ -217,12 +217,6 @@ def nearest_fold(time: datetime, zone: ZoneInfo, received_at: datetime) -> datet
     )
 
 
-def as_rfc3164(when: datetime, zone: ZoneInfo) -> str:
-    """`when` as syslog writes it, without year and zone."""
-    local = when.astimezone(zone)
-    return f"{MONTHS[local.month - 1]} {local.day:2d} {local:%H:%M:%S}"
-
-
 def like_iso(text: str, when: datetime, zone: ZoneInfo) -> str | None:
     """`when` written as `text` is: same separator, digits and offset. None if not ISO."""
     match = _ISO.fullmatch(text)

@@ -153,7 +153,7 @@ def import_command(args: argparse.Namespace, settings: Settings) -> int:
             tz=args.tz,
             host=args.host,
             mode="import",
-            settle_seconds=0,
+            min_file_age_seconds=0,
         )
     except ValidationError as error:
         raise Usage(f"--tz {args.tz}: {error.errors()[0]['msg']}") from None

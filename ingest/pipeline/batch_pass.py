@@ -111,12 +111,14 @@ class Pass:
     def _files(self, batches: _Batches, *, beat: bool) -> list[DataFile]:
         with writing(self._targets) as writers:
             data_files = [(name, begin()) for name, begin in self._stages if name in writers]
+            # One for the whole task: compiled formats and registries are read once.
             parser = Parser(self._parsing)
             for records in slices(map(self._arrived, batches)):
                 if RECORD.name in writers:
                     writers[RECORD.name].write(records)
                 for events in parser(records):
                     _write(marked(events, self._repeats), writers, data_files)
+            # Behind the rows that it vouches for; one row a batch is enough.
             if beat and self._reach.finished is not None:
                 _write(_heartbeat(self._reach.finished), writers, data_files)
             files = [writer.close() for writer in writers.values()]
@@ -139,6 +141,7 @@ def dated(records: pa.RecordBatch, read_at: datetime | None) -> pa.RecordBatch:
     arrived = records.column(place)
     limit = pa.scalar(latest(read_at), arrived.type)
     ahead = pc.fill_null(pc.greater(arrived, limit), False)
+    # Nearly always: then the column is not copied.
     if not pc.any(ahead).as_py():
         return records
     right = pc.if_else(ahead, pa.scalar(read_at, arrived.type), arrived)

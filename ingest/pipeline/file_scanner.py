@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from infra.config.settings import FolderSettings
 from infra.errors import Usage
-from infra.spark.session import java_options
+from infra.spark.internals import remote_files
 from infra.streaming.lake import Lake
 from ingest.parsing.source import lookup
 from ingest.pipeline.unreadable_files import RENAMED, TAKEN, UNREAD, lost
@@ -97,21 +97,9 @@ def _local(pattern: str) -> Iterator[_Found]:
 
 
 def _remote(spark: SparkSession, pattern: str) -> Iterator[_Found]:
-    root = java_options(spark, "org.apache.hadoop.fs.Path")(pattern)
-    files = root.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    for match in files.globStatus(root) or ():
-        if not match.isDirectory():
-            yield from _object(match)
-            continue
-        below = files.listFiles(match.getPath(), True)
-        while below.hasNext():
-            yield from _object(below.next())
-
-
-def _object(status: Any) -> Iterator[_Found]:
-    path = status.getPath()
-    if status.getLen() and not path.getName().startswith("."):
-        yield _Found(path.toString(), status.getLen(), status.getModificationTime() * 1000)
+    for file in remote_files(spark, pattern):
+        if file.size and not file.name.startswith("."):
+            yield _Found(file.path, file.size, file.modified_ms * 1000)
 
 
 def _digest(path: str, size: int | None = None) -> str:
@@ -199,7 +187,7 @@ class Scanner:
             listed.add(hash(candidate.path))
             if self._is_known(candidate):
                 continue
-            if self._is_finished(candidate, folder.settle_seconds):
+            if self._is_finished(candidate, folder.min_file_age_seconds):
                 self._waiting.pop(candidate.path, None)
                 yield candidate
 

@@ -75,7 +75,7 @@ def files(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job:
 
     pause = settings.jobs.files_trigger_seconds
     if once:
-        patience = 1.0 + max(folder.settle_seconds for folder in settings.folders.values())
+        patience = 1.0 + max(folder.min_file_age_seconds for folder in settings.folders.values())
         end = time.monotonic() + patience
         while scanner.look().waiting and time.monotonic() < end:
             time.sleep(min(1.0, patience / 4))

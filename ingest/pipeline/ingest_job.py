@@ -62,6 +62,7 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
         say(f"job ingest: {ahead_result}")
 
     def batch(arrived: DataFrame, run: Batch) -> None:
+        # From the planned offsets, not from the rows: an empty partition has an offset as well.
         taken = _taken(run)
         ids = run.decide("topic_ids", lambda: topics.ids(taken))
         read_at = datetime.fromisoformat(run.decide("read_at", lambda: clock.now().isoformat()))
@@ -73,7 +74,9 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
             ),
         )
         rows = sum(count for (topic, _), (_, count) in taken.items() if topic in ids)
+        # Ticks move time and are no records.
         logs = arrived.where(F.col("topic") != settings.kafka.tick_topic)
+        # Few rows in many tasks cost more in scheduling than in work.
         records = to_records(logs.coalesce(tasks_for(lake.spark, rows)), ids, settings)
         reach = Reach(finished, read_at)
         through(lake, records if rows else None, parsing, reach, steps, run)
@@ -111,6 +114,8 @@ def through(
     committed table by table, in the order of the data. `records`: None where the
     batch only says how far the input is finished, which needs no worker.
     """
+    # Before the workers start: steps decide (which rule pack), and a decision is made in the
+    # driver.
     stages = tuple(step(run) for step in steps)
     tables = (*((RECORD,) if records is not None else ()), EVENT, *(s.table for s in stages))
     wanted = [table for table in tables if not lake.has(table, run)]
@@ -123,6 +128,8 @@ def through(
         targets |= {again.stage.table.name: again.target()}
         stages = (*stages, again.stage)
         files = Pass(parsing, targets, stages, reach).over(records)
+        # Workers cannot know what other workers have: the rare batch with repeats is parsed twice
+        # (decision 0008).
         if repeats := again.repeats(files):
             discard(lake, wanted, files)
             files = Pass(parsing, targets, stages, reach, repeats).over(records)
@@ -131,10 +138,12 @@ def through(
     written = sum(file.rows for file in files if file.table == RECORD.name)
     run.counts["read"] = written + run.rows.get(RECORD.name, 0)
     more = {stage.table.name: stage.more for stage in stages if stage.more is not None}
+    # In the order of the data: whoever sees a finding can read its event.
     for table in wanted:
         own = [file for file in files if file.table == table.name]
         further = more[table.name](run) if table.name in more else ()
         lake.commit(table, run, [*own, *further])
+    # Only now: keys of a batch that came to no commit must not hide its events.
     again.keep()
     run.counts["bytes"] = raw_bytes(lake, files)
     run.counts["dead"] = lake.present(EVENT, run, "dead_letter_reason")

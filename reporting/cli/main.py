@@ -31,15 +31,16 @@ from reporting.ledger.completeness import (
 from reporting.ledger.gaps import missed
 
 Render = Callable[[duckdb.DuckDBPyConnection, Interval, datetime], str]
-REPORTS = ("daily",)
 
 
 def build(subparsers: Any) -> None:
     """Add the commands; each sets `run`, called with the arguments and the settings."""
+    from reporting.reports import reports
+
     report = subparsers.add_parser("report", help="write a report, or list the reports there are")
     kinds = report.add_subparsers(dest="action", required=True)
     run = kinds.add_parser("run", help="write one self-contained HTML page")
-    run.add_argument("name", choices=REPORTS)
+    run.add_argument("name", choices=tuple(reports()))
     run.add_argument(
         "--interval",
         required=True,
@@ -73,13 +74,14 @@ def build(subparsers: Any) -> None:
 
 def run_report(args: argparse.Namespace, settings: Settings) -> int:
     """Write the report and print where it is."""
-    from reporting.reports import daily
+    from reporting.reports import reports
 
+    report = reports()[args.name]
     interval = parse_interval(args.interval)
     out: Path = args.out or settings.home / "reports" / f"{args.name}-{interval.slug}.html"
-    render: Render = daily.render
+    render: Render = report.render
     with roomy():
-        page = render(open_lake(settings, daily.TABLES), interval, datetime.now(UTC))
+        page = render(open_lake(settings, report.TABLES), interval, datetime.now(UTC))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(page, "utf-8")
@@ -91,9 +93,10 @@ def run_report(args: argparse.Namespace, settings: Settings) -> int:
 
 def list_reports(args: argparse.Namespace, settings: Settings) -> int:
     """Name the reports, and the files made so far."""
-    from reporting.reports import daily
+    from reporting.reports import reports
 
-    print(f"daily  {daily.DOC}")
+    for name, report in reports().items():
+        print(f"{name}  {report.DOC}")
     for file in sorted((settings.home / "reports").glob("*.html")):
         print(f"  {file}")
     return 0

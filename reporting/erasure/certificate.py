@@ -115,7 +115,7 @@ def _counts(settings: Settings) -> str | None:
     if not jobs.rollup_trigger_seconds:
         return None
     now = datetime.now(UTC)
-    late = now + timedelta(seconds=jobs.rollup_late_seconds)
+    late = now + timedelta(seconds=jobs.rollup_allowed_lateness_seconds)
     sessions = late + timedelta(minutes=jobs.login_gap_minutes)
     hours = late + timedelta(hours=1)
     topic = f" and topic {settings.kafka.rollups_topic}" if settings.kafka.rollups_topic else ""

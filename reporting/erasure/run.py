@@ -57,6 +57,9 @@ PASSES = 4
 CLOCKS_SECONDS = 3600.0
 """The clock of the data files and that of the commits may differ a little."""
 
+Waiting = Callable[[Lake, float, Callable[[str], None]], dict[str, list[str]]]
+"""Waits for jobs that are behind; by table, those that still are."""
+
 _Found = TypeVar("_Found", list[int], int)
 
 
@@ -80,9 +83,11 @@ def preview_erasure(
 
 def erase(
     lake: Lake, wish: ErasureRequest, tell: Callable[[str], None], *, vacuum: bool = False,
-    wait_seconds: float = WAIT_SECONDS,
+    wait_seconds: float = WAIT_SECONDS, wait: Waiting | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Erase, beside the jobs; the certificate, which is also written to `<home>/erasures`.
+
+    `wait`: waits for jobs that are behind, and says who still is; none: `wait_for_jobs`.
 
     A run that was cut off goes on when the same is asked again. Raises `Retryable` when others
     are in the way, `Fatal` while another erasure runs.
@@ -105,7 +110,7 @@ def erase(
             keep=partial(_keep, file, progress),
         )
         outside = {"spool": spooled(settings, search, dry=False)}
-        settled, behind = _passes(lake, eraser, wait_seconds, tell)
+        settled, behind = _passes(eraser, partial(wait or wait_for_jobs, lake, wait_seconds, tell))
         outside["spool"] += spooled(settings, search, dry=False)
         certificate = certificate_of(lake, wish, progress, behind, settled=settled)
         certificate["recounts"] = eraser.recounts
@@ -139,7 +144,7 @@ def _keep(file: Path, progress: ErasureProgress, linked: Linked) -> None:
 
 
 def _passes(
-    lake: Lake, eraser: Eraser, wait_seconds: float, tell: Callable[[str], None]
+    eraser: Eraser, wait: Callable[[], dict[str, list[str]]]
 ) -> tuple[bool, dict[str, list[str]]]:
     """Go through the tables until nothing is found; whether it came to that, and who is behind.
 
@@ -147,18 +152,18 @@ def _passes(
     what a later pass replaced may be unread, so who is behind is asked after each that did.
     """
     eraser.run()
-    behind = _wait(lake, wait_seconds, tell)
+    behind = wait()
     for _ in range(PASSES - 1):
         if not eraser.run():
             return True, behind
-        behind = _wait(lake, wait_seconds, tell)
+        behind = wait()
     return False, behind
 
 
 # -- jobs that are behind --------------------------------------------------------------------------
 
 
-def _wait(lake: Lake, seconds: float, tell: Callable[[str], None]) -> dict[str, list[str]]:
+def wait_for_jobs(lake: Lake, seconds: float, tell: Callable[[str], None]) -> dict[str, list[str]]:
     """By table, jobs that still have to read rows from before it was rewritten, by any erasure.
 
     An earlier one may have been this person's: a second run must not call that done.

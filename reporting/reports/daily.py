@@ -13,6 +13,7 @@ from reporting.ledger.completeness import COLUMNS
 from reporting.reports import charts
 from reporting.reports.figures import LEVELS, Figures, figures
 
+NAME = "daily"
 DOC = "Alerts, devices, sources, attribution, delays and completeness of an interval."
 TABLES = (
     "bronze.record", "silver.event", "gold.finding", "gold.findings", "gold.attribution",

@@ -227,7 +227,7 @@ def test_every_timer_starts_a_service_and_all_schedules_agree() -> None:
     timers = {path.stem for path in UNITS if path.suffix == ".timer"}
     assert timers <= {path.stem for path in UNITS if path.suffix == ".service"}
     crons = {one["metadata"]["name"]: one["spec"]["schedule"] for one in of_kind("CronJob")}
-    commands = {"blind": ("rules", "blind")}
+    commands = {"blind": ("rules", "coverage")}
     assert timers == {f"headgate-{name}" for name in crons}
     table = (FORMS / "cron" / "headgate").read_text("utf-8")
     for name, schedule in crons.items():

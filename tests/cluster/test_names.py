@@ -14,7 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from infra.config.settings import load
-from infra.spark.session import conf_of, java_options, project_root
+from infra.spark.internals import java
+from infra.spark.session import conf_of, project_root
 from tests.cluster.test_forms import FORMS, of_kind
 
 DECLARED_IN = [
@@ -53,10 +54,8 @@ Told = tuple[str, str, str]
 def defect(spark: SparkSession) -> Callable[[str, str], str | None]:
     """What Spark, Delta and their parts for clusters have against a setting."""
     for name in DECLARED_IN:
-        _ = java_options(spark, name).__getattr__(
-            "MODULE$"
-        )  # its entries are declared as it is loaded
-    entries = java_options(spark, "org.apache.spark.internal.config.ConfigEntry")
+        _ = java(spark, name).__getattr__("MODULE$")  # its entries are declared as it is loaded
+    entries = java(spark, "org.apache.spark.internal.config.ConfigEntry")
 
     def found(name: str, value: str) -> str | None:
         if name in UNDECLARED or any(re.match(pattern, name) for pattern in FREE):
@@ -64,7 +63,7 @@ def defect(spark: SparkSession) -> Callable[[str, str], str | None]:
         if (entry := entries.findEntry(name)) is None:
             return "unknown"
         try:
-            java_options(spark, "org.apache.spark.SparkConf")(False).set(name, value).get(entry)
+            java(spark, "org.apache.spark.SparkConf")(False).set(name, value).get(entry)
         except (PySparkException, Py4JError) as error:
             return str(error)
         return None

@@ -129,6 +129,10 @@ def test_every_prometheus_alert_has_a_runbook() -> None:
     assert alerts != []
     assert [name for name in alerts if f"`{name}`" not in index] == []
     assert [name for name in alerts if not any(f"`{name}`" in page for page in runbooks)] == []
+    linked = [
+        rule["annotations"]["runbook"] for group in rules["groups"] for rule in group["rules"]
+    ]
+    assert [path for path in linked if not (ROOT / path).exists()] == []
 
 
 def test_every_page_is_reached_from_the_index() -> None:
@@ -159,6 +163,19 @@ def test_no_tracked_text_names_a_path_of_this_machine() -> None:
         if here.encode() in text or beside.encode() in text:
             naming.append(str(path.relative_to(ROOT)))
     assert naming == []
+
+
+def test_pages_named_in_the_code_are_there() -> None:
+    """Messages, comments and settings send readers to pages by their path."""
+    kinds = (".py", ".toml", ".yml", ".yaml", ".conf", ".service", ".ipynb")
+    gone = [
+        f"{path.relative_to(ROOT)}: {named}"
+        for path in tracked()
+        if path.suffix in kinds
+        for named in re.findall(r"(?<![\w/.])docs/[\w/-]+\.md", path.read_text("utf-8"))
+        if not (ROOT / named).exists()
+    ]
+    assert gone == []
 
 
 def test_the_changelog_keeps_an_open_section() -> None:

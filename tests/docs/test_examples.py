@@ -43,6 +43,8 @@ NOT_RUN = {
     "alerts published": NEEDS_BROKER,
     "assets import": CHANGES,
     "api": RUNS_ON,
+    "audit head": CHANGES,
+    "audit verify": CHANGES,
     "backup": "copies a whole home; tests/infra/maintenance/test_backup.py",
     "compact": STARTS_SPARK,
     "demo": "takes a minute and a half; tests/e2e and the demo's own check",
@@ -57,6 +59,7 @@ NOT_RUN = {
     "models show": CHANGES,
     "models train": STARTS_SPARK,
     "models use": CHANGES,
+    "notebook": RUNS_ON,
     "quality": STARTS_SPARK,
     "rebuild": STARTS_SPARK,
     "repair": STARTS_SPARK,
@@ -94,6 +97,7 @@ FOREIGN = {
 """Pages whose TOML is not ours: it is only parsed."""
 
 OTHER = {
+    "py": "tests/headgate and tests/notebooks run it, where there is a broker or a lake",
     "rsyslog": "tests/ingest/parsing/test_rsyslog.py runs it against a broker",
     "ini": "settings of Fluent Bit",
     "properties": "settings of MirrorMaker",
@@ -258,8 +262,7 @@ def lines(text: str) -> Iterator[list[str]]:
             continue
         waiting = ""
         if words:
-            shown = next((i for i, word in enumerate(words) if word in ("|", ">")), len(words))
-            yield [os.path.expandvars(word) for word in words[:shown]]
+            yield [os.path.expandvars(word) for word in asked(words)]
     assert waiting == "", f"a quote is not closed: {waiting}"
 
 
@@ -268,7 +271,13 @@ def headgate_lines(text: str) -> Iterator[list[str]]:
     for line in text.replace("\\\n", " ").splitlines():
         match = re.match(r"^(?:[A-Z_]+=\S+ +)*(?:\S*/)?headgate (.*)$", line.strip())
         if match:
-            yield arguments(["headgate", *shlex.split(match[1], comments=True)])
+            yield arguments(["headgate", *asked(shlex.split(match[1], comments=True))])
+
+
+def asked(words: list[str]) -> list[str]:
+    """A command without what stands behind a pipe or a redirection."""
+    end = next((i for i, word in enumerate(words) if word in ("|", ">", ">>")), len(words))
+    return words[:end]
 
 
 def arguments(words: list[str]) -> list[str]:

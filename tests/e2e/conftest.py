@@ -101,7 +101,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
     drop, rules = folder / "drop", folder / "rules"
     drop.mkdir()
     rules.mkdir()
-    landing = {"drop": {"paths": [str(drop)], "source": "zeek:http", "settle_seconds": 0}}
+    landing = {"drop": {"paths": [str(drop)], "source": "zeek:http", "min_file_age_seconds": 0}}
     environment = PACE | {
         "HEADGATE_FOLDERS": json.dumps(landing),
         "HEADGATE_ALERTS__RULES": json.dumps([str(rules)]),

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +24,7 @@ from infra.delta.ops_tables import AUDIT, LEDGER
 from infra.delta.schema import Column, Table
 from infra.runtime.outbox_flusher import OutboxFlusher, flush_outbox
 from infra.runtime.restart_policy import reason
+from infra.spark.internals import forget_tables
 from infra.streaming.job import Batch
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row
@@ -195,8 +195,7 @@ def taken(worked: Path, spark: SparkSession, tmp_path: Path) -> Iterator[Setting
 
 
 def forget(spark: SparkSession) -> None:
-    jvm: Any = spark._jvm
-    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    forget_tables(spark)
 
 
 @pytest.mark.parametrize(

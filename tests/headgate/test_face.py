@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
 from inspect import getdoc, signature
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -55,8 +57,8 @@ def hg(day: Path, spark: SparkSession) -> Headgate:
 def test_the_promised_names_are_these_and_each_is_documented() -> None:
     assert headgate.__all__ == [
         "BacktestReport", "Fatal", "Headgate", "HeadgateError", "LakeTable", "QueryResult",
-        "Retryable", "RuleBook", "RuleDraft", "Usage", "function_rule", "open", "rule_from",
-        "sql_rule",
+        "Retryable", "RuleBook", "RuleDraft", "Usage", "charts", "function_rule", "open",
+        "rule_from", "sql_rule",
     ]  # fmt: skip
     assert dir(headgate) == headgate.__all__
     for name in headgate.__all__:
@@ -240,3 +242,12 @@ def test_a_draft_is_tested_tried_and_put_live(
     assert hg.rules.enable("root_refused") == pack
     with pytest.raises(Usage, match="is there already"):
         hg.rules.put_live(draft)
+
+
+def test_the_example_of_the_how_to_works(hg: Headgate, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "how-to" / "work-in-a-notebook.md").read_text("utf-8")
+    (block,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    monkeypatch.setattr("headgate.open", lambda: hg)
+    names: dict[str, Any] = {}
+    exec(compile(block, "work-in-a-notebook.md", "exec"), names)
+    assert {row["event_uid"] for row in names["events"]} == {"e1:0", "e3:0"}

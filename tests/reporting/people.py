@@ -7,15 +7,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from alerts.cli.webhooks import queue_file
 from alerts.delivery.webhook_queue import Queue, enqueue
 from infra.delta.schema import table
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row
-from reporting.erasure import run
 from reporting.erasure.request import ErasureRequest
+from reporting.erasure.run import Waiting, wait_for_jobs
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MAC, OTHER_MAC = "aa:bb:cc:dd:ee:01", "aa:bb:cc:dd:ee:02"
@@ -99,14 +97,15 @@ def quiet(line: str) -> None:
     """Nobody watches."""
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
-    """Once jobs that are behind were waited for, and before the tables are gone through again."""
-    real, left = run._wait, [work]
+def meanwhile(work: Callable[[], None]) -> Waiting:
+    """Waits for jobs that are behind, and once does some work, before the tables are gone through
+    again."""
+    left = [work]
 
     def wait(lake: Lake, seconds: float, tell: Callable[[str], None]) -> dict[str, list[str]]:
-        behind = real(lake, seconds, tell)
+        behind = wait_for_jobs(lake, seconds, tell)
         while left:
             left.pop()()
         return behind
 
-    monkeypatch.setattr(run, "_wait", wait)
+    return wait

@@ -32,10 +32,16 @@ def login_page(request: Request, next: str = "/", ended: bool = False) -> Respon
 def sign_in(request: Request, services: Here, sessions: Known, form: Form) -> Response:
     """Check the key and begin a session."""
     key, target = (form.get("key") or [""])[0].strip(), _inside((form.get("next") or ["/"])[0])
-    caller = services.access.caller(key)
+    name = (form.get("name") or [""])[0].strip()
+    access = services.access
+    caller = access.caller_of_password(name, key) if name else access.caller(key)
     if caller is None:
-        audit_request(services.settings, "console.login", "refused", who="console")
+        note(services.settings, "console.login", "refused", who=name or "console")
         wrong = "No such key. The API's own is in <home>/api.token."
+        if name:
+            wrong = "The name or the password is wrong."
+        if name and (locked := access.credentials.locked_seconds(name)):
+            wrong = f"Too many wrong passwords: wait {locked:.0f} s, then try again."
         return respond(request, "login.html", 403, page=None, next=target, ended=False, wrong=wrong)
     audit_request(services.settings, "console.login", "ok", who=caller.name)
     return _begin(request, sessions, caller, RedirectResponse(target, status_code=303))
@@ -48,7 +54,7 @@ def by_link(request: Request, services: Here, sessions: Known, code: str) -> Res
         raise HTTPException(
             403, "this login link was used already or is too old; sign in with a key"
         )
-    caller = Caller("console", "all")
+    caller = Caller("console", "admin")
     audit_request(services.settings, "console.login", "ok", who=caller.name, detail={"by": "link"})
     # Not a redirect: a browser that came from elsewhere would not send the cookie along with it.
     return _begin(request, sessions, caller, respond(request, "enter.html", page=None))

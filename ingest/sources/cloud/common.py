@@ -131,12 +131,6 @@ def take_number(fields: Fields, *path: str, most: int = 2**31 - 1) -> int | None
     return value
 
 
-def take_flag(fields: Fields, *path: str) -> bool | None:
-    """The truth value at `path`, taken out."""
-    value = look(fields, *path)
-    return take(fields, *path) if type(value) is bool else None
-
-
 def take_ip(fields: Fields, *path: str) -> str | None:
     """The IP address at `path`, taken out."""
     value = look(fields, *path)

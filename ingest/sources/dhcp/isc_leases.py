@@ -35,7 +35,6 @@ _TIMES = re.compile(
     rb"(\d \d{4}/\d\d?/\d\d? \d\d?:\d\d:\d\d|epoch \d{1,12})(?=;)"
 )
 DEEPEST = 16
-LEASES = frozenset({"lease", "iaaddr"})
 IDENTITIES = frozenset({"ia-na", "ia-ta", "ia-pd"})
 OVER = frozenset({"free", "expired", "released", "reset"})
 

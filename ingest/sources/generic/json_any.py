@@ -182,7 +182,6 @@ _DONE = frozenset({"success", "succeeded", "successful", "ok", "true", "allowed"
 _FAILED = frozenset(
     {"failure", "failed", "fail", "error", "false", "denied", "deny", "blocked", "unauthorized"}
 )
-_JOURNAL_RAW = ("MESSAGE", "SYSLOG_IDENTIFIER", "_COMM", "SYSLOG_PID", "_PID", "_HOSTNAME")
 
 
 @runtime_checkable

@@ -78,7 +78,6 @@ SOCKETS: Mapping[str, int] = MappingProxyType(
 )
 INCOMING = frozenset({"accept", "accept4", "recvfrom", "recvmsg"})
 _WRITING = 0o3
-_MAKING = 0o100
 _TRACES: Mapping[int, int] = MappingProxyType(
     {
         # PTRACE_POKETEXT, POKEDATA, POKEUSR, SETREGS, SETFPREGS: it writes into another process.

@@ -75,12 +75,12 @@ class Auditd(JoiningSource):
     def _add(
         self,
         joined: dict[str, list[tuple[Part, Line | None]]],
-        found: list[Event],
+        events_so_far: list[Event],
         text: str,
         context: Context,
     ) -> None:
         if AUOMS.match(text):
-            found.append(_joined(text, None, context))
+            events_so_far.append(_joined(text, None, context))
             return
         if HEADER.fullmatch(text):
             self._part(joined, text, None, context)
@@ -93,11 +93,11 @@ class Auditd(JoiningSource):
             ) from None
         events = self.known(line, context) if not _kernel_text(line) else None
         if events is not None:
-            found += events
+            events_so_far += events
         elif _kernel_text(line):
             self._part(joined, _bare(line.text), line, context)
         else:
-            found.append(syslog.counted(syslog.base_event(line, PRODUCT), line))
+            events_so_far.append(syslog.counted(syslog.base_event(line, PRODUCT), line))
 
     def _part(
         self,

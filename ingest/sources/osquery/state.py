@@ -12,7 +12,6 @@ from ingest.parsing.field_lookup import mac
 from ingest.parsing.ocsf import (
     ACCOUNT,
     AUTHENTICATION,
-    BASE,
     DNS,
     FAILURE,
     FINDING,
@@ -311,11 +310,6 @@ def _inventory(row: OsqueryRow) -> TableRow:
     if hardware:
         columns["mac"] = hardware
     return TableRow(INVENTORY, _COLLECT if row.action == SNAPSHOT else _LOG, columns)
-
-
-def status_line(row: OsqueryRow) -> TableRow:
-    """A line of osquery's own log, and of tables that hold logs."""
-    return TableRow(BASE, 0, {"message": row.take("message") or ""})
 
 
 _Reader = Callable[[OsqueryRow], TableRow]

@@ -67,12 +67,12 @@ def certain(fields: Fields, keys: Iterable[str]) -> Fields:
     return fields
 
 
-def _next_space(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " ,\t":
-        at += 1
-    while at < len(text) and text[at] not in " \t":
-        at += 1
-    return at
+def _next_space(text: str, position: int) -> int:
+    while position < len(text) and text[position] in " ,\t":
+        position += 1
+    while position < len(text) and text[position] not in " \t":
+        position += 1
+    return position
 
 
 def _value(text: str, at: int, commas: bool) -> tuple[str, int]:

@@ -38,7 +38,6 @@ _PRODUCT: Mapping[str, str] = {"name": "ModSecurity", "vendor_name": "OWASP"}
 _SAID = re.compile(r"(?:\[client [^\]\s]{1,64}\] )?ModSecurity: ")
 _FIELD = re.compile(r' ?\[(\w{1,32}) "((?:[^"\\]|\\.)*+)"\]', re.ASCII | re.DOTALL)
 ACCESS = re.compile(r"Access (denied|allowed)(?: with code (\d{3}))?", re.ASCII)
-PHASE = re.compile(r"\(phase (\d)\)", re.ASCII)
 _SEVERITIES: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("0", "EMERGENCY"), FATAL),

@@ -52,7 +52,6 @@ _NAMED = re.compile(r", (request|subrequest|upstream|host|referrer|login|bytes f
 _CLOSED = re.compile(r'"(?=, (?:subrequest|upstream|host|referrer|login): "|\Z)')
 _CUT = 1900
 """nginx cuts lines at 2,048 bytes; in one that may be cut, the true end may be missing."""
-UPSTREAM = re.compile(r"(?:(?P<scheme>[a-z]+)://)?(?P<where>\[[^\]]+\](?::\d+)?|[^/\s\"]+).*", re.S)
 _USER = re.compile(
     r'user "(?P<user>.*)" (?P<why>was not found in ".*"|: password mismatch)'
     r'|user "(?P<other>.*)": password mismatch',

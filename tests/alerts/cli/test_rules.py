@@ -102,3 +102,15 @@ def test_a_refused_rule_is_told_on_stderr_and_the_others_are_in_force(
     assert run(settings, "disable", "host_scan") == 0
     with pytest.raises(Usage, match="is refused"):
         run(settings, "enable", "broken")
+
+
+def test_a_refused_rule_is_told_as_refused_by_id_name_and_file(tmp_path: Path) -> None:
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "bad.yml").write_text(BROKEN + "name: 'my_rule'\n", "utf-8")
+    settings = load(home=tmp_path / "home", alerts={"rules": (rules,)})
+    for name in ("broken", "my_rule", "bad"):
+        with pytest.raises(Usage, match=f"rule '{name}' is refused: "):
+            run(settings, "test", name)
+    with pytest.raises(Usage, match="no rule 'another'"):
+        run(settings, "test", "another")

@@ -11,6 +11,7 @@ import io
 import json
 import shutil
 import threading
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,13 +22,15 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from alerts.cli import __main__
-from alerts.cli.output import since_when
+from alerts.cli.output import since_when, when_taken
 from alerts.delivery import reader
+from alerts.delivery.action_request import request_action
 from alerts.delivery.topic_listener import TopicMessage
 from alerts.tables import ALERT, ALERT_ACTION
 from infra.config.settings import Settings, load
 from infra.errors import HeadgateError, Usage
 from infra.kafka.client import Broker, admin, free_port, producer
+from infra.runtime.job_status import JobStatus, write_status
 from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.lake import Lake
 
@@ -177,6 +180,26 @@ def test_an_ambiguous_start_of_an_id_is_refused_with_the_ids(lake: Lake) -> None
     insert(lake, rows)
     with pytest.raises(Usage, match=r"may be several \(abcd10+, abcd20+\)"):
         reader.detail(lake.settings, "abcd")
+
+
+@pytest.mark.parametrize("action", ["close", "verdict"])
+def test_a_verdict_that_is_none_leaves_no_request(action: str, tmp_path: Path) -> None:
+    settings = load(home=tmp_path / "home")
+    with pytest.raises(Usage, match="no verdict 'banana'"):
+        request_action(settings, action, FIRST, "rule-1", value="banana")
+    assert not settings.home.exists()
+    spelled = request_action(settings, action, FIRST, "rule-1", value="False positive")
+    assert spelled["value"] == "false_positive"
+
+
+def test_an_act_says_when_it_is_taken(tmp_path: Path) -> None:
+    settings = load(home=tmp_path)
+    assert "no driver runs job alert now" in when_taken(settings)
+    now = time.time()
+    write_status(settings, JobStatus("alert", "running", at=now))
+    assert when_taken(settings) == "job alert takes it within seconds"
+    write_status(settings, JobStatus("alert", "running", at=now - 60))
+    assert "no driver runs job alert now" in when_taken(settings)
 
 
 def test_close_leaves_a_request_that_folds_into_the_table_once(told: Settings, day: Lake) -> None:

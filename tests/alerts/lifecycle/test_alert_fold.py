@@ -359,6 +359,7 @@ def test_close_assign_verdict_and_reopen_are_revisions() -> None:
     assert body(closed)["comment"] == "done"
     (opened,) = bucket.alerts(action(name, "reopen", 103))
     assert (opened["activity"], body(opened)["state"]) == ("update", "open")
+    assert body(opened)["verdict"] is None
 
 
 def test_after_a_close_what_happens_next_is_a_new_alert_and_what_was_before_is_not() -> None:

@@ -213,7 +213,7 @@ def test_an_entity_that_no_finding_is_about_stays_as_it_was_and_counts_on() -> N
 
 def test_of_too_many_entities_those_silent_for_longest_go(monkeypatch: Any) -> None:
     monkeypatch.setattr("alerts.lifecycle.risk_score.MAX_ENTITIES", 10)
-    monkeypatch.setattr("alerts.state.MAX_ENTITIES", 10)
+    monkeypatch.setattr("alerts.lifecycle.bucket_state.MAX_ENTITIES", 10)
     risks = Risks()
     for n in range(40):
         risks.step(seen("d", n, mac=f"m{n}."))

@@ -46,7 +46,12 @@ from tests.enrich.rows import (
     segment,
 )
 
-PACE = {"watermark_seconds": 2, "wait_seconds": 10, "late_seconds": 600, "alert_buckets": 2}
+PACE = {
+    "watermark_seconds": 2,
+    "wait_seconds": 10,
+    "allowed_lateness_seconds": 600,
+    "alert_buckets": 2,
+}
 
 
 def seen(second: float, **other: Any) -> dict[str, Any]:

@@ -52,11 +52,13 @@ def test_a_draft_finds_what_is_there_since_then(
 ) -> None:
     path = tmp_path / "draft.yml"
     path.write_text(rule(), "utf-8")
-    found, looked_at = preview(events, draft(path), BASE_TIME + timedelta(hours=2), 10)
-    assert {row["event_uid"] for row in found} == {"e2", "e3", "e4"}
-    assert looked_at == 3
-    few, _ = preview(events, draft(path), BASE_TIME, 2)
+    findings, total, looked_at = preview(events, draft(path), BASE_TIME + timedelta(hours=2), 10)
+    assert {row["event_uid"] for row in findings} == {"e2", "e3", "e4"}
+    assert (total, looked_at) == (3, 3)
+    few, total, looked_at = preview(events, draft(path), BASE_TIME, 2)
     assert len(few) == 2
+    assert total > 2  # all are counted, however few are shown
+    assert looked_at >= total
 
 
 def test_a_draft_that_does_not_run_says_why(tmp_path: Path) -> None:

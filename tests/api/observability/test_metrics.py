@@ -65,11 +65,11 @@ def test_ages_grow_on_between_two_looks_and_while_the_lake_is_away(
 
     def told() -> tuple[float, float]:
         text = meters.text(cast(Reader, reader)).decode()
-        age = re.search(r'^headgate_job_batch_age_seconds{headgate_job="ingest"} (\S+)', text, re.M)
-        up = re.search(r"^headgate_lake_up (\S+)", text, re.M)
-        assert age
-        assert up
-        return float(age[1]), float(up[1])
+        (age,) = re.findall(
+            r'^headgate_job_batch_age_seconds{headgate_job="ingest"} (\S+)', text, re.M
+        )
+        (up,) = re.findall(r"^headgate_lake_up (\S+)", text, re.M)
+        return float(age), float(up)
 
     assert told() == (9.0, 1.0)
     reader.now += 30

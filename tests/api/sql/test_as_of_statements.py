@@ -22,7 +22,7 @@ from infra.delta.time_travel import Committed, version_at
 from infra.delta.transaction import active_files
 from infra.errors import Usage
 from infra.maintenance import maintenance
-from infra.spark.session import java_options
+from infra.spark.internals import checkpoint_table
 from infra.streaming.lake import Lake
 from infra.streaming.log_retention import archive_commits
 from ingest.tables import EVENT
@@ -70,8 +70,7 @@ def test_each_version_is_answered_as_it_was(told: Lake, statements: Statements) 
 def test_versions_that_left_the_log_are_answered_the_same(
     told: Lake, statements: Statements
 ) -> None:
-    log = java_options(told.spark, "org.apache.spark.sql.delta.DeltaLog")
-    log.forTable(told.spark._jsparkSession, told.path(EVENT)).checkpoint()
+    checkpoint_table(told.spark, told.path(EVENT))
     assert archive_commits(told.folder(EVENT), 3, time.time() + 86_400) == 3
     assert live_versions(told.folder(EVENT)) == [3]
     answers = [statements.run(COUNT, as_of=at(told, version)) for version in range(4)]

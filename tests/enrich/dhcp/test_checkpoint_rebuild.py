@@ -21,7 +21,7 @@ from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from tests.enrich.rows import A, B, dhcp, finished, put
 
-JOBS = {"session_buckets": 3, "late_seconds": 600}
+JOBS = {"session_buckets": 3, "allowed_lateness_seconds": 600}
 LONG = 40 * 3600
 OTHER, THIRD, FOURTH, FIFTH = (f"10.0.0.{n}" for n in (2, 3, 4, 5))
 

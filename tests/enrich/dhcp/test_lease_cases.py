@@ -113,7 +113,6 @@ def test_a_stream_holds_it_however_the_lines_arrive(case: Case, arrival: str, si
 def test_the_page_draws_the_case(case: Case) -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert f"### {case.name[0].upper()}{case.name[1:]}\n" in page
-    assert f'`tests/enrich/dhcp/test_lease_cases.py`, case "{case.name}".' in page
     assert f"```text\n{drawing(case)}\n```" in page
 
 

@@ -40,7 +40,7 @@ from tests.ingest.logs import lines as sample
 from tests.ingest.logs import rows as parsed
 
 LATE_SECONDS = 120
-JOBS = {"late_seconds": LATE_SECONDS, "max_lease_seconds": 300, "session_buckets": 3}
+JOBS = {"allowed_lateness_seconds": LATE_SECONDS, "max_lease_seconds": 300, "session_buckets": 3}
 SITES, IPS = ("default", "branch"), ("10.0.0.1", "10.0.0.2", "2001:db8::5")
 WEIGHTS = {
     ACK: 10,

@@ -23,7 +23,8 @@ from tests.enrich.rows import IP, A, B, at, dhcp, finding, finished, put, rows
 from tests.full import rest_full
 
 FORMS = {
-    form: JobSettings(session_buckets=3, late_seconds=600, session_state=form) for form in VERSIONS
+    form: JobSettings(session_buckets=3, allowed_lateness_seconds=600, session_state=form)
+    for form in VERSIONS
 }
 JOBS = FORMS["blob"]
 OTHER = "10.0.0.2"

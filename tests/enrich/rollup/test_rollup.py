@@ -154,7 +154,7 @@ def story(
 ) -> Story:
     home = tmp_path_factory.mktemp("counted")
     shutil.copytree(empty_tables, home / "lake")
-    told = Story(Lake(spark, load(home=home, jobs={"rollup_late_seconds": 600})))
+    told = Story(Lake(spark, load(home=home, jobs={"rollup_allowed_lateness_seconds": 600})))
     for events in (FIRST, MORE, LATE, [finished(8 * HOUR)]):
         told.comes(*events)
     return told
@@ -297,7 +297,9 @@ def test_a_batch_is_merged_once_and_takes_the_place_of_what_has_its_key(lake: La
 
 def test_logins_without_a_long_pause_are_one_session_of_the_device(lake: Lake) -> None:
     # A holds 10.0.0.1 from 0 to 3 h      x x  x      x              x    (pauses: 30 min)
-    lake = Lake(lake.spark, load(home=lake.settings.home, jobs={"rollup_late_seconds": 600}))
+    lake = Lake(
+        lake.spark, load(home=lake.settings.home, jobs={"rollup_allowed_lateness_seconds": 600})
+    )
     put(lake, DHCP_SEGMENT, [segment(0, 3 * HOUR, A, 0, 1)])
     first = [event(10), event(900), event(1800, status_id=1), event(2 * HOUR, activity_id=2)]
     other = [
@@ -360,7 +362,9 @@ def test_hours_wait_for_an_import_that_arrived_in_them_and_is_not_in(
     def imports(**told: Any) -> None:
         (began / "7.json").write_text(json.dumps({"received_at": at(2 * HOUR).isoformat(), **told}))
 
-    lake = Lake(lake.spark, load(home=lake.settings.home, jobs={"rollup_late_seconds": 600}))
+    lake = Lake(
+        lake.spark, load(home=lake.settings.home, jobs={"rollup_allowed_lateness_seconds": 600})
+    )
     began = lake.settings.checkpoint_root / "import" / "batches"
     began.mkdir(parents=True)
     imports()
@@ -395,7 +399,7 @@ def test_hours_that_a_shorter_retention_has_emptied_keep_their_counts(story: Sto
 def test_what_a_reparse_changed_is_counted_anew_and_nobody_takes_its_counts_before(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lake.settings = load(home=lake.settings.home, jobs={"rollup_late_seconds": 600})
+    lake.settings = load(home=lake.settings.home, jobs={"rollup_allowed_lateness_seconds": 600})
     line = Line(lake)
     day = Interval(BEGIN - timedelta(hours=12), BEGIN + timedelta(hours=12))
 
@@ -447,7 +451,7 @@ def test_what_a_reparse_changed_is_counted_anew_and_nobody_takes_its_counts_befo
 @pytest.mark.full
 def test_hours_that_are_not_compared_yet_are_counted_anew_when_they_are(lake: Lake) -> None:
     # A dead letter that becomes an event: as many rows as before, which no comparison finds.
-    lake.settings = load(home=lake.settings.home, jobs={"rollup_late_seconds": 600})
+    lake.settings = load(home=lake.settings.home, jobs={"rollup_allowed_lateness_seconds": 600})
     story = Story(lake)
     story.comes(event(0), event(1, dead_letter_reason="not JSON", class_uid=0), finished(600))
     hour = datetime(2026, 11, 21, 2, tzinfo=UTC)

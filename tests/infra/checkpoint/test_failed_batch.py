@@ -138,7 +138,7 @@ def squares(lake: Lake, *, well: bool) -> Job:
 def test_a_batch_in_which_drivers_end_is_given_up_in_the_end_until_a_person_says_otherwise(
     lake: Lake,
 ) -> None:
-    jobs = lake.settings.jobs.model_copy(update={"poison_attempts": ATTEMPTS})
+    jobs = lake.settings.jobs.model_copy(update={"max_batch_failures": ATTEMPTS})
     lake = Lake(lake.spark, lake.settings.model_copy(update={"jobs": jobs}))
     lake.ensure(NUMBER, SQUARE)
     lake.add(NUMBER, [{"n": 2}], "test")

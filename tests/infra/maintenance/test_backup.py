@@ -25,6 +25,7 @@ from infra.delta.schema import Column, Table
 from infra.errors import Fatal, Retryable, Usage
 from infra.kafka.client import Broker, admin, ensure_topics, free_port, producer, topic_of
 from infra.maintenance.backup import _Steps, backup, left_at, restore
+from infra.spark.internals import forget_tables
 from infra.streaming.job import Batch, Job, Lock
 from infra.streaming.lake import Lake
 from ingest.completeness.ledger_state import LedgerCheckState, ledger_check_folder
@@ -450,8 +451,7 @@ def test_a_job_goes_on_from_a_backup_and_nothing_is_lost_or_doubled(
     (lake.settings.home / "spool").rename(tmp_path / "broken-spool")
     restore(lake.settings, made)
     # A machine of its own would have a fresh JVM; ours must forget what it knew of the tables.
-    forget = lake.spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
-    forget.clearCache()
+    forget_tables(lake.spark)
     lake.add(NUMBER, [{"n": 4}], "test")
     squares(lake).wait()
     assert sorted(row["n"] for row in lake.read(SQUARE).collect()) == [4, 9, 16]

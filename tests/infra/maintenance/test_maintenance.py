@@ -162,7 +162,7 @@ def test_a_table_that_cannot_be_tended_holds_up_no_other(
             raise error
         return maintenance.Done(one.name)
 
-    monkeypatch.setattr(maintenance, "tend", tend)
+    monkeypatch.setattr(maintenance_command, "tend", tend)
     none: Any = None
     done, refused = maintenance_command.tend_all(none, [NUMBER, SQUARE])
     assert [one.table for one in done] == ["gold.square"]

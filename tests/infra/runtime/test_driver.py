@@ -140,7 +140,7 @@ def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
 
 def impatient(lake: Lake, attempts: int = 2) -> Lake:
     """The lake of jobs whose batches are poison so soon."""
-    jobs = lake.settings.jobs.model_copy(update={"poison_attempts": attempts})
+    jobs = lake.settings.jobs.model_copy(update={"max_batch_failures": attempts})
     return Lake(lake.spark, lake.settings.model_copy(update={"jobs": jobs}))
 
 

@@ -21,6 +21,7 @@ from infra.errors import Fatal
 from infra.process import java_jars
 from infra.spark import appcds
 from infra.spark.appcds import INTO, class_path, options
+from infra.spark.internals import jvm_process
 from infra.spark.session import conf_of, project_root
 from tests.wait import until
 
@@ -250,5 +251,7 @@ def test_setting_up_gathered_classes_and_a_session_maps_them(spark: SparkSession
     if not os.access(there.parent, os.W_OK) and not there.exists():
         pytest.skip(f"all works without: {there.parent} is read-only")
     assert there.exists(), "make test gathers them"
-    jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)
+    process = jvm_process()
+    assert process is not None
+    jvm = psutil.Process(process.pid)
     assert str(there) in {one.path for one in jvm.memory_maps()}

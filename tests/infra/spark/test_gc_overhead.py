@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from infra.spark.gc_overhead import Heap
-from infra.spark.session import collecting
+from infra.spark.internals import collect_garbage, collection_seconds
 
 
 def noticed(share: Callable[[float], float], seconds: int) -> float | None:
@@ -47,6 +47,6 @@ def test_a_look_that_was_late_counts_the_time_it_was_late() -> None:
 
 
 def test_sparks_jvm_tells_how_long_it_collected(spark: SparkSession) -> None:
-    before = collecting(spark)
-    spark._jvm.java.lang.System.gc()  # type: ignore[union-attr]
-    assert before < collecting(spark) < before + 60
+    before = collection_seconds(spark)
+    collect_garbage(spark)
+    assert before < collection_seconds(spark) < before + 60

@@ -8,14 +8,14 @@ from pyspark.sql import SparkSession
 
 from infra.config.settings import load
 from infra.runtime.job_registry import JOBS
-from infra.spark.session import ALERTING, LEISURE, conf_of, java_options
+from infra.spark.internals import pool_share
+from infra.spark.session import ALERTING, LEISURE, conf_of
 
 
 def test_the_pool_of_jobs_that_alerts_wait_for_is_ahead_of_all_others(spark: SparkSession) -> None:
-    scheduler = spark.sparkContext._jsc.sc()
-    first, rest = (scheduler.getPoolForName(name).get() for name in (ALERTING, LEISURE))
-    assert first.schedulingMode().toString() == "FAIR"
-    assert first.minShare() > 1000 > rest.minShare() == 0
+    (mode, first), (_, rest) = pool_share(spark, ALERTING), pool_share(spark, LEISURE)
+    assert mode == "FAIR"
+    assert first > 1000 > rest == 0
 
 
 def test_every_job_is_waited_for_or_is_history() -> None:
@@ -26,10 +26,6 @@ def test_every_job_is_waited_for_or_is_history() -> None:
         "sessions",
         "alert",
     }
-
-
-def test_a_class_is_found_by_its_whole_name(spark: SparkSession) -> None:
-    assert java_options(spark, "java.lang.Math").max(3, 4) == 4
 
 
 def test_jobs_interpret_small_batches_on_a_small_machine_unless_told_otherwise(

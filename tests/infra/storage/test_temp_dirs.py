@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from infra.spark.session import java_options
+from infra.spark.internals import java
 from infra.storage.temp_dirs import scratch
 
 ANOTHER = """
@@ -92,5 +92,5 @@ def test_what_another_machine_has_is_its_own_to_remove(tmp_path: Path) -> None:
 
 def test_sparks_temporary_files_lie_there(spark: SparkSession, session_home: Path) -> None:
     own = scratch(session_home / "scratch")
-    assert java_options(spark, "java.lang.System").getProperty("java.io.tmpdir") == str(own)
+    assert java(spark, "java.lang.System").getProperty("java.io.tmpdir") == str(own)
     assert list(own.glob("blockmgr-*"))

@@ -20,6 +20,7 @@ from infra.delta.schema import Column, Table, struct
 from infra.delta.schema_evolution import additions, schema_of
 from infra.errors import Fatal
 from infra.maintenance import maintenance
+from infra.spark.internals import checkpoint_table
 from infra.storage.checksums import Damaged
 from infra.streaming.checkpoint_sources import _extend, match
 from infra.streaming.job import Batch, Job
@@ -199,10 +200,7 @@ def test_the_schema_is_found_in_a_checkpoint_when_the_first_commits_are_gone(lak
     lake.spark.sql(f"ALTER TABLE delta.`{lake.path(OLD)}` SET TBLPROPERTIES (a = 'b')")
     log = lake.folder(OLD) / "_delta_log"
     # Delta's own way to one, as after every fiftieth commit.
-    jvm = lake.spark._jvm
-    assert jvm is not None
-    delta = jvm.org.apache.spark.sql.delta.DeltaLog
-    delta.forTable(lake.spark._jsparkSession, lake.path(OLD)).checkpoint()
+    checkpoint_table(lake.spark, lake.path(OLD))
     for file in log.glob("*.json"):
         file.unlink()
     assert schema_of(lake.folder(OLD)) == OLD.schema

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infra.config.settings import load
 from ingest.parsing.source import ParseSettings
-from ingest.parsing.timestamps import as_rfc3164, like_iso, of_epoch, stamp_rfc3164
+from ingest.parsing.timestamps import MONTHS, like_iso, of_epoch, stamp_rfc3164
 from tests.ingest.logs import NOW, good
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -142,6 +142,12 @@ def test_absurd_times_are_kept_or_replaced_by_the_arrival(ts: str, time: str | N
 def test_syslog_without_a_readable_time_gets_the_arrival(stamp: str) -> None:
     row = good("sshd", f"<86>1 {stamp} h sshd 1 - - x")
     assert (row["time"], row["time_quality"]) == (NOW, "received")
+
+
+def as_rfc3164(when: datetime, zone: ZoneInfo) -> str:
+    """`when` as syslog writes it, without year and zone."""
+    local = when.astimezone(zone)
+    return f"{MONTHS[local.month - 1]} {local.day:2d} {local:%H:%M:%S}"
 
 
 @given(

@@ -49,7 +49,7 @@ def archive(folder: Path, files: int, lines: int) -> None:
 
 def settings_of(*paths: Path, source: str = "sshd") -> FolderSettings:
     named = tuple(str(path) for path in paths)
-    return FolderSettings(paths=named, source=source, mode="import", settle_seconds=0)
+    return FolderSettings(paths=named, source=source, mode="import", min_file_age_seconds=0)
 
 
 def test_an_archive_is_taken_once_and_marked_as_an_import(lake: Lake, tmp_path: Path):

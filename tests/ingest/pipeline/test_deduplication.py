@@ -177,7 +177,7 @@ def test_the_memory_is_bounded(lake, deliver, monkeypatch):
 def test_a_file_delivered_again_under_another_name(lake: Lake, tmp_path: Path):
     drop = tmp_path / "drop"
     drop.mkdir()
-    folder = {"paths": [str(drop)], "source": "aws_cloudtrail", "settle_seconds": 0}
+    folder = {"paths": [str(drop)], "source": "aws_cloudtrail", "min_file_age_seconds": 0}
     told = Lake(lake.spark, load(home=lake.settings.home, folders={"trail": folder}))
     for name in ("1.json.gz", "2.json.gz"):
         (drop / name).write_bytes(trail(call(1), call(2)))
@@ -190,7 +190,7 @@ def test_sources_without_a_key_cost_no_memory(lake: Lake, tmp_path: Path):
     drop = tmp_path / "drop"
     drop.mkdir()
     (drop / "a.log").write_bytes(b"Nov 21 04:00:00 b1 sshd[1]: Server listening.\n" * 2)
-    folder = {"paths": [str(drop)], "source": "sshd", "settle_seconds": 0}
+    folder = {"paths": [str(drop)], "source": "sshd", "min_file_age_seconds": 0}
     files(
         Lake(lake.spark, load(home=lake.settings.home, folders={"ssh": folder})), once=True
     ).wait()

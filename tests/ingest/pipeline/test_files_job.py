@@ -43,7 +43,9 @@ def drop(tmp_path: Path) -> Path:
 @pytest.fixture
 def told(lake: Lake, drop: Path) -> Lake:
     """A lake whose settings name the folder; files count as finished at once."""
-    return with_folders(lake, ssh={"paths": [str(drop)], "source": "sshd", "settle_seconds": 0})
+    return with_folders(
+        lake, ssh={"paths": [str(drop)], "source": "sshd", "min_file_age_seconds": 0}
+    )
 
 
 def with_folders(lake: Lake, **folders: dict[str, object]) -> Lake:
@@ -108,7 +110,7 @@ def test_coordinates_are_path_content_and_line(told, drop):
 def test_what_the_folder_says_reaches_the_parser(lake, tmp_path):
     drop = tmp_path / "win"
     land(drop, "a.log", b"Nov 21 04:00:00 b1 sshd[1]: Server listening on 0.0.0.0 port 22.", at=OLD)
-    folder = {"paths": [f"{drop}/*.log"], "source": "sshd", "settle_seconds": 0}
+    folder = {"paths": [f"{drop}/*.log"], "source": "sshd", "min_file_age_seconds": 0}
     told = with_folders(lake, win=folder | {"tz": "Asia/Tokyo", "mode": "replay", "host": "gw"})
     once(told)
     (event,) = told.spark.sql(
@@ -138,7 +140,9 @@ def test_a_file_that_grows_after_it_was_taken_is_refused_by_name(told, drop, cap
 
 
 def test_a_file_that_is_still_written_waits_and_is_taken_whole(lake, drop):
-    told = with_folders(lake, ssh={"paths": [str(drop)], "source": "sshd", "settle_seconds": 0.4})
+    told = with_folders(
+        lake, ssh={"paths": [str(drop)], "source": "sshd", "min_file_age_seconds": 0.4}
+    )
     said: list[str] = []
     scanner = Scanner(told, "files", told.settings.folders, said.append)
     path = land(drop, "a.log", sshd(1))
@@ -213,7 +217,7 @@ def test_a_file_that_is_away_for_a_moment_is_read_when_it_is_back(told, drop):
 def test_a_file_that_two_patterns_name_is_taken_once(lake, drop):
     land(drop, "deep/a.log", sshd(1))
     paths = [str(drop), f"{drop}/**/*.log", f"{drop}/**/**/*.log"]
-    once(with_folders(lake, ssh={"paths": paths, "source": "sshd", "settle_seconds": 0}))
+    once(with_folders(lake, ssh={"paths": paths, "source": "sshd", "min_file_age_seconds": 0}))
     assert raws(lake) == [sshd(1)]
     assert unnamed(lake) == (0, 0, 0)
 
@@ -255,8 +259,8 @@ def test_a_new_folder_and_one_taken_away_need_no_new_checkpoint(lake, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     land(one, "a.log", sshd(1))
     land(two, "a.log", sshd(2))
-    first = {"paths": [str(one)], "source": "sshd", "settle_seconds": 0}
-    second = {"paths": [str(two)], "source": "syslog", "settle_seconds": 0}
+    first = {"paths": [str(one)], "source": "sshd", "min_file_age_seconds": 0}
+    second = {"paths": [str(two)], "source": "syslog", "min_file_age_seconds": 0}
     once(with_folders(lake, one=first))
     once(with_folders(lake, one=first, two=second))
     land(two, "b.log", sshd(3))
@@ -293,7 +297,7 @@ def test_an_object_store_is_read_through_sparks_own_file_systems(lake, drop, mon
     monkeypatch.setattr("ingest.pipeline.files_job.is_local", lambda path: False)
     land(drop, "a b[1].log.gz", sshd(1), sshd(2))
     land(drop, "sub/c.log", sshd(3))
-    folder = {"paths": [f"file://{drop}"], "source": "sshd", "settle_seconds": 0}
+    folder = {"paths": [f"file://{drop}"], "source": "sshd", "min_file_age_seconds": 0}
     told = with_folders(lake, bucket=folder)
     once(told)
     once(told)

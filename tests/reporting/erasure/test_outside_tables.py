@@ -79,7 +79,7 @@ def test_indexes_of_former_versions_go_and_a_batch_that_asked_for_one_goes_on(to
 def test_an_index_that_is_made_while_an_erasure_ends_is_made_anew(
     told: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = index_store._make
+    make = index_store.build
     done: list[list[str]] = []
 
     def slowly(file: Path, assets: pa.Table, users: pa.Table) -> None:
@@ -88,7 +88,7 @@ def test_an_index_that_is_made_while_an_erasure_ends_is_made_anew(
             done[0] = erase(told, ANNA, quiet, wait_seconds=0)["indexes"]
         make(file, assets, users)
 
-    monkeypatch.setattr(index_store, "_make", slowly)
+    monkeypatch.setattr(index_store, "build", slowly)
     made = index_file(told, "0-1")
     assert done == [[]]
     assert (known(made, "anna"), known(made, "bob")) == (False, True)

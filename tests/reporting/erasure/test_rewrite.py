@@ -123,7 +123,7 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(
         asked.append((str(folder), version))
         return commit_text(folder, version)
 
-    monkeypatch.setattr("reporting.erasure.rewrite.text", heard)
+    monkeypatch.setattr("reporting.erasure.rewrite.commit_text", heard)
     told.ensure(SEEN)
     watch(told).wait()
     before = everything(told)
@@ -290,13 +290,11 @@ def test_jobs_that_are_behind_are_named_and_their_files_stay(told: Lake) -> None
 
 
 @pytest.mark.full
-def test_a_job_that_has_to_read_what_a_later_pass_replaced_is_named(
-    told: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_has_to_read_what_a_later_pass_replaced_is_named(told: Lake) -> None:
     told.ensure(SEEN)
     watch(told).wait()
-    meanwhile(monkeypatch, lambda: add(told, "silver.event", event("r6", "anna", MAC)))
-    certificate = erase(told, ANNA, quiet, wait_seconds=0, vacuum=True)
+    late = meanwhile(lambda: add(told, "silver.event", event("r6", "anna", MAC)))
+    certificate = erase(told, ANNA, quiet, wait_seconds=0, vacuum=True, wait=late)
     assert ids(told, "silver.event", "event_uid") == ["r2:0"]
     assert certificate["jobs_behind"] == {"silver.event": ["watch"]}
     assert certificate["tables"]["silver.event"]["former_versions_until"] is not None
@@ -305,9 +303,7 @@ def test_a_job_that_has_to_read_what_a_later_pass_replaced_is_named(
 
 
 @pytest.mark.full
-def test_files_that_upkeep_merged_and_jobs_have_yet_to_read_stay(
-    told: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_upkeep_merged_and_jobs_have_yet_to_read_stay(told: Lake) -> None:
     told.ensure(SEEN)
     watch(told).wait()
     events = table("silver.event")
@@ -319,8 +315,7 @@ def test_files_that_upkeep_merged_and_jobs_have_yet_to_read_stay(
         assert merge_small_files(told, events)[1] == 1
         assert added.name not in {one.name for one in active_files(told.spark, told.path(events))}
 
-    meanwhile(monkeypatch, merged)
-    certificate = erase(told, ANNA, quiet, wait_seconds=0, vacuum=True)
+    certificate = erase(told, ANNA, quiet, wait_seconds=0, vacuum=True, wait=meanwhile(merged))
     assert certificate["jobs_behind"] == {}
     assert certificate["tables"]["silver.event"]["former_versions_until"] is None
     watch(told).wait()
@@ -328,15 +323,12 @@ def test_files_that_upkeep_merged_and_jobs_have_yet_to_read_stay(
 
 
 @pytest.mark.full
-def test_rows_that_never_end_are_not_called_done(
-    told: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_never_end_are_not_called_done(told: Lake) -> None:
     def coming(lake: Lake, seconds: float, tell: Callable[[str], None]) -> dict[str, list[str]]:
         add(lake, "ops.audit", {"at": AT, "who": "anna"})
         return {}
 
-    monkeypatch.setattr(erase_run, "_wait", coming)
-    certificate = erase(told, ANNA, quiet, wait_seconds=0)
+    certificate = erase(told, ANNA, quiet, wait_seconds=0, wait=coming)
     assert not certificate["settled"]
     assert not finished_erasure(certificate | {"outside": {"alert_states": 0}})
     assert "NOT FINISHED: rows that name it came in" in "\n".join(sentences(certificate))

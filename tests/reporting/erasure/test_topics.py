@@ -107,7 +107,7 @@ def said_of(certificate: dict[str, Any], topic: str) -> list[str]:
     return [line for line in sentences(certificate) if f"topic {topic} is compacted" in line]
 
 
-def test_the_compacted_topic_says_alerts_anew(told: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compacted_topic_says_alerts_anew(told: Lake) -> None:
     topic = told.settings.kafka.state_topic
     assert Publisher(told.settings).publish() == 2
     client = producer(told.settings.kafka)
@@ -119,8 +119,7 @@ def test_the_compacted_topic_says_alerts_anew(told: Lake, monkeypatch: pytest.Mo
         client.produce(topic, key=b"late", value=b'{"title": "anna once more"}')
         assert client.flush(30) == 0
 
-    meanwhile(monkeypatch, publish)
-    certificate = erase(told, ANNA, quiet, wait_seconds=0)
+    certificate = erase(told, ANNA, quiet, wait_seconds=0, wait=meanwhile(publish))
     assert certificate["outside"]["alert_states"] == 3
     after = newest(told.settings, topic)
     assert after[b"gone"] is after[b"late"] is None

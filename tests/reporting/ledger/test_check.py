@@ -355,4 +355,4 @@ def test_up_checks_the_ledger_on_a_schedule(tmp_path: Path) -> None:
     assert scheduled["ledger"]._command == ("ledger", "--check")
     assert scheduled["ledger"]._seconds == 3600
     never = Driver(load(home=tmp_path, jobs={"ledger_minutes": 0}), ("ingest",))._scheduled()
-    assert {one._name: one._seconds for one in never}["ledger"] == 0
+    assert "ledger" not in {one._name for one in never}

@@ -1,0 +1,59 @@
+"""What a suppression may be: checks that the command and the API share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from alerts.lifecycle.suppression import ANY
+from infra.config.settings import Settings
+from infra.errors import Usage
+
+LONGEST_SUPPRESSION = timedelta(days=366)
+
+
+@dataclass(frozen=True)
+class SuppressionWish:
+    """What is to be silenced; all that are given must fit. Patterns know `*` and `?`."""
+
+    rule: str | None = None
+    entity: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    def require_narrow(self) -> None:
+        """Raises `Usage` where it would silence everything."""
+        patterns = (self.rule, self.entity, *self.fields.values())
+        if all(not pattern or not pattern.strip("*?") for pattern in patterns):
+            raise Usage("this would silence everything: give a rule, an entity or a field")
+
+    @property
+    def rule_pattern(self) -> str:
+        """The rule as gold.alert_action has it."""
+        return self.rule or ANY
+
+
+def require_end(end: datetime, now: datetime) -> None:
+    """Raises `Usage` unless it ends in time to come, within a year."""
+    if end <= now:
+        raise Usage(f"it would be over already ({end.isoformat()}); give a time to come")
+    if end - now > LONGEST_SUPPRESSION:
+        raise Usage("longer than a year; a rule that is never wanted: headgate rules disable")
+
+
+def rule_pattern(settings: Settings, given: str | None) -> str | None:
+    """The id of a rule that is named by its short name; a pattern, id or title as it is."""
+    if not given or "*" in given or "?" in given:
+        return given
+    from alerts.compiler.compiler import compile_rules
+    from alerts.lifecycle.risk_score import INCIDENT
+    from alerts.rulebook.rule_store import rule_folders
+    from alerts.rulepack.locations import store_folder
+
+    sources = compile_rules(rule_folders(settings), store=store_folder(settings)).sources
+    for rule_id, source in sources.items():
+        if given in (rule_id, source.rule.name, source.rule.title):
+            return rule_id
+    if given == INCIDENT:
+        return given
+    raise Usage(f"no rule '{given}'; 'headgate rules list' shows them")

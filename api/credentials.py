@@ -1,0 +1,229 @@
+"""Keys and local users that are made while the API runs: hashes only, read anew when they change.
+
+Two files under `<home>/api`, their owner's alone. A key's token is 32 random bytes, so SHA-256
+is enough; a password is a person's choice, so scrypt makes each guess dear (RFC 7914).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from api.auth_roles import Role, role_of
+from infra.config.settings import Settings
+from infra.errors import Fatal, Usage
+from infra.storage.atomic_files import write_private
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_RESERVED = ("api", "cli", "console")
+SHORTEST_PASSWORD = 12
+_SCRYPT = {"n": 2**14, "r": 8, "p": 1, "maxmem": 64 << 20}
+
+TRIES = 5
+LOCKED_SECONDS = 300.0
+"""After so many wrong passwords a user is locked for so long, whoever asks."""
+
+
+@dataclass(frozen=True)
+class StoredKey:
+    """A key: who has it, what it may, and the hash of its token."""
+
+    name: str
+    role: Role
+    digest: str
+    made_at: str
+    expires_at: str | None = None
+    requests_per_minute: int | None = None
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether it has expired."""
+        return self.expires_at is not None and datetime.fromisoformat(self.expires_at) <= now
+
+
+@dataclass(frozen=True)
+class StoredUser:
+    """A person who signs in with a password."""
+
+    name: str
+    role: Role
+    salt: str
+    digest: str
+    made_at: str
+
+
+@dataclass(frozen=True)
+class _Content:
+    keys: tuple[StoredKey, ...] = ()
+    users: tuple[StoredUser, ...] = ()
+
+
+@dataclass
+class _Failures:
+    count: int = 0
+    until: float = 0.0
+
+
+@dataclass
+class Credentials:
+    """The keys and users of a home. Every question sees what was written last."""
+
+    settings: Settings
+    clock: Callable[[], float] = time.monotonic
+    _seen: tuple[int, int] | None = None
+    _content: _Content = _Content()
+    _failures: dict[str, _Failures] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def file(self) -> Path:
+        """Where they are kept."""
+        return self.settings.home.absolute() / "api" / "credentials.json"
+
+    def key_of(self, token: str) -> StoredKey | None:
+        """The key that has this token and has not expired."""
+        digest = _token_digest(token)
+        keys = [one for one in self.read().keys if hmac.compare_digest(one.digest, digest)]
+        return keys[0] if keys and not keys[0].is_over(datetime.now(UTC)) else None
+
+    def user_of(self, name: str, password: str) -> StoredUser | None:
+        """The user who has this password; None for a wrong one, and while the name is locked."""
+        with self._lock:
+            failures = self._failures.setdefault(name, _Failures())
+            if len(self._failures) > 10_000:  # names that somebody makes up
+                self._failures = {name: failures}
+            if self.clock() < failures.until:
+                return None
+        users = [user for user in self.read().users if user.name == name]
+        # One who does not exist costs as much as one who does, so that time tells nobody.
+        user = users[0] if users else StoredUser(name, "read", "00" * 16, "", "")
+        is_right = hmac.compare_digest(_password_digest(password, user.salt), user.digest)
+        with self._lock:
+            if is_right and users:
+                self._failures.pop(name, None)
+                return user
+            failures.count += 1
+            if failures.count >= TRIES:
+                failures.count, failures.until = 0, self.clock() + LOCKED_SECONDS
+        return None
+
+    def locked_seconds(self, name: str) -> float:
+        """For how long a user is still locked; 0 for one who is not."""
+        with self._lock:
+            failures = self._failures.get(name)
+        return max(0.0, failures.until - self.clock()) if failures else 0.0
+
+    def add_key(
+        self,
+        name: str,
+        role: str,
+        expires_at: datetime | None = None,
+        requests_per_minute: int | None = None,
+    ) -> tuple[StoredKey, str]:
+        """Make a key; returns it and its token, which is told this once."""
+        content = self.read()
+        self._require_free(name, content)
+        token = f"hg_{secrets.token_urlsafe(32)}"
+        key = StoredKey(
+            name,
+            role_of(role),
+            _token_digest(token),
+            _now(),
+            expires_at.isoformat() if expires_at else None,
+            requests_per_minute,
+        )
+        self._write(replace(content, keys=(*content.keys, key)))
+        return key, token
+
+    def rotate_key(self, name: str) -> tuple[StoredKey, str]:
+        """Give a key another token; the one before ends at once."""
+        content = self.read()
+        old = self._key(name, content)
+        token = f"hg_{secrets.token_urlsafe(32)}"
+        key = replace(old, digest=_token_digest(token), made_at=_now())
+        self._write(replace(content, keys=tuple(key if k is old else k for k in content.keys)))
+        return key, token
+
+    def remove_key(self, name: str) -> StoredKey:
+        """End a key."""
+        content = self.read()
+        old = self._key(name, content)
+        self._write(replace(content, keys=tuple(k for k in content.keys if k is not old)))
+        return old
+
+    def put_user(self, name: str, role: str, password: str) -> StoredUser:
+        """Make a user, or give one another role and password."""
+        if len(password) < SHORTEST_PASSWORD:
+            raise Usage(f"a password has at least {SHORTEST_PASSWORD} characters")
+        content = self.read()
+        others = tuple(user for user in content.users if user.name != name)
+        self._require_free(name, replace(content, users=others))
+        salt = secrets.token_hex(16)
+        user = StoredUser(name, role_of(role), salt, _password_digest(password, salt), _now())
+        self._write(replace(content, users=(*others, user)))
+        return user
+
+    def remove_user(self, name: str) -> None:
+        """End a user."""
+        content = self.read()
+        others = tuple(user for user in content.users if user.name != name)
+        if len(others) == len(content.users):
+            raise Usage(f"no user '{name}'; 'headgate users list' shows them")
+        self._write(replace(content, users=others))
+
+    def read(self) -> _Content:
+        """What is written there now."""
+        try:
+            stat = self.file.stat()
+        except FileNotFoundError:
+            return _Content()
+        seen = (stat.st_mtime_ns, stat.st_ino)
+        if seen != self._seen:
+            if stat.st_mode & 0o077:
+                raise Fatal(f"{self.file}: others may read it; run chmod 600 {self.file}")
+            try:
+                self._content = msgspec.json.decode(self.file.read_bytes(), type=_Content)
+            except (OSError, msgspec.MsgspecError) as error:
+                remedy = "put it back from a backup, or remove it and make keys and users anew"
+                raise Fatal(f"{self.file}: damaged ({error}); {remedy}") from None
+            self._seen = seen
+        return self._content
+
+    def _write(self, content: _Content) -> None:
+        write_private(self.file, msgspec.json.encode(content).decode())
+
+    def _key(self, name: str, content: _Content) -> StoredKey:
+        for key in content.keys:
+            if key.name == name:
+                return key
+        raise Usage(f"no key '{name}'; 'headgate keys list' shows them")
+
+    def _require_free(self, name: str, content: _Content) -> None:
+        if not _NAME.fullmatch(name):
+            raise Usage(f"name '{name}': letters, digits and . _ @ - , at most 64")
+        configured = {key.name for key in self.settings.api.keys}
+        known = {key.name for key in content.keys} | {user.name for user in content.users}
+        if name in known | configured | set(_RESERVED):
+            raise Usage(f"name '{name}' is taken; rotate it, or take another")
+
+
+def _token_digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+
+
+def _password_digest(password: str, salt: str) -> str:
+    raw = password.encode("utf-8", "replace")
+    return hashlib.scrypt(raw, salt=bytes.fromhex(salt), dklen=32, **_SCRYPT).hex()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,80 @@
+"""Rules: list, read, test, preview, switch on and off."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path
+
+from api.observability.audit_log import audit_request
+from api.problems import responses
+from api.routes.access import Here, Services, Who, wants
+from api.wire import rules as wire
+
+router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
+
+RuleName = Annotated[str, Path(description="id or name of the rule", max_length=500)]
+_SWITCHES = [Depends(wants("engineer"))]
+
+
+@router.get("", summary="List rules", responses=responses(503))
+def list_rules(services: Here) -> wire.RuleList:
+    """Rules of every kind, as their files are now, and the files that are refused."""
+    return services.rules.all()
+
+
+@router.get("/{rule}", summary="One rule", responses=responses(422, 503))
+def one_rule(services: Here, rule: RuleName) -> wire.RuleDetail:
+    """With the text of its file."""
+    return services.rules.one(rule)
+
+
+@router.post("/{rule}/test", summary="Run the tests of a rule", responses=responses(422, 503))
+def test_rule(services: Here, rule: RuleName) -> wire.RuleTested:
+    """The events that it brings: each must match, or must not."""
+    return services.rules.test(rule)
+
+
+@router.post(
+    "/{rule}/preview",
+    summary="What a rule would have found",
+    responses=responses(422, 503),
+    dependencies=[Depends(wants("viewer"))],
+)
+def preview_rule(services: Here, rule: RuleName, wanted: wire.PreviewWanted) -> wire.RulePreview:
+    """Over events of the lake, by the matcher that jobs use; nothing is kept, no alert is made."""
+    return services.rules.preview(rule, wanted.since, wanted.limit)
+
+
+@router.post(
+    "/{rule}/enable",
+    summary="Switch a rule on",
+    responses=responses(422, 503),
+    dependencies=_SWITCHES,
+)
+def enable_rule(services: Here, who: Who, rule: RuleName) -> wire.RuleSwitched:
+    """Also lets one run again that was set aside."""
+    return _switch(services, who.name, rule, on=True)
+
+
+@router.post(
+    "/{rule}/disable",
+    summary="Switch a rule off",
+    responses=responses(422, 503),
+    dependencies=_SWITCHES,
+)
+def disable_rule(
+    services: Here, who: Who, rule: RuleName, why: wire.SwitchReason
+) -> wire.RuleSwitched:
+    """It finds nothing from the next batch on; its reason is listed with it."""
+    return _switch(services, who.name, rule, on=False, reason=why.reason.strip())
+
+
+def _switch(
+    services: Services, who: str, rule: str, *, on: bool, reason: str = ""
+) -> wire.RuleSwitched:
+    switched = services.rules.switch(who, rule, on=on, reason=reason)
+    act = "rule.enable" if on else "rule.disable"
+    detail = {"reason": reason, "pack": switched.pack}
+    audit_request(services.settings, act, "ok", who=who, target=switched.id, detail=detail)
+    return switched

@@ -1,0 +1,100 @@
+"""What people asked for lately, so that it can be undone; and what was counted and not yet done.
+
+Small files under `<home>/api`: any process of the API on this machine reads them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from infra.config.settings import Settings
+from infra.errors import Retryable
+from infra.storage.atomic_files import write_private
+
+UNDO_FOR = timedelta(days=7)
+PLAN_FOR = timedelta(minutes=15)
+_NAME = re.compile(r"[A-Za-z0-9_-]{8,64}")
+
+
+class StateFolder:
+    """JSON documents by id in a folder of `<home>/api`, each for a time; its owner's alone."""
+
+    def __init__(self, settings: Settings, name: str, lasts: timedelta) -> None:
+        self.folder = settings.home.absolute() / "api" / name
+        self.lasts = lasts
+
+    def put(self, name: str, content: Mapping[str, Any]) -> None:
+        """Keep a document; raises `Retryable` when it cannot be written."""
+        try:
+            write_private(self._file(name), json.dumps(content, ensure_ascii=True))
+        except OSError as error:
+            raise Retryable(f"{self.folder}: cannot be written ({error.strerror})") from error
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        """A document that is there and not too old; None for any other name."""
+        if not _NAME.fullmatch(name):
+            return None
+        file = self._file(name)
+        try:
+            if time.time() - file.stat().st_mtime > self.lasts.total_seconds():
+                return None
+            content = json.loads(file.read_bytes())
+        except (OSError, ValueError):
+            return None
+        return content if isinstance(content, dict) else None
+
+    def take(self, name: str) -> dict[str, Any] | None:
+        """The document, which is gone then: of several takers one gets it."""
+        content = self.get(name)
+        if content is None:
+            return None
+        try:
+            self._file(name).unlink()
+        except FileNotFoundError:
+            return None
+        return content
+
+    def all(self) -> Iterator[dict[str, Any]]:
+        """Every document that is not too old; the others are removed."""
+        oldest = time.time() - self.lasts.total_seconds()
+        for file in list(self.folder.glob("*.json")) if self.folder.is_dir() else []:
+            with suppress(OSError, ValueError):
+                if file.stat().st_mtime < oldest:
+                    file.unlink()
+                    continue
+                content = json.loads(file.read_bytes())
+                if isinstance(content, dict):
+                    yield content
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else, in whatever process, is in here at the same time."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / "lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
+        except OSError as error:
+            raise Retryable(f"{self.folder}: cannot be written ({error.strerror})") from error
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+
+def new_id() -> str:
+    """An id that nobody guesses."""
+    return secrets.token_urlsafe(16)
+
+
+def expiry(lasts: timedelta) -> datetime:
+    """The end of something that begins now."""
+    return datetime.now(UTC) + lasts

@@ -1,0 +1,129 @@
+"""Which alerts a caller wants, as conditions on their newest revision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from api.services.reader import ReaderRow
+from infra.config.time_args import time_or_none
+from infra.errors import Usage
+
+NOBODY = "none"
+"""Value of a filter by assignee or verdict that wants alerts without one."""
+
+_BODY = "json_extract_string(body, '$.{}')"
+
+
+@dataclass(frozen=True)
+class AlertFilter:
+    """Which alerts are wanted; an empty field wants all."""
+
+    levels: tuple[str, ...] = ()
+    rule_id: str | None = None
+    rule: str | None = None
+    entity: str | None = None
+    host: str | None = None
+    user: str | None = None
+    ip: str | None = None
+    attribution: str | None = None
+    state: str | None = None
+    activity: str | None = None
+    assignee: str | None = None
+    verdict: str | None = None
+    tag: str | None = None
+    q: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    incident_id: str | None = None
+    muted: bool = False
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], who: str) -> AlertFilter:
+        """A filter from what a caller wrote (`status`, `level`, times as text); `who` is 'me'."""
+        now = datetime.now(UTC)
+        fields = {name: value for name, value in given.items() if value is not None}
+        status = fields.pop("status", None)
+        if status is not None:
+            fields["state" if status in ("open", "closed") else "attribution"] = status
+        if fields.get("assignee") == "me":
+            fields["assignee"] = who
+        for name in ("since", "until"):
+            fields[name] = time_or_none(name, fields.get(name), now)
+        fields["levels"] = tuple(fields.pop("level", ()))
+        wanted = cls(**fields)
+        if wanted.since and wanted.until and wanted.until <= wanted.since:
+            raise Usage(
+                f"until ({wanted.until.isoformat()}) is not after since "
+                f"({wanted.since.isoformat()})"
+            )
+        return wanted
+
+    def sql(self) -> tuple[str, ReaderRow]:
+        """Conditions on the newest revision, and their parameters."""
+        wanted: list[tuple[str, str, Any]] = [
+            ("rule_id = $rule_id", "rule_id", self.rule_id),
+            ("(rule_id = $rule OR lower(rule_name) = lower($rule))", "rule", self.rule),
+            ("(lower(entity_value) = lower($entity) OR src_ip = $entity)", "entity", self.entity),
+            ("a.status = $attribution", "attribution", self.attribution),
+            ("activity = $activity", "activity", self.activity),
+            ("event_time >= $since", "since", self.since),
+            ("event_time < $until", "until", self.until),
+            (
+                "(incident_id = $incident_id OR a.alert_id = $incident_id)",
+                "incident_id",
+                self.incident_id,
+            ),
+            ("list_contains($levels, level)", "levels", list(self.levels) or None),
+            (f"coalesce({_BODY.format('state')}, 'open') = $state", "state", self.state),
+            (_tag("$tag"), "tag", self.tag),
+            (_text("$q"), "q", self.q),
+            *((_names(kind), kind, getattr(self, kind)) for kind in ("host", "user", "ip")),
+        ]
+        texts = ["TRUE" if self.muted else "suppressed_by IS NULL"]
+        params: ReaderRow = {}
+        for text, name, value in wanted:
+            if value is not None:
+                texts.append(text)
+                params[name] = value
+        for name in ("assignee", "verdict"):
+            value = getattr(self, name)
+            if value == NOBODY:
+                texts.append(f"{_BODY.format(name)} IS NULL")
+            elif value is not None:
+                texts.append(f"lower({_BODY.format(name)}) = lower(${name})")
+                params[name] = value
+        return " AND ".join(texts), params
+
+
+def _names(kind: str) -> str:
+    """Whether the alert names this host, user or address, whatever it is about."""
+    named = (
+        "list_contains(list_transform(from_json(json_extract(body, '$.entities'), "
+        '\'[{"type": "VARCHAR", "value": "VARCHAR"}]\'), '
+        f"e -> lower(e.type || '|' || e.value)), '{kind}|' || lower(${kind}))"
+    )
+    own = f"(entity_type = '{kind}' AND lower(entity_value) = lower(${kind}))"
+    return f"({own} OR {named}" + (f" OR src_ip = ${kind})" if kind == "ip" else ")")
+
+
+def _tag(value: str) -> str:
+    """Whether its rule has a tag, or an ATT&CK technique or tactic, of that name."""
+    tags = "from_json(json_extract(body, '$.rule.tags'), '[\"VARCHAR\"]')"
+    return (
+        f"(list_contains(list_transform({tags}, t -> lower(t)), lower({value})) OR "
+        f"list_contains(list_transform({tags}, t -> lower(t)), 'attack.' || lower({value})))"
+    )
+
+
+def _text(value: str) -> str:
+    """Whether a text stands in what a person reads of it, in any case."""
+    places = (
+        "a.title", "entity_value", "coalesce(src_ip, '')", "rule_name",
+        f"coalesce({_BODY.format('summary')}, '')", f"coalesce({_BODY.format('comment')}, '')",
+        "coalesce(CAST(json_extract(body, '$.fields') AS VARCHAR), '')",
+    )  # fmt: skip
+    whole = " || chr(10) || ".join(places)
+    return f"contains(lower({whole}), lower({value}))"

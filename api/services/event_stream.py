@@ -1,0 +1,76 @@
+"""The feed of alerts as server-sent events (HTML Living Standard, 9.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from starlette.concurrency import run_in_threadpool
+
+from alerts.delivery.feed import FeedCursor
+from api import models
+from infra.errors import HeadgateError, Retryable
+
+STREAM_PAGE = 200
+MOST_STREAMS = 50
+"""Open at a time: each asks the lake every other second."""
+
+POLL_SECONDS = 2.0
+BEAT_SECONDS = 15.0
+"""A comment that often keeps proxies from ending a connection on which nothing happens."""
+
+
+class Streams:
+    """How many are open, and whether the server ends."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.closing = False
+
+    def require_room(self) -> None:
+        """Raises `Retryable` where as many are open as may be."""
+        if self.open >= MOST_STREAMS:
+            raise Retryable(f"{MOST_STREAMS} streams are open, which is the most")
+
+    def close(self) -> None:
+        """Let every stream end at its next look."""
+        self.closing = True
+
+
+async def event_stream(
+    page: Callable[[str], models.FeedPage],
+    cursor: str,
+    lake: str,
+    gone: Callable[[], Awaitable[bool]],
+    streams: Streams,
+) -> AsyncIterator[str]:
+    """Events behind `cursor` as they come, until the reader is `gone`.
+
+    A lake that cannot be read now is waited for; what it then has is sent, so nothing is missed.
+    """
+    streams.open += 1
+    beat = time.monotonic()
+    try:
+        yield f": alerts as they come\nretry: {int(POLL_SECONDS * 1000)}\n\n"
+        while not streams.closing and not await gone():
+            try:
+                fresh = await run_in_threadpool(page, cursor)
+            except HeadgateError as error:
+                yield f": {' '.join(str(error).split())}\n\n"
+                await asyncio.sleep(POLL_SECONDS)
+                continue
+            for item in fresh.items:
+                beat = time.monotonic()
+                place = FeedCursor(int(item.sequence), item.alert_id, item.revision)
+                # JSON has no line breaks, so an event is one line of data.
+                data = item.model_dump_json()
+                yield f"event: alert\nid: {place.cursor(lake)}\ndata: {data}\n\n"
+            if time.monotonic() - beat > BEAT_SECONDS:
+                yield ": still here\n\n"
+                beat = time.monotonic()
+            cursor = fresh.next
+            if not fresh.more:
+                await asyncio.sleep(POLL_SECONDS)
+    finally:
+        streams.open -= 1

@@ -1,0 +1,1 @@
+"""Request and response models, by subject; `api.models` has those of what is looked up."""

@@ -1,0 +1,66 @@
+"""Former names of settings: each works for one release and says its new one.
+
+The only place that knows them, for the file, for overrides and for environment variables.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_settings import EnvSettingsSource
+
+from infra.errors import Usage
+
+RENAMED_SETTINGS = {
+    "jobs.poison_attempts": "max_batch_failures",
+    "jobs.late_seconds": "allowed_lateness_seconds",
+    "jobs.rollup_late_seconds": "rollup_allowed_lateness_seconds",
+    "folders.*.settle_seconds": "min_file_age_seconds",
+}
+"""New last word by former name; `*` stands for a name of somebody's choice."""
+
+_said: set[str] = set()
+
+
+def with_new_names(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Nested settings under the names of today.
+
+    Raises `Usage` where the former and the new name of one setting are both there.
+    """
+    renamed: dict[str, Any] = {}
+    for name, value in values.items():
+        path = (*above, name)
+        new = _new_name(path)
+        if new is not None:
+            _require_alone(path, new, values)
+        renamed[new or name] = with_new_names(value, path) if isinstance(value, Mapping) else value
+    return renamed
+
+
+class RenamingEnvironment(EnvSettingsSource):
+    """Environment variables, also under former names: HEADGATE_JOBS__LATE_SECONDS."""
+
+    def __call__(self) -> dict[str, Any]:
+        """What they set, by the names of today."""
+        return with_new_names(super().__call__())
+
+
+def _new_name(path: tuple[str, ...]) -> str | None:
+    for pattern, new in RENAMED_SETTINGS.items():
+        words = pattern.split(".")
+        if len(words) == len(path) and all(
+            word in ("*", name) for word, name in zip(words, path, strict=True)
+        ):
+            return new
+    return None
+
+
+def _require_alone(path: tuple[str, ...], new: str, values: Mapping[str, Any]) -> None:
+    former, now = ".".join(path), ".".join((*path[:-1], new))
+    if new in values:
+        raise Usage(f"{former} is the former name of {now}: set one of them, not both")
+    if former not in _said:
+        _said.add(former)
+        print(f"headgate: setting {former} is called {now} now", file=sys.stderr)

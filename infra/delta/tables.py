@@ -1,0 +1,237 @@
+"""The tables of a lake: making, reading and changing them, for one Spark session.
+
+What a streaming query writes into them, once, is added by `infra.streaming.lake`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from infra.config.settings import Settings
+from infra.delta import deleted_file_retention as removed
+from infra.delta.duckdb_views import open_engine, reach
+from infra.delta.log_reader import (
+    commit,
+    newest_version,
+)
+from infra.delta.parquet_writer import (
+    DataFile,
+    FileWriter,
+    Target,
+    arrow_schema,
+)
+from infra.delta.schema import Table, catalog, views
+from infra.delta.schema_evolution import additions, described, schema, schema_of, unknown
+from infra.delta.table_lock import require_home, table_locked
+from infra.delta.time_travel import instant_of_version, readable
+from infra.delta.transaction import ActiveFile, commit_files
+from infra.delta.transaction import replace as replace_files
+from infra.errors import Usage
+from infra.process.log import say
+from infra.storage.paths import HOME, Location
+
+PROPERTIES = {
+    "delta.checkpointInterval": "50",
+    "delta.logRetentionDuration": "interval 30 days",
+}
+
+
+class DeltaTables:
+    """The tables under `settings.lake_root`, for one Spark session."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self.spark = spark
+        self.settings = settings
+        self._ours = isinstance(settings.lake_root, Path)
+
+    def folder(self, table: Table) -> Location:
+        """The table's folder."""
+        return self.settings.lake_root / table.path
+
+    def path(self, table: Table) -> str:
+        """The same as Spark wants it."""
+        return str(self.folder(table))
+
+    def version(self, table: Table) -> int:
+        """Newest version of a table, -1 when it does not exist."""
+        return newest_version(self.folder(table))
+
+    def read(self, table: Table, version: int | None = None) -> DataFrame:
+        """The table as it is now, or as it was at a version."""
+        reader = self.spark.read.format("delta")
+        if version is None:
+            return reader.load(self.path(table))
+        return reader.option("versionAsOf", version).load(self.path_at(table, version))
+
+    def path_at(self, table: Table, version: int) -> str:
+        """Where Spark reads a version of the table, also one that left its log.
+
+        Raises `Usage` when that is no longer kept.
+        """
+        folder = self.folder(table)
+        if instant_of_version(folder, version):
+            return str(folder)
+        with open_engine(memory="256MB", threads=1) as engine:
+            reach(engine, folder)
+            try:
+                return str(readable(engine, folder, version, partial(self.alone, table)))
+            except FileNotFoundError:
+                raise Usage(f"{table.name}: its version {version} is no longer kept") from None
+
+    def files_of(self, table: Table, version: int) -> list[Location]:
+        """Data files that one commit added (none for one that puts files in others' place)."""
+        table_commit = commit(self.folder(table), version)
+        return (
+            [self.folder(table) / name for name in table_commit.adds]
+            if table_commit.appends
+            else []
+        )
+
+    def ensure(self, *tables: Table) -> Self:
+        """Make the tables that are missing (all of the catalogue when none is named).
+
+        A table of an earlier release gets what it lacks: columns, and fields of structs. That is
+        noted in ops.audit, and done before any stream reads: Delta ends one that meets another
+        schema than it began with. Raises `Fatal` for a column whose type is another one.
+        """
+        self.claim()
+        for table in tables or tuple(catalog().values()):
+            if newest_version(self.folder(table)) < 0:
+                with self.alone(table):
+                    # Another driver of this lake may have been quicker.
+                    if newest_version(self.folder(table)) < 0:
+                        self._create(table)
+                        continue
+            self._upgrade(table)
+        return self
+
+    def _upgrade(self, table: Table) -> None:
+        description = described(self.folder(table))
+        schema_result = schema(description)
+        lacking = additions(table, schema_result)
+        self._remember(table, description)
+        if unheard := unknown(table, schema_result):
+            say(f"{table.name}: has columns of a newer release, which stay: {', '.join(unheard)}")
+        if not lacking:
+            return
+        with self.alone(table):
+            # Another driver of this lake may have been quicker.
+            lacking = additions(table, schema_of(self.folder(table)))
+            if lacking:
+                columns = ", ".join(addition.sql for addition in lacking)
+                self.spark.sql(f"ALTER TABLE delta.`{self.path(table)}` ADD COLUMNS ({columns})")
+        names = ", ".join(addition.name for addition in lacking)
+        if names:
+            say(f"{table.name}: new columns: {names}")
+            self._upgraded(table, names)
+
+    def _upgraded(self, table: Table, columns: str) -> None:
+        """A table got columns; a lake notes it in its audit."""
+
+    def _remember(self, table: Table, told: Mapping[str, Any]) -> None:
+        """Have the log tell files that left the table as long as former versions are promised."""
+        wanted = removed.wanted_interval(self.settings, table)
+        if removed.remembered(told) >= wanted:
+            return
+        with self.alone(table):
+            if removed.remembered(described(self.folder(table))) < wanted:
+                self.spark.sql(
+                    f"ALTER TABLE delta.`{self.path(table)}` "
+                    f"SET TBLPROPERTIES ('{removed.PROPERTY}' = '{removed.said_interval(wanted)}')"
+                )
+
+    def _create(self, table: Table) -> None:
+        kept = removed.said_interval(removed.wanted_interval(self.settings, table))
+        properties = PROPERTIES | {removed.PROPERTY: kept} | dict(table.properties)
+        if table.stats:
+            properties["delta.dataSkippingStatsColumns"] = ",".join(table.stats)
+        builder = (
+            DeltaTable.createIfNotExists(self.spark)
+            .location(self.path(table))
+            .addColumns(table.schema)
+            .comment(table.doc)
+        )
+        for key, value in properties.items():
+            builder = builder.property(key, value)
+        if table.cluster_by:
+            builder = builder.clusterBy(*table.cluster_by)
+        builder.execute()
+
+    def register(self) -> Self:
+        """Give tables and views their names in the session: `SELECT * FROM silver.event`.
+
+        Names that another lake had in this session are this one's from now on. What the lake does
+        not have yet gets no name: reading makes no table.
+        """
+        for layer in sorted({name.split(".")[0] for name in catalog()}):
+            self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {layer}")
+        missing: set[str] = set()
+        for table in catalog().values():
+            # A table with a location of its own: dropping the name leaves its files.
+            self.spark.sql(f"DROP TABLE IF EXISTS {table.name}")
+            if newest_version(self.folder(table)) < 0:
+                missing.add(table.name)
+                continue
+            self.spark.sql(f"CREATE TABLE {table.name} USING DELTA LOCATION '{self.path(table)}'")
+        for view in views().values():
+            if any(re.search(rf"\b{re.escape(name)}\b", view.sql) for name in missing):
+                missing.add(view.name)
+                self.spark.sql(f"DROP VIEW IF EXISTS {view.name}")
+                continue
+            self.spark.sql(f"CREATE OR REPLACE VIEW {view.name} AS {view.sql}")
+        return self
+
+    def replace(
+        self,
+        table: Table,
+        removed: Sequence[ActiveFile],
+        added: Sequence[DataFile],
+        note: str,
+        *,
+        data_change: bool = True,
+    ) -> int:
+        """Put files in the place of others, in one commit that streams pass over; its version.
+
+        `data_change`: False where the new files hold the same rows as the old ones.
+        Jobs may append meanwhile. Raises `Moved` when one of `removed` was replaced by others.
+        """
+        with self.alone(table):
+            return replace_files(
+                self.spark, self.path(table), removed, added, note, data_change=data_change
+            )
+
+    def add(self, table: Table, rows: Sequence[Mapping[str, Any]], note: str) -> None:
+        """Append a few rows that the driver holds itself, in a commit that carries `note`."""
+        schema = arrow_schema(table)
+        writer = FileWriter(Target.of(table, self.folder(table), "add-"))
+        writer.write(pa.RecordBatch.from_pylist(list(rows), schema=schema))
+        file = writer.close()
+        with self.alone(table):
+            commit_files(self.spark, self.path(table), [file] if file else [], note)
+
+    @contextmanager
+    def alone(self, table: Table) -> Iterator[None]:
+        """The only writer of a table, over processes (docs/how-to/run-several-drivers.md).
+
+        A rename on a file system replaces what is there, so two commits of
+        one version, made at the same instant by two processes, would leave one.
+        """
+        self.claim()
+        with table_locked(self.settings.lake_side, table.name):
+            yield
+
+    def claim(self) -> None:
+        """Raises `Fatal` when another home's writers have the lake (`require_home`)."""
+        if not self._ours:
+            with table_locked(self.settings.lake_side, HOME):
+                require_home(self.settings)
+            self._ours = True

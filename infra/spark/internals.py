@@ -1,0 +1,327 @@
+"""Everything of Spark and Delta that is no public interface, each use behind a name.
+
+Written for Spark 4.2 and Delta 4.4. Whoever takes a newer one runs
+`tests/infra/spark/test_internals.py`: it has a test for each function here, which fails by its
+name where the class, method or field is no longer there or does something else.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+DELTA = "org.apache.spark.sql.delta"
+
+
+def java(spark: SparkSession, name: str) -> Any:
+    """A class of the JVM by its whole name.
+
+    Package by package, as in `jvm.org.apache...`, each step looks through every archive for a
+    class of that name: that was a third of what the driver's part of an ingest batch cost.
+    """
+    return getattr(spark._jvm, name)
+
+
+def items(sequence: Any) -> list[Any]:
+    """What a Scala `Seq` holds."""
+    return [sequence.apply(number) for number in range(sequence.size())]
+
+
+# -- the process and its JVM -----------------------------------------------------------------------
+
+
+def has_context() -> bool:
+    """Whether this process has a running Spark."""
+    return SparkContext._active_spark_context is not None
+
+
+def has_gateway() -> bool:
+    """Whether this process has a JVM, which outlives the sessions in it."""
+    return SparkContext._gateway is not None
+
+
+def jvm_process() -> subprocess.Popen[bytes] | None:
+    """The JVM's process, if this one started it."""
+    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return process
+
+
+def collection_seconds(spark: SparkSession) -> float:
+    """Seconds that the JVM has collected garbage since it began."""
+    beans = java(spark, "java.lang.management.ManagementFactory").getGarbageCollectorMXBeans()
+    return float(sum(bean.getCollectionTime() for bean in beans)) / 1000
+
+
+@dataclass(frozen=True)
+class HeapUse:
+    """Bytes of the JVM's heap: in use, taken from the system, and in use after collections."""
+
+    used: int
+    committed: int
+    after_collection: int
+
+
+def heap_use(spark: SparkSession) -> HeapUse:
+    """The heap as it is now."""
+    beans = java(spark, "java.lang.management.ManagementFactory")
+    heap = beans.getMemoryMXBean().getHeapMemoryUsage()
+    pools = [pool.getCollectionUsage() for pool in beans.getMemoryPoolMXBeans()]
+    after = max((usage.getUsed() for usage in pools if usage is not None), default=0)
+    return HeapUse(heap.getUsed(), heap.getCommitted(), after)
+
+
+def collect_garbage(spark: SparkSession) -> None:
+    """Have the JVM collect garbage now."""
+    java(spark, "java.lang.System").gc()
+
+
+def pool_share(spark: SparkSession, pool: str) -> tuple[str, int]:
+    """How a pool of the fair scheduler orders its tasks, and its least share of cores."""
+    known = spark.sparkContext._jsc.sc().getPoolForName(pool).get()
+    return known.schedulingMode().toString(), known.minShare()
+
+
+# -- running queries -------------------------------------------------------------------------------
+
+
+class QueryControl:
+    """The two things of a running query that are set from outside.
+
+    Source: `MicroBatchExecution.uniqueSources`, asked for each batch, and the interval of
+    `ProcessingTimeExecutor`.
+    """
+
+    def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
+        self._limit = java(spark, "org.apache.spark.sql.connector.read.streaming.ReadLimit")
+        self._execution: Any = query._jsq.streamingQuery()
+
+    def limit_files(self, files: Sequence[int]) -> None:
+        """The most files of each source, in their order, that a batch takes from now on."""
+        sources, limits = self._execution.sources(), self._execution.uniqueSources()
+        for number, most in enumerate(files):
+            limits = limits.updated(sources.apply(number), self._limit.maxFiles(most))
+        getattr(self._execution, "uniqueSources_$eq")(limits)
+
+    def space_batches(self, seconds: float) -> None:
+        """How far apart batches begin from the next one on; 0: one follows the other."""
+        trigger = self._execution.triggerExecutor()
+        interval = trigger.getClass().getDeclaredField("intervalMs")
+        interval.setAccessible(True)
+        interval.setLong(trigger, int(seconds * 1000))
+
+
+def streamed_paths(rows: DataFrame) -> list[str | None]:
+    """What a streaming query over `rows` reads, in the order in which Spark writes it down: the
+    path of a table, None for what has none."""
+    leaves = items(rows._jdf.queryExecution().analyzed().collectLeaves())
+    return [_path_of(leaf) for leaf in leaves if leaf.isStreaming()]
+
+
+def _path_of(leaf: Any) -> str | None:
+    if leaf.nodeName() != "StreamingRelation":
+        return None
+    path = leaf.dataSource().options().get("path")
+    return str(path.get()) if path.isDefined() else None
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+class PlanNode:
+    """An operator or expression of Catalyst, the parts of it that we look at."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+
+    @property
+    def name(self) -> str:
+        """Its kind, such as `Filter` or `AttributeReference`."""
+        return str(self._node.nodeName())
+
+    @property
+    def class_name(self) -> str:
+        """The whole name of its class."""
+        return str(self._node.getClass().getName())
+
+    @property
+    def children(self) -> list[PlanNode]:
+        """The nodes below it, of its own kind."""
+        return _nodes(self._node.children())
+
+    @property
+    def expressions(self) -> list[PlanNode]:
+        """Of an operator: the expressions that it computes."""
+        return _nodes(self._node.expressions())
+
+    @property
+    def grouping(self) -> list[PlanNode]:
+        """Of an aggregate: what it groups by."""
+        return _nodes(self._node.groupingExpressions())
+
+    @property
+    def condition(self) -> PlanNode:
+        """Of a filter: what it asks."""
+        return PlanNode(self._node.condition())
+
+    @property
+    def has_subqueries(self) -> bool:
+        """Of an operator: whether it asks a query within itself."""
+        return bool(self._node.subqueries().size())
+
+    @property
+    def output_ids(self) -> set[int]:
+        """Of an operator: the ids of its columns."""
+        return {column.exprId().id() for column in items(self._node.output())}
+
+    @property
+    def referenced_ids(self) -> set[int]:
+        """Of an expression: the ids of the columns that it reads."""
+        columns, ids = self._node.references().iterator(), set()
+        while columns.hasNext():
+            ids.add(columns.next().exprId().id())
+        return ids
+
+    @property
+    def column(self) -> str:
+        """Of a column: its name."""
+        return str(self._node.name())
+
+    @property
+    def sql(self) -> str:
+        """Of an expression: its text in SQL."""
+        return str(self._node.sql())
+
+    @property
+    def function(self) -> str:
+        """Of an expression: the name of its function in SQL."""
+        return str(self._node.prettyName())
+
+    @property
+    def deterministic(self) -> bool:
+        """Of an expression: whether it has one value for one row."""
+        return bool(self._node.deterministic())
+
+    def walk(self) -> Iterator[PlanNode]:
+        """It, and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def _nodes(sequence: Any) -> list[PlanNode]:
+    return [PlanNode(node) for node in items(sequence)]
+
+
+def analyzed_plan(rows: DataFrame) -> PlanNode:
+    """What Spark makes of a query before it optimises; it shows that to Python in no other way."""
+    return PlanNode(rows._jdf.queryExecution().analyzed())
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file as Hadoop lists it."""
+
+    path: str
+    name: str
+    size: int
+    modified_ms: int
+
+
+def remote_files(spark: SparkSession, pattern: str) -> Iterator[RemoteFile]:
+    """The files that a pattern names by way of Hadoop, at any depth below a folder."""
+    root = java(spark, "org.apache.hadoop.fs.Path")(pattern)
+    files = root.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    for match in files.globStatus(root) or ():
+        if not match.isDirectory():
+            yield _remote(match)
+            continue
+        below = files.listFiles(match.getPath(), True)
+        while below.hasNext():
+            yield _remote(below.next())
+
+
+def _remote(status: Any) -> RemoteFile:
+    path = status.getPath()
+    return RemoteFile(
+        path.toString(), path.getName(), status.getLen(), status.getModificationTime()
+    )
+
+
+# -- Delta's log -----------------------------------------------------------------------------------
+
+
+def delta_log(spark: SparkSession, path: str) -> Any:
+    """Delta's log of the table at `path`."""
+    return java(spark, f"{DELTA}.DeltaLog").forTable(spark._jsparkSession, path)
+
+
+def checkpoint_table(spark: SparkSession, path: str) -> None:
+    """Have Delta write a checkpoint of a table's log now, as it does after many commits."""
+    delta_log(spark, path).checkpoint()
+
+
+def forget_tables(spark: SparkSession) -> None:
+    """Let Delta forget what it knows of all tables, as a new JVM would."""
+    java(spark, f"{DELTA}.DeltaLog").clearCache()
+
+
+class DeltaTransaction:
+    """A transaction of the table at `path`, begun on its newest version."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self._transaction = delta_log(spark, path).startTransaction()
+
+    def active_files(self, where: str | None = None) -> list[str]:
+        """The files of the table as JSON of their `add` actions; `where`: a condition in SQL."""
+        return _files(self._transaction.snapshot(), where)
+
+    def txn_version(self, name: str) -> int:
+        """Up to which version an application has committed, -1 for none."""
+        return int(self._transaction.txnVersion(name))
+
+    def commit(self, actions: Iterable[str], user_metadata: str, *, overwrite: bool) -> int:
+        """Commit actions, as JSON; the table's new version."""
+        action_of = java(self._spark, f"{DELTA}.actions.Action").fromJson
+        mode = java(self._spark, "org.apache.spark.sql.SaveMode")
+        option = java(self._spark, "scala.Option")
+        made = java(self._spark, "java.util.ArrayList")()
+        for action in actions:
+            made.add(action_of(action))
+        none = option.empty()
+        write = java(self._spark, f"{DELTA}.DeltaOperations$Write")(
+            mode.Overwrite if overwrite else mode.Append,
+            none,
+            none,
+            option.apply(user_metadata),
+            *[none] * 5,
+        )
+        asked = java(self._spark, "scala.jdk.javaapi.CollectionConverters").asScala(made).toSeq()
+        return int(self._transaction.commit(asked, write))
+
+
+def files_at(spark: SparkSession, path: str, version: int) -> list[str]:
+    """The files of a version of a table as JSON of their `add` actions."""
+    none = java(spark, "scala.Option").empty()
+    return _files(delta_log(spark, path).getSnapshotAt(version, none, none, False), None)
+
+
+def _files(snapshot: Any, where: str | None) -> list[str]:
+    files = snapshot.allFiles()
+    return list((files if where is None else files.where(where)).toJSON().collectAsList())
+
+
+def delta_listing_begins(spark: SparkSession, path: str, file: str) -> bool:
+    """Whether Delta's store finds files from `file` on, as each commit and query asks it."""
+    where = java(spark, "org.apache.hadoop.fs.Path")(file)
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    return bool(delta_log(spark, path).store().listFrom(where, conf).hasNext())
