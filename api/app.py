@@ -16,6 +16,7 @@ from api import models, problems
 from api.auth import Access
 from api.auth_roles import Role
 from api.idempotency import IdempotentPosts
+from api.observability.audit_log import note_unended
 from api.observability.metrics import Meters
 from api.routes import route_modules
 from api.routes.access import Services, wants
@@ -51,6 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        note_unended(settings)
         yield
         services.close()
 

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.config.settings import Settings
 from infra.config.time_args import instant, instant_or_none
 from infra.errors import HeadgateError, Usage
 from infra.process.progress import progress
 from infra.process.table_output import add_output_option, print_document, print_rows
+
+if TYPE_CHECKING:
+    import uvicorn
+
+_LAST_ANSWERS = 3
+"""Seconds that requests under way have when the API is told to end."""
+_LAST_WORDS = 3.0
+"""Seconds for what is to be left in order after that."""
 
 
 def build(subparsers: Any) -> None:
@@ -61,10 +72,23 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
     # and nothing that goes with this process is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     config = uvicorn.Config(
-        create_app(settings), log_level="warning", access_log=False, timeout_graceful_shutdown=3
+        create_app(settings),
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=_LAST_ANSWERS,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    server = uvicorn.Server(config)
+    threading.Thread(target=_end_in_time, args=(server,), daemon=True).start()
+    server.run(sockets=[listening])
     return 0
+
+
+def _end_in_time(server: uvicorn.Server) -> None:
+    """End the process some seconds after it was told to, whatever a thread of it still does."""
+    while not server.should_exit:
+        time.sleep(0.5)
+    time.sleep(_LAST_ANSWERS + _LAST_WORDS)
+    os._exit(0)
 
 
 def _listen(host: str, port: int) -> Any:
@@ -89,25 +113,25 @@ def _listen(host: str, port: int) -> Any:
 
 def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     """Answer one statement; what is missing at the end is said on stderr."""
-    from api.observability.audit_log import audit_request
+    from api.observability.audit_log import note_unended, under_way
     from api.sql.runner import Refused, Statements
 
     sql = sys.stdin.read() if args.statement == "-" else args.statement
     as_of = instant_or_none("--as-of", args.as_of)
     asked = {"sql": sql} | ({"as_of": as_of.isoformat()} if as_of else {})
+    note_unended(settings)
     running = Statements(settings)
     try:
-        with progress("sql"):
-            run = running.run(sql, _params(args.param), args.max_rows, as_of)
-    except HeadgateError as error:
-        outcome = "refused" if isinstance(error, Refused) else "failed"
-        audit_request(
-            settings, "statement", outcome, who="cli", detail=asked | {"said": str(error)}
-        )
-        raise
+        with progress("sql"), under_way(settings, "statement", asked, who="cli") as act:
+            try:
+                run = running.run(sql, _params(args.param), args.max_rows, as_of)
+            except HeadgateError as error:
+                act.outcome = "refused" if isinstance(error, Refused) else "failed"
+                act.detail["said"] = str(error)
+                raise
+            act.outcome, act.detail["rows"] = "ok", len(run.rows)
     finally:
         running.close()
-    audit_request(settings, "statement", "ok", who="cli", detail=asked | {"rows": len(run.rows)})
     names = _apart([column["name"] for column in run.columns])
     rows = [dict(zip(names, row, strict=True)) for row in run.rows]
     print_rows(rows, args.output, names)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+
+import psutil
 
 from infra.config.settings import Settings
 from infra.errors import Retryable
@@ -31,16 +37,84 @@ def audit_request(
     written: an act that leaves no trace is not done.
     """
     instant = datetime.now(UTC)
-    row = {
-        "at": instant.isoformat(),
+    folder = _folder(settings)
+    try:
+        put_row(folder, _name(instant), _row(instant, act, outcome, who, target, detail))
+    except OSError as error:
+        raise Retryable(f"{folder}: cannot be written ({error.strerror})") from error
+
+
+@dataclass
+class Act:
+    """An act under way, and how it is noted once it has ended."""
+
+    outcome: str
+    detail: dict[str, Any]
+
+
+@contextmanager
+def under_way(
+    settings: Settings, act: str, detail: Mapping[str, Any], *, who: str = _KEY
+) -> Iterator[Act]:
+    """Note an act when it ends, and also one whose end this process does not live to see: that
+    one is noted when the next process begins (`note_unended`).
+
+    Raises `Retryable` before anything is done when neither can be written.
+    """
+    at = datetime.now(UTC)
+    file = _folder(settings) / f".{_name(at)}.{os.getpid()}{_BEGUN}"
+    said = f"process {os.getpid()} ended before it did"
+    row = _row(at, act, "failed", who, None, {**detail, "said": said})
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(row), "utf-8")
+    except OSError as error:
+        raise Retryable(f"{file.parent}: cannot be written ({error.strerror})") from error
+    found = Act("failed", dict(detail))
+    try:
+        yield found
+    finally:
+        audit_request(settings, act, found.outcome, who=who, detail=found.detail)
+        file.unlink(missing_ok=True)
+
+
+def note_unended(settings: Settings) -> int:
+    """Note what processes that are gone left under way; how many acts."""
+    count = 0
+    for file in sorted(_folder(settings).glob(f".*{_BEGUN}")):
+        pid = file.name.removesuffix(_BEGUN).rpartition(".")[2]
+        if pid.isdigit() and psutil.pid_exists(int(pid)) and int(pid) != os.getpid():
+            continue
+        with suppress(OSError):  # another process of ours was quicker
+            file.replace(file.with_name(f"{file.name.removesuffix(_BEGUN).lstrip('.')}.json"))
+            count += 1
+    return count
+
+
+_BEGUN = ".begun"
+
+
+def _folder(settings: Settings) -> Path:
+    return settings.home.absolute() / "spool" / "audit"
+
+
+def _name(at: datetime) -> str:
+    return f"{at:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}"
+
+
+def _row(
+    at: datetime,
+    act: str,
+    outcome: str,
+    who: str,
+    target: str | None,
+    detail: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    return {
+        "at": at.isoformat(),
         "who": who,
         "act": act,
         "target": target,
         "detail": json.dumps(detail, ensure_ascii=False) if detail is not None else None,
         "outcome": outcome,
     }
-    folder = settings.home.absolute() / "spool" / "audit"
-    try:
-        put_row(folder, f"{instant:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}", row)
-    except OSError as error:
-        raise Retryable(f"{folder}: cannot be written ({error.strerror})") from error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import anyio
+import anyio.to_thread
 from fastapi import APIRouter
 
 from api import models
@@ -19,9 +21,21 @@ ROLE = None
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", summary="Is the process alive?")
-async def healthz() -> models.Health:
-    """Always ok while the process answers."""
+_A_TURN = 3.0
+"""Seconds in which one of the threads that answer gets free, unless all of them hang."""
+
+
+@router.get("/healthz", summary="Is the process alive?", responses=responses(503))
+async def healthz(services: Here) -> models.Health:
+    """Ok while the process answers; 503 when what answers questions in it hangs."""
+    if blocked := services.statements.blocked:
+        raise Retryable(
+            f"{len(blocked)} statement workers have not come back for {max(blocked):.0f} s"
+        )
+    with anyio.move_on_after(_A_TURN) as turn:
+        await anyio.to_thread.run_sync(time.monotonic)
+    if turn.cancelled_caught:
+        raise Retryable(f"no thread that answers was free for {_A_TURN:g} s")
     return models.Health()
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
+from fastapi.concurrency import run_in_threadpool
 
 from api import models
-from api.observability.audit_log import audit_request
+from api.observability.audit_log import under_way
 from api.problems import responses
-from api.routes.access import Here, Who, wants
-from api.sql.runner import Refused
+from api.routes.access import Here, Services, Who, wants
+from api.sql.runner import Answer, Refused
 from infra.delta.schema import catalog, views
 from infra.errors import HeadgateError
 
@@ -23,24 +26,25 @@ router = APIRouter(prefix="/api/v1", tags=["statements"])
     responses=responses(413, 422, 503),
     dependencies=[Depends(wants("viewer"))],
 )
-def _statement(services: Here, who: Who, asked: models.Statement) -> models.StatementAnswer:
+async def _statement(
+    services: Here, who: Who, asked: models.Statement, request: Request
+) -> models.StatementAnswer:
     """One SELECT over the tables, bounded in rows, bytes, time and memory.
 
     What this engine cannot answer exactly as Spark would is refused with a
-    sentence. Every statement is noted in ops.audit.
+    sentence. Every statement is noted in ops.audit. It ends when the caller hangs up.
     """
-    detail: dict[str, Any] = {"sql": asked.sql, "params": asked.params}
-    if asked.as_of is not None:
-        detail["as_of"] = asked.as_of.isoformat()
+    cancelled = threading.Event()
+    asking = asyncio.ensure_future(
+        run_in_threadpool(_answered, services, who.name, asked, cancelled)
+    )
+    gone = asyncio.ensure_future(_hung_up(request))
     try:
-        run = services.statements.run(asked.sql, asked.params, asked.max_rows, asked.as_of)
-    except HeadgateError as error:
-        outcome = "refused" if isinstance(error, Refused) else "failed"
-        alert_rows = detail | {"said": str(error)}
-        audit_request(services.settings, "statement", outcome, who=who.name, detail=alert_rows)
-        raise
-    rows = detail | {"rows": len(run.rows)}
-    audit_request(services.settings, "statement", "ok", who=who.name, detail=rows)
+        await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        cancelled.set()  # also where this task itself is cancelled, as the API ends
+        gone.cancel()
+    run = await asking
     return models.StatementAnswer(
         columns=[models.ResultColumn(**column) for column in run.columns],
         rows=run.rows,
@@ -50,6 +54,31 @@ def _statement(services: Here, who: Who, asked: models.Statement) -> models.Stat
         engine=run.engine,
         versions=run.versions,
     )
+
+
+def _answered(
+    services: Services, who: str, asked: models.Statement, cancelled: threading.Event
+) -> Answer:
+    detail: dict[str, Any] = {"sql": asked.sql, "params": asked.params}
+    if asked.as_of is not None:
+        detail["as_of"] = asked.as_of.isoformat()
+    with under_way(services.settings, "statement", detail, who=who) as act:
+        try:
+            found = services.statements.run(
+                asked.sql, asked.params, asked.max_rows, asked.as_of, cancelled
+            )
+        except HeadgateError as error:
+            act.outcome = "refused" if isinstance(error, Refused) else "failed"
+            act.detail["said"] = str(error)
+            raise
+        act.outcome, act.detail["rows"] = "ok", len(found.rows)
+        return found
+
+
+async def _hung_up(request: Request) -> None:
+    """Returns when the caller is gone; its whole request was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 @router.get("/tables", summary="List tables and views")

@@ -15,12 +15,12 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from api.sql.text_bounds import require_bounded
 from infra.errors import Usage
 
 # What the parser cannot read is refused below with a sentence; its own warning would go to stderr.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
-_MAX_CHARS = 100_000
 MAX_NODES = 5_000
 """A statement of more parts is refused: planning alone would take its whole time."""
 
@@ -68,7 +68,7 @@ _ALLOWED = STRUCTURE | frozenset(_FUNCTIONS.values()) | {exp.Anonymous}
 _NO_COLUMNS = frozenset(
     {
         "current_catalog", "current_date", "current_role", "current_schema", "current_time",
-        "current_user", "localtime", "localtimestamp", "session_user",
+        "current_user", "localtime", "localtimestamp", "session_user", "user",
     }
 )  # fmt: skip
 """Names that DuckDB takes for functions where no column has them, even in quotes."""
@@ -87,14 +87,13 @@ def parse(sql: str, tables: Collection[str], params: Mapping[str, Scalar]) -> ex
     if len(nodes) > MAX_NODES:
         raise Usage(f"the statement has {len(nodes)} parts; {MAX_NODES} are the most")
     for node in nodes:
-        _allowed(node)
+        _allowed(node, sql)
     _check_tables(tree, tables)
     return _with_params(tree, params)
 
 
 def _one_question(sql: str) -> exp.Query:
-    if len(sql) > _MAX_CHARS:
-        raise Usage(f"the statement has {len(sql)} characters; {_MAX_CHARS} are the most")
+    require_bounded(sql)
     try:
         parse = sqlglot.parse(sql, dialect="spark")
     except SqlglotError as error:
@@ -112,14 +111,14 @@ def _one_question(sql: str) -> exp.Query:
     return tree
 
 
-def _allowed(node: exp.Expr) -> None:
+def _allowed(node: exp.Expr, sql: str) -> None:
     if isinstance(node, exp.Anonymous):
         if node.name.lower() not in ANONYMOUS:
             raise _no_function(node.name)
         return
     if type(node) not in _ALLOWED:
         if isinstance(node, exp.Func):
-            raise _no_function(node.sql_name())
+            raise _no_function(_typed(node, sql))
         raise Usage(f"{_words(node)} is not allowed in a statement")
     if isinstance(node, exp.Column) and not node.table and node.name.lower() in _NO_COLUMNS:
         raise Usage(f"there is no column {node.name}")
@@ -135,6 +134,17 @@ def _allowed(node: exp.Expr) -> None:
         raise _no_function("exists")
     if isinstance(node, exp.Literal) and not node.is_string:
         _check_number(node)
+
+
+def _typed(node: exp.Expr, sql: str) -> str:
+    """The name of a function as it was typed: the parser has one class for several names."""
+    names = type(node).sql_names() if isinstance(node, exp.Func) else []
+    typed = next((name for name in names if re.search(rf"\b{name}\b", sql, re.IGNORECASE)), None)
+    begin, end = node.meta.get("start"), node.meta.get("end")
+    if begin is not None and end is not None:
+        return sql[begin : end + 1].strip("`")
+    asked = node.find_ancestor(exp.Func)
+    return typed or (_typed(asked, sql) if asked is not None else _words(node))
 
 
 def _check_number(node: exp.Literal) -> None:

@@ -18,6 +18,8 @@ UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 CHOICES = (exp.Case, exp.If, exp.Coalesce, exp.Greatest, exp.Least)
 MOST_WRITTEN = 10_000
 """Nodes of a statement as it is written for DuckDB."""
+MOST_COPIED = 100_000
+"""Copies of nodes while it is written; a chain of `1/1/1` has them squared."""
 
 _PARTS: dict[type[exp.Expr], str] = {
     exp.Year: "year", exp.Month: "month", exp.Day: "day", exp.Hour: "hour",
@@ -54,15 +56,20 @@ def to_duckdb(tree: exp.Query, max_rows: int) -> str:
 
 
 def _require_small(tree: exp.Query) -> None:
-    """Refuse what would become too long: each choice is written with its values twice (`_alike`),
-    so what lies in ten of them would be written a thousand times."""
+    """Refuse what would become too long or take too long to write: each choice is written with its
+    values twice (`_alike`), so what lies in ten of them would be written a thousand times; and
+    each node that is written anew copies all below it."""
     times: dict[int, int] = {}
+    copies: dict[int, int] = {}
     for node in tree.walk(bfs=True):
         parent = node.parent
         twice = 2 if isinstance(parent, CHOICES) else 1
         times[id(node)] = twice * times.get(id(parent), 1)
+        copies[id(node)] = copies.get(id(parent), 0) + (type(parent) in WRITERS)
     if sum(times.values()) > MOST_WRITTEN:
         raise Usage("CASE, IF, COALESCE, GREATEST and LEAST lie too deep within each other")
+    if sum(copies.values()) > MOST_COPIED:
+        raise Usage("operators and functions are nested too deeply within each other")
 
 
 def _name_columns(tree: exp.Query) -> None:

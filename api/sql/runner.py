@@ -21,10 +21,7 @@ from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any
 
-from sqlglot import exp
-
-from api.sql.allowlist import Scalar, parse
-from api.sql.duckdb_sql import to_duckdb
+from api.sql.allowlist import Scalar
 from infra.config.settings import ApiSettings, Settings
 from infra.delta.duckdb_views import definitions
 from infra.errors import Fatal, Retryable, Usage
@@ -36,7 +33,14 @@ _log = logging.getLogger("headgate.api")
 WORKERS = 2
 """Statements that run at the same time; more would take the cores from the stream."""
 
+_PROGRAM: tuple[str, ...] = ("-m", "api.sql.worker")
 _START_SECONDS = 30.0
+_READ_SECONDS = 5.0
+"""A statement is parsed and translated in so long; what takes longer is no question of a person."""
+_LOOK_SECONDS = 0.2
+"""So often it is looked whether the caller is still there."""
+_BLOCKED_SECONDS = 15.0
+"""A worker that works so much longer than all its limits together is not coming back."""
 _QUEUE_SECONDS = 5.0
 _RENEWED_SECONDS = 1800.0
 """After so long a worker that was given passing credentials makes room for one with newer ones."""
@@ -56,6 +60,10 @@ class Limit(Fatal):
 
 class Busy(Retryable):
     """All workers are at work."""
+
+
+class Cancelled(Fatal):
+    """Who asked has gone, or the API ends; nobody waits for the answer."""
 
 
 class Fault(Fatal):
@@ -89,7 +97,6 @@ class Statements:
         self._limits = settings.api
         self._workers: LifoQueue[Worker] = LifoQueue()
         known = definitions(settings.lake_root)
-        self._names = frozenset(definition.name for definition in known)
         room = _room(settings)
         self._all = [
             Worker(
@@ -112,35 +119,25 @@ class Statements:
         params: Mapping[str, Scalar] | None = None,
         max_rows: int | None = None,
         as_of: datetime | None = None,
+        cancelled: threading.Event | None = None,
     ) -> Answer:
         """Answer one statement, `as_of` an instant with a zone over the tables as they were then.
 
         Raises `Refused`, `Failed`, `Limit`, `Fault` or `Retryable`, each with a
         sentence for the user. `max_rows` may lower the limit of the settings, not raise it.
+        `cancelled`: once it is set the statement ends, with `Cancelled`.
         """
         most = min(max_rows or self._limits.statement_rows, self._limits.statement_rows)
-        try:
-            tree = parse(sql, self._names, params or {})
-            tables = sorted({f"{t.db}.{t.name}".lower() for t in tree.find_all(exp.Table) if t.db})
-            written = to_duckdb(tree, most)
-        except Usage as error:
-            raise Refused(str(error)) from None
-        except RecursionError:
-            raise Refused("the statement is nested too deeply") from None
-        except (AttributeError, IndexError, TypeError, ValueError):
-            # The parser reads a function without its arguments, too.
-            raise Refused(
-                "a function lacks an argument, or has one that it does not take"
-            ) from None
         asked = {
-            "sql": written,
-            "tables": tables,
+            "sql": sql,
+            "params": dict(params or {}),
             "max_rows": most,
             "max_bytes": self._limits.statement_bytes,
             "as_of": as_of.isoformat() if as_of else None,
         }
         with self._worker() as worker:
-            return _answer(worker.ask(asked, self._limits.statement_seconds), self._limits)
+            found = worker.ask(asked, self._limits.statement_seconds, cancelled)
+            return _answer(found, self._limits)
 
     @contextmanager
     def _worker(self) -> Iterator[Worker]:
@@ -158,8 +155,15 @@ class Statements:
         """Process ids of the workers that run."""
         return [worker.pid for worker in self._all if worker.pid is not None]
 
+    @property
+    def blocked(self) -> list[float]:
+        """Of each worker that does not come back, for how many seconds it has been at work."""
+        longest = _START_SECONDS + _READ_SECONDS + self._limits.statement_seconds
+        busy = (worker.busy_seconds for worker in self._all)
+        return [seconds for seconds in busy if seconds > longest + _BLOCKED_SECONDS]
+
     def close(self) -> None:
-        """End the worker processes."""
+        """End the worker processes, and the statements in them."""
         for worker in self._all:
             worker.stop()
 
@@ -169,6 +173,11 @@ def _answer(found: dict[str, Any] | None, limits: ApiSettings) -> Answer:
         raise Limit(
             f"the statement was stopped after {limits.statement_seconds:g} s; "
             "narrow it by time or address"
+        )
+    if "unread" in found:
+        raise Refused(
+            f"the statement could not be read in {_READ_SECONDS:g} s: it is nested too deeply, or "
+            "lacks the ON of its joins; write it shorter"
         )
     if found.get("limit") == "memory":
         raise Limit(
@@ -213,6 +222,9 @@ class Worker:
         self._home: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
         self._renew = math.inf
+        self._rest = b""
+        self._since: float | None = None
+        self._closed = False
 
     @property
     def pid(self) -> int | None:
@@ -220,25 +232,80 @@ class Worker:
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
-    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+    @property
+    def busy_seconds(self) -> float:
+        """For how long it has worked on what it was asked last; 0 when it has answered."""
+        since = self._since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def ask(
+        self, request: dict[str, Any], seconds: float, cancelled: threading.Event | None = None
+    ) -> dict[str, Any] | None:
         """The worker's answer; None when the time was up and it was killed."""
         with self._lock:
-            process = self._running()
+            self._since = time.monotonic()
             try:
-                exchange = _exchange(process, request, seconds)
-            except (BrokenPipeError, EOFError, OSError):
-                # A worker that dies in the middle was ended by its memory bound.
+                return self._ask(request, seconds, cancelled or threading.Event())
+            finally:
+                self._since = None
+
+    def _ask(
+        self, request: dict[str, Any], seconds: float, cancelled: threading.Event
+    ) -> dict[str, Any] | None:
+        process = self._running()
+        try:
+            _send(process, request)
+            found = self._line(process, _READ_SECONDS, cancelled)
+            if found is None:
+                found = {"unread": True}
                 self._kill()
-                return {"limit": "memory"}
-            if exchange is None:
-                self._kill()
-            return exchange
+            elif found.get("read"):
+                found = self._line(process, seconds, cancelled)
+                if found is None:
+                    self._kill()
+        except (EOFError, OSError, ValueError):
+            self._kill()
+            if self._closed:
+                raise Cancelled("the API ends; ask again when it is back") from None
+            # A worker that dies in the middle was ended by its memory bound.
+            return {"limit": "memory"}
+        except Cancelled:
+            self._kill()
+            raise
+        return found
+
+    def _line(
+        self, process: subprocess.Popen[bytes], seconds: float, cancelled: threading.Event
+    ) -> dict[str, Any] | None:
+        """The next line of a worker; None when it does not come in time."""
+        if process.stdout is None:
+            raise EOFError
+        output = process.stdout.fileno()
+        until = time.monotonic() + seconds
+        pieces = [self._rest]
+        while b"\n" not in pieces[-1]:
+            left = until - time.monotonic()
+            if left <= 0:
+                return None
+            if cancelled.is_set():
+                raise Cancelled("the caller hung up")
+            ready, _, _ = select.select([output], [], [], min(left, _LOOK_SECONDS))
+            if ready:
+                pieces.append(os.read(output, 1 << 20))
+                if not pieces[-1]:
+                    raise EOFError
+        line, _, self._rest = b"".join(pieces).partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
 
     def stop(self) -> None:
-        """End the process; a statement that runs in it ends with it."""
+        """End the process for good; a statement that runs in it ends with it."""
+        self._closed = True
         self._kill()
 
     def _running(self) -> subprocess.Popen[bytes]:
+        if self._closed:
+            raise Cancelled("the API ends; ask again when it is back")
         alive = self._process is not None and self._process.poll() is None
         if self._process is not None and alive and time.monotonic() < self._renew:
             return self._process
@@ -250,7 +317,7 @@ class Worker:
             time.monotonic() + _RENEWED_SECONDS if "AWS_SESSION_TOKEN" in far else math.inf
         )
         process = subprocess.Popen(
-            [sys.executable, "-m", "api.sql.worker"],
+            [sys.executable, *_PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -259,13 +326,16 @@ class Worker:
             env={"PYTHONPATH": str(root), "HOME": self._home.name, "LC_ALL": "C.UTF-8"} | far,
             start_new_session=True,
         )
-        self._process = process
+        self._process, self._rest = process, b""
         try:
-            ready = _exchange(process, self._setup, _START_SECONDS)
-        except (BrokenPipeError, EOFError, OSError):
+            _send(process, self._setup)
+            ready = self._line(process, _START_SECONDS, threading.Event())
+        except (EOFError, OSError, ValueError):
             ready = None
         if ready is None:
             self._kill()
+            if self._closed:
+                raise Cancelled("the API ends; ask again when it is back")
             raise Fatal("the statement engine did not start; see headgate doctor")
         return process
 
@@ -282,24 +352,9 @@ class Worker:
             self._home = None
 
 
-def _exchange(
-    process: subprocess.Popen[bytes], request: dict[str, Any], seconds: float
-) -> dict[str, Any] | None:
-    """Send one line and wait for one; None when it does not come in time."""
-    if process.stdin is None or process.stdout is None:
+def _send(process: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
+    """Hand a worker one line."""
+    if process.stdin is None:
         raise EOFError
     process.stdin.write(json.dumps(request).encode() + b"\n")
     process.stdin.flush()
-    until = time.monotonic() + seconds
-    pieces: list[bytes] = []
-    output = process.stdout.fileno()
-    while not (pieces and pieces[-1].endswith(b"\n")):
-        ready, _, _ = select.select([output], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
-            return None
-        piece = os.read(output, 1 << 20)
-        if not piece:
-            raise EOFError
-        pieces.append(piece)
-    decoded: dict[str, Any] = json.loads(b"".join(pieces))
-    return decoded

@@ -1,8 +1,9 @@
 """The process that runs statements: a warm DuckDB that can be killed at any moment.
 
-It gets DuckDB SQL that `api.sql.allowlist` allowed, and is shut in all the same: no
-file but the lake's, no settings, no spilling to disk, bounded memory, an empty
-environment. One JSON line comes in per statement, one goes out.
+It reads what was typed, too, as that may take for ever (`api.sql.text_bounds`), and runs what
+`api.sql.allowlist` allowed of it. It is shut in all the same: no file but the lake's, no settings,
+no spilling to disk, bounded memory, an empty environment. One JSON line comes in per statement;
+one goes out when it was read, one with the answer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -27,6 +28,7 @@ from typing import Any, TextIO
 import duckdb
 
 from api.sql.macros import macro_statements as macros
+from api.sql.translation import translated
 from infra.delta.duckdb_views import Definition, missing_sentence, open_engine
 from infra.delta.view_refresh import Views
 from infra.errors import Retryable, Usage
@@ -178,14 +180,25 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     definitions = [Definition(**definition) for definition in setup["definitions"]]
     connection, views = engine(setup["lake_root"], definitions, setup["memory"])
     _say(answers, {"ready": True})
+    names = frozenset(definition.name for definition in definitions)
     for line in requests:
         asked = json.loads(line)
+        read = _answered(partial(_read, asked, names))
+        _say(answers, read if "tables" not in read else {"read": True})
+        if "tables" not in read:
+            continue
+        asked |= read
         work = (
             partial(_back_then, setup, definitions, asked)
             if asked.get("as_of")
             else partial(_now, connection, views, asked)
         )
         _say(answers, _answered(work))
+
+
+def _read(asked: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    found = translated(asked["sql"], names, asked["params"], asked["max_rows"])
+    return {"sql": found.sql, "tables": found.tables}
 
 
 def _answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

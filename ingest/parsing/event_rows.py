@@ -15,6 +15,14 @@ from infra.errors import Fatal, Retryable, Usage
 from infra.process.gc_pause import no_collection
 from ingest.parsing.decoding import readable
 from ingest.parsing.json_source import GZIP, PART_BYTES, JsonSource, parts
+from ingest.parsing.message_bounds import (
+    MAX_UNREADABLE,
+    bounded_time,
+    few_dead_letters,
+    left_out,
+    require_few,
+    require_few_lines,
+)
 from ingest.parsing.source import (
     Context,
     Event,
@@ -81,7 +89,7 @@ def is_large(record: Record) -> bool:
 def rows_in_parts(record: Record, settings: ParseSettings) -> Iterator[list[dict[str, Any]]]:
     """The rows of a large record, some at a time where it is a file of many events.
 
-    All of them together are those of `rows_of`, with the same ids.
+    All of them together are those of `rows_of`, with the same ids, but for what is in neither.
     """
     result = None
     try:
@@ -89,23 +97,46 @@ def rows_in_parts(record: Record, settings: ParseSettings) -> Iterator[list[dict
         if isinstance(source, JsonSource):
             result = parts(readable(record, settings).raw, source.large)
             first = next(result, None)
-    except (Unreadable, Usage):
+    except Usage:
+        result = None
+    except Unreadable as why:
+        # Of gzip that is padded, or broken, the source itself says more.
+        if record.raw[:2] != GZIP or "bronze.record" in str(why):
+            yield [dead_letter(record, str(why))]
+            return
         result = None
     if result is None or first is None:
         yield _rows_of(record, settings)
         return
-    position = 0
+    position, dead, omitted = 0, 0, 0
     for held in chain([first], result):
-        whole = replace(record, raw=b"[" + b",".join(held) + b"]")
-        rows = rows_of_all([whole], settings, position)
-        if len(rows) == 1 and rows[0].get("dead_letter_reason") and len(held) > 1:
-            # One bad object must not take its neighbours along.
-            rows = []
-            for element in held:
-                alone = replace(record, raw=bytes(element))
-                rows += rows_of_all([alone], settings, position + len(rows))
-        position += len(rows)
+        rows = _part(record, held, position, settings)
+        made = len(rows)
+        rows, more = few_dead_letters(rows, dead)
+        position, omitted = position + made, omitted + more
+        dead += sum(1 for row in rows if row.get("dead_letter_reason"))
         yield rows
+    if omitted:
+        yield [dead_letter(record, left_out(omitted), position)]
+
+
+def _part(
+    record: Record, held: Sequence[bytes], at: int, settings: ParseSettings
+) -> list[dict[str, Any]]:
+    """The rows of some objects of a large file; one bad object takes no neighbour along."""
+    whole = replace(record, raw=b"[" + b",".join(held) + b"]")
+    rows = _events_of([whole], settings, at)
+    if len(rows) != 1 or not rows[0].get("dead_letter_reason") or len(held) == 1:
+        return rows
+    rows = []
+    for element in held:
+        rows += _events_of([replace(record, raw=bytes(element))], settings, at + len(rows))
+        if len(rows) == MAX_UNREADABLE and all(row.get("dead_letter_reason") for row in rows):
+            reason = (
+                f"none of {MAX_UNREADABLE} objects can be read: {rows[0]['dead_letter_reason']}"
+            )
+            return [dead_letter(record, f"{reason}; {len(held)} of them are passed over", at)]
+    return rows
 
 
 def rows_of_all(
@@ -113,31 +144,43 @@ def rows_of_all(
 ) -> list[dict[str, Any]]:
     """The rows of the records of one event: its events, or a dead letter for each record.
 
-    The rows are numbered from `first`.
+    The rows are numbered from `first`. Of very many dead letters one stands for most.
     """
+    rows = _events_of(records, settings, first)
+    if len(rows) <= MAX_UNREADABLE:
+        return rows
+    few, omitted = few_dead_letters(rows)
+    if omitted:
+        few.append(dead_letter(records[0], left_out(omitted), first + len(rows)))
+    return few
+
+
+def _events_of(
+    records: Sequence[Record], settings: ParseSettings, first: int = 0
+) -> list[dict[str, Any]]:
     record = records[0]
     try:
         source = lookup(record.source)
-        known = [readable(record_row, settings) for record_row in records]
+        known = [readable(one, settings) for one in records]
         context = Context(known[0], settings)
         if len(known) > 1 and isinstance(source, JoiningSource):
             events = source.join(known, context)
         else:
-            events = source.parse(known[0], context)
+            require_few_lines(known[0].raw, whole_file=source.whole_file)
+            with bounded_time(known[0].raw):
+                events = source.parse(known[0], context)
         if not events:
             raise Unreadable("the parser found no event in it")
-        return [_row(event, records, index, settings) for index, event in enumerate(events, first)]
+        require_few(len(events))
+        return [_row(event, records, at, settings) for at, event in enumerate(events, first)]
     except (Unreadable, Usage) as why:
-        return [dead_letter(record_row, str(why), first) for record_row in records]
+        return [dead_letter(one, str(why), first) for one in records]
     except (Retryable, Fatal):
         raise  # a registry that is away, a schema that is none: no fault of the record
     except Exception as error:
         # Whatever a record makes a parser do must not take its whole batch along.
         what = f"{type(error).__name__}: {error}"[:NO_LONGER]
-        return [
-            dead_letter(record_row, f"parser {record_row.source} failed: {what}", first)
-            for record_row in records
-        ]
+        return [dead_letter(one, f"parser {one.source} failed: {what}", first) for one in records]
 
 
 def dead_letter(record: Record, reason: str, at: int = 0) -> dict[str, Any]:

@@ -20,6 +20,12 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from ingest.parsing.json_time import restamp_json
+from ingest.parsing.message_bounds import (
+    MAX_UNREADABLE,
+    require_few,
+    require_few_lines,
+    require_few_values,
+)
 from ingest.parsing.source import Context, Event, Record, Source, Unreadable
 from ingest.parsing.strict_json import FILE_BYTES, LINE_BYTES, decode_object
 
@@ -62,6 +68,7 @@ def objects(raw: bytes, envelope: str | None = "Records") -> Iterator[dict[str, 
     if stripped[:1] == b"[":
         yield from _elements(stripped)
         return
+    require_few_lines(stripped, whole_file=True)
     lines = [line for line in stripped.splitlines() if line.strip()]
     if len(lines) > 1 and _is_object(lines[0]):
         for line in lines:
@@ -98,6 +105,8 @@ def parts(raw: bytes, envelope: str | None = "Records") -> Iterator[list[bytes]]
     content = (gunzip(raw) if raw[:2] == GZIP else raw).strip()
     if len(content) <= PART_BYTES:
         return
+    require_few_values(content)
+    require_few_lines(content, whole_file=True)
     elements = _elements_of(content, envelope)
     if elements is None:
         return
@@ -116,6 +125,7 @@ def parts(raw: bytes, envelope: str | None = "Records") -> Iterator[list[bytes]]
 def _elements_of(content: bytes, envelope: str | None) -> Iterable[bytes | msgspec.Raw] | None:
     lines = content.partition(b"\n")
     if content[:1] == b"{" and lines[1] and _is_object(lines[0].strip()):
+        require_few(content.count(b"\n"), "lines")
         return (line for line in io.BytesIO(content) if line.strip())
     try:
         if content[:1] == b"[":
@@ -126,6 +136,7 @@ def _elements_of(content: bytes, envelope: str | None) -> Iterable[bytes | msgsp
             return None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    require_few(len(elements))
     sum_result = sum(len(memoryview(element)) for element in elements) + 8 * len(elements)
     return None if len(content) > sum_result + 64 else elements
 
@@ -192,6 +203,10 @@ class JsonSource(Source):
                 read += 1
             except Unreadable as why:
                 events.append({"dead_letter_reason": str(why)})
+                if read == 0 and len(events) >= MAX_UNREADABLE:
+                    raise Unreadable(
+                        f"none of its first {MAX_UNREADABLE} objects can be read: {why}"
+                    ) from None
         if read == 0 and events:
             raise Unreadable(events[0]["dead_letter_reason"])
         return events

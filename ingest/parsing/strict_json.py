@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ingest.parsing.message_bounds import MAX_EVENTS, require_few, require_few_values
 from ingest.parsing.source import Unreadable
 
 LINE_BYTES = 10 * 1024 * 1024
@@ -40,6 +41,7 @@ def decode_object(raw: bytes, limit: int = LINE_BYTES) -> dict[str, Any]:
     """
     if len(raw) > limit:
         raise Unreadable(f"the record has {len(raw)} bytes; at most {limit} are read")
+    require_few_values(raw)
     try:
         value = _decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -70,6 +72,8 @@ def _measure(node: Any, depth: int) -> int:
     if depth > _DEPTH:
         raise Unreadable(f"nested deeper than {_DEPTH} levels")
     keys, values = (len(node), node.values()) if type(node) is dict else (0, node)
+    if len(node) > MAX_EVENTS:
+        require_few(len(node), "values in one array or object")
     for value in values:
         of = type(value)
         if of is str:

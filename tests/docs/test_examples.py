@@ -59,6 +59,7 @@ NOT_RUN = {
     "models show": CHANGES,
     "models train": STARTS_SPARK,
     "models use": CHANGES,
+    "notebook": RUNS_ON,
     "quality": STARTS_SPARK,
     "rebuild": STARTS_SPARK,
     "repair": STARTS_SPARK,
@@ -96,7 +97,7 @@ FOREIGN = {
 """Pages whose TOML is not ours: it is only parsed."""
 
 OTHER = {
-    "py": "tests/headgate/test_pipeline.py runs it against a broker",
+    "py": "tests/headgate and tests/notebooks run it, where there is a broker or a lake",
     "rsyslog": "tests/ingest/parsing/test_rsyslog.py runs it against a broker",
     "ini": "settings of Fluent Bit",
     "properties": "settings of MirrorMaker",

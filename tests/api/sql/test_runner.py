@@ -103,7 +103,7 @@ def statements(day: Lake) -> Iterator[Statements]:
         ("SELECT :who", "no value for parameter :who"),
         ("SELECT ?", "parameters have names"),
         ("SELECT " + "(" * 5000 + "1" + ")" * 5000, "nested too deeply"),
-        ("SELECT " + "1+" * 20000 + "1", "parts; 5000 are the most|nested too deeply"),
+        ("SELECT " + "1+" * 20000 + "1", "parts; 20000 are the most|nested too deeply"),
         ("SELECT '" + "x" * 200_000 + "'", "100000 are the most"),
         ("SELECT " + "coalesce(" * 25 + "'y'" + ", 'x')" * 25, "too deep within each other"),
         ("SELECT year() FROM silver.event", "lacks an argument"),

@@ -1,0 +1,87 @@
+"""One message becomes few rows, whatever it holds, and others are read beside it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+
+import pytest
+
+from ingest.parsing import message_bounds
+from ingest.parsing.event_rows import _rows_of, rows_in_parts
+from ingest.parsing.message_bounds import MAX_EVENTS, MAX_UNREADABLE, bounded_time
+from ingest.parsing.source import Record, Unreadable, sources
+from tests.ingest.logs import NOW, SETTINGS
+
+EMPTY = b"[" + b"{}," * 2_000_000 + b"{}]"
+
+POISON: dict[str, Callable[[], bytes]] = {
+    "an array of empty objects": lambda: EMPTY,
+    "the same in gzip": lambda: gzip.compress(EMPTY * 10, 9),
+    "an array of numbers": lambda: b"[" + b"1," * 4_500_000 + b"1]",
+    "records": lambda: b'{"Records":[' + b"{}," * 600_000 + b"{}]}",
+    "records of records": lambda: b'{"Records":[' + b"[]," * 900_000 + b"[]]}",
+    "lines": lambda: b"{}\n" * 2_100_000,
+    "words": lambda: b"a\n" * 2_100_000,
+    "blank lines": lambda: b"\n" * 9_000_000,
+    "arrays in arrays": lambda: b'{"a":[' + b"[0,0]," * 1_000_000 + b"0]}",
+    "a long object": lambda: ("{" + ",".join(f'"{n}":0' for n in range(250_000)) + "}").encode(),
+    "XML": lambda: b"<Event></Event>" * 250_000,
+}
+
+
+def record(source: str, raw: bytes) -> Record:
+    return Record("r0", source, "live", NOW, raw)
+
+
+@pytest.mark.parametrize("name", POISON)
+@pytest.mark.parametrize("source", ["aws_cloudtrail", "zeek:conn", "sshd", "windows_xml", "json"])
+def test_poison_is_one_dead_letter(name: str, source: str) -> None:
+    poison = record(source, POISON[name]())
+    rows = [row for part in rows_in_parts(poison, SETTINGS) for row in part]
+    assert len(rows) <= MAX_UNREADABLE + 1
+    assert all(row["dead_letter_reason"] for row in rows) or len(rows) == 1
+    assert len({row["event_uid"] for row in rows}) == len(rows)
+
+
+def test_a_message_that_is_too_much_says_how_much_it_holds() -> None:
+    (row,) = _rows_of(record("aws_cloudtrail", EMPTY), SETTINGS)
+    assert "about 4000002 JSON values; at most 4000000 are read" in row["dead_letter_reason"]
+    assert "stay in bronze.record" in row["dead_letter_reason"]
+
+
+@pytest.mark.parametrize("size", [10, 3_000])
+def test_dead_letters_among_events_are_counted_beyond_a_thousand(size: int) -> None:
+    call = {"eventTime": "2026-11-21T03:00:00Z", "eventSource": "s3.amazonaws.com",
+            "eventName": "Get", "note": "x" * size}  # fmt: skip
+    lines = [json.dumps(call), *["{]"] * (MAX_UNREADABLE + 500), json.dumps(call)]
+    rows = [
+        row
+        for part in rows_in_parts(record("aws_cloudtrail", "\n".join(lines).encode()), SETTINGS)
+        for row in part
+    ]
+    dead = [row for row in rows if row.get("dead_letter_reason")]
+    assert len(rows) - len(dead) == 2
+    assert len(dead) == MAX_UNREADABLE + 1
+    assert dead[-1]["dead_letter_reason"].startswith("500 more parts")
+    assert len({row["event_uid"] for row in rows}) == len(rows)
+
+
+def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_bounds, "CPU_SECONDS", 0.05)
+
+    def forever() -> None:
+        with bounded_time(b"x" * 100_000):
+            while True:
+                pass
+
+    with pytest.raises(Unreadable, match="was not read in"):
+        forever()
+
+
+def test_as_many_events_as_products_write_are_read() -> None:
+    line = b"2026-11-21T03:00:00Z h sshd[1]: Server listening on 0.0.0.0 port 22.\n"
+    assert len(_rows_of(record("sshd", line * 20_000), SETTINGS)) == 20_000
+    assert MAX_EVENTS >= 20_000
+    assert "sshd" in sources()
