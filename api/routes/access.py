@@ -27,7 +27,7 @@ bearer = HTTPBearer(
     auto_error=False,
     scheme_name="token",
     description="The API token (api.token of the settings, or the content of <home>/api.token), or "
-    "a key of api.keys, whose role may allow less. A local user (headgate users) signs in with "
+    "a key of api.keys, whose role may allow less. A local user (headgate accounts) signs in with "
     "Authorization: Basic instead.",
 )
 

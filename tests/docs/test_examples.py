@@ -42,6 +42,10 @@ CHANGES = "takes an id, a file or a folder that is the reader's"
 NOT_RUN = {
     "alerts published": NEEDS_BROKER,
     "assets import": CHANGES,
+    "accounts put": CHANGES,
+    "keys add": CHANGES,
+    "keys remove": CHANGES,
+    "keys rotate": CHANGES,
     "api": RUNS_ON,
     "audit head": CHANGES,
     "audit verify": CHANGES,
@@ -59,6 +63,7 @@ NOT_RUN = {
     "models show": CHANGES,
     "models train": STARTS_SPARK,
     "models use": CHANGES,
+    "notebook": RUNS_ON,
     "quality": STARTS_SPARK,
     "rebuild": STARTS_SPARK,
     "repair": STARTS_SPARK,
@@ -96,7 +101,7 @@ FOREIGN = {
 """Pages whose TOML is not ours: it is only parsed."""
 
 OTHER = {
-    "py": "tests/headgate/test_pipeline.py runs it against a broker",
+    "py": "tests/headgate and tests/notebooks run it, where there is a broker or a lake",
     "rsyslog": "tests/ingest/parsing/test_rsyslog.py runs it against a broker",
     "ini": "settings of Fluent Bit",
     "properties": "settings of MirrorMaker",
@@ -275,7 +280,7 @@ def headgate_lines(text: str) -> Iterator[list[str]]:
 
 def asked(words: list[str]) -> list[str]:
     """A command without what stands behind a pipe or a redirection."""
-    end = next((i for i, word in enumerate(words) if word in ("|", ">", ">>")), len(words))
+    end = next((i for i, word in enumerate(words) if word in ("|", "<", ">", ">>")), len(words))
     return words[:end]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
 from inspect import getdoc, signature
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -240,3 +242,12 @@ def test_a_draft_is_tested_tried_and_put_live(
     assert hg.rules.enable("root_refused") == pack
     with pytest.raises(Usage, match="is there already"):
         hg.rules.put_live(draft)
+
+
+def test_the_example_of_the_how_to_works(hg: Headgate, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "how-to" / "work-in-a-notebook.md").read_text("utf-8")
+    (block,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    monkeypatch.setattr("headgate.open", lambda: hg)
+    names: dict[str, Any] = {}
+    exec(compile(block, "work-in-a-notebook.md", "exec"), names)
+    assert {row["event_uid"] for row in names["events"]} == {"e1:0", "e3:0"}
