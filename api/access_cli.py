@@ -39,7 +39,7 @@ def build(subparsers: Any) -> None:
 
 
 def _build_users(subparsers: Any) -> None:
-    users = subparsers.add_parser("users", help="people who sign in with a password")
+    users = subparsers.add_parser("accounts", help="people who sign in with a password")
     verbs = users.add_subparsers(dest="verb", required=True)
     listed = verbs.add_parser("list", help="users and their roles")
     add_output_option(listed)

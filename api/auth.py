@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 import os
 import secrets
@@ -77,10 +78,30 @@ class Access:
         key = self.credentials.key_of(given)
         return None if key is None else Caller(key.name, key.role, key.requests_per_minute)
 
+    def caller_of_header(self, authorization: str) -> Caller | None:
+        """Whose `Authorization` header it is: a token, or a user with a password (RFC 7617)."""
+        scheme, _, coded = authorization.partition(" ")
+        if scheme.lower() == "bearer":
+            return self.caller(coded.strip())
+        name, password = basic_of(authorization)
+        return self.caller_of_password(name, password) if name else None
+
     def caller_of_password(self, name: str, password: str) -> Caller | None:
         """Who signs in with a name and a password; None for a wrong one, and while it is locked."""
         user = self.credentials.user_of(name, password)
         return None if user is None else Caller(user.name, user.role)
+
+
+def basic_of(authorization: str) -> tuple[str, str]:
+    """Name and password of a header `Basic`; two empty texts for any other."""
+    scheme, _, coded = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        name, _, password = base64.b64decode(coded, validate=True).decode().partition(":")
+    except ValueError:
+        return "", ""
+    return name, password
 
 
 def same(given: str, wanted: str) -> bool:

@@ -177,7 +177,7 @@ class Credentials:
         content = self.read()
         others = tuple(user for user in content.users if user.name != name)
         if len(others) == len(content.users):
-            raise Usage(f"no user '{name}'; 'headgate users list' shows them")
+            raise Usage(f"no user '{name}'; 'headgate accounts list' shows them")
         self._write(replace(content, users=others))
 
     def read(self) -> _Content:

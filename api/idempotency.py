@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from fastapi import Request
+from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import problems
@@ -37,8 +38,8 @@ class IdempotentPosts:
         key = _header(scope, b"idempotency-key")
         caller = None
         if scope["type"] == "http" and scope["method"] == "POST" and key is not None:
-            scheme, _, token = (_header(scope, b"authorization") or "").partition(" ")
-            caller = self._access.caller(token.strip()) if scheme.lower() == "bearer" else None
+            given = _header(scope, b"authorization") or ""
+            caller = await run_in_threadpool(self._access.caller_of_header, given)
         if caller is None or key is None:  # without a caller the route answers 401
             await self._app(scope, receive, send)
             return

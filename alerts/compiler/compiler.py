@@ -47,6 +47,7 @@ from alerts.domain.attack import techniques_of
 from alerts.rulepack.field_mapping import LogSource, Unmapped, mapping
 from alerts.rulepack.predicate import All, Node, Test, literals_of
 from alerts.rulepack.rule_pack import Correlation, Query, Rule, RulePack, content_version
+from infra.config.bounded_yaml import yaml_documents
 from infra.errors import Fatal
 
 BUNDLED = Path(__file__).parents[1] / "rules"
@@ -188,7 +189,7 @@ def _documents(path: Path, refused: list[RefusedRule]) -> list[Any]:
         if path.suffix == ".py":
             return [document_of(path)]
         text = path.read_text("utf-8")
-        loaded = yaml.load_all(text, Loader=SigmaYAMLLoader)
+        loaded = yaml_documents(text, SigmaYAMLLoader)
         return [document for document in loaded if document is not None]
     except Untranslatable as error:
         refused.append(_refusal(path.stem, error, path))

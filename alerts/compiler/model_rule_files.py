@@ -20,6 +20,7 @@ from alerts.compiler.rule_files import rule_files
 from alerts.domain.attack import techniques_of
 from alerts.rulepack.field_mapping import Unmapped, mapping
 from alerts.rulepack.rule_pack import ModelRule, content_version
+from infra.config.bounded_yaml import yaml_documents
 
 MODEL = "model"
 """`type` of such a rule, and `kind` of its findings."""
@@ -195,7 +196,7 @@ def _documents(path: Path) -> list[Any]:
     try:
         text = path.read_text("utf-8")
         # Most files are Sigma's, and parsing YAML takes time.
-        loaded = list(yaml.safe_load_all(text)) if _MENTIONED.search(text) else []
+        loaded = list(yaml_documents(text)) if _MENTIONED.search(text) else []
     except (yaml.YAMLError, OSError, ValueError):
         return []  # what is no YAML is refused where Sigma rules are read
     return [document for document in loaded if is_model(document)]

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
 from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule
+
+from infra.config.bounded_yaml import yaml_document
 
 Placeholders: TypeAlias = Mapping[str, tuple[str, ...]]
 
@@ -36,7 +37,7 @@ def placeholder_files(folders: Sequence[Path]) -> list[Path]:
 
 def read_placeholders(path: Path) -> Placeholders:
     """Name -> values of one file; raises `ValueError` or `yaml.YAMLError` when it is not so."""
-    data = yaml.safe_load(path.read_text("utf-8")) or {}
+    data = yaml_document(path.read_text("utf-8")) or {}
     if not isinstance(data, dict):
         raise ValueError("not a mapping of names to lists of values")
     placeholders = {}

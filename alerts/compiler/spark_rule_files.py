@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 import sqlglot
-import yaml
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from alerts.compiler.sigma_to_predicate import Untranslatable
+from infra.config.bounded_yaml import yaml_document
 from infra.storage.state_file import JsonLayout, StateFile
 
 # What the parser cannot read is refused with a sentence; its own warning would go to stderr.
@@ -198,7 +198,7 @@ def document_of(path: Path) -> dict[str, Any]:
         docstring = ast.get_docstring(ast.parse(source))
     except (SyntaxError, ValueError) as error:
         raise Untranslatable(f"not Python: {error}", "correct the file") from None
-    header = yaml.safe_load(docstring) if docstring else None
+    header = yaml_document(docstring) if docstring else None
     if not isinstance(header, dict):
         raise Untranslatable(
             "its docstring is no header", "begin the file with title, id, level, ... as YAML"

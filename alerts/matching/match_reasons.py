@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from sigma.rule import SigmaDetections, SigmaRule, SigmaYAMLLoader
 
 from alerts.compiler.rule_files import placeholder_files, read_placeholders, with_known_names
@@ -26,6 +25,7 @@ from alerts.rulepack.predicate import (
     present,
     text_of,
 )
+from infra.config.bounded_yaml import yaml_document
 
 MOST_VALUES = 5
 
@@ -134,7 +134,7 @@ def rule_text(folders: tuple[Path, ...], rule_id: str) -> tuple[Path, str] | Non
 
 def selections(folders: tuple[Path, ...], document: str) -> dict[str, Node]:
     """The named selections of a Sigma rule as trees. Raises what pySigma or `predicate_of` does."""
-    loaded = yaml.load(document, Loader=SigmaYAMLLoader)
+    loaded = yaml_document(document, SigmaYAMLLoader)
     loaded.pop("headgate", None)
     parsed = SigmaRule.from_dict(with_known_names(loaded))
     named = parsed.logsource

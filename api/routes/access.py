@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
@@ -11,7 +10,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
-from api.auth import Access, Caller
+from api.auth import Access, Caller, basic_of
 from api.auth_roles import Role
 from api.observability.metrics import Meters
 from api.services.event_stream import Streams
@@ -27,7 +26,7 @@ bearer = HTTPBearer(
     auto_error=False,
     scheme_name="token",
     description="The API token (api.token of the settings, or the content of <home>/api.token), or "
-    "a key of api.keys, whose role may allow less. A local user (headgate users) signs in with "
+    "a key of api.keys, whose role may allow less. A local user (headgate accounts) signs in with "
     "Authorization: Basic instead.",
 )
 
@@ -84,12 +83,8 @@ def caller_of(
 
 def _by_password(request: Request, access: Access) -> tuple[Caller | None, float]:
     """Who signs in as a local user (RFC 7617), and for how long that name is locked."""
-    scheme, _, coded = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "basic":
-        return None, 0.0
-    try:
-        name, _, password = base64.b64decode(coded, validate=True).decode().partition(":")
-    except ValueError:
+    name, password = basic_of(request.headers.get("authorization", ""))
+    if not name:
         return None, 0.0
     caller = access.caller_of_password(name, password)
     return caller, 0.0 if caller else access.credentials.locked_seconds(name)

@@ -42,6 +42,10 @@ CHANGES = "takes an id, a file or a folder that is the reader's"
 NOT_RUN = {
     "alerts published": NEEDS_BROKER,
     "assets import": CHANGES,
+    "accounts put": CHANGES,
+    "keys add": CHANGES,
+    "keys remove": CHANGES,
+    "keys rotate": CHANGES,
     "api": RUNS_ON,
     "audit head": CHANGES,
     "audit verify": CHANGES,
@@ -276,7 +280,7 @@ def headgate_lines(text: str) -> Iterator[list[str]]:
 
 def asked(words: list[str]) -> list[str]:
     """A command without what stands behind a pipe or a redirection."""
-    end = next((i for i, word in enumerate(words) if word in ("|", ">", ">>")), len(words))
+    end = next((i for i, word in enumerate(words) if word in ("|", "<", ">", ">>")), len(words))
     return words[:end]
 
 

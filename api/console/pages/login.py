@@ -36,7 +36,7 @@ def sign_in(request: Request, services: Here, sessions: Known, form: Form) -> Re
     access = services.access
     caller = access.caller_of_password(name, key) if name else access.caller(key)
     if caller is None:
-        note(services.settings, "console.login", "refused", who=name or "console")
+        audit_request(services.settings, "console.login", "refused", who=name or "console")
         wrong = "No such key. The API's own is in <home>/api.token."
         if name:
             wrong = "The name or the password is wrong."

@@ -207,7 +207,7 @@ def test_close_leaves_a_request_that_folds_into_the_table_once(told: Settings, d
     assert run(told, "close", "aa02", "--verdict", "benign", "--comment", comment) == 0
     (waiting,) = (told.home / "spool" / "alert_action").glob("*.json")
     row = json.loads(waiting.read_text("utf-8"))
-    assert waiting.stem == row["action_id"]
+    assert waiting.stem == f"{SECOND}.{row['action_id']}"
     assert (row["alert_id"], row["rule_id"]) == (SECOND, "rule-2")
     (audited,) = (told.home / "spool" / "audit").glob("*.json")
     assert json.loads(audited.read_text("utf-8"))["act"] == "alert.close"
