@@ -14,14 +14,9 @@ def register() -> None:
         ),
         Command("sql", "ask the tables in Spark SQL", _cli, "ask the data"),
         Command("keys", "keys of the API: list, make, rotate, end", _access, "run the jobs"),
-<<<<<<< HEAD
-        Command("users", "people who sign in with a password", _access, "run the jobs"),
+        Command("accounts", "people who sign in with a password", _access, "run the jobs"),
         Command("api", "serve the REST API and the console", _cli, "run the jobs"),
         Command("console-link", "a link to the console for one use", _cli, "run the jobs"),
-=======
-        Command("accounts", "people who sign in with a password", _access, "run the jobs"),
-        Command("api", "serve the REST API", _cli, "run the jobs"),
->>>>>>> origin/main
     )
 
 
