@@ -16,8 +16,10 @@ from fastapi.responses import RedirectResponse, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from alerts.delivery.triage_request import ChangeRefused
 from api.auth_roles import Role
 from api.console.render import error_page
+from api.services.triage import Stale
 from infra.errors import HeadgateError, Retryable, Usage
 
 log = logging.getLogger("headgate.api")
@@ -119,6 +121,7 @@ def _told(error: Exception) -> tuple[int, str]:
     if isinstance(error, RequestValidationError):
         wrong = error.errors()[0]
         return 422, f"{wrong['loc'][-1]}: {wrong['msg']}"
-    if isinstance(error, Usage):
-        return 422, str(error)
+    for kind, status in ((Stale, 412), (ChangeRefused, 409), (Usage, 422)):
+        if isinstance(error, kind):
+            return status, str(error)
     return (503 if isinstance(error, Retryable) else 500), str(error)

@@ -47,7 +47,7 @@ def respond(request: Request, template: str, status: int = 200, **context: Any) 
                 "address": str(request.base_url).rstrip("/"),
                 "here": request.url,
                 "now": datetime.now(UTC),
-                "can_act": False,
+                "can_act": session is not None and session.caller.may("analyst"),
                 "part": bool(request.headers.get("HX-Request")),
             }
         )

@@ -11,12 +11,14 @@ from fastapi import Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from alerts.delivery.triage_request import in_words
 from alerts.explain.explain import explain
 from api.console.lanes import Lane, Picture, Scale, picture
 from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import Signed
 from api.routes.access import Here, Services
+from api.services.alert_snapshot import alerts_now
 from api.services.console import alert_detail
 from api.services.console.lease_spans import LeaseSpan
 
@@ -47,6 +49,7 @@ def alert_page(
             404, f"no alert '{alert_id}'; the list under Alerts shows what there is"
         )
     newest = revisions[-1]
+    now_state = alerts_now(services.reader, services.settings, [alert_id])[alert_id]
     body = newest["body"]
     explained = explain(services.reader.rows, services.settings, alert_id) or {}
     since, until, spans = alert_detail.leases_around(services.reader, body)
@@ -65,6 +68,8 @@ def alert_page(
             services.reader, alert_id, body["rule"]["id"], newest["entity_value"]
         ),
         verdicts=alert_detail.verdicts(services.reader, alert_id, body["rule"]["id"]),
+        now_state=now_state,
+        waiting=[in_words(dict(asked_for)) for asked_for in now_state.waiting],
         actions=_actions(services, alert_id),
         search=f"/search?{_search(body)}",
         raw=json.dumps(body, indent=1, ensure_ascii=True),

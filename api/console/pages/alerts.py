@@ -13,6 +13,8 @@ from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.datastructures import QueryParams
 
+from alerts.delivery.action_request import waiting_requests
+from alerts.delivery.triage_request import TRIAGE_ACTIONS, in_words
 from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import Signed
@@ -120,6 +122,11 @@ def alerts_page(request: Request, services: Here, session: Signed) -> Response:
             services.reader, wanted, alert_list.PAGE_ROWS, asked.params.get("cursor")
         )
         context |= {"rows": listing.rows, "next": listing.next}
+    context["waiting"] = {
+        asked_for["alert_id"]: in_words(asked_for)
+        for asked_for in waiting_requests(services.settings)
+        if asked_for["action"] in TRIAGE_ACTIONS
+    }
     return respond(request, "alerts.html", **context)
 
 

@@ -113,7 +113,8 @@
     if (!chosen.length) return;
     const button = document.querySelector(`[data-act="${name}"]`);
     if (!button) return;
-    ask(`${button.dataset.url}?${chosen.map((id) => `id=${encodeURIComponent(id)}`).join("&")}`);
+    if (button.dataset.ask) ask(`${button.dataset.url}?${chosen.map((id) => `id=${encodeURIComponent(id)}`).join("&")}`);
+    else window.htmx.ajax("POST", button.dataset.url, { target: "#act", swap: "innerHTML", values: { id: chosen } });
   }
 
   // -- keys ----------------------------------------------------------------------------------
@@ -196,6 +197,11 @@
     document.querySelector(".desk")?.classList.toggle("beside-open", Boolean(beside?.children.length));
     all("[data-row]").forEach((row) => row.classList.toggle("opened", row.dataset.row === beside?.dataset.alert));
     if (event.target.id === "beside") beside.scrollTop = 0;
+  });
+  document.addEventListener("headgate:changed", () => {
+    picked().forEach((box) => { box.checked = false; });
+    showPicked();
+    all("[data-live]").forEach((element) => window.htmx.trigger(element, "headgate:renew"));
   });
   document.addEventListener("htmx:sendError", () => notice("The server does not answer; what you see may be old.", true));
   setInterval(() => {

@@ -1,0 +1,220 @@
+"""What a person does to alerts: take, close with verdict, note and suppression, reopen, undo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request
+from fastapi.responses import Response
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from alerts.delivery.triage_request import ChangeRefused
+from alerts.domain.verdict import VERDICTS
+from api.console.page import Page, console_router
+from api.console.render import respond
+from api.console.request import CheckedForm, Signed, signed_in
+from api.console.session import ConsoleSession
+from api.routes.access import Here, Services
+from api.services.alert_snapshot import alerts_now
+from api.services.triage import Stale
+from api.wire.suppressions import NewSuppression, SuppressionPatterns
+from api.wire.triage import AlertChange, BulkAct, BulkPlan
+from infra.errors import Usage
+
+router = console_router()
+PAGE = Page("act", "Act", router)
+MOST = 500
+"""Alerts that one act from a page changes; more is for the API's bulk change by filter."""
+Ids = Annotated[list[str], Query(min_length=1, max_length=MOST)]
+SPANS_OF_SILENCE = (("+1d", "a day"), ("+7d", "a week"), ("+30d", "30 days"), ("+90d", "90 days"))
+
+
+def analyst(session: Annotated[ConsoleSession, Depends(signed_in)]) -> ConsoleSession:
+    """The session of somebody who may change alerts; raises 403."""
+    if not session.caller.may("analyst"):
+        raise HTTPException(
+            403, f"'{session.caller.name}' is {session.caller.role}; changing alerts needs analyst"
+        )
+    return session
+
+
+Analyst = Annotated[ConsoleSession, Depends(analyst)]
+
+
+@router.get("/alerts/act/close")
+def close_form(request: Request, services: Here, session: Analyst, id: Ids) -> Response:
+    """The question before alerts are closed: how many, as what, why, and whether silenced."""
+    return _form(request, services, session, id)
+
+
+@router.post("/alerts/act/close")
+def close(request: Request, services: Here, session: Analyst, form: CheckedForm) -> Response:
+    """Close them; a suppression that was wanted besides is made with the same note."""
+    ids, note = form.get("id", []), _field(form, "note")
+    verdict = _field(form, "verdict") or None
+    change = _change(status="closed", verdict=verdict, note=note or None)
+    try:
+        done = _apply(services, session, ids, change, form)
+    except (Stale, ChangeRefused, Usage) as error:
+        return _form(request, services, session, ids, problem=str(error), form=form)
+    if _field(form, "silence"):
+        done["silenced"] = _silence(services, session, form, note)
+    return _done(request, "closed", done)
+
+
+@router.post("/alerts/act/take")
+def take(request: Request, services: Here, session: Analyst, form: CheckedForm) -> Response:
+    """Take them: whoever is signed in looks at them."""
+    done = _apply(services, session, form.get("id", []), _change(assignee="me"), form)
+    return _done(request, "taken", done)
+
+
+@router.post("/alerts/act/reopen")
+def reopen(request: Request, services: Here, session: Analyst, form: CheckedForm) -> Response:
+    """Open closed alerts again."""
+    done = _apply(services, session, form.get("id", []), _change(status="open"), form)
+    return _done(request, "opened again", done)
+
+
+@router.post("/alerts/act/note")
+def note(request: Request, services: Here, session: Analyst, form: CheckedForm) -> Response:
+    """Write a note on one alert."""
+    alert_id, text = _field(form, "id"), _field(form, "text")
+    if not text:
+        raise Usage("note: write something")
+    services.triage.write_note(session.caller.name, alert_id, text)
+    return _done(request, "noted", {"alerts": 1, "act_id": None, "when": "", "skipped": 0})
+
+
+@router.post("/alerts/act/undo/{act_id}")
+def undo(
+    request: Request, services: Here, session: Analyst, act_id: str, form: CheckedForm
+) -> Response:
+    """Take an act back."""
+    undone = services.triage.undo(session.caller.name, act_id)
+    return _done(
+        request,
+        "as before",
+        {
+            "alerts": undone.alerts,
+            "act_id": None,
+            "when": undone.visible.when,
+            "skipped": len(undone.skipped),
+        },
+    )
+
+
+@router.get("/alerts/act/silence")
+def silence_preview(
+    request: Request, services: Here, session: Signed, rule: str = "", entity: str = ""
+) -> Response:
+    """What the suppression would have hidden in 30 days."""
+    preview = None
+    if rule or entity:
+        patterns = SuppressionPatterns(rule=rule or None, entity=entity or None)
+        preview = services.suppressions.preview(patterns)
+    return respond(request, "silence_preview.html", preview=preview)
+
+
+def _form(
+    request: Request,
+    services: Services,
+    session: ConsoleSession,
+    ids: Sequence[str],
+    problem: str | None = None,
+    form: dict[str, list[str]] | None = None,
+) -> Response:
+    name = session.caller.name
+    count = services.triage.preview(name, BulkPlan(ids=list(ids), change=_change(status="closed")))
+    known = alerts_now(services.reader, services.settings, ids)
+    first = next(iter(known.values()), None)
+    same = first is not None and all(alert.rule_id == first.rule_id for alert in known.values())
+    about = first.body["entity"] if first else {}
+    one_entity = all(alert.body["entity"] == about for alert in known.values())
+    return respond(
+        request,
+        "close.html",
+        ids=list(ids),
+        count=count,
+        first=first,
+        etag=first.etag if first and len(ids) == 1 else "",
+        rule=first.rule_id if first and same else "",
+        rule_name=first.body["rule"]["name"] if first and same else "",
+        entity=about.get("value", "") if one_entity else "",
+        verdicts=[(verdict, meaning) for verdict, (_, meaning) in VERDICTS.items()],
+        spans=SPANS_OF_SILENCE,
+        problem=problem,
+        given={key: values[0] for key, values in (form or {}).items()},
+    )
+
+
+def _apply(
+    services: Services,
+    session: ConsoleSession,
+    ids: Sequence[str],
+    change: AlertChange,
+    form: dict[str, list[str]],
+) -> dict[str, Any]:
+    """Change one alert as it was looked at, or several after their number was confirmed."""
+    who = session.caller.name
+    if not 0 < len(ids) <= MOST:
+        raise Usage(f"id: name 1 to {MOST} alerts, not {len(ids)}")
+    if len(ids) == 1:
+        changed = services.triage.change(who, ids[0], change, _field(form, "etag") or "*")
+        return {
+            "alerts": 1 if changed.act_id else 0,
+            "act_id": changed.act_id,
+            "when": changed.visible.when,
+            "skipped": 0,
+        }
+    counted = services.triage.preview(who, BulkPlan(ids=list(ids), change=change))
+    shown = _field(form, "alerts")
+    if shown and int(shown) != counted.alerts:
+        raise Usage(
+            f"meanwhile {counted.alerts} of them would change, not {shown}: look again, then "
+            "confirm the new number"
+        )
+    done = services.triage.bulk(who, BulkAct(token=counted.token, alerts=counted.alerts))
+    return {
+        "alerts": done.alerts,
+        "act_id": done.act_id,
+        "when": done.visible.when,
+        "skipped": len(done.skipped),
+    }
+
+
+def _silence(
+    services: Services, session: ConsoleSession, form: dict[str, list[str]], note: str
+) -> str:
+    rule, entity = _field(form, "silence_rule"), _field(form, "silence_entity")
+    try:
+        wanted = NewSuppression(
+            rule=rule or None,
+            entity=entity or None,
+            reason=note or "closed as noise",
+            until=_field(form, "silence_until") or "+7d",
+        )
+    except ValidationError as error:
+        raise Usage(f"suppression: {error.errors()[0]['msg']}") from None
+    taken = services.suppressions.begin(session.caller.name, wanted)
+    return taken.suppression.suppression_id
+
+
+def _done(request: Request, what: str, done: dict[str, Any]) -> Response:
+    response = respond(request, "done.html", what=what, done={"silenced": None} | done)
+    response.headers["HX-Trigger-After-Settle"] = "headgate:changed"
+    return response
+
+
+def _change(**fields: Any) -> AlertChange:
+    try:
+        return AlertChange(**{name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Usage(f"{first['loc'][0]}: {first['msg']}") from None
+
+
+def _field(form: dict[str, list[str]], name: str) -> str:
+    return (form.get(name) or [""])[0].strip()
