@@ -13,7 +13,7 @@ from typing import Any
 
 from infra.errors import Fatal, Retryable, Usage
 from infra.process.gc_pause import no_collection
-from ingest.parsing.decoding import readable
+from ingest.decoding.decoding import readable
 from ingest.parsing.json_source import GZIP, PART_BYTES, JsonSource, parts
 from ingest.parsing.message_bounds import (
     MAX_UNREADABLE,
