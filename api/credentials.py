@@ -92,7 +92,11 @@ class Credentials:
     def key_of(self, token: str) -> StoredKey | None:
         """The key that has this token and has not expired."""
         digest = _token_digest(token)
-        keys = [one for one in self.read().keys if hmac.compare_digest(one.digest, digest)]
+        keys = [
+            known_key
+            for known_key in self.read().keys
+            if hmac.compare_digest(known_key.digest, digest)
+        ]
         return keys[0] if keys and not keys[0].is_over(datetime.now(UTC)) else None
 
     def user_of(self, name: str, password: str) -> StoredUser | None:

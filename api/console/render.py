@@ -206,7 +206,7 @@ def _query(values: Mapping[str, Any]) -> Markup:
     pairs = []
     for name, value in values.items():
         several = value if isinstance(value, (list, tuple)) else [value]
-        pairs += [(name, one) for one in several if one not in (None, "", False)]
+        pairs += [(name, given) for given in several if given not in (None, "", False)]
     return escape(urlencode(pairs))
 
 

@@ -61,20 +61,20 @@ def under_way(
 
     Raises `Retryable` before anything is done when neither can be written.
     """
-    at = datetime.now(UTC)
-    file = _folder(settings) / f".{_name(at)}.{os.getpid()}{_BEGUN}"
-    said = f"process {os.getpid()} ended before it did"
-    row = _row(at, act, "failed", who, None, {**detail, "said": said})
+    instant = datetime.now(UTC)
+    file = _folder(settings) / f".{_name(instant)}.{os.getpid()}{_BEGUN}"
+    reason = f"process {os.getpid()} ended before it did"
+    row = _row(instant, act, "failed", who, None, {**detail, "said": reason})
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(row), "utf-8")
     except OSError as error:
         raise Retryable(f"{file.parent}: cannot be written ({error.strerror})") from error
-    found = Act("failed", dict(detail))
+    act_row = Act("failed", dict(detail))
     try:
-        yield found
+        yield act_row
     finally:
-        audit_request(settings, act, found.outcome, who=who, detail=found.detail)
+        audit_request(settings, act, act_row.outcome, who=who, detail=act_row.detail)
         file.unlink(missing_ok=True)
 
 

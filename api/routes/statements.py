@@ -64,15 +64,15 @@ def _answered(
         detail["as_of"] = asked.as_of.isoformat()
     with under_way(services.settings, "statement", detail, who=who) as act:
         try:
-            found = services.statements.run(
+            answer = services.statements.run(
                 asked.sql, asked.params, asked.max_rows, asked.as_of, cancelled
             )
         except HeadgateError as error:
             act.outcome = "refused" if isinstance(error, Refused) else "failed"
             act.detail["said"] = str(error)
             raise
-        act.outcome, act.detail["rows"] = "ok", len(found.rows)
-        return found
+        act.outcome, act.detail["rows"] = "ok", len(answer.rows)
+        return answer
 
 
 async def _hung_up(request: Request) -> None:

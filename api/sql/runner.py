@@ -136,8 +136,8 @@ class Statements:
             "as_of": as_of.isoformat() if as_of else None,
         }
         with self._worker() as worker:
-            found = worker.ask(asked, self._limits.statement_seconds, cancelled)
-            return _answer(found, self._limits)
+            reply = worker.ask(asked, self._limits.statement_seconds, cancelled)
+            return _answer(reply, self._limits)
 
     @contextmanager
     def _worker(self) -> Iterator[Worker]:
@@ -255,13 +255,13 @@ class Worker:
         process = self._running()
         try:
             _send(process, request)
-            found = self._line(process, _READ_SECONDS, cancelled)
-            if found is None:
-                found = {"unread": True}
+            reply = self._line(process, _READ_SECONDS, cancelled)
+            if reply is None:
+                reply = {"unread": True}
                 self._kill()
-            elif found.get("read"):
-                found = self._line(process, seconds, cancelled)
-                if found is None:
+            elif reply.get("read"):
+                reply = self._line(process, seconds, cancelled)
+                if reply is None:
                     self._kill()
         except (EOFError, OSError, ValueError):
             self._kill()
@@ -272,7 +272,7 @@ class Worker:
         except Cancelled:
             self._kill()
             raise
-        return found
+        return reply
 
     def _line(
         self, process: subprocess.Popen[bytes], seconds: float, cancelled: threading.Event
@@ -295,8 +295,8 @@ class Worker:
                 if not pieces[-1]:
                     raise EOFError
         line, _, self._rest = b"".join(pieces).partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        reply: dict[str, Any] = json.loads(line)
+        return reply
 
     def stop(self) -> None:
         """End the process for good; a statement that runs in it ends with it."""

@@ -197,8 +197,8 @@ def serve(requests: TextIO, answers: TextIO) -> None:
 
 
 def _read(asked: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    found = translated(asked["sql"], names, asked["params"], asked["max_rows"])
-    return {"sql": found.sql, "tables": found.tables}
+    translation = translated(asked["sql"], names, asked["params"], asked["max_rows"])
+    return {"sql": translation.sql, "tables": translation.tables}
 
 
 def _answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def _active(entries: Iterable[str]) -> list[ActiveFile]:
 
 
 def _among(paths: Iterable[str]) -> str:
-    quoted = ", ".join("'" + one.replace("\\", "\\\\").replace("'", "\\'") + "'" for one in paths)
+    quoted = ", ".join("'" + path.replace("\\", "\\\\").replace("'", "\\'") + "'" for path in paths)
     return f"path IN ({quoted})" if quoted else "false"
 
 

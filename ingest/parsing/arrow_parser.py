@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.process.gc_pause import no_collection
+from ingest.decoding.decoding import straight
 from ingest.parsing.arrow_columns import EVENT_ARROW, column
-from ingest.parsing.decoding import straight
 from ingest.parsing.event_rows import (
     dead_letter,
     event_rows,

@@ -13,7 +13,7 @@ from typing import Any
 
 from infra.errors import Fatal, Retryable, Usage
 from infra.process.gc_pause import no_collection
-from ingest.parsing.decoding import readable
+from ingest.decoding.decoding import readable
 from ingest.parsing.json_source import GZIP, PART_BYTES, JsonSource, parts
 from ingest.parsing.message_bounds import (
     MAX_UNREADABLE,
@@ -161,7 +161,7 @@ def _events_of(
     record = records[0]
     try:
         source = lookup(record.source)
-        known = [readable(one, settings) for one in records]
+        known = [readable(record, settings) for record in records]
         context = Context(known[0], settings)
         if len(known) > 1 and isinstance(source, JoiningSource):
             events = source.join(known, context)
@@ -172,15 +172,20 @@ def _events_of(
         if not events:
             raise Unreadable("the parser found no event in it")
         require_few(len(events))
-        return [_row(event, records, at, settings) for at, event in enumerate(events, first)]
+        return [
+            _row(event, records, position, settings) for position, event in enumerate(events, first)
+        ]
     except (Unreadable, Usage) as why:
-        return [dead_letter(one, str(why), first) for one in records]
+        return [dead_letter(record, str(why), first) for record in records]
     except (Retryable, Fatal):
         raise  # a registry that is away, a schema that is none: no fault of the record
     except Exception as error:
         # Whatever a record makes a parser do must not take its whole batch along.
         what = f"{type(error).__name__}: {error}"[:NO_LONGER]
-        return [dead_letter(one, f"parser {one.source} failed: {what}", first) for one in records]
+        return [
+            dead_letter(record, f"parser {record.source} failed: {what}", first)
+            for record in records
+        ]
 
 
 def dead_letter(record: Record, reason: str, at: int = 0) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from infra.process.log import News, say
 from infra.runtime.restart_policy import reason
 from infra.streaming.job import Batch, Job
 from infra.streaming.lake import Lake
-from ingest.parsing.decoding import REFUSED, WRITTEN
+from ingest.decoding.decoding import REFUSED, WRITTEN
 from ingest.parsing.record_reader import TooLong, pieces, whole
 from ingest.parsing.source import ParseSettings, lookup
 from ingest.parsing.strict_json import FILE_BYTES

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from infra.storage.paths import to_read
 from infra.streaming.job import Batch
 from infra.streaming.lake import Lake
-from ingest.parsing.decoding import REFUSED
+from ingest.decoding.decoding import REFUSED
 from ingest.tables import LANDED, RECORD
 
 TAKEN, RENAMED, UNREAD = "taken", "renamed", "unread"

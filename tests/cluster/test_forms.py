@@ -271,7 +271,9 @@ def test_the_image_holds_every_package_and_file_that_it_needs() -> None:
         for source in line.split()[:-1]
     ]
     project = tomllib.loads((project_root() / "pyproject.toml").read_text("utf-8"))
-    packages = {name.split(".")[0] for name in project["tool"]["setuptools"]["packages"]}
+    packages = {
+        name.rstrip("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]
+    }
     wanted = packages | {"pyproject.toml", "requirements.lock"}
     wanted |= {project["project"]["readme"], *project["project"]["license-files"]}
     assert wanted <= set(copied)

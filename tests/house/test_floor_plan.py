@@ -13,7 +13,7 @@ from infra.spark.session import project_root
 ROOT = project_root()
 PACKAGES = ("headgate", "reporting", "api", "alerts", "enrich", "ingest", "infra")
 MOST_MODULES = 20
-ROOMY = {"ingest/sources/windows": 25, "ingest/parsing": 24}
+ROOMY = {"ingest/sources/windows": 25}
 
 UPPER = re.compile(
     r"\b(?:headgate|reporting|api|alerts|enrich|ingest)\.[a-z_]+(?:\.[a-z_]+)*"

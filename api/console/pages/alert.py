@@ -140,9 +140,9 @@ def _leases(
         ]  # fmt: skip
         lanes.append(Lane(name or mac, mac if name else "", bars, strong=mac == holder))
     events = [
-        (alert_detail.body_time(one["time"]), f"{one['time']} {one['snippet']}")
-        for one in (body.get("evidence") or [])[:10]
-        if one.get("time")
+        (alert_detail.body_time(evidence["time"]), f"{evidence['time']} {evidence['snippet']}")
+        for evidence in (body.get("evidence") or [])[:10]
+        if evidence.get("time")
     ]
     return picture(scale, lanes, [line for line in events if since <= line[0] <= until])
 

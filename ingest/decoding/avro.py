@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from infra.errors import Fatal, HeadgateError
-from ingest.parsing.schema_registry import Schema, framed, schema
+from ingest.decoding.schema_registry import Schema, framed, schema
 from ingest.parsing.source import Format, Unreadable
 from ingest.parsing.strict_json import FILE_BYTES
 

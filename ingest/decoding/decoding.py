@@ -69,7 +69,9 @@ def straight(records: pa.RecordBatch, settings: ParseSettings) -> bool:
 def _unpacked(raw: bytes, packed: Format) -> bytes:
     """A message as JSON, or the field of it that is the record. Raises `Unreadable`."""
     if packed.kind == "avro":
-        pass
-    else:
-        from ingest.parsing.protobuf import decode_protobuf
+        from ingest.decoding.avro import decode_avro
+
+        return decode_avro(raw, packed)
+    from ingest.decoding.protobuf import decode_protobuf
+
     return decode_protobuf(raw, packed)

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from infra.config.settings import load
 from infra.errors import Fatal, Retryable, Usage
-from ingest.parsing.decoding import readable
+from ingest.decoding.decoding import readable
+from ingest.decoding.protobuf import message_indexes
 from ingest.parsing.event_rows import event_rows
-from ingest.parsing.protobuf import message_indexes
 from ingest.parsing.source import Format, ParseSettings, Record
 
 NOW = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)

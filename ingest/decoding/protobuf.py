@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from infra.errors import Fatal, HeadgateError
-from ingest.parsing.avro import text_of
-from ingest.parsing.schema_registry import Schema, framed, schema
+from ingest.decoding.avro import text_of
+from ingest.decoding.schema_registry import Schema, framed, schema
 from ingest.parsing.source import Format, Unreadable
 from ingest.parsing.strict_json import FILE_BYTES
 
