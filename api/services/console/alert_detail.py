@@ -20,14 +20,14 @@ FROM gold.alert WHERE alert_id = $id ORDER BY revision
 """
 _SIMILAR = """
 SELECT alert_id, title, level, entity_type, entity_value, event_time, count,
-       coalesce(body->>'$.lifecycle', 'new') AS lifecycle, body->>'$.verdict' AS verdict,
+       coalesce((body->>'$.lifecycle'), 'new') AS lifecycle, (body->>'$.verdict') AS verdict,
        rule_id = $rule AND entity_value = $entity AS same_both
 FROM gold.alert_current
 WHERE alert_id <> $id AND (rule_id = $rule OR entity_value = $entity)
 ORDER BY same_both DESC, event_time DESC LIMIT $most
 """
 _VERDICTS = """
-SELECT coalesce(body->>'$.verdict', '') AS verdict, count(*) AS n
+SELECT coalesce((body->>'$.verdict'), '') AS verdict, count(*) AS n
 FROM gold.alert_current WHERE rule_id = $rule AND alert_id <> $id GROUP BY ALL ORDER BY n DESC
 """
 _ACTIONS = """

@@ -27,10 +27,10 @@ listed AS (
   SELECT a.alert_id, revision, reason, mode, rule_id, rule_name, level, severity_id, risk_score,
          entity_type, entity_value, previous_entity, src_ip, event_time, first_event_time,
          window_start, status AS attribution, count, title, suppressed_by, incident_id,
-         coalesce(body->>'$.lifecycle', body->>'$.state', 'new') AS lifecycle,
-         body->>'$.assignee' AS assignee, body->>'$.verdict' AS verdict,
-         body->>'$.attribution.hostname' AS hostname,
-         coalesce(body->>'$.attribution.certainty', '') AS certainty
+         coalesce((body->>'$.lifecycle'), (body->>'$.state'), 'new') AS lifecycle,
+         (body->>'$.assignee') AS assignee, (body->>'$.verdict') AS verdict,
+         (body->>'$.attribution.hostname') AS hostname,
+         coalesce((body->>'$.attribution.certainty'), '') AS certainty
   FROM gold.alert_current a JOIN first USING (alert_id)
 )
 """
