@@ -114,6 +114,7 @@ class Refold:
         self._packs = packs
         self._confirming, self._index = Confirming(packs), index
         self._settings = settings.alerts
+        # Rows of one trigger are one batch live, and an alert gets one revision for each batch.
         self._pause = max(1_000_000, round(settings.jobs.alert_trigger_seconds * 1_000_000))
         self._wanted = frozenset(wanted) | ({INCIDENT} if incidents else set())
         self._incidents = incidents
@@ -136,6 +137,7 @@ class Refold:
             self._take(row)
             if taken % 10_000 == 0:
                 tell(taken, now)
+        # Until nothing is under way: windows at the end of the span still have to close.
         while self._busy or self._back:
             self._advance(self.clock + _HOUR)
         for name, target in sorted(self._targets.items()):
@@ -153,6 +155,7 @@ class Refold:
             if min(due, back) > now or not (self._busy or self._back):
                 break
             self.clock = max(self.clock, min(due, back))
+            # What came back first goes in first, or it would miss the batch it belongs to.
             if back <= due:
                 self._take(heapq.heappop(self._back)[2])
             else:
@@ -161,6 +164,7 @@ class Refold:
 
     def _take(self, row: _Row) -> None:
         kind = row.get("row_kind", "finding")
+        # A suppression concerns every rule; each takes note of it at its own next step.
         if row.get("action") in (SUPPRESS, UNSUPPRESS):
             self._for_all.append({**row, "target": None})
             return

@@ -66,6 +66,8 @@ class EventHistory:
     ) -> DataFrame:
         """What `matched` says of `events`; workers read the files themselves where they can."""
         files = files_between(self.lake, EVENT, "time", since, until, self.event_version)
+        # Files with deletion vectors hold rows that are gone: Spark's reader knows them, ours does
+        # not.
         if any(file.has_deletions for file in files):
             return matched(self.events(since, until), store, packs, modes)
         leaves = tuple(sorted({leaf for pack in packs for leaf in leaves_read(pack)}))
@@ -77,6 +79,7 @@ class EventHistory:
         self, rule: QueryRule, since: datetime, until: datetime, modes: Collection[str] = _MODES
     ) -> DataFrame:
         """Findings of a query whose `event_time` is in [since, until), each window whole."""
+        # Read wider than asked, so that windows at either end have all their rows.
         beside = timedelta(seconds=rule.query.window_seconds)
         findings = rule.findings(self.events(since - beside, until + beside), modes)
         column = F.col("event_time")
@@ -125,6 +128,7 @@ def matchers(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         each = [matcher_of(store, pack_hash, modes) for pack_hash in hashes]
         for batch in batches:
+            # Packs in the inner loop: the events of a batch are read once for all of them.
             for matcher in each:
                 yield matcher.match(batch)
 
@@ -139,6 +143,7 @@ def _may_match(packs: Sequence[RulePack], modes: Collection[str]) -> Column:
         & F.col("mode").isin(*modes)
     )
     routes = {(rule.classes, rule.sources) for pack in packs for rule in pack.rules}
+    # A rule without a log source sees every event, so there is nothing to leave out.
     if len(routes) > MOST_ROUTES or any(not classes and not names for classes, names in routes):
         return seen
     looked_at = F.lit(False)
@@ -165,8 +170,10 @@ def attributed_history(
     can tell, and its address is looked up with all that is known today.
     """
     waiting, passing = split(findings, settings.scopes)
+    # An imported event arrived long after it happened; "known in time" means nothing for it.
     old = F.col("mode") == "import"
     keyed = waiting.select(
+        # Two packs find the same event under one id; the join below must tell them apart.
         F.concat_ws(_APART, "pack", "finding_id").alias("finding_id"),
         *[name for name in _KEYS if name != "finding_id"],
     )
@@ -199,6 +206,7 @@ def _timed(wait_seconds: int) -> list[str | Column]:
     imported = F.col("mode") == "import"
     arrived = F.when(imported, F.col("event_time")).otherwise(F.col("received_at"))
     waited = arrived + F.expr(f"INTERVAL {wait_seconds} SECONDS")
+    # That nobody held it the live join can only say when its wait is over.
     nobody = (F.col("holder.status") == "none") & F.col("holder.known_at").isNull()
     known = F.greatest(arrived, F.coalesce("holder.known_at", arrived))
     available = F.when(imported | (F.col("via") != "join"), arrived).otherwise(
@@ -218,7 +226,9 @@ def known_then(findings: DataFrame, segments: DataFrame, wait_seconds: int) -> D
     """
     known = statements(segments)
     deadline = F.col("received_at") + F.expr(f"INTERVAL {wait_seconds} SECONDS")
+    # Used twice: for those known in time and for those to be asked again.
     now = newest_cover(findings, known, BUCKETS).persist()
+    # No statement covers it: nobody held it, which is an answer in time as well.
     in_time = F.coalesce(F.col("s_known_at") <= deadline, F.lit(True))
     again = F.broadcast(now.where(~in_time).select(*findings.columns))
     asked = {name: F.col(name).alias(f"f_{name}") for name in ("finding_id", "ip", "event_time")}

@@ -90,6 +90,7 @@ class Run:
         """The chunks, the time before the span included, by number."""
         begin, end = datetime.fromisoformat(self.warm_since), self.span()[1]
         step = timedelta(seconds=self.chunk_seconds)
+        # Rounded up: the last chunk may be shorter, and must not be left out.
         many = range(-(-(end - begin) // step))
         return [(str(n), begin + n * step, min(begin + (n + 1) * step, end)) for n in many]
 
@@ -146,12 +147,14 @@ def begin_backtest(settings: Settings, lake: Lake, wish: BacktestRequest) -> Run
     """The run for a wish: the one that was left unfinished, or a new one on the newest versions."""
     asked = _asked(settings, wish)
     for run in kept_backtests(settings):
+        # Only on the versions it began with: half of a result must not be of other events.
         if run.asked == asked and _fresh(run) and run.finished is None and _readable(lake, run):
             return run
     store = PackStore(store_folder(settings))
     warm = max(
         warm_up_seconds(side.pack, settings.alerts.dedup_seconds) for side in wish.sides().values()
     )
+    # Windows and open alerts that reach into the span began before it.
     warm_since = wish.since - timedelta(seconds=warm)
     run = Run(
         id=f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}",
@@ -162,6 +165,7 @@ def begin_backtest(settings: Settings, lake: Lake, wish: BacktestRequest) -> Run
         until=wish.until.isoformat(),
         warm_since=warm_since.isoformat(),
         chunk_seconds=int(chunk(wish.until - warm_since).total_seconds()),
+        # Workers read packs from the store, so those that were never live go there, too.
         packs={side: store.put(chosen.pack) for side, chosen in wish.sides().items()},
         ids={side: list(chosen.ids) for side, chosen in wish.sides().items()},
         versions={table.name: lake.version(table) for table in (EVENT, DHCP_SEGMENT)},
@@ -175,6 +179,7 @@ def _asked(settings: Settings, wish: BacktestRequest) -> str:
     """What makes two wishes the same: the content of the rules, not what they are called by."""
     what: list[Any] = [wish.span or f"{wish.since.isoformat()} {wish.until.isoformat()}"]
     what += [(side, chosen.ids, chosen.pack.hash) for side, chosen in wish.sides().items()]
+    # Settings that change the answer make another wish, though the rules are the same.
     what += [settings.jobs.wait_seconds, settings.alerts.dedup_seconds]
     what += [scope.model_dump(mode="json") for scope in settings.scopes]
     return sha256(json.dumps(what, default=str).encode()).hexdigest()[:16]
@@ -194,6 +199,7 @@ def _readable(lake: Lake, run: Run) -> bool:
                 version = run.versions[table.name]
                 folder = location(lake.path_at(table, version))
                 began = datetime.fromisoformat(run.began)
+                # The log alone is not enough: VACUUM may have taken files of an old version.
                 require_files(engine, table.name, folder, version, began)
         except Exception:  # whatever is said of a version that is gone: the run begins anew
             return False
@@ -248,10 +254,12 @@ class Backtest:
         packs = [self._store.get(pack) for pack in dict.fromkeys(self.run.packs.values())]
         pieces = self.run.pieces()
         for number, since, until in pieces:
+            # Matched before an interruption; its files are there.
             if number in self.run.chunks:
                 continue
             parts = self._history.parts(since, until, str(self._store.folder), packs)
             files = write_parts(parts, self.folder / "findings", number)
+            # Noted once the files are whole: a chunk that was cut off is matched again.
             self.run.chunks[number] = [file.name for file in files]
             _save(self.settings, self.run)
             so_far = sum(len(names) for names in self.run.chunks.values())
@@ -266,6 +274,7 @@ class Backtest:
         if files:
             spark = self._history.lake.spark
             findings = spark.read.schema(FINDING.schema).parquet(*files)
+            # Reading the DHCP lines of imports is dear, and most spans hold no imported findings.
             old = findings.where(F.col("mode") == "import").limit(1).count() > 0
             imported = self._imported() if old else None
             rows = attributed_history(findings, self._history, self.settings, imported)
@@ -275,6 +284,7 @@ class Backtest:
 
     def _imported(self) -> DataFrame:
         """DHCP lines of imports that may say who held an address within the span."""
+        # A lease that began before the span may still run within it.
         longest = timedelta(seconds=self.settings.jobs.max_lease_seconds)
         first = datetime.fromisoformat(self.run.warm_since)
         events = self._history.events(first - longest, self.run.span()[1])
@@ -301,6 +311,7 @@ class Backtest:
 def write_rows(rows: DataFrame, folder: Path, prefix: str, schema: pa.Schema) -> list[DataFile]:
     """Rows as Parquet files in a folder; what an earlier attempt left is taken away first."""
     folder.mkdir(parents=True, exist_ok=True)
+    # An attempt that was killed may have left files, and the reader takes all there are.
     for leftover in folder.glob(f"{prefix}*"):
         leftover.unlink(missing_ok=True)
     target = Target(folder.name, folder, prefix, schema, ())
@@ -343,9 +354,11 @@ def in_order(
         return
     connection = open_engine(memory=memory, threads=2)
     try:
+        # `SET` takes no parameters in DuckDB, so quotes in the path are doubled by hand.
         connection.execute(f"SET temp_directory = '{str(sorting).replace(chr(39), chr(39) * 2)}'")
         answer = connection.execute(
             "SELECT * FROM read_parquet($files) WHERE $pack IS NULL OR pack = $pack "
+            # A total order: the fold must see equal times in the same order on each run.
             "ORDER BY available_at, event_time, finding_id",
             {"files": [str(file) for file in files], "pack": pack},
         )

@@ -154,6 +154,8 @@ def compile_rules(
                 draft = _draft(path, document)
                 taken = drafts.setdefault(str(draft.parsed.id), draft)
                 if taken is not draft:
+                    # Ids go into findings and alerts: two rules under one would be one rule to
+                    # every reader.
                     raise Untranslatable(f"its id is taken by {taken.path}", "give it a new uuid")
             except REFUSALS as error:
                 refused.append(_refusal(_name(path, document), error, path))
@@ -184,6 +186,7 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
 
 def _documents(path: Path, refused: list[RefusedRule]) -> list[Any]:
     try:
+        # Before it is read: rule folders are often clones of what strangers publish.
         if path.stat().st_size > MAX_FILE_BYTES:
             raise yaml.YAMLError(f"larger than {MAX_FILE_BYTES} bytes")
         if path.suffix == ".py":
@@ -205,6 +208,7 @@ def _draft(path: Path, document: Any) -> _Draft:
     if not isinstance(document, dict):
         raise Untranslatable("not a mapping", "a rule has keys such as title, id, detection")
     try:
+        # Taken out first, since pySigma refuses or ignores keys that Sigma does not know.
         own = msgspec.convert(document.pop("headgate", {}), _Own)
     except msgspec.ValidationError as error:
         raise Untranslatable(
@@ -215,6 +219,7 @@ def _draft(path: Path, document: Any) -> _Draft:
             raise Untranslatable(f"headgate.role: '{role}'", f"one of {', '.join(_ROLES)}")
     if not set(own.tests) <= {"match", "no_match"}:
         raise Untranslatable(f"headgate.tests: {sorted(own.tests)}", "its keys: match, no_match")
+    # What ships with the product is shown to match and to stay quiet; own rules need not be.
     if path.is_relative_to(BUNDLED) and not (own.tests.get("match") and own.tests.get("no_match")):
         raise Untranslatable("it has no tests", "add headgate.tests: match and no_match events")
     asked = taken_fields(document, path) if is_query(document) else None
@@ -280,6 +285,7 @@ def _translate(
 ) -> None:
     """Fill in each draft's rule; drop and refuse those that cannot be translated."""
     filters = _filters(drafts)
+    # A correlation may name its rules by name or by id, as the Sigma specification allows.
     by_name = {str(d.parsed.name): rule_id for rule_id, d in drafts.items() if d.parsed.name}
     for rule_id, draft in list(drafts.items()):
         try:
@@ -290,6 +296,8 @@ def _translate(
                 if draft.asked is not None:
                     draft.rule = _query(draft, draft.asked, draft.parsed, meaning)
                     continue
+                # A Sigma filter is written apart from the rules; each rule it concerns demands it
+                # as well.
                 filtered = list(_filtered(draft.parsed, filters, meaning, refused))
                 draft.rule = _rule(draft, draft.parsed, meaning, [*_lists(draft, store), *filtered])
         except REFUSALS as error:
@@ -315,12 +323,14 @@ def _filtered(
         try:
             yield predicate_of(filter_rule.parsed.filter, meaning)
         except REFUSALS as error:
+            # The rule runs without it: it then says too much, which is seen, and not too little.
             filter_rule.broken = True
             refused.append(_refusal(filter_id, error, filter_rule.path))
 
 
 def _drop_orphans(drafts: dict[str, _Draft], refused: list[RefusedRule]) -> None:
     """Refuse correlations whose rules were refused, and those that count these, and so on."""
+    # Until nothing changes: a correlation may count correlations that go in the same pass.
     while True:
         orphans = {
             rule_id: missing
@@ -385,6 +395,7 @@ def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence
     if filtered:
         asked = All((asked, *filtered)) if asked != _EVERY else all_of(filtered)
     asked, confirm = split_predicate(asked)
+    # Several log sources may share a class; these conditions tell them apart.
     where = where_of(meaning.source)
     return Rule(
         **_described(parsed, draft.own),
@@ -434,9 +445,11 @@ def _assemble(
     made = {rule_id: draft.rule for rule_id, draft in drafts.items() if draft.rule is not None}
     on = {rule_id: rule for rule_id, rule in made.items() if rule_id not in disabled}
     correlations = [rule for rule in on.values() if isinstance(rule, Correlation)]
+    # Sigma: the rules a correlation counts raise no alerts of their own unless it says `generate`.
     muted = {r for c in correlations if not c.generate for r in c.rules}
 
     finished: dict[str, Rule | Correlation | Query] = {}
+    # Sorted, so that the same folders give the same pack and the same hash.
     for rule_id, rule in sorted(made.items()):
         extra: dict[str, Any] = {
             "alerting": rule.level in levels and rule_id not in muted,
@@ -444,6 +457,8 @@ def _assemble(
         }
         if isinstance(rule, Rule | Query):
             extra["carry"] = _carried(rule_id, correlations)
+        # The version comes before `extra`: what other rules make of this one does not change what
+        # it is.
         rule = msgspec.structs.replace(rule, version=content_version(rule))
         finished[rule_id] = msgspec.structs.replace(rule, **extra)
     pack = RulePack(
@@ -470,6 +485,7 @@ def _carried(rule_id: str, correlations: Sequence[Correlation]) -> tuple[str, ..
     """Fields of the event that a correlation above the rule, however far, groups by or counts."""
     wanted: set[str] = set()
     reached = {rule_id}
+    # Correlations may count correlations, so the way up is followed until it ends.
     grew = True
     while grew:
         above = [c for c in correlations if reached & set(c.rules)]
@@ -480,5 +496,6 @@ def _carried(rule_id: str, correlations: Sequence[Correlation]) -> tuple[str, ..
             continue
         named = {*correlation.group_by, *([correlation.field] if correlation.field else [])}
         wanted |= named - {DEVICE} - set(correlation.aliases)
+        # An alias stands for another field in each rule; this rule carries its own one.
         wanted |= {fields[rule_id] for fields in correlation.aliases.values() if rule_id in fields}
     return tuple(sorted(wanted))

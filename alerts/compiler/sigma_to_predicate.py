@@ -117,6 +117,7 @@ def _check(tree: Node) -> None:
             "split the rule, or join an indicator list",
         )
     for test in tests:
+        # These compare more than a value and have no leaf that could be built.
         if test.op == "exists" or test.op.startswith("ref"):
             continue
         try:
@@ -151,6 +152,7 @@ class _Translation:
         """A field, which may be in one of several places; it is missing when it is in none."""
         paths = self.source.paths(name)
         if isinstance(value, SigmaNull) or (isinstance(value, SigmaExists) and not value):
+            # A field with several places is null only when it is in none of them: `and`, not `or`.
             absent = tuple(Test(path, "exists", False) for path in paths)
             return absent[0] if len(absent) == 1 else All(absent)
         return any_of([self.value(path, value) for path in paths])
@@ -164,6 +166,7 @@ class _Translation:
         if isinstance(value, SigmaString):
             anywhere = SpecialChars.WILDCARD_MULTI + value + SpecialChars.WILDCARD_MULTI
             if path in JSON_COLUMNS:
+                # Such a column is text in JSON, where quotes and backslashes stand escaped.
                 anywhere = anywhere.map_parts(_as_in_json, lambda part: isinstance(part, str))
             return self.text(path, anywhere, isinstance(value, SigmaCasedString))
         return self.value(path, value)
@@ -177,6 +180,7 @@ class _Translation:
         if isinstance(value, SigmaTimestampPart):
             return Test(path, value.timestamp_part.name.lower(), value.number)
         if isinstance(value, SigmaNumber):
+            # Windows event codes are texts here; a number test could not be sought as a literal.
             if path in CODES:
                 return Test(path, "eq", str(value.number))
             return Test(path, "number", value.number)
@@ -205,6 +209,7 @@ class _Translation:
         flags = "".join(sorted(_FLAGS[flag] for flag in value.flags))
         start = f"(?{flags})" if flags else ""
         filled = value.regexp.replace_placeholders(self.expand_quoted)
+        # Sigma's `re` minds case unless its flag says otherwise, so the test is `cased`.
         return any_of([Test(path, "re", f"{start}{alternative}", True) for alternative in filled])
 
     def expand(self, placeholder: Placeholder) -> Iterator[SigmaString]:
@@ -215,6 +220,7 @@ class _Translation:
     def expand_quoted(self, placeholder: Placeholder) -> Iterator[SigmaString]:
         """The same inside a regular expression."""
         for value in self.values_of(placeholder):
+            # Escaped for RE2 here; pySigma must not read those backslashes as its own escapes.
             yield SigmaString(re2.escape(value), escape=False)
 
     def values_of(self, placeholder: Placeholder) -> tuple[str, ...]:
@@ -264,6 +270,7 @@ def _text(path: str, value: SigmaString, cased: bool) -> Test:
             parts.append(("text", part))
         else:
             parts.append((ANY_RUN if part == SpecialChars.WILDCARD_MULTI else ANY_ONE, ""))
+    # `**` means the same as `*`; without the second one the cheap shapes below are recognised.
     parts = [p for i, p in enumerate(parts) if not (i and p[0] == ANY_RUN == parts[i - 1][0])]
     kinds = [kind for kind, _ in parts]
     op = {

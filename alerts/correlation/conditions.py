@@ -56,8 +56,10 @@ def measure_condition(
     value = metric(definition, within)
     if value is None or not _OPS[definition.op](value, definition.count):
         return None
+    # A copy: the window is a slice that goes on changing, what fired keeps its witnesses.
     chosen: list[CorrelationEntry] | None = list(within)
     if definition.type == "temporal":
+        # Entries are in order of time, so of each rule the last one stays.
         latest = {e.rule_id: e for e in within}
         chosen = sorted(latest.values(), key=by_order)
     elif definition.type == "temporal_ordered":
@@ -77,6 +79,7 @@ def metric(definition: Correlation, within: Sequence[CorrelationEntry]) -> Numbe
         return len({fold(e.value) for e in within if e.value is not None})
     if definition.type.startswith("temporal"):
         return len({e.rule_id for e in within})
+    # Values that are no numbers are passed over, as a missing field matches nothing.
     numbers = [n for e in within if (n := number(e.value)) is not None]
     if not numbers:
         return None
@@ -119,6 +122,7 @@ def _in_order(
     best: list[list[CorrelationEntry]] = [[]]
     for rule_id in reversed(definition.rules):
         times = [e for e in within if e.rule_id == rule_id]
+        # From the longest down, so that one rule does not lengthen the chain it has just made.
         for length in range(len(best), 0, -1):
             after = best[length - 1]
             fitting = [e for e in times if not after or e.time < after[0].time]

@@ -126,6 +126,7 @@ class Correlator:
             for earlier in group.fired:
                 self._where.update(dict.fromkeys(earlier.members, key))
                 self._homes[earlier.finding["finding_id"]] = group
+        # After what fired: a finding that is still here counts where it is now, not where it fired.
         for key, group in state.groups.items():
             for entry in group.entries:
                 self._where[entry.finding_id] = key
@@ -143,6 +144,7 @@ class Correlator:
         entry = correlation_entry(definition, row)
         outputs: list[dict[str, Any]] = []
         if entry is not None:
+            # Before it is looked up: the finding itself, or its window, may lie in a pack.
             self._thaw(entry.time)
             known = self._where.get(entry.finding_id)
             if not counts(row):
@@ -152,6 +154,7 @@ class Correlator:
                 outputs = self._insert(definition, entry)
             else:
                 outputs = self._again(entry, known)
+        # A host with a clock in the future must not close the windows of all others.
         time = min(micros(row["event_time"]), micros(row["received_at"]) + SKEW)
         state.clock = max(state.clock, time)
         return outputs
@@ -205,6 +208,7 @@ class Correlator:
                 self._where.update((e.finding_id, key) for e in alive)
 
     def _insert(self, definition: Correlation, entry: CorrelationEntry) -> list[dict[str, Any]]:
+        # JSON and not joined text: values may hold any separator, and null is no empty string.
         key = msgspec.json.encode(entry.group).decode()
         group = self.state.groups.setdefault(key, _Group())
         entry.late = entry.time < self.state.clock - SETTLE
@@ -218,6 +222,7 @@ class Correlator:
 
     def _bound(self, definition: Correlation, group: _Group) -> None:
         """Keep the group at its cap: the oldest finding goes, is counted, and marks its windows."""
+        # A count above the cap could never be reached, so the cap grows with it.
         needed = least(definition) if definition.type.endswith("_count") else 0
         while len(group.entries) > max(MAX_ENTRIES, 2 * needed):
             gone = group.entries.pop(0)
@@ -276,6 +281,7 @@ class Correlator:
         group.seen = group.seen or FirstSeen()
         if not sight(group.seen, definition, fold(entry.value), entry.time):
             return []
+        # The condition is the sight itself: there is no window to measure.
         what = MeasuredCondition(1, [entry])
         told_now = fired(
             definition,
@@ -295,8 +301,10 @@ class Correlator:
         place = _place(group, entry)
         if place is not None:
             old = group.entries[place]
+            # A finding comes once for each lease and with each retry; only a newer word counts.
             if entry.rev <= old.rev:
                 return []
+            # Late is how it first came: a correction always comes later.
             entry.late = old.late
             if entry.group != old.group:
                 self._leave(entry, key, place)
@@ -339,7 +347,9 @@ class Correlator:
         fired_row.rev = max(fired_row.rev + 1, newest.rev)
         since, until = fired_row.start, fired_row.end + self.state.span
         # What it kept quiet, before it and after it, may speak.
+        # Twice the span: a rest holds on both sides of what fired.
         self._stirred.append((shaken.key, since - self.state.span, until))
+        # Taken out while its groups are asked, or its own rest would keep its window quiet.
         group.fired = [each for each in group.fired if each is not fired_row]
         for home in self._candidates(shaken):
             window = self._window(definition, home, since, until)
@@ -355,6 +365,7 @@ class Correlator:
                 self._homes[fired_row.finding["finding_id"]] = home
                 return told_again(fired_row, what.chosen[-1].holder, newest.holder)
         fired_row.disproved, fired_row.members = True, []
+        # Kept, though disproved: it comes back under its id if its findings do.
         group.fired.append(fired_row)
         return told_again(fired_row, None, newest.holder)
 
@@ -368,6 +379,7 @@ class Correlator:
         self, definition: Correlation, group: _Group, since: int, until: int
     ) -> tuple[Sequence[CorrelationEntry], MeasuredCondition] | None:
         """The first window that may be told by now, of those that end in [since, until]."""
+        # No further than what closed: an average may still change while findings come.
         if not told_at_once(definition):
             until = min(until, group.closed)
         return _first_window(definition, group, since, until)
@@ -397,6 +409,7 @@ def over_history(
 def forget_findings(state: CorrelationState, clock: int) -> None:
     """Drop what no finding inside the lateness can concern any more; `clock` in event time."""
     oldest = state.forgotten = clock - state.span - LATENESS
+    # Whole packs go without being opened; single old entries in one are left out at `_thaw`.
     state.cold = [cold for cold in state.cold if cold.until >= oldest]
     for key, group in list(state.groups.items()):
         group.entries = [e for e in group.entries if e.time >= oldest]
@@ -414,8 +427,10 @@ def pack_away(state: CorrelationState, clock: int, enough: int = ENOUGH) -> None
     `clock`: how far both event time and arrivals have come, so that a clock ahead of ours
     packs nothing away that others still need.
     """
+    # What may still share a window with a finding that is on time stays unpacked.
     before = min(clock, state.clock) - state.span - SETTLE
     cuts = {key: bisect_left(g.entries, before, key=by_time) for key, g in state.groups.items()}
+    # A pack has a cost of its own, so small ones are not worth making.
     if sum(cuts.values()) < enough:
         return
     taken: dict[str, list[CorrelationEntry]] = {}

@@ -16,6 +16,7 @@ MAX_VALUES = 10_000
 """Values remembered for a group; those seen longest ago go first, and are new when they return."""
 
 
+# As arrays: there are up to ten thousand of them in a group, and names would double the state.
 class _Run(msgspec.Struct, array_like=True):
     """First and last instant of a run, microseconds."""
 

@@ -149,6 +149,7 @@ class AlertConsumer:
             name: option for name, option in options.items() if name != "group.id"
         }
         self._db = sqlite3.connect(place, isolation_level=None, timeout=TIMEOUT)
+        # Readers of the handler's own tables are then not blocked while a revision is taken.
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.executescript(_TABLES)
         self._consumer = Consumer(
@@ -157,6 +158,8 @@ class AlertConsumer:
                 "group.id": options.get("group.id", "headgate-kit"),  # nothing is committed there
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
+                # Any other choice would silently skip what the topic has lost, or read it all
+                # again.
                 "auto.offset.reset": "error",
             }
         )
@@ -188,6 +191,7 @@ class AlertConsumer:
             problem = message.error()
             if problem is None:
                 self._take(message, handle)
+            # Our place is gone from the topic: retention, or a topic made anew.
             elif problem.code() == KafkaError._AUTO_OFFSET_RESET:
                 self._begin(handle)
             elif problem.fatal() or not problem.retriable():
@@ -196,6 +200,7 @@ class AlertConsumer:
     def _begin(self, handle: Handle) -> None:
         """Assign every partition at our place; what the topic lost meanwhile comes from the API."""
         bounds, own = self._bounds(), self._id()
+        # A new topic of the same name has offsets that mean something else.
         anew = self._known_id() not in (None, own)
         kept = self._places_in(bounds)
         lost = {
@@ -205,6 +210,8 @@ class AlertConsumer:
             if anew or not low <= kept[number][0] <= high
         }
         if lost:
+            # From the lowest place of all partitions: the feed knows none, and `_once` passes over
+            # doubles.
             self._catch_up(min(sequence for _, sequence in kept.values()), handle, lost.values())
             with self._transaction():
                 for number in lost:
@@ -271,6 +278,7 @@ class AlertConsumer:
             for number, (low, high) in bounds.items()
             if high > low
         ]
+        # Assigned and not subscribed: a rebalance would move partitions away from our places.
         self._consumer.assign(ends)
         end = time.monotonic() + LOOK_SECONDS  # a busy topic is never silent
         while ends and time.monotonic() < end:
@@ -296,6 +304,7 @@ class AlertConsumer:
         revision = AlertRevision(body["alert_id"], body["revision"], sequence, body)
         with self._transaction():
             self._once(revision, handle)
+            # Place and effect in one transaction: a crash undoes both or neither.
             self._note(int(message.partition() or 0), int(message.offset() or 0) + 1, sequence)
         self._taken += 1
         if self._taken % FORGET_EVERY == 0:
@@ -320,6 +329,7 @@ class AlertConsumer:
         done = self._db.execute(
             "SELECT revision FROM alert_seen WHERE alert_id = ?", (revision.alert_id,)
         ).fetchone()
+        # A feed and a topic may both bring a revision; the number says whether it was handled.
         if done is not None and revision.revision <= done[0]:
             return
         handle(revision, self._db)
@@ -344,6 +354,7 @@ class _Transaction:
         self._db = db
 
     def __enter__(self) -> None:
+        # Takes the write lock now; a plain BEGIN could fail half way through when another has it.
         self._db.execute("BEGIN IMMEDIATE")
 
     def __exit__(

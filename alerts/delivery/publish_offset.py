@@ -40,6 +40,7 @@ class PublishOffset:
         """Whether the table has that commit, as far as can be told."""
         there = _digest(table, self.version)
         return self.version <= newest_version(table) and (
+            # An older release noted no commit, and a cleaned log has none: then the number must do.
             None in (self.commit, there) or self.commit == there
         )
 
@@ -97,4 +98,5 @@ def _file(settings: Settings) -> StateFile[dict[str, Any]]:
 def has_told(table: Location, version: int) -> bool:
     """Whether rows were added to a table up to a version, as far as its log does not deny it."""
     there = [number for number in versions(table) if number <= version]
+    # A log that does not begin at 0 was cleaned; what stood there may well have told something.
     return there[:1] not in ([], [0]) or any(commit(table, number).adds for number in there)

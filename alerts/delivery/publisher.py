@@ -90,12 +90,14 @@ class Publisher:
         if self._began < 0:
             return
         known = publish_offset.publish_offset_file(self._settings).exists()
+        # Only while the table has told nothing: else a lost file would look like a fresh start.
         if not known and not publish_offset.has_told(self._table, self._began):
             self._keep(PublishOffset(-1))
         try:
             require_broker(self._settings.kafka)
         except HeadgateError:
             return  # publishing will say so
+        # Batches must not wait for the broker; `publish` opens it again and says what is wrong.
         with suppress(KafkaException, Retryable):
             self._open()
 
@@ -124,6 +126,7 @@ class Publisher:
                 # Of what was heard already others, too, must see that it waits no more.
                 self._set(client, self._place)
         except KafkaException as error:
+            # A producer whose transaction failed may be fenced; the next call makes a new one.
             self._client = None
             raise _named(error.args[0], self._settings) from None
         if self._place != self._kept:
@@ -288,6 +291,7 @@ class Publisher:
             if self._is_news(revision_row)
         ]
         there = PublishOffset(version, table_commit.digest, self._place.compared)
+        # A commit without news needs no transaction; its place is noted with the next one.
         if revisions:
             # Alerts, their states and the place in one transaction: none of them is seen without
             # the others.
@@ -315,6 +319,7 @@ class Publisher:
         names = [*_Revision.__dataclass_fields__, "suppressed_by"]
         rows: list[dict[str, Any]] = []
         # What puts files in others' place, as an erasure does, tells nothing new.
+        # Read straight from the commit's files: Spark would plan a job for a few rows.
         for name in found.adds if found.appends else ():
             rows += pq.read_table(to_read(self._table / name), columns=names).to_pylist()
         revisions = [row for row in rows if row.pop("suppressed_by", None) is None]
@@ -386,9 +391,12 @@ def read_all(
     consumer = Consumer(
         {
             **client_options(settings.kafka),
+            # The client demands a group; nothing is ever committed under it.
             "group.id": "headgate-reader",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
+            # Without it the end of a partition looks like silence, and only a timeout would end the
+            # read.
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "log_level": 3,
@@ -411,6 +419,8 @@ def read_all(
             if problem is None:
                 yield message
             elif problem.code() == KafkaError._PARTITION_EOF:
+                # Transaction markers take offsets, so the last message's offset does not tell the
+                # end.
                 open_partitions.discard(message.partition())
             else:
                 raise Retryable(f"topic {topic}: {problem.str()}")

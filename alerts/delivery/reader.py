@@ -87,6 +87,7 @@ def newest_revisions(settings: Settings, wanted: Wanted) -> tuple[list[_Row], bo
         since=wanted.since,
         entity=wanted.entity,
         muted=wanted.muted,
+        # One more than asked tells whether there are more.
         most=wanted.limit + 1,
     )
     return [_short(row) for row in answer[: wanted.limit]], len(answer) > wanted.limit
@@ -99,6 +100,7 @@ def detail(settings: Settings, alert_id: str) -> Detail:
     answer = _ask(
         settings,
         "SELECT alert_id, rule_id, body FROM gold.alert_current "
+        # A whole id wins over longer ones that begin with it; three are enough to show a clash.
         "WHERE starts_with(alert_id, $id) ORDER BY alert_id = $id DESC, alert_id LIMIT 3",
         id=alert_id,
     )
@@ -135,6 +137,7 @@ def ask_about(
     """Ask something of an alert, also of one that job `alert` may have forgotten."""
     instant = datetime.fromisoformat(found.body["detected_at"])
     old = datetime.now(UTC) - instant > _REMEMBERED
+    # The job may have forgotten it; with its body the state can take it back.
     alert: _Row = {"alert": msgspec.json.encode(found.body).decode()} if old else {}
     return request_action(
         settings, action, found.alert_id, found.rule_id, value=value, comment=comment, **alert

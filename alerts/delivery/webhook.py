@@ -56,6 +56,7 @@ def target_of(hook: WebhookSettings) -> _Target:
         raise Usage(f"{where}: {error}") from None
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise Usage(f"{where}: write https://HOST/PATH")
+    # A password in a URL ends up in logs and error messages.
     if parts.username is not None or parts.password is not None:
         raise Usage(f"{where}: no user and password in it; the signature says who calls")
     if parts.scheme == "http" and not hook.allow_private:
@@ -81,6 +82,7 @@ def secret_of(hook: WebhookSettings) -> bytes:
 
 def signature(secret: bytes, seconds: int, body: bytes) -> str:
     """Value of the header `Headgate-Signature`."""
+    # The time is signed with the body, so that an old delivery cannot be sent again as a new one.
     signed = hmac.new(secret, f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={seconds},v1={signed}"
 
@@ -110,8 +112,10 @@ def addresses(target: _Target, *, allow_private: bool) -> list[str]:
     try:
         getaddrinfo = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
+        # A host name that is no valid IDNA raises `UnicodeError`, which has no `strerror`.
         why = getattr(error, "strerror", None) or error
         raise Undelivered(f"{target.host}: no address ({why})") from None
+    # Each once and in the resolver's order, which prefers what this machine can reach.
     known = list(dict.fromkeys(str(entry[4][0]) for entry in getaddrinfo))
     allowed = [address for address in known if allow_private or is_public(address)]
     if not allowed:
@@ -133,6 +137,7 @@ def post(hook: WebhookSettings, key: str, body: bytes, seconds: int) -> None:
         "Headgate-Signature": signature(secret_of(hook), seconds, body),
     }
     problem = ""
+    # Two at most, say IPv6 and IPv4: each may take the whole timeout while others wait.
     for address in addresses(target, allow_private=hook.allow_private)[:2]:
         connection = _Connection(target, address, hook.timeout_seconds)
         # The socket's own timeout is for each piece: who answers byte by byte would never end.
@@ -153,6 +158,7 @@ def post(hook: WebhookSettings, key: str, body: bytes, seconds: int) -> None:
         if 200 <= status < 300:
             return
         why = ": redirects are not followed" if 300 <= status < 400 else ""
+        # An answer is an answer: another address is tried only where there was none.
         raise Undelivered(f"{target.host} answered {status}{why}")
     raise Undelivered(problem)
 
@@ -177,6 +183,7 @@ class _Connection(http.client.HTTPConnection):
         self.is_cut = True
         if self.sock is not None:
             with suppress(OSError):
+                # `close` alone would not wake a thread that is blocked in a read.
                 self.sock.shutdown(socket.SHUT_RDWR)
 
     def connect(self) -> None:
@@ -185,6 +192,8 @@ class _Connection(http.client.HTTPConnection):
         if self._secure:
             context = ssl.create_default_context()
             try:
+                # To the judged address, but in the name of the host: the certificate is of the
+                # name.
                 self.sock = context.wrap_socket(plain, server_hostname=self.host)
             except OSError:
                 plain.close()

@@ -51,6 +51,7 @@ class Queue:
 
     def __init__(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
+        # Each hook has a thread of its own: a writer waits for the others and does not fail.
         self._db = sqlite3.connect(file, isolation_level=None, timeout=30)
         self._db.execute("PRAGMA journal_mode = WAL")
         # What was delivered leaves nothing behind that an erasure would have to look for.
@@ -89,6 +90,7 @@ class Queue:
             "WHERE hook = ? AND alert_id = ? AND revision = ?",
             (
                 problem[:300],
+                # A bit of chance, so that hooks that failed together do not come back together.
                 now + pause(one.attempts, random.random()),
                 now if over else None,
                 one.hook,
@@ -96,6 +98,7 @@ class Queue:
                 one.revision,
             ),
         )
+        # A dead letter stays in the file until a person sends it again.
         return over
 
     def again(self, hook: str | None, now: float) -> int:
@@ -124,6 +127,7 @@ def enqueue(
     """Let a revision wait for some hooks, in the transaction that `db` is in."""
     for hook in hooks:
         db.execute(
+            # The consumer may see a revision again after a crash; it waits only once.
             "INSERT OR IGNORE INTO delivery "
             "(hook, alert_id, revision, title, body, queued_at, next_at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -133,5 +137,6 @@ def enqueue(
 
 def pause(attempts: int, chance: float) -> float:
     """Seconds until the next attempt: doubling from five seconds to an hour, a fifth by chance."""
+    # The exponent is bounded, since a power of thousands is no float any more.
     grown: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(attempts, 20))
     return grown * (0.9 + 0.2 * chance)

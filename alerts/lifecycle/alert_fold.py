@@ -67,6 +67,7 @@ class Fold:
         self._suppressions = tuple(suppressions)
         self._incidents = incidents or {}
         self._heard = heard
+        # Both indexes follow from the state, so they are built anew and not encoded with it.
         self._of = {ref: alert for alert in state.alerts.values() for ref in alert.refs}
         self._by_key: dict[str, list[Alert]] = {}
         for alert in state.alerts.values():
@@ -84,6 +85,7 @@ class Fold:
         is how far the stream has come, microseconds.
         """
         batch = _Batch(clock)
+        # By alert and new owner: findings that go the same way stay together on one alert.
         moves: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         fresh = []
         for row in findings:
@@ -98,9 +100,12 @@ class Fold:
             else:
                 self._disprove(known, row, batch)
         # Corrections first: what is new then counts on the alert of the right device.
+        # Sorted, since a retry of the batch must give the same revisions under the same numbers.
         for (alert_id, _), rows in sorted(moves.items()):
             self._move(self.state.alerts[alert_id], rows, batch)
         for row in fresh:
+            # Corrections were looked at above whatever their level; only an alerting rule opens an
+            # alert.
             if row["alerting"] and counts(row):
                 self._fold(row, batch)
         unknown = [action for action in actions if not self._act(action, batch)]
@@ -132,7 +137,9 @@ class Fold:
         del self._of[row["finding_id"]]
         self._take_out(alert, {row["finding_id"]})
         if not alert.refs:
+            # Closed at event time: the wall clock would differ when the batch is tried again.
             alert.state, alert.closed_at, alert.disproved = "closed", alert.last, True
+            # A disproved finding says nothing of the holder, so the one that was shown stays.
             if row.get("via") != DISPROVED:
                 alert.previous, alert.previous_entity = alert.holder, alert.entity_value
                 alert.holder = holder_of(row)
@@ -156,6 +163,7 @@ class Fold:
             self._keep_back(alert, silencer, batch)
             return alert
         batch.note(alert, "count")
+        # Only marked: a revision for each repeat would flood the topic (`count_every_seconds`).
         alert.pending = True
         self._add(alert, row, entity, holder)
         return alert
@@ -168,6 +176,7 @@ class Fold:
         budget, limit = self.state.budget, limit_of(alert.rule_id, self.settings)
         if budget.take(limit, batch.clock):
             return
+        # It is recorded like any other alert; only the topic does not get it.
         alert.suppressed_by = HELD_BACK
         summary = self.state.alerts.get(budget.summary or "")
         # One summary a storm, not one an alert that is held back.
@@ -184,9 +193,11 @@ class Fold:
         """The alert that tells of a rule's storm; it begins with the first one held back."""
         summary = msgspec.structs.replace(
             held,
+            # Made from the alert that began the storm: a retry then makes the same id.
             alert_id=identity(self.settings.tenant, held.rule_id, HELD_BACK, held.alert_id),
             entity_type="rule",
             entity_value=held.rule_id,
+            # A key that no entity has, so no finding is ever folded on the summary.
             entity_key=f"{HELD_BACK}|{held.rule_id}",
             holder=None,
             refs={},
@@ -208,7 +219,10 @@ class Fold:
             for a in self._by_key.get(key, ())
             if a.alert_id != but
             and a.silenced == silenced
+            # A late finding from before the close counts on the closed alert; a later one opens
+            # anew.
             and (a.closed_at is None or (time <= a.closed_at and a.holds_findings))
+            # The whole alert must fit the window, or steady repeats would stretch it without end.
             and max(a.last, time) - min(a.first, time) <= span
         ]
         # The one that people know already, so that they are not told of another.
@@ -252,6 +266,7 @@ class Fold:
             ref = Ref(row["finding_id"], rev_of(row), entity.key, time, total)
             alert.refs[ref.finding_id] = ref
             self._of[ref.finding_id] = alert
+        # Findings arrive out of order; what an alert shows is of its newest one.
         if time >= alert.last:
             alert.about, alert.holder = about_of(row), holder
         alert.first = min(alert.first, time)
@@ -272,6 +287,7 @@ class Fold:
             other = None  # nobody was told of that one, and this one's readers are to be told more
         # One that was silenced in another's name is told under an id of its own.
         renamed = silenced or not alert.silenced
+        # Same id under a new name: who works on the alert keeps it, and sees both holders.
         if moved >= set(alert.refs) and other is None and renamed:
             self._rename(alert, rows, entity, holder)
             batch.note(alert, "attribution")
@@ -343,6 +359,7 @@ class Fold:
         elif kind == "reopen":
             alert.state, alert.closed_at, alert.disproved = "open", None, False
             alert.verdict = None  # whoever reopens it doubts the verdict
+            # Disproving wrote down the same entity; an alert that counts again has no former one.
             if alert.previous_entity == alert.entity_value:
                 alert.previous = alert.previous_entity = None
         elif kind == "assign":
@@ -352,6 +369,7 @@ class Fold:
         elif kind != "note":
             return False
         alert.changed_by = action.get("who")
+        # Actions come from several writers, so a batch may hold them in any order of time.
         alert.changed_at = max(alert.changed_at or 0, micros(action["at"]))
         alert.comment = action.get("comment") or alert.comment
         reasons = {"close": "closed", "reopen": "reopened", "assign": "assigned"}
@@ -362,9 +380,12 @@ class Fold:
         """At most one revision an alert; what only counted waits for `count_every_seconds`."""
         wait = self.settings.count_every_seconds * 1_000_000
         out = []
+        # In an order that the rows alone decide, whatever order the state was decoded in.
         for alert in sorted(self.state.alerts.values(), key=lambda a: (a.first, a.alert_id)):
             reason = batch.why.get(alert.alert_id)
             if alert.revision == 0 and reason == "superseded" and not self._heard(alert.alert_id):
+                # Made and superseded in one batch: a close of an alert that nobody knows would
+                # confuse.
                 del self.state.alerts[alert.alert_id]
                 continue
             if reason in (None, "count"):

@@ -101,6 +101,8 @@ class BucketState:
             )
         bucket = cls()
         try:
+            # The version stands before the compressed part, so it is known before anything is
+            # decoded.
             plain = rest if head in UNPACKED else expanded(rest)
             bucket._kept = msgspec.msgpack.decode(plain, type=_Kept)
         except (ValueError, msgspec.MsgspecError) as error:
@@ -169,6 +171,8 @@ class BucketState:
     def _advance(self, rows: Iterable[_Row]) -> None:
         """Move the clock to the newest arrival or tick: progress, never the wall clock."""
         for row in rows:
+            # An alert's clock is the arrival of its findings, so that a replay folds as it did
+            # live.
             if row["row_kind"] == "action":
                 continue  # what people ask is of now, however far behind the findings are
             if row["row_kind"] == "tick":
@@ -296,6 +300,8 @@ class BucketState:
         rows: list[_Row] = [
             {**row, "row_kind": "finding", "target": row["rule_id"]}
             for row in row_list
+            # An alert about a bare address would have to be corrected as soon as its holder is
+            # known.
             if row["holder"] is not None
         ]
         self._kept.folded.update((row["finding_id"], self._kept.clock) for row in rows)
@@ -330,10 +336,14 @@ class BucketState:
         silences = tuple(self._kept.suppressions.values())
         incidents = {key: incident.alert_id for key, incident in self._kept.incidents.items()}
         outputs: list[dict[str, Any]] = []
+        # Rules that nothing came for, too: a count that waits may be due by the clock alone.
         for target in sorted({*self._kept.folds, *own, *asked}):
             state = self._kept.folds.setdefault(target, FoldState())
+            # Before the fold: what comes back must be known before it is asked for.
             revive(own.get(target, []), state)
             revive_asked(asked.get(target, []), state)
+            # Findings and actions of a batch go through one fold, so an alert gets one revision of
+            # both.
             fold = Fold(state, settings, silences, incidents, heard)
             actions = sorted(asked.get(target, []), key=lambda a: (micros(a["at"]), a["action_id"]))
             revised, unknown = fold.apply(own.get(target, []), actions, self._kept.clock)
@@ -352,11 +362,14 @@ class BucketState:
     def _forget(self, folding: int) -> None:
         kept = self._kept
         for target, fold in list(kept.folds.items()):
+            # An alert outlives its dedup window while its correlation may still be taken back.
             forget_alerts(fold, kept.clock, max(folding, self._correctable(target)))
             if not fold.alerts:
                 del kept.folds[target]
         hour = 3600 * 1_000_000
         for target, state in list(kept.correlations.items()):
+            # A correlation whose rules are silent has a clock that stands; arrivals move it, with
+            # an hour's grace.
             forget_findings(state, max(state.clock, kept.clock - hour))
             pack_away(state, kept.clock)
             if not state.groups:
@@ -378,6 +391,7 @@ class _Packs:
             try:
                 self._known[pack_hash] = self._load(pack_hash)
             except Fatal:
+                # An old pack may be removed; alerts that rest on it are then told with less detail.
                 self._known[pack_hash] = None
         return self._known[pack_hash]
 

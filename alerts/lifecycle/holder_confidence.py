@@ -42,6 +42,7 @@ def judge_holders(
     `known_us`: how far the DHCP log is complete, microseconds of arrival; 0: not known.
     """
     known = event_instant(known_us) if known_us else None
+    # The join gives a row for each lease that fits; how sure one is depends on its rivals.
     same: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         if row["row_kind"] == "finding" and row.get("holder") is not None:
@@ -78,12 +79,15 @@ class Listening:
         idle = self._thread is None or not self._thread.is_alive()
         if idle and time.monotonic() - self._asked >= _EVERY_SECONDS:
             self._asked = time.monotonic()
+            # Beside the batches: a query over the lake must not delay alerts.
             self._thread = threading.Thread(target=self._ask, name="dhcp-servers", daemon=True)
             self._thread.start()
         if self._since is None:
             return None
         return [
             [scope, name, instant.isoformat()]
+            # In order, since the decision is written to a file and equal ones should be equal
+            # bytes.
             for (scope, name), instant in sorted(self._last.items())
         ]
 
@@ -100,6 +104,7 @@ class Listening:
         except HeadgateError:
             return  # evidence beside the point of the batch: the next minute asks again
         news = {(scope, name or ""): new.astimezone(UTC) for scope, name, new in rows}
+        # The spans asked for overlap, so an answer may be older than what is known.
         newest = {key: max(new, self._last.get(key, new)) for key, new in news.items()}
         self._last, self._since = self._last | newest, now
 
@@ -113,6 +118,7 @@ def ask(
 
     from infra.delta.duckdb_views import connect
 
+    # Few resources on purpose: the query runs beside Spark on the driver's machine.
     connection = connect(settings.lake_root, needs=("silver.event",), memory="256MB", threads=1)
     try:
         return connection.execute(HEARD_SQL, bounds).fetchall()
@@ -148,6 +154,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _written(file: Path) -> int | None:
     """When a file was: after a restore another one may have its name. None: there is none."""
     try:
+        # Part of the cache's key below.
         return file.stat().st_mtime_ns
     except OSError:
         return None

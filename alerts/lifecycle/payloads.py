@@ -47,6 +47,7 @@ def decode_payload(payload: str, schema: T.StructType) -> dict[str, Any]:
 
     Fields that `schema` does not know are kept as they came.
     """
+    # `to_json` leaves nulls out, so every column of the schema is put back.
     raw: dict[str, Any] = msgspec.json.decode(payload)
     row = {field.name: _value(raw.pop(field.name, None), field.dataType) for field in schema}
     return row | raw
@@ -84,16 +85,21 @@ class Outputs:
             for batch in batches:
                 kinds, payloads = batch.column("out"), batch.column("payload")
                 for kind, table in OUTPUTS.items():
+                    # After a crash some tables may have the batch already; only the rest is
+                    # written.
                     if table.name in writers:
                         mine = payloads.filter(pc.equal(kinds, kind)).to_pylist()
                         rows = [decode_payload(payload, table.schema) for payload in mine]
                         if table is ALERT:
                             known = index_of(self._index) if self._index else None
+                            # Assets are looked up when the row is written, so a change of them does
+                            # not touch the state.
                             rows = [in_context(row, known) for row in rows]
                             rows = [row | self._place for row in rows]
                         schema = self._targets[table.name].schema
                         writers[table.name].write(pa.RecordBatch.from_pylist(rows, schema=schema))
                 refused += [
+                    # `mapInArrow` has one output schema; requests come back in the shape of files.
                     DataFile(REFUSED, "", 0, 0, 0, payload)
                     for payload in payloads.filter(pc.equal(kinds, REFUSED)).to_pylist()
                 ]

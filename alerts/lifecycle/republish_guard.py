@@ -100,11 +100,13 @@ def note_published(settings: Settings, states: Iterable[Message], waiting: Itera
     before = _files(settings)
     last = int(before[-1].name.split("-")[1]) if before else 0
     whole = _named(settings, last + 1)
+    # Written beside and renamed when whole: a crash never leaves half a file under its name.
     whole.parent.mkdir(parents=True, exist_ok=True)
     made = whole.with_name(".heard.sqlite")
     made.unlink(missing_ok=True)
     with closing(sqlite3.connect(made, isolation_level=None)) as db:
         db.executescript(_MADE)
+        # One transaction: a commit for each row would sync the disk as many times.
         db.execute("BEGIN")
         db.executemany("INSERT OR IGNORE INTO waiting VALUES (?)", ((name,) for name in waiting))
         db.executemany(_HEARD, _newest(states))
@@ -113,6 +115,7 @@ def note_published(settings: Settings, states: Iterable[Message], waiting: Itera
         db.execute("COMMIT")
         count = int(db.execute("SELECT count(*) FROM heard").fetchone()[0])
     made.replace(whole)
+    # The last one stays, since a batch that is tried again may still name it.
     for former in before[: 1 - _KEPT]:
         former.unlink(missing_ok=True)
     return count
@@ -135,6 +138,7 @@ def _told(settings: Settings) -> Iterator[list[tuple[str, int]]]:
     # The workers, too, import this module; they need no engine.
     from infra.delta.duckdb_views import connect
 
+    # DuckDB, not Spark: only two columns are wanted, in batches that fit into memory.
     with closing(connect(settings.lake_root, needs=("gold.alert",))) as lake:
         answer = lake.execute("SELECT alert_id, revision FROM gold.alert")
         for batch in answer.fetch_record_batch(_AT_ONCE):

@@ -33,6 +33,7 @@ def revive(findings: Sequence[Mapping[str, Any]], state: FoldState) -> None:
     for row in findings:
         if row.get("alert"):
             body = msgspec.json.decode(row["alert"])
+            # Its id must be taken, or the finding that made it would make it again with revision 1.
             left = body.pop("made", None)
             if left is not None:
                 lost.setdefault(left["alert_id"], (left, []))
@@ -68,8 +69,10 @@ def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
     }
     if body["count"] > len(refs):
         rest = body["evidence_total"] - len(refs)
+        # The body has a count but no ids; one stand-in keeps the sums right and never moves.
         refs[_REST] = Ref(_REST, _NEVER, key, last, rest)
     named = {row["event_uid"]: row["finding_id"] for row in rows}
+    # The published body nests the former holder in the present one; the state has them apart.
     holder = {k: v for k, v in body["attribution"].items() if k != "previous"}
     alert = Alert(
         alert_id=body["alert_id"],
@@ -111,6 +114,7 @@ def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
         changed_at=_micros(body["changed_at"]) if body.get("changed_at") else None,
     )
     if not rows:
+        # Only the summary has the words then; a revision without them would say less than the last.
         alert.about.snippet = words_in(body["summary"], alert)
     return alert
 

@@ -86,6 +86,7 @@ def sighted(risk: Risk, sights: Sequence[Sight], settings: AlertSettings) -> lis
     """
     lines = []
     for sight in sights:
+        # A finding comes once for each lease that is known; it adds to the risk once.
         if sight.entity.type in ENTITIES and not _known(risk, sight):
             heat = risk.setdefault(sight.entity.key, Heat())
             _add(heat, sight)
@@ -107,6 +108,7 @@ def take_away(risk: Risk, moved: Mapping[str, tuple[str, int]]) -> None:
         for rule_id, part in list(heat.parts.items()):
             for finding_id in part.ids.keys() & moved.keys():
                 owner, rev = moved[finding_id]
+                # A newer revision may already count here, if it was moved there and back.
                 if key != owner and part.ids[finding_id] < rev:
                     del part.ids[finding_id]
                     part.count -= 1
@@ -123,6 +125,7 @@ def forget_risk(risk: Risk, clock: int) -> None:
         heat.parts = {rule: part for rule, part in heat.parts.items() if part.last >= oldest}
         if not heat.parts:
             del risk[key]
+    # Scans with made-up addresses would fill the state; the key breaks ties the same on a retry.
     crowd = sorted(risk, key=lambda key: (risk[key].last, key))
     for key in crowd[: max(0, len(crowd) - MAX_ENTITIES)]:
         del risk[key]
@@ -147,11 +150,13 @@ def _known(risk: Risk, sight: Sight) -> bool:
 def _add(heat: Heat, sight: Sight) -> None:
     row = sight.row
     heat.last = max(heat.last, sight.time)
+    # Event time, not the wall clock: history that is replayed gives the same incidents.
     oldest = heat.last - REACH * 1_000_000
     heat.parts = {rule: part for rule, part in heat.parts.items() if part.last >= oldest}
     part = heat.parts.setdefault(row["rule_id"], _Part(row["level"], row["rule_title"]))
     part.level, part.tactics = row["level"], list(sight.tactics)
     part.count += 1
+    # Beyond it a correction cannot take one away; a storm must not grow the state.
     if len(part.ids) < _REMEMBERED:
         part.ids[row["finding_id"]] = sight.rev
     if sight.time >= part.last:
@@ -191,6 +196,7 @@ def incident(heat: Heat, sight: Sight) -> dict[str, Any]:
         **{name: sight.row.get(name) for name in copied},
         "finding_id": identity(INCIDENT, uid),
         "rule_id": INCIDENT,
+        # No pack has this rule, so there is no version to name.
         "rule_version": "",
         "rule_title": INCIDENT_TITLE,
         "level": INCIDENT_LEVEL,

@@ -62,6 +62,7 @@ def fold_alerts(rows: DataFrame, settings: Settings, store: str) -> DataFrame:
     buckets = settings.jobs.alert_buckets
     # A heartbeat must reach buckets without findings too, or their windows would never close.
     every = F.sequence(F.lit(0), F.lit(buckets - 1))
+    # Such rows go to a group of their own, so they never cause a bucket to be decoded.
     passes = F.col("kind").isin(EVENT, PASSING)
     to_some = F.when(F.col("target").isNull(), every).otherwise(
         F.array(to_bucket("target", buckets))
@@ -84,6 +85,7 @@ def fold_alerts(rows: DataFrame, settings: Settings, store: str) -> DataFrame:
         OUTPUT,
         STATE,
         "append",
+        # Ticks in the rows move time on: a timeout of Spark's would depend on the wall clock.
         GroupStateTimeout.NoTimeout,
     )
 
@@ -122,6 +124,7 @@ def stepper(
         bucket = BucketState.decode(state.get[0]) if state.exists else BucketState()
         known = bucket.dhcp_known(rows, wait_us)
         judge_holders(rows, known, decided_servers(settings.checkpoint_root), settings.scopes)
+        # The driver wrote down which index the batch uses, so that a retry asks the same one.
         rows = confirming.counting(rows, partial(decided_index, settings))
         heard = asked_of(settings, decision(settings.checkpoint_root, HEARD))
         now = round(detected.timestamp() * 1_000_000)
@@ -140,7 +143,9 @@ def stepper(
         # The collector would walk over every object of the state again while it is decoded.
         with no_collection():
             bucket, outputs = advanced(frames, state)
+            # One blob, not columns: Spark's state schema then never changes when the contents do.
             state.update((bucket.encode(),))
+        # An empty frame would still be sent through Arrow for each bucket and batch.
         if outputs:
             yield pd.DataFrame(
                 {
@@ -165,10 +170,12 @@ def attributions(rows: list[dict[str, Any]], said_at: Any) -> Iterator[dict[str,
     """What this job itself found out about whose address it was, for gold.attribution."""
     best: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
+        # The same finding also comes to correlations and to the risk: one row of it is written.
         own = row["row_kind"] == "finding" and row["target"] == row["rule_id"]
         if not own or row["kind"] != "event" or row["via"] in SAID_ELSEWHERE:
             continue
         key = (row["finding_id"], row["role"])
+        # A batch may hold a finding once for each lease; only the newest word is written.
         if key not in best or row["attr_rev"] > best[key]["attr_rev"]:
             best[key] = row
     for row in best.values():

@@ -41,6 +41,8 @@ class Suppression(msgspec.Struct, frozen=True):
 
     def covers(self, row: Mapping[str, Any], entity: Entity, holder: Holder | None) -> bool:
         """Whether a finding about `entity` is silenced."""
+        # Arrival, not the wall clock: a job that catches up silences what it would have silenced
+        # live.
         if micros(row["received_at"]) >= self.expires:
             return False
         if not any(_fits(self.rule, row[name]) for name in ("rule_id", "rule_title")):
@@ -73,6 +75,7 @@ def take(known: dict[str, Suppression], actions: Iterable[Mapping[str, Any]], cl
     `clock`: how far arrivals have come, microseconds, so a job that catches up
     silences what came before the expiry and nothing that came after.
     """
+    # A suppression may end in the batch that begins it; the id breaks ties the same on a retry.
     for action in sorted(actions, key=lambda a: (micros(a["at"]), a["action_id"])):
         if action["action"] == SUPPRESS and action.get("expires_at") is not None:
             known[action["alert_id"]] = suppression_of(action)
@@ -95,10 +98,12 @@ def covering(
         for suppression in known
         if suppression.covers(row, entity, holder)
     ]
+    # Any order would do, but it has to be the same one when the batch is tried again.
     return min(fitting, default=None)
 
 
 def _names(row: Mapping[str, Any], entity: Entity, holder: Holder | None) -> list[str]:
+    # A person may know the thing by its address or its host; the entity is only one of its names.
     named = [entity.value, *(row.get(n) for n in ("ip", "host_name", "user_name", "dst_ip"))]
     if holder is not None:
         named += [holder.mac, holder.hostname]
@@ -109,6 +114,7 @@ def _fits(pattern: str, value: Any) -> bool:
     if value is None:
         return False
     text = str(value)
+    # A network first: as a pattern of characters its slash would fit no address.
     network = _network(pattern)
     if network is not None:
         try:
@@ -123,6 +129,7 @@ def _network(pattern: str) -> Any:
     if "/" not in pattern:
         return None
     try:
+        # People write 10.1.2.3/16 as well as 10.1.0.0/16.
         return ip_network(pattern, strict=False)
     except ValueError:
         return None

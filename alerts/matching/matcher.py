@@ -127,6 +127,7 @@ class Matcher:
         if not len(routed.rows):
             return pa.RecordBatch.from_pylist([], schema=finding_schema())
         rules, rows = self._candidates(batch, routed)
+        # A row that several rules want is taken out of Arrow once.
         picked_rows, places = np.unique(rows, return_inverse=True)
         picked = Picked(batch, picked_rows, self._paths)
         hits, failures = self._confirm(rules, places, picked)
@@ -154,9 +155,13 @@ class Matcher:
             ),
             pc.is_in(batch.column("mode"), self.modes),
         )
+        # Nulls as a code of their own: an event without a class may still concern a rule of a
+        # source.
         classes = batch.column("class_uid").dictionary_encode(null_encoding="encode")
         sources = batch.column("source").dictionary_encode(null_encoding="encode")
         codes = sources.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        # One number for both codes: numpy finds distinct pairs of it much faster than of two
+        # columns.
         codes *= len(classes.dictionary)
         codes += classes.indices.to_numpy(zero_copy_only=False)
         pairs, groups = np.unique(codes, return_inverse=True)
@@ -166,6 +171,7 @@ class Matcher:
             name, uid = divmod(pair, len(uids))
             rules[group] = self._rules_for(uids[uid], names[name])
         looked_at = np.flatnonzero(rules.any(axis=1))
+        # Most events concern no rule; they are dropped before any of their columns is read.
         rows = np.flatnonzero(seen.to_numpy(zero_copy_only=False) & np.isin(groups, looked_at))
         self._counts[0] += np.bincount(groups[rows], minlength=len(pairs)) @ rules
         return _Routed(rows, groups, rules)
@@ -173,6 +179,7 @@ class Matcher:
     def _rules_for(self, class_uid: int | None, source: str) -> Flags:
         key = (class_uid, source)
         if key not in self._routes:
+            # Heartbeats are rows of ours that show a source is alive; no rule may match them.
             looks = [source != HEARTBEAT and r.looks_at(class_uid, source) for r in self._rules]
             self._routes[key] = np.array(looks, bool)
         return self._routes[key]
@@ -187,6 +194,7 @@ class Matcher:
         rules, rows = rules[allowed], rows[allowed]
         self._since[0] += len(routed.rows)
         self._since[1] += len(rules)
+        # By rule: `_confirm` then times and isolates each rule in one run over its rows.
         order = np.lexsort((rows, rules))
         return rules[order], rows[order]
 
@@ -225,10 +233,13 @@ class Matcher:
                     if ready.test(picked, place):
                         hits.append((place, number))
             except Exception as error:  # whatever one rule throws must not stop the others
+                # At the row where it threw: the finding then has an event to point to, the same on
+                # a retry.
                 failed.append((place, ready, f"{type(error).__name__}: {error}"))
             self._seconds[number] += perf_counter() - began
             self._counts[1, number] += len(tried)
             self._counts[2, number] += len(hits) - before
+        # By row and rule: rules are confirmed one after the other, findings are promised by row.
         return sorted(hits), failed
 
     def _finding(self, columns: Picked, row: int, ready: _Ready) -> dict[str, Any]:
@@ -236,6 +247,7 @@ class Matcher:
         role, ip = _role(columns, row, rule.roles)
         event_uid = columns["event_uid"][row]
         return self._common(columns, row) | {
+            # From rule and event alone: the same batch tried again gives the same ids.
             "finding_id": identity(rule.id, event_uid),
             "rule_id": rule.id,
             "rule_version": rule.version,
@@ -257,6 +269,7 @@ class Matcher:
         rule, event_uid = ready.rule, columns["event_uid"][row]
         title = single_line(f"Rule '{rule.title}' failed: {reason}")
         return self._common(columns, row) | {
+            # One finding a broken rule and batch, whatever number of its rows would throw.
             "finding_id": identity(RULE_FAILED, rule.id, event_uid),
             "rule_id": RULE_FAILED,
             "rule_version": rule.version,
@@ -290,6 +303,7 @@ def _paths(rule: Rule) -> set[str]:
     try:
         return paths_of(rule.predicate)
     except ValueError:
+        # The rule is told as broken when it is run; the columns of the others are still needed.
         return set()
 
 
@@ -299,12 +313,14 @@ def _ready(rule: Rule, slots: Mapping[str, int]) -> _Ready:
         lists = tuple(test for test in tests_of(rule.predicate) if test.op == "listed")
         return _Ready(rule, row_test(rule.predicate, slots), "", shown, lists)
     except (ValueError, KeyError) as error:
+        # Kept as broken and not refused: one rule must not keep a whole pack from running.
         return _Ready(rule, None, str(error), shown)
 
 
 def _positive(node: Node) -> Iterator[str]:
     """Fields whose values made the rule match: those not under a `not`."""
     if isinstance(node, Test):
+        # What a list was met with is shown by `_indicator`, with the list's name.
         if node.op != "listed":
             yield node.field
     elif isinstance(node, All | Either):
@@ -315,6 +331,7 @@ def _positive(node: Node) -> Iterator[str]:
 def _role(columns: Picked, row: int, roles: Sequence[str]) -> tuple[str, str | None]:
     """The first endpoint that has an address, else the first."""
     for role in roles:
+        # The finding is joined to the leases by this address, so an endpoint with one goes first.
         ip = columns[f"{role}.ip"][row]
         if ip:
             return role, ip
@@ -355,6 +372,7 @@ def _snippet(columns: Picked, row: int) -> str:
 def columns_read(pack: RulePack) -> list[str]:
     """Columns of silver.event that the rules of a pack and their findings need, for a `select`
     before `mapInArrow`: what is not read needs not be carried to the workers."""
+    # Top-level columns: Spark's column pruning does the rest inside Parquet.
     needed = {leaf.partition(".")[0] for leaf in leaves_read(pack)}
     return [name for name in event_schema().names if name in needed]
 
@@ -413,6 +431,8 @@ def event_batch(events: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
             index = schema.get_field_index(name)
             if index < 0:
                 raise Fatal(f"silver.event has no column '{name}'")
+            # `from_pylist` drops names it does not know, and a test with a misspelt field would
+            # pass.
             _known(name, value, schema.field(index).type)
     return pa.RecordBatch.from_pylist([dict(event) for event in events], schema=schema)
 

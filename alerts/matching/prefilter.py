@@ -52,9 +52,11 @@ class Census:
         """What an atom costs an event, in microseconds, and the share of events it holds in."""
         rows = self.rows + 1
         if isinstance(atom, Needle):
+            # Of two texts that were never seen the longer one is the rarer guess.
             rate = (self.found[atom] + 0.5 / len(atom.text) ** 2) / rows
             return PAIRED * rate, rate
         rate = (self.found[atom] + 0.5) / rows
+        # Before the first census every row is taken to have a value of its own.
         asked = self.asked[atom] / rows if self.rows else 1.0
         made = MADE if derived(atom.field) else 0.0
         return PAIRED * rate + _ASKED * asked + made, rate
@@ -76,10 +78,13 @@ def gates_of(node: Node, census: Census) -> list[_Gate]:
         gates = [gate for part in node.of for gate in gates_of(part, census)]
     elif isinstance(node, Either):
         parts = [gates_of(part, census) for part in node.of]
+        # One branch without a gate lets any event through, so the whole `or` has none.
         if not parts or not all(parts):
             return []
+        # The cheapest gate of each branch, all together: an event passes when any of them holds.
         return [_priced((atom for gates in parts for atom in gates[0].atoms), census)]
     else:
+        # A `not` requires nothing to be present, so nothing can be sought for it.
         return []
     return sorted(gates, key=lambda gate: gate[:2])
 
@@ -158,14 +163,17 @@ class _Search:
         """(needle, value) for each needle that occurs in a value, once."""
         if not len(distinct.values):
             return _NONE, _NONE
+        # One text of all distinct values: a single call into the automaton for the whole column.
         haystack = distinct.haystack()
         matches = self.automaton.find_matches_as_indexes(
             memoryview(haystack.data), overlapping=True
         )
         if not matches:
             return _NONE, _NONE
+        # Matches are tuples (needle, start, end); flat they can be sliced without a loop in Python.
         flat = np.fromiter(chain.from_iterable(matches), np.int64, 3 * len(matches))
         values = np.searchsorted(haystack.starts, flat[1::3], side="right") - 1
+        # A needle may occur many times in a value; it counts once.
         pairs = np.unique(flat[0::3] * len(distinct.values) + values)
         return np.divmod(pairs, len(distinct.values))
 
@@ -204,6 +212,7 @@ class PrefilterPlan:
         gates = np.zeros(len(rules), np.int64)
         for number, node in enumerate(rules):
             taken = [] if node is None else _chosen(gates_of(node, census))
+            # A rule without a gate is confirmed on all rows of its log source.
             gates[number] = len(taken)
             for gate in taken:
                 for atom in gate.atoms:
@@ -243,6 +252,7 @@ class PrefilterPlan:
         gate, row = np.divmod(keys, count)
         rules = self.rules[gate]
         result, times = np.unique(rules * count + row, return_counts=True)
+        # Gate and row were made unique before, so the count is that of different gates passed.
         through: Numbers = result[times == self.gates[result // count]]
         return through
 
@@ -259,6 +269,8 @@ def _values_where(test: Test, distinct: Distinct) -> Numbers:
     """RE2 inside Arrow reads the column as it lies; what that cannot say is asked one by one."""
     if test.op == "re" and pa.types.is_string(distinct.values.type):
         try:
+            # A gate may let too much through, so RE2's reading only has to be as wide as the
+            # rule's.
             matched = pc.match_substring_regex(distinct.values, pattern=str(test.value))
             return np.flatnonzero(matched.to_numpy(zero_copy_only=False)).astype(np.int64)
         except pa.ArrowInvalid:
@@ -285,6 +297,7 @@ def count(rules: Iterable[Node | None], columns: EventColumns, rows: int, census
             needles[atom.path][atom] = [0]
             continue
         listed = atom.op == "listed"
+        # A list is asked by row, since its answer depends on the event's time as well.
         census.asked[atom] += rows if listed else len(columns.distinct(atom.field).values)
         census.found[atom] += len(rows_where(atom, columns))
     for path, wanted in needles.items():

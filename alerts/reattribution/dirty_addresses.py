@@ -56,6 +56,7 @@ class Doubts:
             Mark,
             "remove it, and all addresses in doubt are looked at again",
         )
+        # Taken before anything is read: what comes meanwhile is for the next run.
         self.mark = Mark(lake.version(EVENT), known_us, min(known_us, said_us))
 
     def asked(
@@ -79,6 +80,7 @@ class Doubts:
         """What came to be in doubt since the run whose mark is kept, or at all for the first."""
         before = self.earlier()
         late = (F.col("kind") == "too_late") & (F.unix_micros("known_at") >= before.known_us)
+        # The stream knows nothing of a repair and may speak of the old lease for days.
         repaired = (F.col("kind") == REPAIR) & (F.col("learned_at") > F.lit(now - AGAIN))
         parts = [
             self._segments()
@@ -123,10 +125,14 @@ class Doubts:
             table_commit = commit(folder, version)
             if (
                 table_commit.changes_data
+                # Our marker in Delta's commit says who wrote it (decision 0001).
                 and (table_commit.marker or {}).get("job") not in LIVE_JOBS
             ):
                 names += [folder / name for name in table_commit.adds]
+        # A compaction may have replaced a file and VACUUM removed it; its rows are in a later
+        # commit.
         here = [str(name) for name in names if name.exists()]
+        # Spark lists and plans each path it is given; too many in one read stall the driver.
         for index in range(0, len(here), _FILES_AT_ONCE):
             files = here[index : index + _FILES_AT_ONCE]
             yield self._lake.spark.read.schema(EVENT.schema).parquet(*files)
@@ -137,5 +143,6 @@ def _earliest(parts: Iterable[DataFrame]) -> dict[ScopedAddress, int]:
     for part in parts:
         addresses = part.where("scope IS NOT NULL AND ip IS NOT NULL").groupBy("scope", "ip")
         for scope, ip, time_us in addresses.agg(F.min("time_us")).collect():
+            # Summed up on the driver: addresses are few beside the lines they come from.
             results[scope, ip] = min(time_us, results.get((scope, ip), time_us))
     return results

@@ -40,6 +40,7 @@ def said_until(settings: Settings) -> int:
     when there is none.
     """
     folder = settings.checkpoint_root / "alert" / "spark"
+    # A batch with offsets but no commit did not finish; its watermark promises nothing.
     done = set(numbers(folder / "commits")) & set(numbers(folder / "offsets"))
     if not done:
         return 0
@@ -82,13 +83,16 @@ def retold(
     )
     oldest = F.lit(event_instant(min(asked.values())))
     where = lake.read(ATTRIBUTED_EVENT).where(F.col("event_time") >= oldest)
+    # Few addresses against a large table: broadcast, and the large side is not shuffled.
     mine = where.join(F.broadcast(starts), ["scope", "ip"]).where("event_time >= first")
     others = [name for name in ATTRIBUTED_EVENT.schema.fieldNames() if name not in _EVENT]
+    # Append-only: an event has a row for each revision, and the newest one counts.
     was = F.max_by(F.struct(*others), "rev").alias("was")
     known = statements(segments, whole=True)
     newest_rows = newest_cover(mine.groupBy(*_EVENT).agg(was), known, carried=SEGMENT)
     now = newest_rows.withColumn("holder", device(lake.settings.scopes))
     same = [_same(name) for name in ("status", "mac", "session_id")]
+    # Only a newer statement, or a repair would undo what the stream has learned since.
     changed = now.where((F.col("s_rev") > F.col("was.rev")) & ~(same[0] & same[1] & same[2]))
     lines = {"holder": F.col("holder"), "rev": F.col("s_rev"), "via": F.lit(_REPAIRED)}
     columns = [
@@ -100,4 +104,5 @@ def retold(
 
 
 def _same(name: str) -> Column:
+    # Null-safe: from nobody to somebody is a change, and `null = x` would be null.
     return F.col(f"holder.{name}").eqNullSafe(F.col(f"was.holder.{name}"))

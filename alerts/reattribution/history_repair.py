@@ -86,6 +86,7 @@ def repair_history(
     `sessions` has never said how far it is, and when another repair of history runs.
     """
     folder = lake.settings.checkpoint_root / REPAIR_JOB
+    # Two repairs would each append what the other one has appended already.
     lock = Lock(folder, REPAIR_JOB)
     try:
         doubts = Doubts(lake, folder, micros(known_at(lake)), said_until(lake.settings))
@@ -103,6 +104,8 @@ def repair_history(
             # What a dry run did not write above would be counted again here.
             _later(lake, {n: us for n, us in later.items() if not (dry and n in asked)}, done)
             if not dry:
+                # Last of all: a crash before it makes the next run look at the same addresses
+                # again.
                 doubts.done()
         return done
     finally:
@@ -155,6 +158,7 @@ def _chunk(lake: Lake, asked: Mapping[ScopedAddress, int], done: Mended) -> None
         # Downstream, rows of some seconds ago would be too late: they are known now.
         now_us = max(stamp.known_us, micros(known_at(lake)))
         rows = [msgspec.structs.replace(row, known_at=now_us) for row in rows]
+        # Leases first: killed here, the next run finds the findings that disagree with them.
         lake.add(DHCP_SEGMENT, [_row(row) for row in rows], note_of_commit)
     segments = _segments(lake, asked, [_row(row) for row in rows] if done.dry else [])
     _retell(lake, asked, segments, stamp, done)
@@ -200,6 +204,8 @@ def kept_since(settings: Settings, stamp: CorrectionStamp) -> int:
     """Since when every DHCP line is there, by its time; retention goes by arrival."""
     now = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=stamp.learned_us)
     since = complete_since(settings, EVENT, now)
+    # A clock ahead by that much gives a line a later time than its arrival, which retention goes
+    # by.
     return 0 if since is None else micros(since) + FUTURE_SECONDS * 1_000_000
 
 
@@ -222,6 +228,7 @@ def _said(
     results: dict[ScopedAddress, list[Segment]] = {}
     for row in wanted.toArrow().to_pylist():
         address = (row["scope"], row["ip"])
+        # Spark filtered by address alone; the same one of another scope is taken out here.
         if address in asked:
             row["event_uids"] = tuple(row["event_uids"] or ())
             results.setdefault(address, []).append(Segment(**row))
@@ -292,6 +299,7 @@ def _attributions(
     select = _changed(again, _newest(lake, mine)).select(*ATTRIBUTION.schema.fieldNames(), "was")
     learned = event_instant(stamp.learned_us)
     rows = [row | {"attributed_at": learned} for row in select.toArrow().to_pylist()]
+    # With the alert inside: job `alert` may have forgotten it since.
     return with_alerts(lake, rows)
 
 
@@ -302,6 +310,8 @@ def _named(findings: DataFrame, segments: DataFrame, scopes: Sequence[ScopeSetti
     newest_rows = newest_cover(asked, statements(segments), carried=("mac", "session_id"))
     leased = F.col("s_mac").isNotNull()
     static = set_by_hand(F.col("scope"), F.col("ip"), scopes)
+    # Only what tells devices apart: the evidence differs with each run and would look like a
+    # change.
     holder = F.struct(
         F.when(static, "static").when(leased, "leased").otherwise("none").alias("status"),
         F.when(~static, F.col("s_mac")).alias("mac"),

@@ -58,6 +58,7 @@ class PendingAttributions:
         newest = pc.max(_instants(rows.filter(beat).column("event_time"))).as_py()
         if newest is not None:
             self.finished = newest if self.finished is None else max(self.finished, newest)
+        # An import of old logs raises no live alerts, so nothing of it waits for the join.
         live = pc.and_(pc.invert(beat), pc.not_equal(rows.column("mode"), "import"))
         kept = rows.filter(live)
         arrived = _instants(kept.column("received_at")).to_pylist()

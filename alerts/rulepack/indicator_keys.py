@@ -48,13 +48,16 @@ def parent_keys(names: pa.Array) -> tuple[Keys, Places]:
 
 
 def _keys(texts: pa.Array, kind: str, parents: bool) -> tuple[Keys, Places]:
+    # An array without values has no buffer; Arrow's offsets of none are a single zero.
     bounds = np.frombuffer(texts.buffers()[1] or b"\0\0\0\0", np.int32)
     bounds = bounds[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    # Halved and not looped: the pieces are slices of the same buffers, nothing is copied.
     if len(texts) > 1 and bounds[-1] - bounds[0] > CHUNK_BYTES:
         half = len(texts) // 2
         first = _keys(texts.slice(0, half), kind, parents)
         then = _keys(texts.slice(half), kind, parents)
         return np.concatenate([first[0], then[0]]), np.concatenate([first[1], then[1] + half])
+    # A slice shares its parent's buffers, so only its own span of them is read.
     data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[bounds[0] : bounds[-1]]
     bounds = bounds - bounds[0]
     lengths = np.diff(bounds)
@@ -68,6 +71,7 @@ def _keys(texts: pa.Array, kind: str, parents: bool) -> tuple[Keys, Places]:
     if parents:
         dots = np.flatnonzero(data == ord("."))
         starts, places = np.concatenate([starts, dots + 1]), np.concatenate([places, owners[dots]])
+    # The length goes in, so that texts that differ by bytes which sum to nothing do not meet.
     long = (ends[places] - starts).astype(np.uint64)
     salted = long * np.uint64(_GAMMA) + np.uint64(SALTS[kind])
     return mixed((sums[ends[places]] - sums[starts]) ^ salted), places

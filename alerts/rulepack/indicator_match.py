@@ -47,6 +47,7 @@ _folders: dict[Path, None] = {}
 def look_in(store: Path) -> None:
     """Let lists be found beside the packs of a store. A list's hash says what is in it, so it
     does not matter in which store it is found."""
+    # A dict as an ordered set: folders are asked in the order in which they became known.
     _folders.setdefault(store / FOLDER)
 
 
@@ -94,15 +95,19 @@ class Listed:
     def rows(self, batch: pa.RecordBatch, rows: Places) -> Places:
         """Rows of the batch, of these, that may meet the list: none that does is missing."""
         every = batch.column(_FIELD)
+        # `take` copies; when all rows are asked the column is read as it lies.
         taken = every if len(rows) == batch.num_rows else every.take(pa.array(rows))
         parents = pc.list_parent_indices(taken).to_numpy(zero_copy_only=False).astype(np.int64)
         inner = pc.list_flatten(taken)
+        # Nulls become values that match nothing: numpy has no null for integers.
         types = pc.fill_null(pc.struct_field(inner, "type_id"), 0).to_numpy(zero_copy_only=False)
         values = pc.fill_null(pc.struct_field(inner, "value"), "")
+        # An empty array first, since `concatenate` refuses an empty list.
         row_list = [parents[:0]]
         for type_id, kinds in OBSERVABLES.items():
             flatnonzero = np.flatnonzero(types == type_id)
             if len(flatnonzero) and set(kinds) & set(self.kinds):
+                # The same few hosts and addresses come again and again, so each is looked up once.
                 coded = values.take(pa.array(flatnonzero)).dictionary_encode()
                 hits = np.zeros(len(coded.dictionary), bool)
                 hits[self._values(type_id, coded.dictionary)] = True
@@ -114,6 +119,8 @@ class Listed:
 
     def _values(self, type_id: int, values: pa.Array) -> Places:
         """Places of the values, all of one type and each once, that may meet the list."""
+        # Plain ASCII, nearly all of it, is handled as columns; the rest is normalised value by
+        # value.
         if OBSERVABLES[type_id] == ("domain", "ip") and ascii_only(values):
             return self._hosts(values)
         if OBSERVABLES[type_id] == ("hash",) and ascii_only(values):
@@ -141,6 +148,8 @@ class Listed:
         if "domain" in self.kinds:
             hosts.append(self._texts("domain", pc.ascii_lower(pc.ascii_rtrim(values, "."))))
         if "ip" in self.kinds:
+            # Only what ends in a digit or has a colon can be an address; parsing each name would be
+            # slow.
             maybe = pc.match_substring_regex(values, "[0-9]$|:").to_numpy(zero_copy_only=False)
             flatnonzero = np.flatnonzero(maybe)
             hosts.append(
@@ -180,6 +189,7 @@ def indicator_columns(list_hash: str, kinds: tuple[str, ...]) -> Listed:
     try:
         open_indicators(path)
     except Fatal as error:
+        # `ValueError` sets this one rule aside; `Fatal` would stop the job for a damaged list.
         raise ValueError(str(error)) from error
     return Listed(path, kinds)
 

@@ -109,6 +109,7 @@ Node: TypeAlias = Test | All | Either | Not
 
 def number_of(value: Any) -> float | int | None:
     """A field's value as a number, or None where it is none."""
+    # In Python a bool is an int: without this, true would equal 1 in every number test.
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -124,11 +125,14 @@ def number_of(value: Any) -> float | int | None:
 def regex(pattern: str) -> Any:
     """`pattern` compiled by RE2; raises ValueError with RE2's reason."""
     options = re2.Options()
+    # RE2 writes its errors to stderr by itself; here they become the reason of a refused rule.
     options.log_errors = False
+    # A bound on what one expression may take: a pack has thousands, in every worker.
     options.max_mem = 8 << 20
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
+        # The binding raises with bytes or with text, whichever RE2 gave it.
         reason = error.args[0] if error.args else error
         raise ValueError(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
 
@@ -151,6 +155,7 @@ def leaf(test: Test) -> Leaf:
     if op == "cidr":
         return _cidr_leaf(str(value))
     if op == "bool":
+        # Logs write booleans in any case and as texts as well as real ones.
         wanted = "true" if value else "false"
         return lambda v: fold(text_of(v)) == wanted
     if op in _COMPARE:
@@ -242,6 +247,7 @@ def _number_leaf(op: str, value: _Value) -> Leaf:
 def _like_leaf(test: Test) -> Leaf:
     jokers = {ANY_RUN: ".*", ANY_ONE: "."}
     shape: Callable[[str], str] = (lambda t: t) if test.cased else fold
+    # `like` through RE2, in linear time: a wildcard pattern must not backtrack on hostile input.
     whole = regex(
         "(?s)" + "".join(jokers.get(kind) or re2.escape(shape(text)) for kind, text in test.parts)
     ).fullmatch
@@ -249,6 +255,7 @@ def _like_leaf(test: Test) -> Leaf:
 
 
 def _cidr_leaf(value: str) -> Leaf:
+    # Parsed once here and not for each event.
     network = ip_network(value)
 
     def test(v: Any) -> bool:
@@ -288,6 +295,7 @@ def at(event: Mapping[str, Any], path: str) -> Any:
     value: Any = event
     for name in path.split("."):
         if isinstance(value, list):
+            # OCSF nests arrays of objects; a path through one means any of its elements.
             value = [v.get(name) for v in value if isinstance(v, Mapping)]
         elif isinstance(value, Mapping):
             value = value.get(name)
@@ -317,6 +325,8 @@ def holds(node: Node, event: Mapping[str, Any]) -> bool:
 def row_test(node: Node, slots: Mapping[str, int]) -> RowTest:
     """The tree as a function of (columns, row number); `slots` says which column has a path."""
     if isinstance(node, All | Either):
+        # Closures, built once for each rule: walking the tree for each row would cost more than the
+        # tests.
         parts = [row_test(part, slots) for part in node.of]
         if isinstance(node, All):
             return lambda columns, i: all(part(columns, i) for part in parts)
@@ -378,6 +388,7 @@ def paths_of(node: Node) -> set[str]:
         if test.op.startswith("ref"):
             paths.update(inputs(str(test.value)))
         if test.op == "listed":
+            # An entry of a list counts for a span, so the test reads the event's time as well.
             paths.add("time")
     return paths
 
@@ -388,6 +399,7 @@ def literals_of(node: Node) -> Literals | None:
     None: nothing of the kind can be said, the rule has to look at every event
     of its log source.
     """
+    # A rule that says what must be absent requires no text to be there.
     if isinstance(node, Not):
         return None
     if isinstance(node, Test):
@@ -398,10 +410,12 @@ def literals_of(node: Node) -> Literals | None:
         return made.literals(text) if made else ((node.field, text),)
     result = [literals_of(part) for part in node.of]
     if isinstance(node, Either):
+        # One branch that requires no text is enough for an event to match without any.
         if any(literals is None for literals in result):
             return None
         return tuple(sorted({pair for literals in result for pair in literals or ()}))
     known = [literals for literals in result if literals]
+    # In an `and` each part must hold, so the one that lets the fewest events through is enough.
     return max(known, key=_selectivity) if known else None
 
 
@@ -415,4 +429,5 @@ def _literal(test: Test) -> str | None:
 
 
 def _selectivity(literals: Literals) -> tuple[int, int]:
+    # Long texts are rare; a set is as weak as its shortest text.
     return min(len(text) for _, text in literals), -len(literals)

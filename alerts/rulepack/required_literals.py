@@ -30,6 +30,7 @@ class Needle(NamedTuple):
 
     def pattern(self, separator: bytes) -> bytes:
         """The bytes to search for among values that have a separator on either side."""
+        # JSON may escape half a surrogate pair; a strict encoding would throw on such a text.
         data = self.text.encode("utf-8", "surrogatepass")
         before = separator if self.place in ("start", "whole") else b""
         after = separator if self.place in ("end", "whole") else b""
@@ -56,6 +57,7 @@ def _of_like(test: Test) -> Iterator[tuple[str, _Place]]:
     for number, (kind, text) in enumerate(test.parts):
         if kind != "text" or not text:
             continue
+        # A pattern without a wildcard is an equality.
         if last == 0:
             yield fold(text), "whole"
         elif number == 0:
@@ -73,8 +75,10 @@ def _of_network(path: str, value: str) -> Iterator[Needle]:
     except ValueError:
         return
     whole = network.prefixlen // 8
+    # IPv6 addresses have several spellings, so no text of one is sure to occur.
     if network.version == 4 and whole:
         text = ".".join(str(network.network_address).split(".")[:whole])
+        # The dot at the end keeps 10.1 from being sought in 10.10.0.1.
         yield Needle(path, text, "whole") if whole == 4 else Needle(path, f"{text}.", "start")
 
 
@@ -104,6 +108,7 @@ def _of_regex(pattern: str) -> list[str]:
     """
     leading = _FLAGS.match(pattern)
     body = pattern[leading.end() :] if leading else pattern
+    # Flags that change inside the expression: what must occur is no longer plain to see.
     if re.search(r"\(\?[^P:<]*i|\(\?[^:]*\)|\(\?\w*-", body):
         return []
     loose = leading is not None and "i" in leading[1]
@@ -119,6 +124,7 @@ def _runs(body: str, breaking: str, loose: bool) -> list[str] | None:
         if text == "[" or (kind == "escape" and text[1] in _UNKNOWN_ESCAPES):
             return None
         depth += (kind == "open") - (kind == "close")
+        # An alternative at the top: no single run has to occur.
         if depth < 0 or (depth == 0 and text == "|"):
             return None
         if depth:
@@ -127,6 +133,7 @@ def _runs(body: str, breaking: str, loose: bool) -> list[str] | None:
         if plain is not None and not (plain in breaking or (loose and not plain.isascii())):
             runs[-1] += plain
             continue
+        # `?`, `*` and `{0,}` may leave out the character before them.
         if kind == "repeat" and not text.startswith("+"):
             runs[-1] = runs[-1][:-1]
         runs.append("")

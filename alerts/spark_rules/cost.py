@@ -45,6 +45,7 @@ class Spend:
             "match_us": sum(sums["us"] for sums in self._rules.values()),
             "rules": self._rules,
         }
+        # Before the row is written: a disk that is full must not let the sums grow.
         self._rules, self._since = {}, self._clock()
         # A full disk stops the batch where it writes its rows, with a sentence that says so.
         with suppress(OSError):

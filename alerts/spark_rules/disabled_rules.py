@@ -50,6 +50,7 @@ class Aside:
         new = {
             rule.id: SetAside(rule.version, reasons[rule.id], now)
             for rule in rules
+            # Under its version: an older one that was set aside does not count for a changed rule.
             if rule.id in reasons and _told_of(known, rule) is None
         }
         if new:

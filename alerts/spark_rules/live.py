@@ -75,6 +75,7 @@ class Queries:
         queries = self._store.get(pack).queries
         if not queries:
             return []
+        # A retry of the batch knows which rules failed in it, and must not come to another answer.
         failed: dict[str, str] = dict(run.decisions.get(_FAILED, {}))
         aside = {q.id for q in queries if self._aside.why(q) is not None}
         healthy = [QueryRule(q, pack) for q in queries if q.id not in {*failed, *aside}]
@@ -83,6 +84,8 @@ class Queries:
             try:
                 tables.append(self._one(rule, events, what, run))
             except Exception as error:  # whatever one rule throws must not stop the others
+                # A broken session or a lost file fails every rule; that must stop the batch, not
+                # the rules.
                 self._require_alive(events, error)
                 failed[rule.query.id] = reason_of(error)
         if failed:
@@ -104,6 +107,7 @@ class Queries:
         if single and run.counts.get("read"):
             arrived = self._added(range(run.versions[EVENT.name], run.versions[EVENT.name] + 1))
             work += [(rule, arrived, None) for rule in single if arrived is not None]
+        # One job alone: two would look at the same windows and tell of a group twice.
         if windowed and run.job == WINDOW_JOB:
             work += self._windows(run, windowed)
         return work
@@ -111,6 +115,8 @@ class Queries:
     def _windows(
         self, run: Batch, rules: Sequence[QueryRule]
     ) -> list[tuple[QueryRule, DataFrame, Touched | None]]:
+        # Written down before the work: `_due` asks the clock, and a retry must look at the same
+        # versions.
         due = run.decide(_WINDOWS, lambda: self._due(run))
         self._looked = due
         if due["after"] is None:
@@ -119,6 +125,7 @@ class Queries:
         news = None if arrived is None else touched(arrived, [rule.query for rule in rules])
         if news is None:
             return []
+        # Pinned to a version, so that a retry sees the same events in each window.
         history = self._lake.read(EVENT, due["upto"])
         work: list[tuple[QueryRule, DataFrame, Touched | None]] = []
         for rule in rules:
@@ -131,6 +138,7 @@ class Queries:
         before = self._looked or self._decided_before(run)
         newest, now = run.versions[EVENT.name], time.time()
         if before is None:
+            # The first look of all: only this batch's commit, not the whole table.
             return {"after": newest - 1, "upto": newest, "at": now}
         if now - before["at"] < self._lake.settings.alerts.window_seconds:
             return {**before, "after": None}
@@ -152,6 +160,7 @@ class Queries:
                 files += map(str, self._lake.files_of(EVENT, version))
         if not files:
             return None
+        # The commit's own files: to read the table at two versions and compare costs far more.
         rows = self._lake.spark.read.schema(EVENT.schema).parquet(*files)
         return rows.where(
             F.col("mode").isin(*LIVE_MODES)
@@ -168,6 +177,7 @@ class Queries:
         """What a rule finds and gold.finding does not have. Raises what it throws, or
         `OverBudget`."""
         began = time.perf_counter()
+        # Analysing a plan takes longer than a small batch; once for each version is enough.
         if rule.query.id + rule.query.version not in self._checked:
             rule.check(self._lake.spark)
             self._checked.add(rule.query.id + rule.query.version)
@@ -200,14 +210,17 @@ class Queries:
 
         def stop() -> None:
             late.set()
+            # By tag, since the thread also runs the batch's own jobs, which must go on.
             context.cancelJobsWithTag(tag)
 
         timer = threading.Timer(seconds, stop)
         context.addJobTag(tag)
         timer.start()
         try:
+            # One more than allowed tells too many from exactly enough, without counting them all.
             rows = found.limit(alerts.query_rows + 1).toArrow()
         except Exception as error:
+            # Spark only says that a job was cancelled; whether we did it, the event says.
             if late.is_set():
                 raise OverBudget(f"it took longer than {seconds:.0f} s") from error
             raise
@@ -221,6 +234,7 @@ class Queries:
     def _new(self, query: Query, rows: pa.Table) -> pa.Table:
         """The rows whose windows have told nothing of their group yet."""
         times = [micros(column) for column in rows.column("event_time").to_pylist()]
+        # Bounds on event time let Delta skip the files of other days.
         since, until = (
             event_instant(min(times)),
             event_instant(max(times)) + timedelta(microseconds=1),
@@ -232,6 +246,7 @@ class Queries:
             & (column >= F.lit(since - span))
             & (column < F.lit(until + span))
         )
+        # Read from the table and not remembered: it holds across restarts and other drivers.
         known = {row["finding_id"] for row in where.select("finding_id").distinct().collect()}
         new = [uid not in known for uid in rows.column("finding_id").to_pylist()]
         return rows.filter(pa.array(new, pa.bool_()))
@@ -268,6 +283,7 @@ class Queries:
 
 def _failure(query: Query, reason: str, pack: str, at: datetime) -> dict[str, Any]:
     title = single_line(f"Rule '{query.title}' is set aside: {reason}")
+    # With the batch's start, which a retry shares: the same failure has the same id.
     uid = identity(RULE_FAILED, query.id, query.version, at.isoformat())
     return {
         "finding_id": uid,

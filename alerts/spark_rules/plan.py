@@ -89,6 +89,7 @@ def _asked(node: PlanNode, above: list[PlanNode]) -> Iterator[list[str]]:
     if not node.children:
         own = node.output_ids
         conditions = [each.sql for each in above if each.referenced_ids <= own]
+        # A condition that is left out widens what is shown; it never hides an input.
         yield [text for text in conditions if _is_read(text)]
     for child in node.children:
         yield from _asked(child, above)
@@ -111,6 +112,7 @@ def _is_read(condition: str) -> bool:
 
 
 def _unfit(name: str, query: Query) -> Untranslatable:
+    # The query was given made-up rows, so any relation in the plan is one it names itself.
     if any(table in name for table in _TABLES):
         return Untranslatable("it reads another table or file", "a rule reads events alone")
     CALLED_result = _CALLED.get(name, name)
@@ -126,6 +128,7 @@ def _unfit(name: str, query: Query) -> Untranslatable:
 
 def _expressions(node: PlanNode) -> Iterator[PlanNode]:
     for expression in node.expressions:
+        # A plain column asks nothing; walking each of them would be most of the work.
         if expression.name != "AttributeReference":
             yield from expression.walk()
 
@@ -141,6 +144,7 @@ def _by_window(aggregate: PlanNode) -> bool:
 def _refuse_expression(expression: PlanNode) -> None:
     kind = expression.class_name
     short = kind.rpartition(".")[2].rstrip("$")
+    # By its class: a UDF or a function of a catalogue may have the name of a built-in.
     if not kind.startswith(_OWN):
         raise Untranslatable(f"it calls {expression.name}", "use functions that come with Spark")
     if short.startswith("Current") or short in _CLOCK:
@@ -150,6 +154,7 @@ def _refuse_expression(expression: PlanNode) -> None:
         )
     if expression.deterministic or short in _IN_ANY_ORDER:
         return
+    # Spark calls a parent of such an expression so, too; only the one that brings it in is named.
     if all(child.deterministic for child in expression.children):
         raise Untranslatable(
             f"it calls {expression.function}, whose answer is another one each time",
@@ -172,6 +177,7 @@ def _refuse_columns(query: Query, schema: T.StructType) -> None:
     kind = schema["window"].dataType
     if not isinstance(kind, T.StructType) or kind.fieldNames() != ["start", "end"]:
         raise Untranslatable("its `window` is no window", "take Spark's window(time, '10 minutes')")
+    # Private networks overlap between sites; an address alone names no device.
     if "scope" not in names and {"ip", "src_ip", "dst_ip"} & set(names):
         raise Untranslatable(
             "it selects an address without `scope`",
@@ -188,6 +194,7 @@ def reason_of(error: Exception) -> str:
     raised_result = (
         raised[-1] if "Traceback" in str(error) and raised else next(filter(None, lines), "")
     )
+    # Spark nests its tags and positions, so they are taken off until none is left.
     while (shorter := _NOISE.sub("", raised_result)) != raised_result:
         raised_result = shorter
     return raised_result[:300]

@@ -34,6 +34,7 @@ class Touched:
     def starts(self, query: Query) -> frozenset[int]:
         """Starts of the query's windows that an event may lie in, microseconds."""
         window, slide = query.window_seconds * 1_000_000, query.slide_seconds * 1_000_000
+        # Windows that slide overlap: an event lies in as many as fit into one window's length.
         newest = {slot * self.slot // slide * slide for slot in self.slots}
         return frozenset(first - back for first in newest for back in range(0, window, slide))
 
@@ -44,6 +45,7 @@ class Touched:
 
 def touched(events: DataFrame, queries: Iterable[Query]) -> Touched | None:
     """Where these events lie, as finely as the queries' windows begin; None without events."""
+    # The greatest common divisor: one pass over the events serves the windows of all queries.
     slot = reduce(gcd, (query.slide_seconds for query in queries)) * 1_000_000
     place = F.floor(F.unix_micros("time") / F.lit(slot))
     newest = F.max(F.unix_micros("received_at"))
@@ -63,6 +65,7 @@ def spans(starts: Iterable[int], length: int, most: int = MOST_SPANS) -> list[_S
             merged.append((start, start + length))
     while len(merged) > most:
         gaps = [later[0] - earlier[1] for earlier, later in pairwise(merged)]
+        # The smallest gap first: it costs the least to read what lies in between.
         position = gaps.index(min(gaps))
         merged[position : position + 2] = [(merged[position][0], merged[position + 1][1])]
     return merged
@@ -81,5 +84,6 @@ def within(found: Iterable[_Span]) -> Column:
 def whole_windows(found: Iterable[_Span], query: Query) -> Column:
     """Whether a finding's window lies in one of some spans with all its rows."""
     start, length = F.unix_micros("window_start"), query.window_seconds * 1_000_000
+    # Windows at the edge were read in part; what a query says of them would be wrong.
     inside = [(start >= since) & (start <= until - length) for since, until in found]
     return reduce(Column.__or__, inside, F.lit(False))

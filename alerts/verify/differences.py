@@ -97,6 +97,7 @@ class Batches:
 def judge_finding(stray: Stray, event: EventFacts | None, batches: Batches) -> Difference | None:
     """Why a finding is told by one side only; None when its batch's own pack does not find it."""
     extra = stray.recorded is not None
+    # The same finding twice is a fault whatever else is true of it, so it is asked first.
     if stray.times > 1:
         message = f"{stray.times} rows in gold.finding"
         return _of(stray, "other", "unexplained", message)
@@ -104,6 +105,7 @@ def judge_finding(stray: Stray, event: EventFacts | None, batches: Batches) -> D
         return _of(stray, "extra" if extra else "missing", "rule failed")
     if event is None:
         return _of(stray, "extra", "gone") if extra else _of_window(stray, batches)
+    # Today's event is not the one that was matched; neither side is wrong.
     if event.file.startswith("reparse-"):
         return _of(stray, "extra" if extra else "missing", "reparsed", event.file)
     if extra:
@@ -113,12 +115,14 @@ def judge_finding(stray: Stray, event: EventFacts | None, batches: Batches) -> D
             return _of(stray, "extra", "duplicate")
         return _of(stray, "extra", "unexplained", f"pack {stray.recorded} does not find it")
     pack = batches.pack_of(event.file)
+    # The batch's own pack does not find it, so the stream was right not to tell.
     if pack is not None and pack not in stray.packs:
         if pack in batches.lost:
             return _of(stray, "missing", "pack lost", f"pack {pack}")
         return None
     if pack is not None and (stray.rule_id, pack) in batches.failed:
         return _of(stray, "missing", "rule failed")
+    # A compaction may have renamed the file; with a single pack in force that would not matter.
     if pack is None and len(set(batches.packs.values())) > 1:
         return _of(stray, "missing", "rule changed", f"its batch is not known ({event.file})")
     return _of(stray, "missing", "unexplained", f"pack {pack or stray.packs[0]} finds it")
@@ -200,6 +204,7 @@ def judge_told(
     for alert_id in sorted({*ours, *theirs}):
         message, result = theirs.get(alert_id), ours.get(alert_id)
         either = message or result
+        # Alerts of the warm-up are only there to be counted on; nothing is promised of them.
         if either is None or not span[0] <= either.raised < span[1]:
             continue
         if message is not None and result is not None:
@@ -220,6 +225,7 @@ def _both(what: str, told: ToldAlert, found: ToldAlert, facts: AlertFacts) -> Di
         wrong.append(f"counts {told.count}, by history {found.count}")
     if not wrong:
         return None
+    # Facts that lie in the data come before the excuse that the job is not through.
     cause = "unexplained"
     if facts.follows(told, found):
         cause = "follows"
@@ -253,10 +259,12 @@ def _partners(stream: Sequence[ToldAlert], history: Sequence[ToldAlert]) -> dict
     for alert in history:
         by_rule[alert.rule_id].append(alert)
     pairs: dict[str, ToldAlert] = {}
+    # In a fixed order: pairing is greedy, and the report must be the same each time.
     for alert in sorted(stream, key=lambda alert: (alert.first, alert.id)):
         waiting = by_rule[alert.rule_id]
         other = next((each for each in waiting if _alike(alert, each)), None)
         if other is not None:
+            # A partner stands for one alert only, or doubles would hide behind it.
             waiting.remove(other)
             pairs |= {alert.id: other, other.id: alert}
     return pairs

@@ -109,6 +109,8 @@ class Verification:
         self._span = (since, until)
         self._tell = tell
         self._strayed: set[str] = set()
+        # DuckDB beside Spark: many small questions, each of which would cost Spark a second of
+        # planning.
         self._duck = connect(
             lake.settings.lake_root, needs=_NEEDS, memory=lake.settings.api.statement_memory
         )
@@ -122,6 +124,7 @@ class Verification:
             self._require_kept()
             complete = self._complete()
             packs, lost = self._packs()
+            # Lost packs are named, too: what they found cannot be told again.
             verified = Verified(
                 self._span[0].isoformat(),
                 self._span[1].isoformat(),
@@ -169,6 +172,7 @@ class Verification:
         """The packs that batches of the span used, and the hashes of those that are lost."""
         since, until = self._span
         named = self._ask(
+            # Heartbeats name the pack as well: in a span without findings they alone do.
             "SELECT DISTINCT pack FROM gold.finding WHERE event_time >= $since "
             "AND event_time < $until UNION SELECT arg_min(pack, event_time) FROM gold.finding "
             f"WHERE rule_id = '{HEARTBEAT}' AND event_time >= $until",
@@ -220,6 +224,7 @@ class Verification:
         strays, same = self._strays(files, complete)
         told.same["finding"] = same
         events = self._events(strays)
+        # Before judging, all at once: a question for each finding would read the tables as often.
         batches = self._batches(lost)
         for stray in strays:
             judged = judge_finding(stray, events.get(stray.event_uid), batches)
@@ -263,6 +268,7 @@ class Verification:
                 F.col("_metadata.file_name").alias("file"),
             )
         )
+        # Few ids against many events: broadcast, so that the events are not shuffled.
         collect = rows.join(F.broadcast(asked), "event_uid", "left_semi").collect()
         return {row.event_uid: EventFacts(row.duplicate, row.dead, row.file) for row in collect}
 
@@ -299,8 +305,10 @@ class Verification:
         """Recorded findings of events, attributed as known then, through the state again."""
         dedup = self._settings.alerts.dedup_seconds
         # An incident counts what was found a day before, unless it rests from one still older.
+        # The fold has to begin with what the stream remembered when the span began.
         warm = max([REACH + INCIDENT_REST, *(warm_up_seconds(pack, dedup) for pack in packs)])
         begin = self._span[0] - timedelta(seconds=warm)
+        # An alert raised in the span may count findings for one dedup window more.
         end = self._span[1] + timedelta(seconds=dedup)
         column = F.col("event_time")
         recorded = self._lake.read(FINDING).where(
@@ -329,6 +337,7 @@ class Verification:
             index=inventories(self._settings),
         )
         in_order_result = in_order(files, folder / "sorting", memory)
+        # Both are in order already; merging keeps findings out of memory.
         refold.run(heapq.merge(in_order_result, self._actions(begin, end), key=_available))
         self._compare(told, refold, begin, end)
 
@@ -360,6 +369,7 @@ class Verification:
         if newest is None:
             return 0
         jobs = self._settings.jobs
+        # The join holds a row until both of its inputs' watermarks are past it.
         waits = timedelta(seconds=jobs.wait_seconds + 2 * jobs.watermark_seconds)
         return micros(min(newest, self._complete()) - waits - _SLACK)
 

@@ -37,6 +37,7 @@ def put_aside(job: str, folder: Path) -> Path | None:
     spark = folder / "spark"
     begun = numbers(folder / "batches", ".json")
     logs = {name: numbers(spark / name) for name in _LOGS}
+    # Any later number shows that the first batch was once in.
     if any(number > 0 for number in (*begun, *logs["offsets"], *logs["commits"])):
         return None
     if _readable(spark, "commits"):
@@ -126,6 +127,7 @@ def _sums_of_one_there(file: Path) -> bool:
 
 
 def _has_empty(place: Path) -> bool:
+    # Hidden files are Hadoop's checksums, which say nothing of the state.
     files = [place] if place.is_file() else place.rglob("[!.]*")
     return any(file.is_file() and file.stat().st_size == 0 for file in files)
 

@@ -44,6 +44,7 @@ def pass_over(folder: Path, done: int, places: Sequence[str], decisions: Mapping
     Killed before its last step, the batch counts as planned.
     """
     spark = folder / "spark"
+    # The line of metadata has the watermark, which must not go back.
     head = (spark / "offsets" / str(done)).read_text("utf-8").splitlines()[:2]
     write_entry(spark / "offsets" / str(done + 1), "\n".join([*head, *places]))
     write_decision(folder, done + 1, {**decisions, "in_ledger": True})

@@ -103,6 +103,7 @@ def commit_text(table: Location, version: int) -> str:
         try:
             return sound(file)
         except FileNotFoundError:
+            # Commits move from the log to the archive only, so a look in this order misses none.
             file = log_archive.single(table / log_archive.ARCHIVE, version)
             return log_archive.archived_text(table, version)
     except Damaged as error:
@@ -127,9 +128,11 @@ def commit(table: Location, version: int) -> Commit:
         elif "remove" in action:
             replaces = True
         elif "add" in action:
+            # The protocol has paths as URIs, and statistics as JSON within a JSON text.
             adds.append(unquote(action["add"]["path"]))
             size += int(action["add"].get("size", 0))
             stats.append(json.loads(action["add"].get("stats") or "{}"))
+            # Compaction writes `dataChange` false: the rows are the same, and streams skip them.
             changes = changes or action["add"].get("dataChange", True)
     return Commit(
         version=version,
@@ -184,6 +187,7 @@ def metadata_of(table: Location) -> dict[str, Any] | None:
         if version <= checkpoint:
             break
         for line in log_archive.single(log, version).read_text("utf-8").splitlines():
+            # One action a line with its name in front: parsing every line would cost much more.
             if line.startswith('{"metaData"'):
                 table_metadata: dict[str, Any] = json.loads(line)["metaData"]
                 return table_metadata

@@ -136,6 +136,8 @@ class FileWriter:
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        # Each attempt has names of its own: a task that Spark runs twice overwrites nothing
+        # (decision 0006).
         self._name = f"{target.prefix}{uuid.uuid4().hex}.parquet"
         self._path = target.folder / self._name
         self._sink: str | IO[bytes] = ""
@@ -169,6 +171,7 @@ class FileWriter:
                 store_schema=False,
                 dictionary_pagesize_limit=256 * 1024,
             )
+        # Twice the mark, or pyarrow would cut what is above it off into a tiny second group.
         self._writer.write_table(
             pa.Table.from_batches(self._waiting), row_group_size=GROUP_ROWS * 2
         )
@@ -261,6 +264,7 @@ def _has_order(kind: pa.DataType) -> bool:
 def _plain(value: Any, *, upper: bool) -> Any:
     """A value as statistics write it: times to the millisecond, texts cut to a bound."""
     if isinstance(value, datetime):
+        # Delta's statistics end at milliseconds, and its readers allow for what is cut off.
         utc = value.astimezone(UTC)
         return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
     if isinstance(value, str) and len(value) > STRING_PREFIX:

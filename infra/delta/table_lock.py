@@ -29,6 +29,8 @@ def table_locked(side: Path, name: str) -> Iterator[None]:
     lock = _lock(side, name)
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:
+        # The kernel drops it when the process dies, so a crash leaves no stale lock. The file is
+        # never deleted: a second process could then lock a new file of the same name.
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

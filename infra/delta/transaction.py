@@ -86,6 +86,7 @@ class ActiveFile:
         if self.entry.get("defaultRowCommitVersion") is not None:
             fields["defaultRowCommitVersion"] = self.entry["defaultRowCommitVersion"]
         now = int(time.time() * 1000)
+        # `extendedFileMetadata`, by the protocol: size and partition values are among the fields.
         lines = {"deletionTimestamp": now, "dataChange": data_change, "extendedFileMetadata": True}
         return json.dumps({"remove": fields | lines})
 
@@ -125,6 +126,7 @@ def replace(
     finds the conflict (sink `txn`).
     """
     transaction = DeltaTransaction(spark, path)
+    # These alone: all files of a large table would come as JSON out of the JVM.
     there = transaction.active_files(_among(file.entry["path"] for file in removed))
     now = {file.identity for file in _active(there)}
     gone = [file.name for file in removed if file.identity not in now]

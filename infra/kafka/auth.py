@@ -63,6 +63,7 @@ def java_security(kafka: KafkaSettings) -> dict[str, str]:
         "sasl.jaas.config": f"{_MODULES[kafka.mechanism]} required {who};",
         "config.providers": "env",
         "config.providers.env.class": _PROVIDER,
+        # Without it an option could name, and so read, any variable of the environment.
         "config.providers.env.param.allowlist.pattern": QUOTED_PASSWORD,
     }
 
@@ -136,6 +137,7 @@ def unreachable(
     kafka: KafkaSettings, error: KafkaException, heard: list[KafkaError]
 ) -> HeadgateError:
     """Why no broker answered, from what the client was told on the way (`error_cb`)."""
+    # The error itself says only that nobody answered in time.
     for complaint in heard:
         why = _short(complaint.str())
         if complaint.code() == KafkaError._AUTHENTICATION:

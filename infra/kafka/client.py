@@ -93,6 +93,7 @@ def require_broker(kafka: KafkaSettings, seconds: float = 5.0) -> None:
     end = time.monotonic() + seconds
     while True:
         try:
+            # Asked in short turns: why we are refused comes by `error_cb`, long before time is up.
             client.list_topics(timeout=max(0.1, min(1.0, end - time.monotonic())))
             return
         except KafkaException as error:
@@ -120,6 +121,7 @@ def ensure_topics(
         except KafkaException as error:
             if denied(error.args[0]):
                 raise lacking(kafka, f"see or make topic {name}") from None
+            # Another service may have made it since the list was read.
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise Retryable(f"topic {name} could not be made: {error.args[0].str()}") from None
     if "ingest" in jobs:
@@ -138,6 +140,7 @@ def _topics(kafka: KafkaSettings, sources: Sequence[str], jobs: Sequence[str]) -
     compact = {"cleanup.policy": "compact", COMPACTION_LAG: str(COMPACTION_LAG_MS)}
     wanted = [(topic_of(source, kafka), 1, on_arrival | largest) for source in sources]
     if "ingest" in jobs:
+        # One day is enough, as an old tick says nothing new.
         wanted += [(kafka.tick_topic, 1, on_arrival | {"retention.ms": "86400000"})]
     if "alert" in jobs:
         wanted += [
@@ -275,6 +278,7 @@ class Broker:
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
+                # A Ctrl-C in the terminal goes to a whole process group; `stop` ends the broker.
                 start_new_session=True,
                 # Else a port stays taken after a kill -9; to its log that is a power cut.
                 preexec_fn=die_with_parent,
@@ -363,15 +367,18 @@ class Broker:
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.folder / "log"),
+            # Else a mistyped name makes a topic without our settings, such as time of arrival.
             "auto.create.topics.enable": "false",
             "message.max.bytes": str(self._largest + 65536),
             "replica.fetch.max.bytes": str(self._largest + 65536),
             "log.message.timestamp.type": "LogAppendTime",
+            # Kafka's default is three copies, which one broker cannot make.
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "4",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "transaction.state.log.num.partitions": "4",
+            # By default a new group waits 3 s for further members.
             "group.initial.rebalance.delay.ms": "0",
             "log.retention.hours": "168",
         }
@@ -403,6 +410,7 @@ def free_port() -> int:
 def require_free(port: int, what: str, option: str) -> None:
     """Raises `Fatal` naming the port, its wish and the way out when somebody listens there."""
     with socket.socket() as probe:
+        # Without it a port counts as taken while its last connections are in TIME_WAIT.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -39,6 +39,7 @@ def plan(
     """
     tiers: dict[int, list[CompactionPiece]] = {}
     for piece in sorted(pieces, key=lambda piece_row: (piece_row.order, piece_row.name)):
+        # A larger one finds hardly a partner with which it stays below the target.
         if piece.size <= target // 2:
             tiers.setdefault(int(log2(max(1, piece.size))) // TIER, []).append(piece)
     groups = []

@@ -80,6 +80,7 @@ def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
     if doubt := clock.doubt():
         say(f"{table.name}: left as it is, {doubt}")
         return done
+    # Before merging: rows that go are not written once more.
     done.expired = expire(lake, table, datetime.now(UTC), say)
     done.merged, done.made = merge_small_files(lake, table, say)
     jobs = list(behind(lake.settings, table.name, lake.folder(table)))
@@ -156,6 +157,7 @@ def _rewritten(
     if table.cluster_by:
         rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in table.cluster_by]))
     target = Target.of(table, lake.folder(table), f"upkeep-{uuid.uuid4().hex[:8]}-")
+    # The schema of the files, not the declared one: columns of a newer release stay.
     writer = FileWriter(replace(target, schema=rows.schema))
     try:
         for batch in rows.combine_chunks().to_batches(max_chunksize=20_000):
@@ -278,6 +280,7 @@ def retention_interval(settings: Settings, table: Table, folder: Location) -> ti
 def _needed(settings: Settings, table: Table, jobs: Sequence[Behind]) -> timedelta:
     needed = timedelta(hours=settings.upkeep.keep_hours)
     needed = min(needed, table.rewritten or needed)
+    # After `rewritten`: what a table must keep outranks what it may drop early.
     needed = max(needed, table.kept)
     return max([needed, *(timedelta(seconds=time.time() - job.since) + _MARGIN for job in jobs)])
 

@@ -97,6 +97,7 @@ class ForwardClock:
                 self._told.append("the clock is right again")
             self._ahead, self._jump = ahead, None
         elif self._jump is None or abs(ahead - self._jump[1]) > TOLERANCE:
+            # A jump from where it had jumped to is another one: its ten minutes begin anew.
             self._jump = steady, ahead
             self._told.append(
                 f"the clock jumped {spoken(ahead - self._ahead)}. Until it has stayed there for "

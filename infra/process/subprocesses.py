@@ -123,6 +123,7 @@ class PlatformProcess:
                 if line.startswith(REFUSAL):
                     self._refusals.append(line.rstrip())
                 else:
+                    # Only what it says last, before it ends, is why it ended.
                     self._refusals.clear()
                 log.emit(logging.makeLogRecord({"msg": line.rstrip("\n")}))
                 on_line(line.rstrip())

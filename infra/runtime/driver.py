@@ -181,6 +181,7 @@ class Driver:
                 if each.name in watch.statuses and not each.given_up:
                     watch.ended(each.name, "stopped", "")
             if alive:
+                # Before Spark: what it folds last is a commit.
                 folder.stop()
                 spark.stop()
 
@@ -199,6 +200,7 @@ class Driver:
     def stop_on_signals(self) -> None:
         """SIGINT and SIGTERM end the driver in order."""
         for number in (signal.SIGINT, signal.SIGTERM):
+            # Python calls a handler in the middle of whatever runs, so it only sets a flag.
             signal.signal(number, lambda *_: self.stop())
 
     def pause(self, seconds: float) -> bool:
@@ -293,6 +295,7 @@ class Round:
                 ends[watched.name] = (
                     suspected.ends if suspected.ends >= failed_batch.SUSPECTED else 0
                 )
+        # Suspects begin one at a time: if the driver ends again, it is known in whose batch.
         for watched in sorted(self.watched, key=lambda watched: -ends.get(watched.name, 0)):
             if not ends.get(watched.name):
                 self._begin(watched)
@@ -390,6 +393,7 @@ class Round:
     def _restart(self, one: Watched, job: Job, why: str) -> None:
         """Start a job's query anew on its checkpoint, once the batch it is in has ended."""
         self.driver.tell(f"job {one.name}: {why}")
+        # So long a batch may take while it catches up; one that is cut off is done again.
         patience = self.driver.settings.jobs.behind_batch_seconds + 20.0
         one.stopping = threading.Thread(target=job.stop, args=(patience,), daemon=True)
         one.stopping.start()
@@ -435,6 +439,7 @@ class Round:
     def _failed(self, one: Watched, why: str) -> None:
         batch = None
         if one.job:
+            # Between two batches Spark's own planning or commit failed, and no batch is to blame.
             batch = one.job.pulse.batch if one.job.pulse.under_way else None
             self.watch.gather(one.job)
             one.job.stop()

@@ -36,6 +36,7 @@ def flush_outbox(lake: Lake, table: Table, folder: Path) -> int:
             return 0  # another driver of this lake folds: its round is not an unfinished one
         rows = 0
         for unfinished in sorted(folder.glob("round-*")):
+            # Only such a round may be in the table; to look for a fresh one would read the log.
             rows += _write(lake, table, unfinished, look_back=True)
         waiting = sorted(folder.glob("*.json"))
         if waiting:

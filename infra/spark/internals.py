@@ -106,12 +106,14 @@ class QueryControl:
         sources, limits = self._execution.sources(), self._execution.uniqueSources()
         for number, most in enumerate(files):
             limits = limits.updated(sources.apply(number), self._limit.maxFiles(most))
+        # Scala's setter of a field; Python cannot write its name after a dot.
         getattr(self._execution, "uniqueSources_$eq")(limits)
 
     def space_batches(self, seconds: float) -> None:
         """How far apart batches begin from the next one on; 0: one follows the other."""
         trigger = self._execution.triggerExecutor()
         interval = trigger.getClass().getDeclaredField("intervalMs")
+        # A private field: Spark has no method that changes the interval of a running query.
         interval.setAccessible(True)
         interval.setLong(trigger, int(seconds * 1000))
 
@@ -240,6 +242,7 @@ def remote_files(spark: SparkSession, pattern: str) -> Iterator[RemoteFile]:
     """The files that a pattern names by way of Hadoop, at any depth below a folder."""
     root = java(spark, "org.apache.hadoop.fs.Path")(pattern)
     files = root.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    # Hadoop returns null, not an empty list, for a path that is not there.
     for match in files.globStatus(root) or ():
         if not match.isDirectory():
             yield _remote(match)

@@ -95,6 +95,7 @@ def session(
     """
     jdk.require_java()
     require(settings.lake_root)
+    # Spark would start whatever `python3` is on the path, perhaps without our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app).master(settings.spark.master)
@@ -126,6 +127,7 @@ def _aside() -> Iterator[None]:
     """
     sys.stdout.flush()
     kept = os.dup(1)
+    # The descriptor, not `sys.stdout`: the JVM is another process, and inherits descriptors.
     os.dup2(2, 1)
     try:
         yield
@@ -231,11 +233,13 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
         "spark.sql.warehouse.dir": str(settings.home.absolute() / "spark" / "warehouse"),
         "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraJavaOptions": options,
+        # By itself Spark listens on the address of the host's name, for the whole network.
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         # At its default of 100, eight jobs throw out each other's compiled code: a fifth of what
         # they cost was compiling it again with each batch.
         "spark.sql.codegen.cache.maxEntries": "2000",
+        # First in, first out, a long task of a job over history would hold up alerts.
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": Path(__file__).with_name("fairscheduler.xml").as_uri(),
         "spark.ui.showConsoleProgress": "false",

@@ -45,6 +45,7 @@ def main() -> None:
     with redirect_stdout(sys.stderr):
         load(MODULES)
     if threads() != 1:
+        # exec keeps the process and its pipes, by which Spark knows its daemon.
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
     gc.collect()
     gc.freeze()  # a collection in a worker would else write to, and so copy, every page

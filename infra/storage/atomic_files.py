@@ -15,6 +15,7 @@ def write_whole(path: Location, content: str | bytes) -> None:
     Text as UTF-8.
     """
     if not isinstance(path, Path):
+        # An object store shows an object only when all of it has arrived.
         path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -22,6 +23,8 @@ def write_whole(path: Location, content: str | bytes) -> None:
     with temporary.open("wb") as file:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
         file.flush()
+        # Before the rename: a file system may note the new name first, and a power cut between the
+        # two leaves an empty file under it.
         os.fsync(file.fileno())
     temporary.replace(path)
 
@@ -41,6 +44,8 @@ def write_private(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
+    # O_EXCL: neither a link nor a file that another user put there is taken. The mode is set as
+    # the file is made, so that nobody can open it in between.
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)

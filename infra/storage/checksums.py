@@ -44,6 +44,7 @@ def sound(file: Location) -> str:
 
 
 def _sums(content: bytes, step: int) -> bytes:
+    # A damaged header may say 0 bytes, a step that `range` refuses.
     parts = (content[index : index + step] for index in range(0, len(content), max(1, step)))
     return b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts)
 

@@ -29,11 +29,13 @@ class ExclusiveLock:
         """Whether who had it last ended without giving it back: was killed, or the machine was."""
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
+        # Whoever is refused reads the holder from the file while this process lives.
         self._file.flush()
 
     def release(self) -> None:
         """Give it back; a second call does nothing."""
         if not self._file.closed:
+            # A number that is still in it would say that this process was killed.
             with suppress(OSError):  # it may only look as if it had been abandoned
                 self._file.truncate(0)
         self._file.close()
@@ -55,6 +57,7 @@ class SharedLock:
 
 def _locked(file: Path, kind: int, refusal: Callable[[str], HeadgateError]) -> IO[str]:
     file.parent.mkdir(parents=True, exist_ok=True)
+    # Not "w", which would empty the file, and the holder's name in it, before the lock is ours.
     opened = file.open("a+")
     try:
         fcntl.flock(opened, kind | fcntl.LOCK_NB)

@@ -178,6 +178,7 @@ def since(folder: Location, name: str) -> list[tuple[str, float]]:
                 for content in call_s3.get("Contents", ())
             ]
             if not call_s3.get("IsTruncated"):
+                # The list begins after the name less its last letter: a few before it may come.
                 return [content for content in results if content[0] >= name]
             asked["ContinuationToken"] = call_s3["NextContinuationToken"]
 

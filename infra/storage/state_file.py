@@ -83,6 +83,7 @@ class StateFile(Generic[_T]):
             return msgspec.convert(raw, self._kind)
         except FileNotFoundError:
             return None
+        # RecursionError: damaged JSON may nest deeper than the parser goes.
         except (ValueError, RecursionError) as error:
             raise self.damaged(error) from None
 

@@ -89,14 +89,18 @@ def place(line: str) -> tuple[str, TableOffset] | None:
     decoded = json.loads(line) if line.startswith("{") else {}
     if "reservoirId" not in decoded or decoded.get("isStartingVersion"):
         return None
+    # Delta has several negative indexes, all of them in front of a commit's first file.
     index = TableOffset(int(decoded["reservoirVersion"]), max(-1, int(decoded.get("index", -1))))
     return str(decoded["reservoirId"]), index
 
 
+# `identity` is there for the cache's key: a table made anew in the same folder has other
+# commits under the same versions.
 @lru_cache(maxsize=20_000)
 def _sizes(folder: Location, identity: str, version: int) -> CommitPiece:
     """A commit of a table. Jobs read the same ones, and none ever changes."""
     table_commit = commit(folder, version)
+    # Streams pass over rewrites (`skipChangeCommits`): these files cost a batch nothing.
     if not table_commit.appends:
         return CommitPiece(version, 0, 0, 0, table_commit.at)
     return CommitPiece(
@@ -121,6 +125,7 @@ def _there(log: Location, first: int) -> Iterator[int]:
     if not isinstance(log, Path):  # one request tells all
         yield from (version for version, _ in from_on(log, first)[:MOST_VERSIONS])
         return
+    # A look at each name instead of a listing: a log is long, and what waits is short.
     for version in range(first, first + MOST_VERSIONS):
         if not single(log, version).exists():
             return
@@ -179,6 +184,7 @@ def _in_time(
     number: int, table: Sequence[CommitPiece]
 ) -> Iterator[tuple[float, int, int, CommitPiece]]:
     """A table's commits with the time of each; a clock that was set back changes no order."""
+    # `heapq.merge` needs each table ascending in time, but a log is ascending in version only.
     latest = 0.0
     for count, piece in enumerate(table, 1):
         latest = max(latest, piece.at)
@@ -278,6 +284,7 @@ class Intake:
         try:
             self._began = [place(line) for line in places(spark / str(newest))]
             known = dict(filter(None, self._began))
+            # A new input, or one whose first snapshot is still read: it has no place in commits.
             if identity not in known:
                 return ALL
             before, (most,) = self.pace, self._plan([(identity, known[identity])])
@@ -300,6 +307,7 @@ class Intake:
 
     def after(self, offsets: str, seconds: float) -> None:
         """A batch is in, and the next one not planned: say how much that takes."""
+        # Spark runs batches in a thread of its own: the first may be in before `attach` was called.
         if not self._attached.wait(10.0):
             return
         with self._lock:
@@ -315,6 +323,7 @@ class Intake:
     def look(self) -> None:
         """While the job rests for long: bound the next batch by what has come meanwhile."""
         pause = self._pause or 0.0
+        # Spark asks for the limits while it plans a batch, so they are set between two only.
         if pause < LONG or self._pulse.under_way or not self._attached.is_set():
             return
         if time.monotonic() - self._looked < pause / 10:
@@ -323,6 +332,7 @@ class Intake:
             self._looked = time.monotonic()
             taken = self._taken or self._began
             try:
+                # Once more: a batch may have begun while this thread waited for the lock.
                 if taken is not None and not self._pulse.under_way:
                     self._steer(taken)
             except (OSError, HeadgateError):
@@ -343,6 +353,7 @@ class Intake:
             if old is None or new is None or new[0] not in self._folders:
                 continue
             for piece in commit_pieces(self._folders[new[0]], *old):
+                # A negative index is in front of its version: the batch ended with the one before.
                 if piece.version > new[1].version - (new[1].index < 0):
                     break
                 rows, size = rows + piece.rows, size + piece.bytes
@@ -386,6 +397,7 @@ class Intake:
 
 
 def _places(offsets: str) -> _Places:
+    # Spark's offset log: a version, a line of metadata, then a line for each source.
     return [place(line) for line in offsets.splitlines()[2:]]
 
 

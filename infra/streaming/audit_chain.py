@@ -70,6 +70,8 @@ def chained(
         seq, digest = head.before_seq, head.before_digest
     before_seq, before_digest = seq, digest
     linked = []
+    # A round that is written again must get the same numbers, in whatever order its files
+    # are listed then.
     for row in sorted(rows, key=lambda row: (row["at"], _canonical(row))):
         seq += 1
         digest = link_digest(head.chain, seq, digest, row)

@@ -153,6 +153,7 @@ class Job:
             # Spark says that a query has stopped while its last batch may still run.
             self._lock.release()
         else:
+            # A daemon thread: a batch that never ends must not keep the process alive.
             threading.Thread(target=self._give_back, daemon=True).start()
 
     def _give_back(self) -> None:
@@ -284,6 +285,7 @@ def start(
         batch = unfinished(folder) if lock.abandoned else None
         if batch is not None:
             failed_batch.ended(name, folder, batch, attempts)
+        # After `ended`, which may be what gives the job up.
         failed_batch.require_no_failure(folder)
         before()
         gate = _Gate()
@@ -348,6 +350,8 @@ class _Runner:
         began = time.monotonic()
         self._pulse.batch, self._pulse.offsets = batch_id, run.offsets
         self._work(rows, run)
+        # Spark's own commit comes after this call. If that fails the batch runs again, and must
+        # still leave one row (decision 0003).
         if not run.decisions.get("in_ledger"):
             put_row(self._spool, f"{run.job}-{run.query_id}-{run.batch_id}", run.ledger_row())
             run.decisions |= {
@@ -381,7 +385,9 @@ class _Runner:
 
     def _batch(self, batch_id: int) -> Batch:
         spark = self._folder / "spark"
+        # Spark writes them before it calls the batch, and plans a retry from the same file.
         offsets = (spark / "offsets" / str(batch_id)).read_bytes()
+        # Not the folder's name: a checkpoint made anew there counts its batches from 0 again.
         identity = json.loads((spark / "metadata").read_text("utf-8"))["id"]
         (self._folder / "batches").mkdir(exist_ok=True)
         return Batch(
@@ -409,11 +415,13 @@ def check(name: str, folder: Path) -> None:
     metadata = spark / "metadata"
     if offsets and not _is_json(metadata):
         raise Fatal(f"checkpoint of job {name}: {metadata} is missing or damaged; {remedy}")
+    # A batch decides only after Spark has planned it, so entries of the offset log are lost.
     if begun and (not offsets or max(begun) > max(offsets)):
         raise Fatal(
             f"checkpoint of job {name}: batch {max(begun)} was already worked on, but the newest "
             f"of its offsets is {max(offsets, default='missing')}; {remedy}"
         )
+    # Spark reads only the newest entry and the one before it when a query starts.
     for number in sorted(offsets)[-2:]:
         _require_sound(name, spark / "offsets" / str(number), 3, remedy)
     if commits:
@@ -422,6 +430,7 @@ def check(name: str, folder: Path) -> None:
         _require_sound(name, spark / "commits" / str(max(commits)), 2, whole)
     if (hollow := emptied(spark / "state")) is not None:
         raise Fatal(f"checkpoint of job {name}: {hollow} is damaged (it is empty); {remedy}")
+    # Spark plans a batch only when the one before it is committed: a wider gap is lost files.
     if offsets and commits and max(offsets) - max(commits) > 1:
         raise Fatal(
             f"checkpoint of job {name}: offsets reach batch {max(offsets)}, commits only "
@@ -446,6 +455,7 @@ def _compare(offsets: Path) -> None:
     if not decisions_file(folder, number).exists():
         return
     known = decided(folder, number).get("digest")
+    # The digest comes with the ledger row: a batch that did not get so far has none to compare.
     if known not in (None, digest_of(offsets.read_bytes())):
         raise Damaged("its batch was worked on with other offsets")
 
@@ -455,6 +465,7 @@ def unfinished(folder: Path) -> int | None:
     planned = max(numbers(folder / "spark" / "offsets"), default=None)
     if planned is None or planned in numbers(folder / "spark" / "commits"):
         return None
+    # With its ledger row left, all its tables were committed: only Spark's note of it is missing.
     begun = decisions_file(folder, planned).exists()
     return None if begun and decided(folder, planned).get("in_ledger") else planned
 

@@ -165,6 +165,7 @@ class OffsetReader:
         result = {}
         for resource, answer in self._admin().describe_configs(wanted).items() if wanted else ():
             reply = self._answer(answer, "how long it keeps messages", *_NOT_TOLD)
+            # Kafka writes -1 for a topic that keeps its messages for ever.
             kept = int(reply["retention.ms"].value) if reply else -1
             if kept >= 0:
                 result[str(resource.name)] = kept
@@ -218,6 +219,7 @@ class OffsetReader:
             ) from None
         except KafkaException as error:
             code = error.args[0].code()
+            # librdkafka answers with codes of its own what it knows without asking the broker.
             if code in (*gone, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
                 return None
             if code in LEADERLESS:
@@ -255,6 +257,7 @@ def untaken(
     taken: Mapping[TopicPartitionKey, int], held: Mapping[TopicPartitionKey, BrokerRange]
 ) -> int:
     """Messages of those the broker holds that come after what was taken."""
+    # What Kafka's retention deleted before it was taken waits no more: nobody can read it.
     return sum(
         max(0, there.end - max(there.first, taken.get(place, 0))) for place, there in held.items()
     )

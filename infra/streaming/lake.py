@@ -91,6 +91,7 @@ class Lake(DeltaTables):
         one of the newest commits is damaged: Delta takes an empty one for a commit without rows.
         """
         for version in live_versions(self.folder(table))[-_RECENT:]:
+            # Read for its checks alone; one that leaves for the archive meanwhile was whole.
             with suppress(FileNotFoundError):
                 commit(self.folder(table), version)
         if job is not None and self.settings.jobs.adaptive:
@@ -98,6 +99,7 @@ class Lake(DeltaTables):
             files_per_batch = intake.first(self.folder(table))
         reader = (
             self.spark.readStream.format("delta")
+            # Without it a stream fails at the first commit that rewrites rows, such as an erasure.
             .option("skipChangeCommits", "true")
             .option("maxFilesPerTrigger", files_per_batch)
         )
@@ -123,6 +125,7 @@ class Lake(DeltaTables):
         checkpoint is of a job that reads other tables.
         """
         self._require_written(job)
+        # Before the query is made: Spark lists the last batch of a checkpoint again as it starts.
         self._bring_back(job)
         return start(
             job,

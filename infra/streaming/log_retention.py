@@ -89,6 +89,7 @@ def archive_commits(table: Location, asked: int, before: float) -> int:
         delete(
             log / beside
             for name in (f"{version:020d}" for version in (*back, *gone))
+            # Checksum files: Hadoop's of the commit, Delta's of the version, Hadoop's of that.
             for beside in (f".{name}.json.crc", f"{name}.crc", f".{name}.crc.crc")
         )
         _move_checkpoints(log, archive, min([cut, *live_versions(table)[:1]]), before)
@@ -125,6 +126,7 @@ def _pack(table: Location) -> None:
     waiting = singles(archive)
     for start in sorted({version // PACK * PACK for version in waiting}):
         part = [version for version in waiting if start <= version < start + PACK]
+        # A pack's name promises every version between its two ends, so a part with a hole waits.
         whole = part[-1] == start + PACK - 1 and part[-1] - part[0] == len(part) - 1
         if not whole:
             continue
@@ -135,6 +137,7 @@ def _pack(table: Location) -> None:
         ]
         file = archive / f"{part[0]:020d}-{part[-1]:020d}.commits.gz"
         write_whole(file, gzip.compress("\n".join(lines).encode("utf-8")))
+        # Only with the pack whole on disk: a reader looks for the file first, then for the pack.
         delete(singly)
 
 

@@ -45,6 +45,7 @@ def merge(lake: Lake, rows: DataFrame, table: Table, run: Batch) -> bool:
         return True
     # A literal, for only that is compared with the files' statistics.
     oldest = F.lit(datetime.fromtimestamp(0, UTC) + timedelta(microseconds=result["us"]))
+    # Null-safe: with `=` a null in a key never matches, and each batch would insert its row anew.
     same = [F.col(f"t.{name}").eqNullSafe(F.col(f"s.{name}")) for name in table.key]
     spark = rows.sparkSession
     # Delta checks for conflicts only in its log; two processes on one file system could both rename
@@ -84,6 +85,7 @@ def overwrite(lake: Lake, rows: DataFrame, table: Table, where: str, note: str) 
 
 
 def _quoted(values: Mapping[str, Column]) -> dict[str, str | Column]:
+    # Delta parses these names: a dot in one would be read as a field of a struct.
     return {f"`{name}`": value for name, value in values.items()}
 
 
@@ -93,6 +95,7 @@ def _carrying(spark: SparkSession, lake: Lake, table: Table, run: Batch) -> Iter
 
     The session is the query's own: Spark gives each streaming query a copy.
     """
+    # MERGE takes no write options, so its commit gets the marker by way of the session.
     conf = {f"{_DELTA}.commitInfo.userMetadata": json.dumps(run.marker, sort_keys=True)}
     if lake.settings.sink == "txn":
         conf[f"{_DELTA}.write.txnAppId"] = f"{run.job}/{run.query_id}/{table.name}"

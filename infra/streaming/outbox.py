@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 def put_row(folder: Path, name: str, row: Mapping[str, Any]) -> None:
     """Leave one row, whole or not at all; the same name again replaces it."""
     folder.mkdir(parents=True, exist_ok=True)
+    # A rename within a folder is atomic: the flusher sees the whole row or none.
     temporary = folder / f".{name}.{os.getpid()}"
     temporary.write_text(json.dumps(row), "utf-8")
     temporary.replace(folder / f"{name}.json")
@@ -62,6 +63,7 @@ def sound_rows(files: Sequence[Path], schema: pa.Schema) -> list[dict[str, Any]]
     for file in files:
         try:
             row = _typed(parsed(file.read_text("utf-8", "replace")), schema)
+            # Made only to see whether it fits: one row that does not would fail the whole round.
             pa.RecordBatch.from_pylist([row], schema)
             rows.append(row)
         except _UNSOUND as error:

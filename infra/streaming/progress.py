@@ -17,6 +17,7 @@ from typing import Any, Literal
 from infra.delta.log_archive import single
 from infra.storage.paths import Location, location, since
 
+# Spark names the source by a URI of its path, with one leading slash or three.
 _DELTA = re.compile(r"DeltaSource\[(?:file:/*(?=/))?(.+)\]")
 
 
@@ -97,6 +98,7 @@ def watermark(progress: Mapping[str, Any]) -> datetime | None:
     """Up to when the job takes its input as complete; None before it has a watermark."""
     text = (progress.get("eventTime") or {}).get("watermark")
     instant = datetime.fromisoformat(text) if text else None
+    # Spark shows the start of 1970 as long as a query has no watermark.
     return instant if instant is not None and instant.timestamp() > 0 else None
 
 

@@ -145,6 +145,7 @@ def caps(learned: Learned, limits: RateLimits) -> tuple[int, int]:
 
 
 def _between(least: int, wanted: int, most: int) -> int:
+    # `most` outranks `least`: it is also what memory allows.
     return max(1, min(max(least, wanted), most))
 
 

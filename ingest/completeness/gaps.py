@@ -103,6 +103,7 @@ def _gap(
     place: TopicPartitionKey, at: Checkpoint, held: BrokerRange | None, ids: Mapping[str, str]
 ) -> Gap | None:
     topic, partition = place
+    # A partition that came after the checkpoint is read from its beginning.
     position = at.offsets.get(place, 0)
     unknown = Gap("removed", topic, partition, position, None, None)
     if held is None:
@@ -110,6 +111,7 @@ def _gap(
     if topic in ids and own_id(at.ids.get(topic, ids[topic])) != ids[topic]:
         known = place in at.offsets  # a partition only the new topic has: nothing is missing
         return replace(unknown, kind="recreated", goes_on_at=held.first) if known else None
+    # The end lies before what was read: the log is shorter than it was.
     if held.end < position:
         return replace(unknown, kind="reset", goes_on_at=held.end)
     if held.first > position:
@@ -126,6 +128,7 @@ def _missing(settings: Settings, at: Checkpoint) -> tuple[Gap, ...]:
     broker = OffsetReader(settings.kafka)
     if at.done is None:
         return ()
+    # Also partitions that no batch has read yet: retention may have taken their first messages.
     wanted = {*at.offsets, *broker.partitions(settings.kafka.topic_prefix)}
     held = broker.held(wanted)
     gaps = compare_offsets(at, held, broker.ids(topic for topic, _ in wanted))
@@ -236,6 +239,8 @@ def _without_ticks(settings: Settings) -> bool:
         starts = json.loads(lines[2])
         ticks = settings.kafka.tick_topic
         starts[ticks] = ends.get(ticks, {})
+        # The digest is of the offsets as they were; with it the batch would be refused as another
+        # one.
         forget_digest(position.folder, position.done)
         write_entry(offsets / str(position.done), "\n".join([*lines[:2], json.dumps(starts)]))
         return True
@@ -254,6 +259,7 @@ def accept(settings: Settings, stated: str, who: str, reason: str) -> tuple[Gap,
     gaps = find_gaps(settings)
     if not gaps:
         raise Usage("nothing is missing: there is no gap to accept")
+    # More may have gone while a person was reading; they accept what they saw and no more.
     if statement(gaps) != stated:
         raise Usage(f"{stated}: that is not what is missing now; {LOOK.partition(';')[0]}")
     go_on(settings, gaps, lambda: _keep(settings, gaps, who, reason))
@@ -292,6 +298,7 @@ def go_on(
     `first`: what is done before, once nothing stands in the way.
     """
     with _held(settings) as settle:
+        # A batch that was planned over the gap can never be read; it is settled first.
         if settle.under_way is not None:
             settle = _settle(settings, settle, settle.under_way)
         if settle.done is None:
@@ -328,6 +335,7 @@ def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
     """Bring a batch that was planned and not noted as done to one or the other."""
     has = _have(settings, planned)
     spark = at.folder / "spark"
+    # Tables are committed in order, so what the last one has all of them have.
     if has[-1]:
         note_done(spark, at.done, planned)
     elif any(has):

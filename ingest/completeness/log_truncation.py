@@ -82,6 +82,7 @@ def _taken(at: Checkpoint) -> dict[TopicPartitionKey, list[_Run]]:
     results: dict[TopicPartitionKey, list[_Run]] = {}
     closed: set[TopicPartitionKey] = set()
     for number in reversed(kept):
+        # Spark keeps only so many batches; of the oldest it is not known where it began.
         if number and number - 1 not in ends:
             break
         before = ends.get(number - 1, {})
@@ -115,6 +116,7 @@ def _first(
     end = held.end
     for run in runs:
         offsets = known.offsets(place, run, held)
+        # A log loses its end, never its middle: so what differs is all behind one place.
         same = bisect_left(offsets, True, key=partial(other, run))
         if same < len(offsets):
             end = offsets[same]
@@ -173,6 +175,7 @@ class _Bronze:
             if (marker.get("job"), marker.get("query")) == ("ingest", self._query):
                 files = tuple(self._folder / name for name in commit.adds)
                 self._files.setdefault(marker["batch"], files)
+                # Commits come newest first, so an older one means that this batch wrote no file.
                 if marker["batch"] < batch:
                     self._files.setdefault(batch, ())
         return self._files[batch]
@@ -188,6 +191,7 @@ class PartitionLog:
                 "group.id": "headgate-log",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
+                # Else the client would go to another place by itself, and compare other messages.
                 "auto.offset.reset": "error",
                 # As Spark reads: else there is no message behind a transaction that is open.
                 "isolation.level": "read_uncommitted",
@@ -225,6 +229,7 @@ class PartitionLog:
                 if message is None:
                     continue
                 place = str(message.topic()), int(message.partition() or 0)
+                # The client may have fetched more of a partition before it was unassigned.
                 if place not in waiting:
                     continue
                 if message.error() is None:

@@ -116,6 +116,7 @@ CREATE OR REPLACE TEMP TABLE stretch (
   n INTEGER, topic VARCHAR, part INTEGER, named VARCHAR, also VARCHAR, first BIGINT, "end" BIGINT
 )
 """
+# Offsets alone do not do: a topic made anew gives them again to other messages.
 _OURS = "(starts_with(r.record_id, s.named) OR starts_with(r.record_id, s.also))"
 _COUNT = """
 SELECT s.n, r."offset" >> {bits} AS block, count(*),
@@ -196,6 +197,7 @@ def _holes(
         for block in stretch.blocks if stretch.holes != "none" else ():
             begin, end = stretch.part(block)
             held = counted[n].get(block)
+            # A block without any row is one hole, however long: no need to fetch its offsets.
             if held is None or not held.within:
                 holes[n].append((begin, end))
             elif held.within < end - begin:
@@ -240,6 +242,7 @@ def _joined(spans: Sequence[Span]) -> list[Span]:
 
 def _found(stretch: Stretch, counted: _Counted, holes: list[Span]) -> CountedStretch:
     if stretch.holes == "inside" and holes and holes[0][0] == stretch.first:
+        # Bronze may begin later than the partition, as after retention.
         holes = holes[1:]
     times = {block: block_row.twice + block_row.before for block, block_row in counted.items()}
     return CountedStretch(

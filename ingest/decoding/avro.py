@@ -27,6 +27,7 @@ def decode_avro(raw: bytes, packed: Format) -> bytes:
     if len(raw) > FILE_BYTES:
         raise Unreadable(f"the message has {len(raw)} bytes; at most {FILE_BYTES} are read")
     try:
+        # A container file brings its own schema, so its mark is looked for before any setting.
         if raw[:4] == _CONTAINER:
             return _container(raw, packed.field)
         if packed.registry is not None:
@@ -44,6 +45,7 @@ def decode_avro(raw: bytes, packed: Format) -> bytes:
 def _one(raw: bytes, known: Any, field: str | None) -> bytes:
     stream = io.BytesIO(raw)
     schemaless_reader = import_module("fastavro").schemaless_reader(stream, known, None)
+    # The library stops at the record's end; bytes behind it would be a way to hide something.
     if stream.tell() != len(raw):
         raise Unreadable(f"trailing bytes after the Avro record, at byte {stream.tell()}")
     return text_of(schemaless_reader, field)
@@ -55,6 +57,7 @@ def _container(raw: bytes, field: str | None) -> bytes:
     for record in records:
         lines.append(text_of(record, field))
         size += len(lines[-1])
+        # Blocks may be compressed: a small file can hold far more than it weighs.
         if size > FILE_BYTES:
             raise Unreadable(f"the container file holds more than {FILE_BYTES} bytes")
     return b"\n".join(lines)
@@ -95,5 +98,6 @@ def _of_registry(registry: str, number: int) -> Any:
 
 def _parsed(found: Schema, named: dict[str, Any]) -> Any:
     for reference in found.references:
+        # Avro resolves names only backwards, so what is named is parsed first.
         _parsed(reference, named)
     return import_module("fastavro.schema").parse_schema(json.loads(found.text), named)

@@ -46,6 +46,7 @@ def _as_written(record: Record) -> Record:
     if written is not None:
         with suppress(ValueError):
             instant = datetime.fromisoformat(written.decode("ascii", "replace"))
+            # A file from the future would complete a line's year wrongly.
             if instant.tzinfo is not None and instant < record.received_at:
                 return replace(record, received_at=instant)
     return record
@@ -69,6 +70,7 @@ def straight(records: pa.RecordBatch, settings: ParseSettings) -> bool:
 def _unpacked(raw: bytes, packed: Format) -> bytes:
     """A message as JSON, or the field of it that is the record. Raises `Unreadable`."""
     if packed.kind == "avro":
+        # Imported here: most installations have no such source and need not load the library.
         from ingest.decoding.avro import decode_avro
 
         return decode_avro(raw, packed)

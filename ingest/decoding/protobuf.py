@@ -36,6 +36,7 @@ def decode_protobuf(raw: bytes, packed: Format) -> bytes:
             kind = _of_registry(packed.registry, number, indexes)
         else:
             rest, kind = raw, _of_file(str(packed.schema_file), packed.message)
+        # No bytes are a valid message of defaults, in which there is no event.
         if not rest:
             raise Unreadable("an empty message")
         message = kind()
@@ -52,6 +53,7 @@ def message_indexes(raw: bytes) -> tuple[tuple[int, ...], bytes]:
     position, count = _zigzag(raw, 0)
     if count == 0:
         return (0,), raw[position:]
+    # Far more than anybody nests; a wrong frame gives numbers of any size.
     if not 0 < count <= 32:
         raise Unreadable(f"{count} message indexes in front of the message")
     result = []
@@ -64,6 +66,7 @@ def message_indexes(raw: bytes) -> tuple[tuple[int, ...], bytes]:
 def _zigzag(raw: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
     while True:
+        # Five bytes hold 32 bits; a longer number is not one of these.
         if offset >= len(raw) or shift > 28:
             raise Unreadable("the message indexes end early")
         byte = raw[offset]
@@ -141,6 +144,7 @@ def _pool(files: Sequence[Any]) -> Any:
     brought = {file.name for file in files}
     for name in _WELL_KNOWN:
         known = import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR
+        # A schema may bring a copy of its own; a pool refuses two files of one name that differ.
         if known.name not in brought:
             pool.Add(descriptors.FileDescriptorProto.FromString(known.serialized_pb))
     for file in files:
@@ -157,6 +161,7 @@ def _class(descriptor: Any) -> Any:
 
 def _plain(message: Any) -> Any:
     """A message as JSON has it: numbers as numbers, enums as names, what is unknown kept."""
+    # Times, spans and wrappers have forms of their own in JSON.
     if message.DESCRIPTOR.full_name.startswith("google.protobuf."):
         return import_module("google.protobuf.json_format").MessageToDict(message)
     results = {field.name: _value(field, value) for field, value in message.ListFields()}

@@ -74,6 +74,7 @@ def _with_references(registry: str, name: str, answer: dict[str, Any], form: str
 def _asked(registry: str, path: str, form: str) -> dict[str, Any] | None:
     """The registry's answer, None for 404. Of Protobuf it sends a descriptor, not text."""
     parts = urlsplit(registry)
+    # Without the user and password, which must not stand in an error or a log.
     host = parts.netloc.rpartition("@")[2]
     query = "format=serialized" if form == "protobuf" else ""
     url = urlunsplit((parts.scheme, host, parts.path.rstrip("/") + path, query, ""))
@@ -86,6 +87,7 @@ def _asked(registry: str, path: str, form: str) -> dict[str, Any] | None:
             decoded: dict[str, Any] = json.loads(answer.read(LARGEST))
             return decoded
     except HTTPError as error:
+        # That the schema is missing is the message's fault; all else is tried again.
         if error.code == 404:
             return None
         raise Retryable(f"schema registry {host}: {path}: {error.code} {error.reason}") from None

@@ -45,6 +45,7 @@ def _structs(values: Sequence[Any], kind: pa.StructType, where: str) -> pa.Array
         raise ValueError(f"{where} has no {sorted(unknown)}")
     whole = len(present) == len(values)
     leaves: Mapping[str, Sequence[Any]] = {}
+    # One shape, no gaps: the values can be turned on their side without looking up a key.
     if whole and len(shapes) == 1:
         leaves = dict(zip(*shapes, zip(*map(dict.values, values), strict=True), strict=True))
     elif names:
@@ -56,6 +57,7 @@ def _structs(values: Sequence[Any], kind: pa.StructType, where: str) -> pa.Array
         else pa.nulls(len(values), field.type)
         for field in fields
     ]
+    # A null struct and a struct of nulls are different values to a reader, hence the mask.
     mask = None if whole else pa.array([value is None for value in values], pa.bool_())
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
@@ -67,6 +69,7 @@ def _lists(values: Sequence[Any], kind: pa.ListType, where: str) -> pa.Array:
     ends = list(accumulate((0 if value is None else len(value) for value in values), initial=0))
     elements = _shared(flat, kind.value_type, where)
     mask = pa.array([value is None for value in values], pa.bool_())
+    # 32-bit offsets: Spark reads no LargeList.
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), elements, type=kind, mask=mask)
 
 
@@ -78,6 +81,7 @@ def _shared(values: list[Any], kind: pa.DataType, where: str) -> pa.Array:
         if id(value) not in results:
             results[id(value)] = len(distinct)
             distinct.append(value)
+    # With few repeats, `take` would cost more than converting each of them.
     if len(distinct) * 2 > len(values):
         return column(values, kind, where)
     indices = pa.array([results[id(value)] for value in values], pa.int32())

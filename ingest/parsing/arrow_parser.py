@@ -37,6 +37,7 @@ def arrow_parser(settings: ParseSettings) -> Callable[[_Batches], _Batches]:
     Pickles by reference; parsers are looked up by name where it runs. A parser
     module that cannot be imported raises here, not in a worker.
     """
+    # Nothing of a source goes into the pickle: msgspec's decoders do not pickle.
     sources()
     return partial(_parse, settings)
 
@@ -74,6 +75,8 @@ class Parser:
     def groups(self, groups: list[list[Record]]) -> list[pa.RecordBatch]:
         """The rows of records in groups; only what is in one group can be one event."""
         with no_collection():
+            # Many live dictionaries make every pass of the collector long, and none of them is
+            # garbage.
             parts = [part for group in groups for part in joined(group, self._settings)]
             pieces = [rows_of_all(part, self._settings) for part in parts]
             return list(_batches(parts, pieces)) if parts else []
@@ -84,6 +87,7 @@ class Parser:
         together = records.num_rows if joining else TOGETHER
         for start in range(0, records.num_rows, together):
             held = records_of(records.slice(start, together))
+            # A file of many events on its own could fill the memory that `TOGETHER` bounds.
             large = [record for record in held if is_large(record)]
             if large:
                 held = [record for record in held if not is_large(record)]
@@ -91,6 +95,8 @@ class Parser:
                 parts = joined(held, self._settings)
                 pieces = [rows_of_all(part, self._settings) for part in parts]
                 made = list(_batches(parts, pieces)) if parts else []
+                # The dictionaries must go before the batch is handed on, or both lie in memory
+                # while Spark writes.
                 del pieces
             yield from made
             for record in large:
@@ -104,6 +110,7 @@ class Parser:
 
 
 def _by_source(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    # A micro-batch mixes all sources in one call, because each call of a worker costs by itself.
     encoded = batch.column("source").dictionary_encode()
     names = encoded.dictionary.to_pylist()
     if len(names) == 1:
@@ -115,6 +122,7 @@ def _by_source(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 def records_of(batch: pa.RecordBatch) -> list[Record]:
     """The records of a batch of bronze.record."""
+    # Arrow would make a slow object of each time; many records of a batch share their microsecond.
     times = batch.column("received_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     headers = batch.column("headers")
     return list(
@@ -133,6 +141,7 @@ def records_of(batch: pa.RecordBatch) -> list[Record]:
 
 
 def _plain(array: pa.Array) -> list[Any]:
+    # Quicker than `to_pylist`, which makes a scalar object of every value first.
     values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
     return values
 
@@ -155,6 +164,8 @@ def _batches(parts: list[list[Record]], pieces: list[list[dict[str, Any]]]) -> _
         if len(parts) == 1:
             yield from _one_batch(parts[0], pieces[0], error)
             return
+        # One value that fits no column must cost its own record, not the batch (say, a time of year
+        # 1e300).
         half = len(parts) // 2
         yield from _batches(parts[:half], pieces[:half])
         yield from _batches(parts[half:], pieces[half:])
@@ -165,6 +176,7 @@ def _one_batch(records: list[Record], rows: list[dict[str, Any]], error: Excepti
     source = records[0].source
     reason = f"parser {source} made a row that fits no column: {error}"[:500]
     if len(rows) == 1:
+        # The dead letter takes the place of the row, so the ids of its neighbours stay as they are.
         position = int(rows[0]["event_uid"].rpartition("#")[2])
         yield to_arrow([dead_letter(record, reason, position) for record in records])
         return

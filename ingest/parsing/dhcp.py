@@ -27,6 +27,7 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Context, Event, Unreadable
 from ingest.parsing.timestamps import Stamp
 
+# The order is that of OCSF's activity_id of class 4004.
 DISCOVER, OFFER, REQUEST, DECLINE, ACK, NAK, RELEASE, INFORM, EXPIRE = range(1, 10)
 FAILING = frozenset({DECLINE, NAK})
 INFINITE = 2**32 - 1
@@ -38,6 +39,7 @@ def mac_of_duid(duid: bytes) -> str | None:
     """The Ethernet address in a DHCPv6 client's identifier (RFC 8415, section 11), if in it."""
     kind, hardware = int.from_bytes(duid[:2]), int.from_bytes(duid[2:4])
     start = {DUID_LLT: 8, DUID_LL: 4}.get(kind)
+    # A DUID of another length is no Ethernet address: half of one would name the wrong device.
     if start is None or hardware != ETHERNET or len(duid) != start + 6:
         return None
     return mac_address(duid[start:].hex())

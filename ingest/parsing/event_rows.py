@@ -65,6 +65,7 @@ def joined(records: Iterable[Record], settings: ParseSettings) -> list[list[Reco
         if part is None:
             pieces.append([record])
             continue
+        # Two machines may give the same serial number at the same time, hence the sender.
         key = (record.source, part, record.headers.get("host", b""))
         if key in parts:
             parts[key].append(record)
@@ -82,6 +83,7 @@ def _rows_of(record: Record, settings: ParseSettings) -> list[dict[str, Any]]:
 def is_large(record: Record) -> bool:
     """Whether a record may hold so many events that they are better made some at a time."""
     return len(record.raw) > PART_BYTES or (
+        # Logs may grow fiftyfold once unpacked.
         record.raw[:2] == GZIP and len(record.raw) > PART_BYTES // 50
     )
 
@@ -96,6 +98,7 @@ def rows_in_parts(record: Record, settings: ParseSettings) -> Iterator[list[dict
         source = lookup(record.source)
         if isinstance(source, JsonSource):
             result = parts(readable(record, settings).raw, source.large)
+            # A generator raises at its first step, and only here is the error caught.
             first = next(result, None)
     except Usage:
         result = None
@@ -124,11 +127,13 @@ def _part(
     record: Record, held: Sequence[bytes], at: int, settings: ParseSettings
 ) -> list[dict[str, Any]]:
     """The rows of some objects of a large file; one bad object takes no neighbour along."""
+    # As one array, so that a part passes through the same strict reading as a whole file.
     whole = replace(record, raw=b"[" + b",".join(held) + b"]")
     rows = _events_of([whole], settings, at)
     if len(rows) != 1 or not rows[0].get("dead_letter_reason") or len(held) == 1:
         return rows
     rows = []
+    # One of them made the whole array unreadable; each by itself shows which.
     for element in held:
         rows += _events_of([replace(record, raw=bytes(element))], settings, at + len(rows))
         if len(rows) == MAX_UNREADABLE and all(row.get("dead_letter_reason") for row in rows):
@@ -167,10 +172,12 @@ def _events_of(
             events = source.join(known, context)
         else:
             require_few_lines(known[0].raw, whole_file=source.whole_file)
+            # A bound on size alone does not stop an input made to be slow to read.
             with bounded_time(known[0].raw):
                 events = source.parse(known[0], context)
         if not events:
             raise Unreadable("the parser found no event in it")
+        # What the parser made counts too: not every format shows its number of events in its bytes.
         require_few(len(events))
         return [
             _row(event, records, position, settings) for position, event in enumerate(events, first)
@@ -196,6 +203,7 @@ def dead_letter(record: Record, reason: str, at: int = 0) -> dict[str, Any]:
         "dead_letter_reason": reason,
         "source": record.source,
         "mode": record.mode,
+        # Never a time from the bytes: what could not be read must not move a watermark.
         "time": record.received_at,
         "received_at": record.received_at,
         "time_quality": "received",
@@ -218,13 +226,16 @@ def _row(
     get = event.get
     source, target, device = get("src_endpoint"), get("dst_endpoint"), get("device")
     host = device.get("hostname") if device else None
+    # Same input, same id: a batch that is run again, or a reparse, gives the rows the same names.
     event["event_uid"] = f"{record.record_id}#{at}"
     event["record_ids"] = [record_row.record_id for record_row in records]
     event["source"] = record.source
     event["mode"] = record.mode
     event["received_at"] = record.received_at
+    # The same private address may be in use at two sites; the scope tells them apart.
     event["scope"] = settings.scope(host or _sender(record), record.source, get("relay_ip"))
     event["host_name"] = host
+    # Copied to the top level: Delta's statistics, which skip files in a search, are kept for these.
     if source:
         event["src_ip"] = source.get("ip")
         event["mac"] = source.get("mac")

@@ -23,10 +23,12 @@ from ingest.parsing.timestamps import (
     stamp_parts,
 )
 
+# Bounds on what a sender can make the index of names cost.
 _DEPTH = 5
 _MOST = 4096
 """Fields looked at; whatever lies behind them stays where it is."""
 _SEPARATORS = re.compile(r"[._\-@ $:/]+")
+# Times that `stamp_iso` does not take: no seconds, slashes, Go's default form, a zone as a word.
 _MINUTES = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d)(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 _SLASHED = re.compile(r"(\d{4})/(\d\d)/(\d\d)([T ]\d\d:\d\d:\d\d.*)", re.ASCII)
 _GO = re.compile(
@@ -39,6 +41,7 @@ _WORDS = re.compile(
     r"(?: ?([AaPp][Mm]))?(?: (\d{4}))?(?: (UTC|GMT|Z|[+-]\d{4}))?(?: (\d{4}))?",
     re.ASCII,
 )
+# `re.ASCII` throughout: digits of other alphabets would pass `\d` and then fail, or mislead.
 _CLOCK = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _HOST_PORT = re.compile(
@@ -57,6 +60,7 @@ class Named:
 
     def _index(self, node: Mapping[str, Any], path: tuple[str, ...], depth: int) -> None:
         for key, value in node.items():
+            # Counted over the whole object, not by level: width is as cheap to send as depth.
             self._left -= 1
             if self._left < 0:
                 return
@@ -65,6 +69,8 @@ class Named:
                 if depth < _DEPTH:
                     self._index(value, here, depth + 1)
             else:
+                # All paths of a name stay: the first may hold a value that `reads` makes nothing
+                # of.
                 self._paths.setdefault(spelled(here), []).append(here)
 
     def find(
@@ -106,6 +112,7 @@ class Named:
                 return
             nodes.append(inner)
         for node, key in zip(reversed(nodes), reversed(path), strict=True):
+            # An object that still has other fields stays, and so do those around it.
             if key != path[-1] and node.get(key):
                 break
             node.pop(key, None)
@@ -128,8 +135,10 @@ def word(value: Any) -> str | None:
 
 def port(value: Any) -> int | None:
     """A port, as number or text."""
+    # Bounded before `int`: Python refuses, and takes long over, numbers of thousands of digits.
     if type(value) is str and value.isdecimal() and len(value) < 6:
         value = int(value)
+    # `type(...) is int`, since `isinstance` would take `true` for port 1.
     return value if type(value) is int and 0 <= value <= 65535 else None
 
 
@@ -142,6 +151,7 @@ def whole(value: Any) -> int | None:
 
 def ip(value: Any) -> tuple[str, int | None] | None:
     """An address, and the port that stands behind it."""
+    # A list of several addresses names no single endpoint, so it stays where it is.
     if type(value) is list and len(value) == 1:
         value = value[0]
     if type(value) is not str or len(value) > 64:
@@ -165,6 +175,7 @@ def read_moment(value: Any, zone: ZoneInfo, received_at: datetime) -> Stamp | No
     """A time in any of the forms that products write; None where it is none."""
     if type(value) is int or type(value) is float:
         stamp = stamp_epoch(value, received_at)
+    # No form of a time is longer; the expressions below then never see a long text.
     elif type(value) is str and len(value) < 64:
         stamp = _stamp(value.strip(), zone, received_at)
     else:
@@ -185,8 +196,10 @@ def _stamp(value: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
     if slashed:
         joined = "-".join(slashed.groups()[:3]) + slashed[4]
         return _as_written(stamp_iso(joined, zone, received_at), value)
+    # Only Common Log Format has a slash third; the other slashed form begins with a year.
     if value[2:3] == "/":
         return stamp_clf(value.strip("[]"), zone, received_at)
+    # After all dated forms, before words: a text of digits alone can only be an epoch.
     number = stamp_epoch(value, received_at)
     return number if number.quality != "received" else _in_words(value, zone, received_at)
 
@@ -203,6 +216,7 @@ def _in_words(value: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
         clock = match[4] if len(match[4].partition(":")[0]) == 2 else f"0{match[4]}"
         half = (match[5] or "").lower()
         if half:
+            # 12 AM is midnight and 12 PM is noon.
             hour = int(clock[:2]) % 12 + (12 if half == "pm" else 0)
             clock = f"{hour:02d}{clock[2:]}"
         month, day = month_number(match[1]), int(match[2])

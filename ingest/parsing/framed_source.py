@@ -41,6 +41,7 @@ def each_line(raw: bytes, read: Callable[[bytes], Event]) -> list[Event]:
 
     Raises `Unreadable` where none of them can.
     """
+    # Checked before the split, which doubles what lies in memory.
     if len(raw) > FILE_BYTES:
         raise Unreadable(f"the record has {len(raw)} bytes; at most {FILE_BYTES} are read")
     lines = [line for line in raw.split(b"\n") if line.strip()]
@@ -51,6 +52,7 @@ def each_line(raw: bytes, read: Callable[[bytes], Event]) -> list[Event]:
         try:
             events.append(read(line))
         except Unreadable as why:
+            # One bad line of a file must not take its neighbours along.
             events.append({"dead_letter_reason": str(why)})
     if all("dead_letter_reason" in event for event in events):
         raise Unreadable(events[0]["dead_letter_reason"])
@@ -62,6 +64,7 @@ def bare_line(text: str, context: Context) -> Line:
     received_at = context.record.received_at
     stamp = Stamp.missing(received_at, None)
     packed = _CONTAINER.fullmatch(text)
+    # The engine's time is only a stand-in: a reader that finds the product's own prefers it.
     if packed:
         stamp = stamp_iso(packed["time"], context.zone(context.host), received_at)
         text = packed["text"]
@@ -89,9 +92,11 @@ class FramedSource(SyslogSource):
             return None  # among the lines of a stream of syslog: then it is one of no class
 
     def _event(self, text: str, context: Context) -> Event:
+        # A container's prefix also looks like syslog with an ISO date, so it is tried first.
         framed = None if _CONTAINER.match(text) else _framed(text, context)
         ours = framed is not None and self.reads_program(framed.program or "")
         reader = None
+        # A program name of ours is surer than the look of the line's start.
         if framed is None or (self.bare_first and not ours):
             reader = self.reader(bare_line(text, context), context)
         if reader is None and framed is not None:
@@ -103,6 +108,7 @@ class FramedSource(SyslogSource):
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)
+        # What `one_line` cut off, such as CR LF, must come back byte for byte.
         end = raw[len(text.encode()) :]
         packed = _CONTAINER.match(text)
         changed = None

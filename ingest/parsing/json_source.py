@@ -37,8 +37,10 @@ def gunzip(raw: bytes, *, padded: bool = False) -> bytes:
 
     `padded`: NULs may follow it, as tapes and some copies leave them.
     """
+    # 31 asks for gzip alone; not `gzip.decompress`, which knows no limit and joins several members.
     inflate = zlib.decompressobj(wbits=31)
     try:
+        # One byte more than allowed tells a bomb from a full file without unpacking the bomb.
         data = inflate.decompress(raw, FILE_BYTES + 1)
     except zlib.error as error:
         raise Unreadable(f"not valid gzip: {error}") from None
@@ -46,6 +48,7 @@ def gunzip(raw: bytes, *, padded: bool = False) -> bytes:
         raise Unreadable(f"more than {FILE_BYTES} bytes once unpacked")
     if not inflate.eof:
         raise Unreadable(f"the gzip data ends early, at byte {len(raw)}")
+    # Zlib stops at the member's end; what follows would go unread, and unseen by every rule.
     if inflate.unused_data.strip(b"\x00") if padded else inflate.unused_data:
         end = len(raw) - len(inflate.unused_data)
         raise Unreadable(f"trailing bytes after the gzip data, at byte {end} of {len(raw)}")
@@ -65,11 +68,13 @@ def objects(raw: bytes, envelope: str | None = "Records") -> Iterator[dict[str, 
     """
     raw = unpacked(raw)
     stripped = raw.strip()
+    # Before the look at lines: a pretty-printed array has many, and none is an object.
     if stripped[:1] == b"[":
         yield from _elements(stripped)
         return
     require_few_lines(stripped, whole_file=True)
     lines = [line for line in stripped.splitlines() if line.strip()]
+    # A pretty-printed object starts with `{` alone, so only a whole first line means NDJSON.
     if len(lines) > 1 and _is_object(lines[0]):
         for line in lines:
             try:
@@ -77,6 +82,7 @@ def objects(raw: bytes, envelope: str | None = "Records") -> Iterator[dict[str, 
             except Unreadable as why:
                 yield why
         return
+    # The unstripped bytes, so that an error names a place in the record as it was sent.
     decoded = decode_object(raw, LINE_BYTES if len(raw) <= LINE_BYTES else FILE_BYTES)
     if envelope is not None and type(decoded.get(envelope)) is list:
         for element in decoded[envelope]:
@@ -105,6 +111,7 @@ def parts(raw: bytes, envelope: str | None = "Records") -> Iterator[list[bytes]]
     content = (gunzip(raw) if raw[:2] == GZIP else raw).strip()
     if len(content) <= PART_BYTES:
         return
+    # Before decoding: a hundred bytes of objects in memory come out of two bytes of text.
     require_few_values(content)
     require_few_lines(content, whole_file=True)
     elements = _elements_of(content, envelope)
@@ -126,6 +133,7 @@ def _elements_of(content: bytes, envelope: str | None) -> Iterable[bytes | msgsp
     lines = content.partition(b"\n")
     if content[:1] == b"{" and lines[1] and _is_object(lines[0].strip()):
         require_few(content.count(b"\n"), "lines")
+        # Line by line, since a list of all lines would hold the file twice.
         return (line for line in io.BytesIO(content) if line.strip())
     try:
         if content[:1] == b"[":
@@ -138,9 +146,11 @@ def _elements_of(content: bytes, envelope: str | None) -> Iterable[bytes | msgsp
         return None
     require_few(len(elements))
     sum_result = sum(len(memoryview(element)) for element in elements) + 8 * len(elements)
+    # Far more bytes than the elements means there is more in the file; then it is read as a whole.
     return None if len(content) > sum_result + 64 else elements
 
 
+# `Raw` only finds where each element ends; nothing of it is built yet.
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -160,6 +170,7 @@ def _is_object(line: bytes) -> bool:
     try:
         return type(msgspec.json.decode(line)) is dict
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        # A first line that is damaged must not turn a file of good lines into one dead letter.
         return line[:1] == b"{" and line[-1:] == b"}" and len(line) > 2
 
 
@@ -203,6 +214,7 @@ class JsonSource(Source):
                 read += 1
             except Unreadable as why:
                 events.append({"dead_letter_reason": str(why)})
+                # Nothing good among so many: most likely the wrong source is set for the topic.
                 if read == 0 and len(events) >= MAX_UNREADABLE:
                     raise Unreadable(
                         f"none of its first {MAX_UNREADABLE} objects can be read: {why}"

@@ -11,6 +11,7 @@ from ingest.parsing.source import Unreadable
 from ingest.parsing.strict_json import decode_object
 from ingest.parsing.timestamps import EPOCH, like_iso
 
+# A string is taken with its escapes, so that `\"` in it does not end it early.
 _VALUE = r'"\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|-?\d[0-9.eE+-]*)'
 
 
@@ -41,6 +42,7 @@ def written_like(old: object, key: str, when: datetime, zone: ZoneInfo) -> str:
         units = ((1e17, 1000, 1), (1e14, 1, 1), (1e11, 1, 1000))
         times, by = next(((t, b) for least, t, b in units if abs(old) >= least), (1, 1_000_000))
         return str(micros * times // by)
+    # Through whole numbers: a float of today's epoch does not hold all microseconds of a sum.
     if type(old) is float:
         whole = when - EPOCH
         micros = (whole.days * 86400 + whole.seconds) * 1_000_000 + whole.microseconds
@@ -58,6 +60,7 @@ def replace_value(raw: bytes, before: dict[str, Any], key: str, new: str) -> byt
         except Unreadable:
             continue
         value = decode_object(b'{"v":' + new.encode() + b"}")["v"]
+        # The order of keys too: the same word inside a string could otherwise be changed unnoticed.
         if after == before | {key: value} and list(after) == list(before):
             return changed
     raise Unreadable(f"'{key}' is written in a way that cannot be replaced")

@@ -35,6 +35,7 @@ def require_few_values(raw: bytes) -> None:
     """Raises `Unreadable` for JSON of more values than are read."""
     if len(raw) < _SMALL:
         return
+    # An upper bound, as these stand in strings too; exact enough, and no parser has to run.
     values = raw.count(b",") + raw.count(b"{") + raw.count(b"[")
     if values > MAX_VALUES:
         raise Unreadable(
@@ -54,6 +55,7 @@ def require_few(number: int, what: str = "events") -> None:
 def require_few_lines(raw: bytes, *, whole_file: bool) -> None:
     """The same of its lines, before they are told apart; `whole_file`: a line is no event."""
     most = MAX_LINES if whole_file else MAX_EVENTS
+    # A message of fewer bytes cannot have so many lines, so most are not counted.
     if len(raw) > most and (lines := raw.count(b"\n")) > most:
         raise Unreadable(f"the message holds {lines} lines; at most {most} are read; {_REMEDY}")
 
@@ -102,7 +104,9 @@ def bounded_time(raw: bytes) -> Iterator[None]:
             f"the message of {len(raw)} bytes was not read in {CPU_SECONDS} s; {_REMEDY}"
         )
 
+    # SIGVTALRM counts this process's own time; SIGALRM would go off while the machine is busy.
     before = signal.signal(signal.SIGVTALRM, give_up)
+    # It goes off each second from then on, as a broad `except` in a parser may catch the first.
     signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS, 1)
     try:
         yield

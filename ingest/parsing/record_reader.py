@@ -41,10 +41,12 @@ def pieces(
     where gzip of lines is broken.
     """
     start = _some(stream, _CHUNK)
+    # A pipe may give one byte first; the mark of gzip has two.
     start += _some(stream, 1) if len(start) == 1 else b""
     if start[:2] != GZIP:
         yield from _unpacked(_together(start, stream), source, header, longest)
         return
+    # Kept packed: bronze keeps a file that is one record as it was received.
     if source.whole_file:
         content = start + _rest(stream, longest, len(start))
         if _starts_whole(content, source):

@@ -87,6 +87,7 @@ class ParseSettings:
             leases={name: source.lease_seconds for name, source in sources.items()},
             scopes=tuple((scope.name, scope.hosts) for scope in settings.scopes),
             formats={
+                # Absolute, because a worker may run in another folder than the driver.
                 name: Format(
                     options.format,
                     None if options.schema_file is None else str(options.schema_file.absolute()),
@@ -126,6 +127,7 @@ class ParseSettings:
         Else the first site that lists none, the default. Where one DHCP server serves several
         sites, the relay agent that passed the message on tells which, before all else.
         """
+        # A loop of its own: a relay must win over a host that an earlier site lists.
         if relay is not None:
             for name, hosts in self.scopes:
                 if relay in hosts:
@@ -254,6 +256,7 @@ def _opens_json(first: bytes) -> bool:
     try:
         value = msgspec.json.decode(first)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        # A first line that opens JSON but does not close it: the object goes on on the next lines.
         return first.strip() in (b"{", b"[", b'{"Records":[', b'{"Records": [')
     return isinstance(value, list) or (isinstance(value, dict) and "Records" in value)
 

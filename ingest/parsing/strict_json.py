@@ -17,6 +17,7 @@ from ingest.parsing.source import Unreadable
 
 LINE_BYTES = 10 * 1024 * 1024
 FILE_BYTES = 64 * 1024 * 1024
+# Far below Python's own limit, so that nothing behind this needs to fear recursion.
 _DEPTH = 64
 INT64 = 2**63
 
@@ -48,6 +49,7 @@ def decode_object(raw: bytes, limit: int = LINE_BYTES) -> dict[str, Any]:
         raise Unreadable(_reason(raw, error)) from None
     if type(value) is not dict:
         raise Unreadable(f"expected a JSON object, found {_NAMES[type(value)]}")
+    # Of a key that stands twice msgspec keeps the last; a detector upstream may see the first.
     keys = _measure(value, 1)
     # A key is followed by a colon, so with as many `":` as keys none stood twice.
     # Space before a colon or a `\":` in a string only costs the exact look.
@@ -80,6 +82,7 @@ def _measure(node: Any, depth: int) -> int:
             continue
         if of is dict or of is list:
             keys += _measure(value, depth + 1)
+        # Spark and Delta have no integer wider than 64 bits.
         elif of is int and not -INT64 <= value < INT64:
             raise Unreadable(f"{_place(node, value)}: a number beyond 64 bits")
     return keys
@@ -98,6 +101,7 @@ def _refuse_repeated_keys(raw: bytes) -> None:
                 raise Unreadable(f"the key '{key[:80]}' stands twice in one object")
             seen.add(key)
 
+    # Python's own reader hands over the pairs before they become a dictionary; msgspec does not.
     json.loads(raw, object_pairs_hook=pairs)
 
 
@@ -118,6 +122,7 @@ def _reason(raw: bytes, error: Exception) -> str:
         return f"{what} after the end of the JSON value, at byte {end} of {len(raw)}"
     if match:
         return f"not valid JSON: {match[1]} at byte {match[2]}"
+    # To msgspec half of a surrogate pair looks like text that ends early.
     if "truncated" in text and re.search(rb"\\u[dD][89a-fA-F]", raw):
         return "not valid JSON: cut short, or an escaped surrogate without its pair"
     if "truncated" in text:

@@ -57,6 +57,7 @@ def one_line(raw: bytes) -> str:
     if "\x00" in text:
         raise Unreadable(f"a NUL at byte {raw.index(0)}")
     text = text.rstrip("\r\n")
+    # A line break inside would let a sender forge a second line under another host's name.
     if "\n" in text:
         raise Unreadable(f"a second line starts at byte {raw.index(10) + 1}; a record is one line")
     return text
@@ -72,12 +73,14 @@ def read_text(message: str, context: Context) -> Line:
     position = find(message)
     part = position.match.groupdict()
     received_at = context.record.received_at
+    # The line's own host wins: behind a relay the header names only the relay.
     host = _value(part.get("host")) or context.host
     if position.header is None:
         stamp = Stamp.missing(received_at, None)
     else:
         stamp = position.header.stamp(part["time"], context.zone(host), received_at)
     pid = _value(part.get("pid")) or None
+    # RFC 5424 allows any text as process id; what is no number goes to `unmapped`.
     number = int(pid) if pid and pid.isdecimal() and len(pid) <= 10 else None
     program, text = _value(part["program"]), (part["text"] or "").strip()
     rest = kept(
@@ -103,6 +106,7 @@ def _line(
     rest: dict[str, Any],
 ) -> Line:
     """A line whose program is its bare name, and whose text is not told as repeated."""
+    # A cheap look first: `CISCO_BODY` is dear, and few lines can match it.
     if text[:1] in "%*:.0123456789" and (
         program is None or program.isdecimal() or len(program) < 5
     ):
@@ -110,6 +114,7 @@ def _line(
         if body:
             rest |= kept(relay_tag=program, device_time=body["time"])
             program, text = body["program"], body["text"]
+    # Rules and readers know programs by bare names; the path stays in `unmapped`.
     if program and program[0] == "/" and program[-1] != "/":
         rest["program_path"] = program
         program = program.rpartition("/")[2]
@@ -135,6 +140,7 @@ def restamp(raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
     new = position.header.write(old, when, zone)
     if new is None:
         raise Unreadable(f"no time in the syslog header, but '{old[:40]}'")
+    # Positions in text are not positions in bytes: a mark before the header may be three bytes.
     instant = len(text[: position.match.start("time")].encode())
     return raw[:instant] + new.encode() + raw[instant + len(old.encode()) :]
 
@@ -220,6 +226,7 @@ class SyslogSource(Source):
 
     def reads_program(self, program: str) -> bool:
         """Whether the lines of `program` are for this source."""
+        # The plain name first: nearly all lines match it, and the other names cost more.
         return program in self.programs or not self.programs.isdisjoint(names_of(program))
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:

@@ -47,8 +47,10 @@ ZONES: Mapping[str, str] = MappingProxyType(
 """Zones that senders abbreviate, as most of them mean the letters."""
 
 _ABBREVIATED = "|".join(ZONES)
+# A zone must end at a space or a colon: `EST-HOST-1` is a host, no zone.
 _ZONE = rf"(?: ?(?:[+-]\d\d:?\d\d|(?:{_ABBREVIATED})(?![^\s:])))?"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+# Two centuries only, or any number of four digits could be taken for a year.
 _YEAR = r"(?:19|20)\d\d"
 _BSD = (
     rf"(?P<time>(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?:{_YEAR} )?[A-Z][a-z]{{2}} {{1,2}}"
@@ -64,6 +66,7 @@ RFC3164 = re.compile(rf"{_BSD}(?: |\Z){_TAGGED}", re.ASCII)
 ISO_DATED = re.compile(rf"(?P<time>\d{{4}}-\d\d-\d\d(?:T\S+| {_CLOCK}{_ZONE})) {_TAGGED}", re.ASCII)
 RFC5424 = re.compile(
     r"1 (?P<time>\S+) (?P<host>\S+) (?P<program>\S+) (?P<pid>\S+) (?P<msgid>\S+) "
+    # The possessive `*+` keeps a broken quote from being tried in every possible way.
     r"(?P<data>-|(?:\[(?:[^\]\"]|\"(?:[^\"\\]|\\.)*\")*+\])+)(?: \ufeff?(?P<text>.*))?",
     re.ASCII,
 )
@@ -74,6 +77,7 @@ RFC5424_BARE = re.compile(
     re.ASCII,
 )
 _SECONDS = re.compile(rf"(?:1 )?(?P<time>\d{{10}}(?:\.\d{{1,9}})?) {_TAGGED}", re.ASCII)
+# `??` on the host: without it a host would swallow the start of the time.
 CISCO = re.compile(
     rf"(?:: )?(?:(?P<sequence>\d{{1,10}}): )?(?:(?P<host>\S{{1,256}}): )??(?P<mark>[*.])?{_BSD}: "
     r"(?:(?P<program>%[A-Z0-9_]+-(?:[A-Z0-9_]+-)*[0-7]-[A-Z0-9_]+): ?)?(?P<text>.*)",
@@ -125,6 +129,7 @@ def _stamp_bsd(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
 def _fixed(offset: str) -> timezone:
     digits = offset[1:].replace(":", "")
     span = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    # Python refuses offsets of a day and more; a line with such a zone must still be read.
     if span >= timedelta(days=1):
         return UTC
     return timezone(-span if offset[0] == "-" else span)
@@ -148,6 +153,7 @@ def _write_bsd(text: str, when: datetime, zone: ZoneInfo) -> str | None:
         "fraction": f"{local.microsecond:06d}000"[: len(part["fraction"] or "")],
     }
     changed = text
+    # From the back, so that a part that changes its length moves no part yet to be replaced.
     for name, position in sorted(_spans(part), key=lambda found: -found[1]):
         changed = changed[:position] + new[name] + changed[part.end(name) :]
     return f"{local:%a}{changed[3:]}" if text[3:4] in (",", " ") and text[:3] in _DAYS else changed
@@ -197,6 +203,7 @@ def _write_seconds(text: str, when: datetime, zone: ZoneInfo) -> str:
     return f"{whole.days * 86400 + whole.seconds}{rest}"
 
 
+# The first that matches wins, so the lenient forms stand last.
 HEADERS = (
     _Header(RFC3164, _stamp_bsd, _write_bsd),
     _Header(RFC5424, _stamp_iso, _write_iso),
@@ -230,8 +237,10 @@ def find(text: str) -> _Found:
     pri = _PRI.match(text, begin)
     start = pri.end() if pri else begin
     level = int(pri[1]) if pri else None
+    # 23 facilities times 8 plus 7: the highest that RFC 3164 and RFC 5424 allow.
     if level is not None and level > 191:
         raise Unreadable(f"syslog priority {level} at byte {begin}; the highest is 191")
+    # Some senders put a space behind the priority.
     spaced = start + 1 if pri and text[start : start + 1] == " " else start
     for header in HEADERS:
         match = header.pattern.fullmatch(text, spaced)
@@ -240,6 +249,7 @@ def find(text: str) -> _Found:
                 # `Nov 21 10:00:00 UTC: %SYS-...`: that is no program, but the clock's zone.
                 match = CISCO.fullmatch(text, spaced) or match
             return _Found(match, header, level, octets)
+    # Without a time the priority alone shows that this is syslog at all.
     bare = BARE.fullmatch(text, spaced) if pri and text[spaced:].strip() else None
     if bare:
         return _Found(bare, None, level, octets)

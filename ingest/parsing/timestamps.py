@@ -78,6 +78,7 @@ def stamp_epoch(value: object, received_at: datetime) -> Stamp:
 def _scaled(number: int | float) -> datetime | None:
     size = abs(number)
     for least, per_second in ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3)):
+        # No size is below 0, so the loop's last unit is seconds.
         if size >= least:
             if type(number) is int:
                 # In whole numbers: a float would lose the last microseconds.
@@ -146,10 +147,12 @@ def of_iso(text: str, zone: ZoneInfo) -> tuple[datetime, str] | None:
     if match is None:
         return None
     day, _, clock, _, fraction, offset = match.groups()
+    # `+02`, as PostgreSQL and ISO's short form write it.
     if offset and len(offset) == 3:
         offset += "00"
     try:
         time = datetime.fromisoformat(
+            # Nanoseconds are cut, not rounded: rounding could move a time into the next second.
             f"{day}T{clock}.{(fraction or '0')[:6]:0<6}{offset or ''}".replace("Z", "+00:00")
         )
         naive = time.tzinfo is None
@@ -161,6 +164,7 @@ def of_iso(text: str, zone: ZoneInfo) -> tuple[datetime, str] | None:
 
 def stamp_iso(text: str | None, zone: ZoneInfo, received_at: datetime) -> Stamp:
     """An ISO time as a stamp; the arrival time where it cannot be read."""
+    # Long texts stay out of the cache, which a sender could otherwise fill.
     read = of_iso(text, zone) if text is not None and len(text) < 64 else None
     if read is None:
         return Stamp.missing(received_at, text)
@@ -172,6 +176,7 @@ def stamp_iso(text: str | None, zone: ZoneInfo, received_at: datetime) -> Stamp:
 
 def stamp_rfc3164(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
     """`Nov  1 02:40:21` as a stamp: its year is the latest that does not lie ahead of arrival."""
+    # To the hour, or the cache below would never hit for a live stream.
     hour = received_at.replace(minute=0, second=0, microsecond=0)
     time = _of_rfc3164(text, zone, hour)
     if time is None:
@@ -186,6 +191,7 @@ def _of_rfc3164(text: str, zone: ZoneInfo, arrival: datetime) -> datetime | None
         return None
     hour, minute, second = map(int, clock.split(":"))
     moment = MONTHS.index(month) + 1, int(day), hour, minute, second
+    # Python's time ends with 9999; an hour more raises.
     newest = arrival + CLOCK_AHEAD if arrival.year < 9999 else arrival
     # Nine years back, for 29 February: 1900 was no leap year, nor will 2100 be.
     for year in range(newest.year + 1, newest.year - 9, -1):

@@ -73,6 +73,7 @@ def observables(rows: int, *found: tuple[str, int, pa.Array]) -> pa.Array:
     """Observables from (OCSF path, type_id, values), those that are null or empty left out."""
     kind = EVENT_ARROW.field("observables").type
     masks = [
+        # Null compares to null in Arrow; NumPy needs a plain truth value.
         np.asarray(pc.fill_null(pc.greater(pc.utf8_length(values), 0), False))
         for _, _, values in found
     ]
@@ -112,6 +113,7 @@ def unmapped(rows: int, fields: Mapping[str, tuple[Sequence[Any], pa.DataType | 
         pieces.append(pc.binary_join_element_wise(key, text, ""))
     if not pieces:
         return pa.nulls(rows, pa.string())
+    # A null piece is skipped with its comma, so no row gets a key without a value.
     joined = pc.binary_join_element_wise(*pieces, ",", null_handling="skip")
     whole = pc.binary_join_element_wise("{", joined, "}", "")
     return pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), whole)

@@ -81,6 +81,7 @@ def take_in(
     total = lake.read(LANDED).where((F.col("job") == IMPORT_JOB) & (F.col("state") == "taken"))
     whole = int((total.agg(F.sum("size")).first() or [0])[0] or 0)
     mark = _Mark(checkpoint / "done.json")
+    # Of an import that was cut off only what is left is shown.
     before = mark.bytes
 
     def done(run: Batch, entries: Sequence[FileEntry], refused: Refusals) -> None:
@@ -153,6 +154,7 @@ def import_command(args: argparse.Namespace, settings: Settings) -> int:
             tz=args.tz,
             host=args.host,
             mode="import",
+            # An archive is finished; what still grows is noticed by its hash.
             min_file_age_seconds=0,
         )
     except ValidationError as error:

@@ -138,6 +138,7 @@ def dated(records: pa.RecordBatch, read_at: datetime | None) -> pa.RecordBatch:
     if read_at is None:
         return records
     place = records.schema.get_field_index("received_at")
+    # A date in the future would move every watermark behind it, and make true times late.
     arrived = records.column(place)
     limit = pa.scalar(latest(read_at), arrived.type)
     ahead = pc.fill_null(pc.greater(arrived, limit), False)
@@ -168,6 +169,7 @@ def _write(
 ) -> None:
     if EVENT.name in writers:
         writers[EVENT.name].write(events)
+    # The steps see the very batch that was written, so a finding names only events that exist.
     for name, find in stages:
         for rows in find(events):
             writers[name].write(rows)
@@ -181,6 +183,7 @@ def slices(batches: _Batches) -> _Batches:
         start, taken = 0, 0
         while start < batch.num_rows:
             fitting = int(np.searchsorted(sizes, taken + SLICE_BYTES, side="right"))
+            # At least one row: a record larger than a slice must still get through.
             end = min(max(fitting, start + 1), start + SLICE_ROWS)
             yield batch.slice(start, end - start)
             start, taken = end, int(sizes[min(end, batch.num_rows) - 1])
@@ -203,6 +206,7 @@ def _heartbeat(finished: str) -> pa.RecordBatch:
     return to_arrow(
         [
             {
+                # Named by its instant: the same batch, run again, writes the same row.
                 "event_uid": f"heartbeat:{finished}",
                 "record_ids": [],
                 "source": HEARTBEAT,

@@ -76,6 +76,8 @@ class Redelivery:
         self._fresh: list[_Row] = []
         self._names: list[str] = []
         if run.look_back and self._file.exists():
+            # A crash may fall between the commit and the note of its keys; the key files tell
+            # which.
             self._settle(self._batch if committed else self._batch - 1)
         if run.look_back:
             self._clear(self._folder.glob("*"))
@@ -137,6 +139,7 @@ class Redelivery:
         tables = [pq.read_table(self._folder / name, schema=arrow_schema(SEEN)) for name in names]
         if not tables:
             return []
+        # A fixed order, so that a batch tried again names the same event as the first delivery.
         ordered = pa.concat_tables(tables).sort_by(
             [("at", "ascending"), ("event_uid", "ascending")]
         )
@@ -190,6 +193,7 @@ def _sorted_out(rows: Sequence[_Row], first: dict[int, str]) -> tuple[list[_Row]
         if before is None:
             first[key] = uid
             fresh.append(row)
+        # The same event_uid is the batch itself, done again after a crash, and no second delivery.
         elif before != uid:
             repeated[uid] = before
     return fresh, repeated
@@ -204,9 +208,11 @@ def _remember(memory: sqlite3.Connection, rows: Sequence[_Row]) -> None:
     current, had, since = memory.execute("SELECT current, keys, since FROM state").fetchone()
     if had >= KEPT_KEYS // 2 or newest - since > KEPT_MICROS // 2:
         current, had, since = 1 - current, 0, newest
+        # Dropping a whole generation costs nothing per key, as finding the oldest would.
         memory.execute(f"DELETE FROM generation_{current}")
     memory.executemany(
         f"INSERT OR IGNORE INTO generation_{current} VALUES (?, ?)",
+        # In the order of the primary key, so that SQLite touches each page once.
         sorted((key, uid) for key, _, uid, _ in rows),
     )
     state = (current, had + len(rows), since)
@@ -227,6 +233,7 @@ def _find(events: pa.RecordBatch) -> list[pa.RecordBatch]:
         columns = _columns_of(source)
         if columns:
             of_source = pc.equal(events.column("source"), source)
+            # A dead letter has no fields of its own: two of them would look the same.
             readable = events.column("dead_letter_reason").is_null()
             record_batches.append(
                 _keys(events.filter(pc.and_(of_source, readable)), source, columns)
@@ -275,6 +282,7 @@ def _keys(events: pa.RecordBatch, source: str, columns: Sequence[str]) -> pa.Rec
 
 
 def _key(text: str) -> int:
+    # Eight bytes fit SQLite's integer key. Not Python's `hash`, which differs in each process.
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
@@ -285,6 +293,7 @@ def _texts(events: pa.RecordBatch, path: str) -> pa.Array:
     for step in inside:
         array = pc.struct_field(array, step)
     if pa.types.is_timestamp(array.type):
+        # As a number: text of a time depends on its zone and resolution.
         array = array.cast(pa.int64())
     return array.cast(pa.string())
 

@@ -87,6 +87,7 @@ def _local(pattern: str) -> Iterator[_Found]:
     pattern = os.path.abspath(pattern.removeprefix("file://"))
     below = os.path.join(glob.escape(pattern), "**", "*") if os.path.isdir(pattern) else pattern
     names = iter((pattern,)) if os.path.isfile(pattern) else glob.iglob(below, recursive=True)
+    # The order of a folder is the file system's; sorted, a second look decides the same.
     for name in sorted(names):
         try:
             stat_result = os.stat(name)
@@ -106,6 +107,7 @@ def _digest(path: str, size: int | None = None) -> str:
     """SHA-256 of a local file, or of its first `size` bytes."""
     content = hashlib.sha256()
     with open(path, "rb") as file:
+        # Only what was there when it was opened: a file that grows would never end.
         left = os.fstat(file.fileno()).st_size if size is None else size
         while left > 0 and (chunk := file.read(min(_CHUNK, left))):
             content.update(chunk)
@@ -213,9 +215,11 @@ class Scanner:
     def _is_finished(self, found: _Found, settle: float) -> bool:
         """Not written to for `settle` seconds, by its own time or, where that lies, by ours."""
         now = time.monotonic()
+        # By the file's own time a file that has long been there is taken with the first look.
         if 0 <= settle <= time.time() - found.modified / 1e6:
             return True
         last, since, first = self._waiting.get(found.path, (None, now, now))
+        # A copy that keeps the old time of its file still grows: so size and time must rest.
         if last != found:
             since = now
         self._waiting[found.path] = (found, since, first)
@@ -234,6 +238,7 @@ class Scanner:
     ) -> list[dict[str, Any]]:
         hashes = self._hashes(group)
         rows = []
+        # Looking and writing must be one step, or two jobs could take the same content.
         with self._lake.alone(LANDED):
             before = _Before.of(self._lake, group, hashes)
             for candidate in group:
@@ -294,6 +299,8 @@ class Scanner:
         for candidate in group:
             try:
                 content_hash = _digest(candidate.path)
+                # Written to while it was hashed: then the hash belongs to no state the file ever
+                # had.
                 after = os.stat(candidate.path)
             except FileNotFoundError:
                 continue

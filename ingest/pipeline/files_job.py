@@ -120,8 +120,10 @@ def flow(
         entries = [row.asDict() for row in arrived.collect()]
         if not entries:
             return
+        # Decided once and kept: a retry must give its records the same time of arrival.
         instant = datetime.fromisoformat(run.decide("received_at", lambda: clock.now().isoformat()))
         live = any(entry["mode"] != "import" for entry in entries)
+        # An import raises no alerts, so nobody's time waits for it.
         with held(lake.spool / "open", job, instant) if live else nullcontext():
             records = _records(lake, arrived, entries, _Reading(instant, parsing), run)
             through(lake, records, parsing, Reach(), steps, run)
@@ -129,6 +131,7 @@ def flow(
         done(run, entries, Refusals(len(why), take_back(lake, entries, why)))
 
     named = (F.col("job") == job) & F.col("state").isin("taken", "refused")
+    # One commit of the scanner is one batch, so its bounds on files and bytes bound the batch too.
     rows = lake.stream(LANDED, files_per_batch=1).where(named)
     return lake.each_batch(job, rows, batch, trigger_seconds=trigger_seconds)
 
@@ -218,6 +221,7 @@ def _local(entry: FileEntry, how: _Reading) -> Iterator[dict[str, Any]]:
             return
         stream = cast("IO[bytes]", io.BufferedReader(counted, OUT_BYTES))
         yield from _pieces(entry, stream, how)
+        # The hash alone does not tell of a file that was written to after it was read.
         if counted.hash() != entry["hash"] or not _is_as_found(entry, file):
             # What was read is in no table yet: the next attempt finds it changed and refuses it.
             raise OSError(f"{entry['path']} was written to while it was read")

@@ -37,7 +37,9 @@ def oldest_in_flight(folder: Path, finished: str | None) -> str | None:
         return None
     instant = datetime.fromisoformat(finished)
     least = instant
+    # Files being written have a name with a dot in front.
     for mark in folder.glob("[!.]*") if folder.is_dir() else ():
+        # A mark may go between the listing and the reading: its batch is in.
         with suppress(OSError, ValueError):
             position = datetime.fromisoformat(mark.read_text("utf-8"))
             if instant - position < _LONGEST:

@@ -55,6 +55,7 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
     """
     settings = lake.settings
     topics = Topics(settings)
+    # Before the query starts, so that the job can say which messages are gone.
     require_no_gap(settings)
     parsing = ParseSettings.of(settings)
     cap = Cap(settings)
@@ -64,6 +65,7 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
     def batch(arrived: DataFrame, run: Batch) -> None:
         # From the planned offsets, not from the rows: an empty partition has an offset as well.
         taken = _taken(run)
+        # Kept beside the checkpoint, so that a retry names its records and their time as before.
         ids = run.decide("topic_ids", lambda: topics.ids(taken))
         read_at = datetime.fromisoformat(run.decide("read_at", lambda: clock.now().isoformat()))
         finished = run.decide(
@@ -181,6 +183,7 @@ def messages(
         .options(**spark_options(kafka))
         .option(*wanted)
         .option("groupIdPrefix", "headgate-ingest")
+        # Only of a new checkpoint: what was sent before the first start is read as well.
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", settings.jobs.max_offsets_per_batch)
@@ -196,11 +199,14 @@ def to_records(messages: DataFrame, ids: Mapping[str, str], settings: Settings) 
     """Kafka messages as rows of bronze.record, bytes unchanged."""
     topic_id = _lookup(ids, F.col("topic"))
     sources = {topic: source_of(topic, settings.kafka) for topic in ids}
+    # The last header of that name, and `try_`, as ANSI mode fails the query for a missing element.
     mode = F.expr("try_element_at(filter(headers, h -> h.key = 'mode'), -1).value").cast("string")
     return messages.select(
         F.concat_ws(":", topic_id, "partition", "offset").alias("record_id"),
         _lookup(sources, F.col("topic")).alias("source"),
+        # A word that nobody knows must not keep an event from the rules.
         F.when(mode.isin(*_MODES), mode).otherwise("live").alias("mode"),
+        # The time of the broker's append; a sender's clock has no say in it.
         F.col("timestamp").alias("received_at"),
         "topic",
         "partition",
@@ -267,6 +273,7 @@ class Topics:
         reader.assign([TopicPartition(topic, partition, offset)])
         message = reader.poll(5.0)
         reader.unassign()
+        # Of an offset that retention took the broker gives the next message, with another time.
         if message is None or message.error() is not None or message.offset() != offset:
             return None
         return datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
@@ -288,6 +295,7 @@ def _taken(run: Batch) -> _Taken:
 
 def _offsets(text: str) -> dict[tuple[str, str], int]:
     """`{(topic, partition): offset}` of a Kafka source's line in an offsets file."""
+    # Spark's offset log: a version line, the batch's metadata, then a line for each source.
     decoded: dict[str, dict[str, int]] = json.loads(text.splitlines()[2])
     return {
         (topic, partition): offset
@@ -361,9 +369,11 @@ def _finished(
     tick = settings.kafka.tick_topic
     total = sum(count for _, count in taken.values())
     newest: datetime | None = None
+    # Spark shares the cap among partitions and rounds, so a capped batch may be a little smaller.
     if total >= cap - len(taken) - 1:
         reached = arrived.where(F.col("topic") != tick).groupBy("topic", "partition")
         rows = reached.agg(F.max("timestamp").alias("newest")).collect()
+        # The slowest partition counts: of the others nothing later may be claimed.
         newest = min((row["newest"].astimezone(UTC) for row in rows), default=None)
     else:
         for (topic, partition), (end, count) in taken.items():

@@ -39,6 +39,7 @@ def refusals(lake: Lake, run: Batch) -> dict[str, str]:
     if not run.counts.get("dead"):
         return {}
     result: dict[str, str] = {}
+    # A refusal has no bytes, so Parquet's statistics pass over most of a batch's files.
     empty = pc.field("raw") == pa.scalar(b"", pa.binary())
     for file in lake.files_of(RECORD, run.versions[RECORD.name]):
         rows = pq.read_table(to_read(file), columns=["record_id", "headers"], filters=empty)

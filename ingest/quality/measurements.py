@@ -136,6 +136,7 @@ def _volumes(connection: duckdb.DuckDBPyConnection, hour: datetime) -> pd.DataFr
         [(name, now.get(name, 0), before.get(name, 0)) for name in sorted({*now, *before})],
         columns=["source", "now", "before"],
     ).astype({"now": "int64", "before": "int64"})
+    # Of a handful of events a ratio says nothing.
     astype["ratio"] = (astype["now"] / astype["before"]).where(astype["before"] >= _ENOUGH)
     return astype
 
@@ -188,6 +189,7 @@ def presence(group: tuple[str, ...]) -> str:
 
 
 def _there(name: str) -> str:
+    # What OCSF has and silver has no column for is in `more`.
     in_more = f"(more IS NOT NULL AND json_exists(more, '$.{name}'))"
     return f'"{name}" IS NOT NULL OR {in_more}' if name in _COLUMNS else in_more
 

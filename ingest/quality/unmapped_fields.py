@@ -112,6 +112,7 @@ def learn(
     span = {"since": since, "until": until, "ours": list(OURS)}
     counted = connection.execute(_COUNT, span).fetchall()
     seen: dict[str, _Seen] = defaultdict(_Seen)
+    # Every nth row and not the first ones: those may all be of one kind.
     every = 1 + sum(rows for _, rows, _, _ in counted) // _MOST_ROWS
     asked = connection.execute(_ROWS, {**span, "every": every})
     while batch := asked.fetchmany(_AT_ONCE):
@@ -156,6 +157,7 @@ def _new(source: str, seen: _Seen, known: frozenset[str] | None) -> Iterator[Fie
         (field for field in folded.values() if field.field not in had),
         key=lambda field: (-field.rows, field.field),
     )
+    # A sender may make up names without end; the rest are counted as one.
     room = max(0, MOST_FIELDS - len(had - {OTHERS, NONE}))
     left = fresh[room:] + ([seen.others] if seen.others else [])
     named = fresh[:room]

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from infra.streaming.lake import Lake
 
 REPARSE_JOB = "reparse"
+# It shares the machine with the live jobs, which go first.
 _NICE = 10
 _SLICE_ROWS = 20_000
 """Rows of one commit: what is held in memory, and what a crash does again."""
@@ -153,6 +154,7 @@ class _Run:
         self._file = StateFile(folder / "progress.json", ReparseProgress, remedy)
         fresh = ReparseProgress(asked, uuid.uuid4().hex[:12], until.isoformat())
         self.progress = fresh if dry else self._earlier(asked) or fresh
+        # As it was when the run began: a run that goes on must end where it said.
         self.until = datetime.fromisoformat(self.progress.until)
         self.counts = Counts(**self.progress.counts)
         self.folder = folder / "parsed"
@@ -179,6 +181,7 @@ class _Run:
         if not left:
             return
         for commit in newest_first(table):
+            # A crash may come after the commit: such files are part of the table.
             if commit.user_metadata == self.note:
                 for name in commit.adds:
                     left.pop(name, None)
@@ -219,6 +222,8 @@ def _spans(
         start, rows = begin, 0
         times = connection.execute(_TIMES, {"source": name, "since": begin, "until": end})
         for hour, count in times.fetchall():
+            # Cut only between instants, so that the next slice can begin exactly where this one
+            # ends.
             if rows and rows + count > most:
                 yield RewriteSpan(name, start, hour)
                 start, rows = hour, 0
@@ -247,6 +252,7 @@ def _again(lake: Lake, parsing: ParseSettings, span: RewriteSpan, run: _Run) -> 
         piece = Slice(lake, parsing, span, run.folder, run.recounts)
         try:
             return piece.rewrite(run.prefix, run.note, dry=run.dry)
+        # Compaction or an erasure came first; the slice is read again from the table as it is then.
         except Moved as moved:
             last = moved
         finally:

@@ -166,6 +166,7 @@ class Slice:
     def _parse(self) -> Path | None:
         """A file with the rows that the records give today; table `present` names the records."""
         self._engine.execute("CREATE TABLE present (record_id TEXT)")
+        # Which delivery came first is not decided anew: the memory of keys is bounded.
         repeats = dict(
             self._engine.execute(
                 "SELECT event_uid, duplicate_of FROM held WHERE duplicate_of IS NOT NULL"
@@ -180,6 +181,7 @@ class Slice:
 
     def _records(self) -> Iterator[pa.RecordBatch]:
         """The slice's records, those that bronze still has."""
+        # A record of a joined event may have come in another slice than its first one.
         apart = _APART if self._joins else timedelta(0)
         low, high = self._span.since - apart, self._span.until + apart
         scan = self._scan(self._files(RECORD, low, high), RECORD)
@@ -292,6 +294,7 @@ class Slice:
                 )
             out.take(self._engine, f"SELECT {self._columns} FROM fresh")
             out.close()
+        # Before the commit: asked for in vain costs a count, forgotten leaves a wrong one.
         self._recounts.ask(self._hours())
         try:
             self._lake.replace(EVENT, removed, out.files, note)

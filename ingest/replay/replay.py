@@ -121,10 +121,12 @@ def fire(
         behind = (clock.now() - start).total_seconds() - due
         if behind < 0:
             clock.sleep(-behind)
+        # Under a second is the machine's jitter; moving the plan for it would let it drift.
         elif behind > 1:
             start += timedelta(seconds=behind)
         for shot in together:
             message = _message(shot, start, zones, mode)
+            # The broker would refuse it, only later and with less to say.
             if len(message[0]) > settings.kafka.max_message_bytes:
                 sent.refused.append(_too_large(shot, len(message[0]), settings))
                 tell(sent.refused[-1])
@@ -190,11 +192,14 @@ class KafkaOut:
                 break
             except BufferError:  # its queue is full: let the broker catch up
                 self._producer.poll(0.5)
+        # Delivery reports are only handed over inside `poll`; without it they pile up.
         self._producer.poll(0)
 
     def finish(self) -> list[str]:
         """Wait for the broker; gives back a sentence for each message it did not take."""
         if self._producer.flush(FLUSH_SECONDS):
+            # What is left is given up, so that each message gets its report and none is lost
+            # unseen.
             self._producer.purge()
             self._producer.flush(1)
         return self.failed

@@ -178,6 +178,7 @@ def schedule(plan: Plan, speed: float = 1.0, settings: ParseSettings | None = No
         raise Usage(f"--speed {speed}: must be above 0; 2 halves the gaps, inf leaves none")
     zones = settings or ParseSettings()
     shots = [shot for each in plan.input for shot in _shots(each, speed, zones)]
+    # A stable sort: lines of the same second keep their order in the file.
     shots.sort(key=lambda shot: shot.at)
     return shots
 
@@ -272,6 +273,7 @@ def _times(each: ReplayInput, lines: _Lines, settings: ParseSettings) -> list[da
     )
     times = [_time(each, raw, header, reference, settings) for _, raw, header in lines]
     known = [when for when in times if when is not None]
+    # The median, as one wrong clock moves a mean; the low one, as two datetimes have no sum.
     middle = median_low(known) if known else reference
     return [when if when and abs(when - middle) <= FAR else None for when in times]
 
