@@ -78,6 +78,7 @@ def correct_segments(
     segments = [*_painted(was, now, leases, limits.max_lease_us)]
     segments += _notes(leases, sessions, {about.session_id for _, about in segments}, begin)
     address = _address(said, used)
+    # The tracker numbers by stream time: a second below it, what it says next is above.
     first = max([stamp.known_us - SECOND_US, *(row.rev + 1 for row in said)])
     return [
         _row(address, piece, about, stamp, first + n) for n, (piece, about) in enumerate(segments)

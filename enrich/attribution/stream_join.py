@@ -42,6 +42,7 @@ from ingest.tables import HEARTBEAT
 SLACK_SECONDS = 1
 """How much longer the segments' watermark waits than the findings'."""
 
+# By default Spark writes times into JSON with milliseconds only.
 _MICROSECONDS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 _NAMED = ("finding_id", "role", "scope", "ip", "event_time", "received_at")

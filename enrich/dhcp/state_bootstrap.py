@@ -76,6 +76,7 @@ def write(lake: Lake, events: DataFrame, seeds: Path) -> Sown:
         .applyInArrow(_maker(bounds, now, cut), SEED)
         .write.parquet(str(seeds))
     )
+    # Without the states themselves, which together may not fit into the driver.
     made = lake.spark.read.schema(SEED).parquet(str(seeds)).drop("state").collect()
     missing = sorted(set(range(jobs.session_buckets)) - {row["bucket"] for row in made})
     if missing:

@@ -129,6 +129,7 @@ class Kept:
         header, addresses, wheel = self._cells
         for key, address in self.state.addresses.items():
             blob = _encoder.encode(address)
+            # Most addresses stay as they were, and each write is a call over a socket to the JVM.
             if blob != self._found.get(key):
                 addresses.put(address_cell(*key), blob)
         for key in self._found.keys() - self.state.addresses.keys():

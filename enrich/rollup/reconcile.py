@@ -107,6 +107,7 @@ def check_rollup(lake: Lake, closed: datetime, most: int = _MOST) -> RollupCompa
     wait until it is in; no heartbeat waits for an import. Hours whose events were changed in
     place since they were compared are counted anew, up to `most` of them.
     """
+    # Before anything is read: what is asked for meanwhile is later, and stays asked for.
     begun = datetime.now(UTC)
     asked, first = waiting(lake), _first(lake)
     busy = changing(lake.settings) if asked else None
