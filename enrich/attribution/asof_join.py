@@ -209,6 +209,7 @@ def join(findings: pa.Table, spans: Spans) -> pa.Table:
     )
     micros = pc.cast(pc.cast(time, pa.timestamp("us", "UTC")), pa.int64())
     missing = micros.null_count > 0
+    # NumPy's integers have no null: such a row gets any time, and no holder below.
     times = (pc.fill_null(micros, 0) if missing else micros).to_numpy(zero_copy_only=False)
     rows = spans.rows(scope, ip, times)
     if missing:

@@ -68,6 +68,7 @@ def correct_segments(
     true = _true(said, leases)
     unproven = _unproven(leases.values(), lines, kept_us)
     if any(leases[uid].end_us > since_us for uid in unproven):
+        # A replay without the lines that retention took would undo what they once proved.
         since_us = max(since_us, kept_us)
     begin, base = _begin(true, since_us, unproven)
     used = [line for line in lines if line.time_us >= begin - 2 * EXCHANGE_US]
@@ -180,6 +181,7 @@ def _painted(
             about = after.get(old.session_id) or _gone(lease)
         else:
             continue
+        # As the tracker does: no row is longer than job `alert` holds one.
         for index in range(start, end, longest_us):
             yield _Piece(index, min(index + longest_us, end), new), about
 

@@ -67,6 +67,7 @@ def split(findings: DataFrame, scopes: Sequence[ScopeSettings]) -> tuple[DataFra
     `unknown` for no address, or the holder the finding brought along (a correlation's).
     """
     beat = F.col("rule_id") == HEARTBEAT
+    # Never null: `~` of a null would drop a finding from both results.
     inside = F.coalesce(in_networks(F.col("scope"), F.col("ip"), scopes), F.lit(False))
     static = set_by_hand(F.col("scope"), F.col("ip"), scopes)
     # Who is outside every DHCP network would wait `wait_seconds` for a lease that cannot come.

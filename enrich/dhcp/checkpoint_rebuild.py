@@ -160,6 +160,7 @@ def _named(lake: Lake, target: Path, position: Position, version: int, now: date
         batch_id=0,
         digest=hashlib.sha256(text).hexdigest()[:16],
         folder=target,
+        # No commit can have the id of a query that was made a moment ago.
         look_back=False,
         started_at=now,
         offsets=text.decode("utf-8"),

@@ -102,6 +102,7 @@ class Kept:
         for line in lines:
             wanted[line.scope, line.ip] = None
             newest = max(newest, line.received_us)
+        # No later slot can be due: stream time goes no further than the newest arrival.
         self._turn(newest // self.state.limits.sweep_us)
         for keys in self.state.wheel.values():
             wanted |= dict.fromkeys(keys)
