@@ -92,12 +92,15 @@ def slice_of(
     `Usage` for a value that is not of its kind, or a wrong cursor.
     """
     named = NORMAL[by](value)
+    # A fixed end: without one, later pages would see events that came meanwhile.
     params: ReaderRow = {"since": since, "until": until or datetime.now(UTC)}
+    # The end as it was asked: "now" differs with each page and would end the cursor.
     question = {by: named, "since": str(since), "until": str(until)}
     ips = [named] if by == "ip" else _addresses(reader, by, named, params)
     true = _true(_segments(reader, ips, params))
     if by != "ip":
         true = _of_device(true, "mac" if by == "mac" else "hostname", named)
+        # Addresses that a later statement gave to others fall out here.
         ips = sorted({ip for _, ip in true})
     after = ""
     if cursor:
@@ -132,6 +135,7 @@ def _segments(reader: Reader, ips: Sequence[str], params: ReaderRow) -> list[Rea
 
 def _true(segments: Sequence[ReaderRow]) -> _Spans:
     """What is true of each address: the highest rev that covers an instant counts."""
+    # As numbers: `true_spans` works on whole columns at once.
     keys = sorted({(row["scope"] or "", row["ip"]) for row in segments})
     numbers = {key: number for number, key in enumerate(keys)}
     columns = [
