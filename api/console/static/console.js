@@ -175,6 +175,25 @@
     if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
   });
 
+  // -- as known then -------------------------------------------------------------------------
+
+  function thenOf(slider) {
+    return new Date(Number(slider.value) * 1000);
+  }
+  addEventListener("input", (event) => {
+    if (!event.target.closest("[data-then]")) return;
+    document.querySelector("[data-then-shown]").textContent = exact(thenOf(event.target), root.dataset.zone === "local");
+  });
+  addEventListener("change", (event) => {
+    const slider = event.target;
+    if (!slider.closest("[data-then]")) return;
+    const url = new URL(location.href);
+    url.searchParams.delete("cursor");
+    if (slider.value === slider.max) url.searchParams.delete("known_by");
+    else url.searchParams.set("known_by", thenOf(slider).toISOString());
+    location.href = url.href;
+  });
+
   // -- what renews itself --------------------------------------------------------------------
 
   document.addEventListener("htmx:configRequest", (event) => {

@@ -1,0 +1,205 @@
+"""A device, an address, a user, a host or a domain: its timeline in lanes, as known now or then."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Path, Request
+from fastapi.responses import RedirectResponse, Response
+
+from api.console.lanes import Lane, Picture, Scale, TimeMark, picture
+from api.console.page import Page, console_router
+from api.console.render import respond
+from api.console.request import Signed
+from api.console.time_words import earliest
+from api.routes.access import Here, Services
+from api.services.console import entity_lanes
+from api.services.console.entity_lanes import EntityKind
+from api.services.console.lease_spans import LeaseSpan, lease_spans
+from api.services.timeline import NORMAL, timeline
+from api.services.user_evidence import known, witnesses
+from infra.errors import HeadgateError, Usage
+
+router = console_router()
+PAGE = Page("entity", "Entity", router)
+
+WIDTH = 1080
+LANES = ("Logins", "DNS", "Network", "DHCP", "Other")
+NAMES = {"ip": "Address", "mac": "Device", "user": "User", "host": "Host", "domain": "Domain"}
+AROUND = timedelta(minutes=5)
+
+
+@router.get("/entity/{kind}/{value:path}")
+def entity(
+    request: Request,
+    services: Here,
+    session: Signed,
+    kind: EntityKind,
+    value: Annotated[str, Path(max_length=253)],
+    since: str = "",
+    until: str = "",
+    known_by: str = "",
+    cursor: str | None = None,
+) -> Response:
+    """The page."""
+    now = datetime.now(UTC)
+    named = NORMAL[kind](value)
+    start, end = _window(services, kind, named, since, until, now)
+    then = earliest("known_by", known_by, now)
+    spans = _spans(services, kind, named, start, end, then)
+    find_alerts = entity_lanes.address_alerts if kind == "ip" else entity_lanes.alerts_as_known
+    alerts = find_alerts(services.reader, named, start, end, then)
+    counts = entity_lanes.lane_counts(services.reader, kind, named, start, end, spans)
+    events = timeline(services.reader, kind, named, start, end, 60, cursor)
+    holder = None if kind != "ip" or not spans else spans[-1]
+    return respond(
+        request,
+        "entity.html",
+        page=PAGE,
+        kind=kind,
+        kind_name=NAMES[kind],
+        value=named,
+        since=start,
+        until=end,
+        known_by=then,
+        spans=spans,
+        holder=holder,
+        hostname=next((s.hostname for s in reversed(spans) if s.hostname), None),
+        alerts=alerts,
+        lanes=_lanes(kind, named, start, end, spans, counts, alerts, then),
+        items=events.items,
+        after=events.next,
+        known=_quietly(known, services.settings, kind, named, end, None),
+        used_by=_quietly(witnesses, services.reader, services.settings, kind, named, end, None)
+        if kind in ("ip", "mac", "host")
+        else None,
+        state={"since": since, "until": until, "known_by": known_by},
+        low=int(start.timestamp()),
+        high=int(min(now, end + timedelta(hours=1)).timestamp()),
+    )
+
+
+@router.get("/entity")
+def find_entity(request: Request, session: Signed, q: str = "") -> Response:
+    """To the page of whatever is typed: an address, a MAC address, else a host."""
+    text = q.strip()
+    if not text:
+        raise Usage("q: type an address, a MAC address, a user or a host")
+    for kind in ("ip", "mac"):
+        try:
+            named = NORMAL[kind](text)
+        except Usage:
+            continue
+        return RedirectResponse(f"/entity/{kind}/{named}", status_code=303)
+    return RedirectResponse(f"/alerts?{urlencode({'q': text})}", status_code=303)
+
+
+def _window(
+    services: Services, kind: EntityKind, named: str, since: str, until: str, now: datetime
+) -> tuple[datetime, datetime]:
+    """What is asked for; where nothing is, the time in which something is known of it."""
+    start, end = earliest("since", since, now), earliest("until", until, now)
+    if start is None and end is None:
+        span = entity_lanes.span_of(services.reader, kind, named)
+        if span is not None:
+            low = max(span[0], span[1] - timedelta(days=7))
+            return low - AROUND, min(now, span[1] + AROUND) if span[1] < now else now
+    end = end or now
+    start = start or end - timedelta(days=1)
+    if start >= end:
+        raise Usage(f"until ({end:%Y-%m-%d %H:%M:%S}) is not after since ({start:%H:%M:%S})")
+    return start, end
+
+
+def _spans(
+    services: Services,
+    kind: EntityKind,
+    named: str,
+    start: datetime,
+    end: datetime,
+    then: datetime | None,
+) -> list[LeaseSpan]:
+    if kind not in ("ip", "mac", "host"):
+        return []
+    asked: dict[str, Any] = {kind: named}
+    return lease_spans(services.reader, since=start, until=end, known_by=then, **asked)
+
+
+def _lanes(
+    kind: str,
+    named: str,
+    start: datetime,
+    end: datetime,
+    spans: list[LeaseSpan],
+    counts: list[dict[str, Any]],
+    alerts: list[dict[str, Any]],
+    then: datetime | None,
+) -> Picture:
+    scale = Scale(start, end, WIDTH)
+    lanes = []
+    by_row: dict[str, list[LeaseSpan]] = defaultdict(list)
+    for span in spans:
+        by_row[span.mac if kind == "ip" else span.ip].append(span)
+    for number, (row, held) in enumerate(list(by_row.items())[:8]):
+        name = next((s.hostname for s in reversed(held) if s.hostname), None)
+        label = name if kind == "ip" else row
+        href = f"/entity/mac/{row}" if kind == "ip" else f"/entity/ip/{row}"
+        bars = [
+            scale.bar(
+                s.start, s.end, label or row,
+                f"{s.hostname or s.mac} held {s.ip} from {s.start:%Y-%m-%d %H:%M:%S} to "
+                f"{s.end:%Y-%m-%d %H:%M:%S} UTC",
+                number % 4 + 1, href,
+            )
+            for s in held
+        ]  # fmt: skip
+        lanes.append(Lane(label or row, row if kind == "ip" and name else "leased", bars))
+    width = scale.x(start + entity_lanes.lane_step(start, end)) - scale.x(start)
+    for lane in LANES:
+        rows = [row for row in counts if row["lane"] == lane]
+        if rows:
+            lanes.append(_counted(scale, lane, rows, width))
+    marks = [
+        TimeMark(
+            scale.x(alert["event_time"]), 4.5 + alert["severity_id"] * 0.4,
+            f"{alert['level']}: {alert['rule_name']}", f"l{_level(alert['level'])}",
+            f"/alerts/{alert['alert_id']}",
+        )
+        for alert in alerts
+    ]  # fmt: skip
+    if marks:
+        lanes.append(Lane("Alerts", f"{len(marks)} in this time", marks=marks, strong=True))
+    lines = [(then, f"as known at {then:%Y-%m-%d %H:%M:%S} UTC")] if then else []
+    return picture(scale, lanes, [line for line in lines if start <= line[0] <= end])
+
+
+def _counted(scale: Scale, lane: str, rows: list[dict[str, Any]], width: float) -> Lane:
+    """Counts as marks: the more, the larger; those with failures stand out."""
+    most = max(row["n"] for row in rows)
+    marks = [
+        TimeMark(
+            scale.x(row["bucket"]) + width / 2,
+            2.2 + 5.5 * (row["n"] / most) ** 0.5,
+            f"{row['n']} events at {row['bucket']:%Y-%m-%d %H:%M:%S} UTC"
+            + (f", {row['failed']} failed" if row["failed"] else ""),
+            "failed" if row["failed"] * 2 > row["n"] else "some",
+        )
+        for row in rows
+    ]
+    return Lane(lane, f"{sum(row['n'] for row in rows):,} events", marks=marks)
+
+
+def _level(name: str) -> int:
+    names = ("informational", "low", "medium", "high", "critical")
+    return names.index(name) + 1 if name in names else 1
+
+
+def _quietly(ask: Any, *arguments: Any) -> Any:
+    """The answer, or None where the question has none (an address of several sites)."""
+    try:
+        return ask(*arguments)
+    except HeadgateError:
+        return None
