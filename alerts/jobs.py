@@ -64,6 +64,7 @@ def files_and_detect(lake: Lake, *, once: bool = False) -> Job:
 def detect(lake: Lake, store: PackStore) -> Step:
     """A step that matches a batch's events against the rules in force when it first ran."""
 
+    # Outside of `step`: it remembers from batch to batch which windows were looked at.
     queries = Queries(lake, store)
 
     def step(run: Batch) -> Stage:
@@ -122,12 +123,16 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
     store = rule_store(settings)
     publisher, news = Publisher(settings), News()
     servers = Listening(settings)
+    # One query for all: a table between two queries would cost each alert another trigger and
+    # commit.
     outputs = fold_alerts(alert_input(lake), settings, str(store.folder))
 
     def batch(rows: DataFrame, run: Batch) -> None:
         # Before anything is written: what the table held before this run must be known first.
         publisher.begin()
         run.decide(SERVERS, servers.current)
+        # A batch that was cut off may have committed some of its tables; these must not get it
+        # twice.
         wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
         # Rows that are there already have the numbers that they have.
         run.decide(HEARD, lambda: publisher.heard_by() if ALERT in wanted else None)
@@ -140,6 +145,7 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
         collected_result = collected(rows, work)
         for table in wanted:
             files = [file for file in collected_result if file.table == table.name]
+            # A commit without rows would wake every reader of the table for nothing.
             if files:
                 lake.commit(table, run, files)
         note_refused(lake, [file.stats for file in collected_result if file.table == REFUSED])
@@ -160,6 +166,7 @@ def publish(publisher: Publisher, run: Batch, news: News) -> None:
     try:
         publisher.publish()
     except Retryable as error:
+        # The batch counts as done, and the status shows what waits.
         run.held_back = str(error)
         news.tell(f"job alert: {error}; they stay in gold.alert and go out with the next batch")
     else:
@@ -187,6 +194,7 @@ def note_refused(lake: Lake, requests: Iterable[str]) -> None:
 def alert_input(lake: Lake) -> DataFrame:
     """All that the alert state must see, as rows `(kind, targets, payload)`."""
     settings = lake.settings
+    # An import of old logs raises no live alerts.
     findings = lake.stream(FINDING, job="alert").where("mode <> 'import'")
     waiting, passing = split(findings, settings.scopes)
     # Also where no class is chosen its heartbeats come: a checkpoint has the same sources either
@@ -229,6 +237,7 @@ def to_state(findings: DataFrame, scopes: Sequence[ScopeSettings] = ()) -> DataF
             F.concat(F.array("rule_id"), F.coalesce("feeds", F.array()), F.array(risk_target()))
         )
     )
+    # Which bucket has the risk of the former entity nobody knows here, so all of them are told.
     every = (F.col("rule_id") == INCIDENT) | F.col("via").isin(*SAID_ELSEWHERE)
     nobody = F.array(F.lit(None).cast("string"))
     event, own_kind = is_event(), F.when(beat, "tick").otherwise("finding")
@@ -247,6 +256,7 @@ def risk_target() -> Column:
 
     Null for an incident, and for what names no device, address, host or user.
     """
+    # The same order as in `entity_of`: finding and risk must mean the same entity.
     leased = (F.col("holder.status") == "leased") & (F.col("holder.mac") != "")
     key = (
         F.when(leased, F.concat(F.lit("device|"), "holder.mac"))

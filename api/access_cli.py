@@ -77,6 +77,7 @@ def _add_key(arguments: argparse.Namespace, settings: Settings) -> int:
     )
     _note(settings, "key.make", key.name, {"role": key.role})
     print(token)
+    # To stderr, so that `TOKEN=$(headgate keys add ...)` holds the token alone.
     print("told this once; the API takes it at once", file=sys.stderr)
     return 0
 
@@ -102,6 +103,7 @@ def _list_users(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _put_user(arguments: argparse.Namespace, settings: Settings) -> int:
+    # Never as an argument: those can be seen by everybody on the machine.
     if sys.stdin.isatty():
         password = getpass.getpass(f"Password of {arguments.name}: ")
     else:

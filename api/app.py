@@ -37,6 +37,8 @@ MAX_BODY = 1 << 20
 
 def create_app(settings: Settings) -> FastAPI:
     """The API for one lake. Starts no job and needs no Spark; a missing lake is answered 503."""
+    # One reader for all services: each would otherwise hold an engine and a memory limit of its
+    # own.
     reader = Reader(settings)
     services = Services(
         settings=settings,
@@ -53,6 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # At the start: what a killed process left under way is then noted before new acts come.
         note_unended(settings)
         yield
         services.close()
@@ -72,6 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.services = services
     for module in route_modules():
         role: Role | None = getattr(module, "ROLE", "read")
+        # A misspelt parameter that is passed over would answer another question than was asked.
         known = [Depends(refuse_unknown)]
         app.include_router(
             module.router,
@@ -81,6 +85,7 @@ def create_app(settings: Settings) -> FastAPI:
     if settings.api.console:
         install_console(app)
     problems.install(app)
+    # The last one added is the outermost: a body is bounded first, then measured, then replayed.
     app.add_middleware(IdempotentPosts, settings=settings, access=services.access)
     app.add_middleware(BaseHTTPMiddleware, dispatch=_measured(services.meters))
     app.add_middleware(_BoundedBody)
@@ -89,6 +94,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
+    # Built once: it goes through all routes and models.
     if app.openapi_schema is None:
         schema = get_openapi(
             title=app.title, version=app.version, summary=app.summary, routes=app.routes
@@ -97,6 +103,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         known["Problem"] = models.Problem.model_json_schema(
             ref_template="#/components/schemas/{model}"
         )
+        # Pydantic nests the definitions; OpenAPI has one place for all.
         known.update(known["Problem"].pop("$defs"))
         # FastAPI's own form of a 422 is never sent: every error is a problem.
         for unused in ("HTTPValidationError", "ValidationError"):
@@ -146,6 +153,8 @@ class _BoundedBody:
             return
         headers = dict(scope["headers"]).get(b"content-length", b"0")
         body = _Counted(receive, send)
+        # What the header says is refused unread; a chunked body has none, and is counted as it
+        # comes.
         if not (headers.isdigit() and int(headers) > MAX_BODY):
             await self._app(scope, body.receive, body.send)
             if body.size <= MAX_BODY:
@@ -163,11 +172,13 @@ class _Counted:
         self._send = send
 
     async def receive(self) -> Message:
+        # The app is told that the caller left, so that it stops reading.
         if self.size > MAX_BODY:
             return {"type": "http.disconnect"}
         message = await self._receive()
         self.size += len(message.get("body", b""))
         if self.size > MAX_BODY:
+            # An empty end: what was read so far is no valid request, and its answer is not sent.
             return {"type": "http.request", "body": b"", "more_body": False}
         return message
 

@@ -29,6 +29,7 @@ def token_of(settings: Settings) -> str:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         _make(file)
+        # Refused and not put right: who could read it may have the token already.
         if file.stat().st_mode & 0o077:
             raise Fatal(f"{file}: others may read it; run chmod 600 {file}")
         token = file.read_text("ascii").strip()
@@ -66,6 +67,7 @@ class Access:
         self._tokens = [(Caller("api", "admin"), token_of(settings))]
         for key in settings.api.keys:
             token = of_file(key.token_file, f"api.keys '{key.name}': token_file")
+            # Two names for one token: the audit could not tell who asked.
             if any(same(token, known) for _, known in self._tokens):
                 raise Fatal(f"api.keys '{key.name}': another key has the same token")
             self._tokens.append((Caller(key.name, role_of(key.role)), token))
@@ -75,6 +77,7 @@ class Access:
         callers = [caller for caller, token in self._tokens if same(given, token)]
         if callers:
             return callers[0]
+        # Keys are read at each request, so that one that was ended is refused at once.
         key = self.credentials.key_of(given)
         return None if key is None else Caller(key.name, key.role, key.requests_per_minute)
 
@@ -98,6 +101,7 @@ def basic_of(authorization: str) -> tuple[str, str]:
     if scheme.lower() != "basic":
         return "", ""
     try:
+        # At the first colon: a name has none, a password may have some (RFC 7617).
         name, _, password = base64.b64decode(coded, validate=True).decode().partition(":")
     except ValueError:
         return "", ""
@@ -118,6 +122,7 @@ def _make(file: Path) -> None:
     with os.fdopen(handle, "w") as text:
         text.write(secrets.token_urlsafe(32) + "\n")
     try:
+        # A link fails where the name is taken, a rename would put another token in its place.
         os.link(temporary, file)
     except FileExistsError:
         pass

@@ -66,10 +66,12 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
 
     host = args.host or settings.api.host
     port = settings.api.port if args.port is None else args.port
+    # Bound before anything is made: a port that is taken is then said at once, in one sentence.
     listening = _listen(host, port)
     token_of(settings)
     where = "api.token of the settings" if settings.api.token else str(token_file(settings))
     bound = listening.getsockname()[1]
+    # An IPv6 address stands in brackets in a URL (RFC 3986).
     shown = f"[{host}]" if ":" in host else host
     print(f"API on http://{shown}:{bound}  token: {where}", flush=True)
     # uvicorn raises the signal that ended it once more; by default that ends us where we stand,
@@ -82,6 +84,7 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
         timeout_graceful_shutdown=_LAST_ANSWERS,
     )
     server = uvicorn.Server(config)
+    # A statement in a thread cannot be interrupted and would hold the process up.
     threading.Thread(target=_end_in_time, args=(server,), daemon=True).start()
     server.run(sockets=[listening])
     return 0
@@ -102,6 +105,7 @@ def _end_in_time(server: uvicorn.Server) -> None:
     while not server.should_exit:
         time.sleep(0.5)
     time.sleep(_LAST_ANSWERS + _LAST_WORDS)
+    # `sys.exit` in a thread ends that thread only.
     os._exit(0)
 
 
@@ -111,10 +115,12 @@ def _listen(host: str, port: int) -> Any:
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
+    # Else a restart fails for a minute, while connections of before linger in TIME_WAIT.
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
         made.listen(128)
+    # A port beyond 65535 raises `OverflowError`.
     except (OSError, OverflowError) as error:
         made.close()
         why = error.strerror if isinstance(error, OSError) else "no such port"
@@ -133,6 +139,7 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     sql = sys.stdin.read() if args.statement == "-" else args.statement
     as_of = instant_or_none("--as-of", args.as_of)
     asked = {"sql": sql} | ({"as_of": as_of.isoformat()} if as_of else {})
+    # Statements that an interrupted command left are noted by whichever command comes next.
     note_unended(settings)
     running = Statements(settings)
     try:

@@ -95,6 +95,7 @@ class Credentials:
         keys = [
             known_key
             for known_key in self.read().keys
+            # All are compared, so that the time taken does not tell which key came near.
             if hmac.compare_digest(known_key.digest, digest)
         ]
         return keys[0] if keys and not keys[0].is_over(datetime.now(UTC)) else None
@@ -103,6 +104,7 @@ class Credentials:
         """The user who has this password; None for a wrong one, and while the name is locked."""
         with self._lock:
             failures = self._failures.setdefault(name, _Failures())
+            # Bounded, or a flood of made-up names would fill the memory.
             if len(self._failures) > 10_000:  # names that somebody makes up
                 self._failures = {name: failures}
             if self.clock() < failures.until:
@@ -171,6 +173,7 @@ class Credentials:
         content = self.read()
         others = tuple(user for user in content.users if user.name != name)
         self._require_free(name, replace(content, users=others))
+        # A salt for each user: equal passwords have different hashes.
         salt = secrets.token_hex(16)
         user = StoredUser(name, role_of(role), salt, _password_digest(password, salt), _now())
         self._write(replace(content, users=(*others, user)))
@@ -190,6 +193,7 @@ class Credentials:
             stat = self.file.stat()
         except FileNotFoundError:
             return _Content()
+        # The inode as well: two writes may share a time stamp, and each write is a new file.
         seen = (stat.st_mtime_ns, stat.st_ino)
         if seen != self._seen:
             if stat.st_mode & 0o077:

@@ -44,12 +44,16 @@ class IdempotentPosts:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
+        # Told before the body is read: a wrong key would be refused all the same.
         if not (0 < len(key) <= LONGEST_KEY and key.isprintable()):
             detail = f"Idempotency-Key: 1 to {LONGEST_KEY} printable characters"
             await problems.problem(request, 422, detail)(scope, receive, send)
             return
         body = await _body(receive)
+        # With the caller: two clients may choose the same key, and must not see each other's
+        # answers.
         name = _digest(caller.name, scope["path"], key)
+        # The request's own digest tells a retry from a key that is used for something else.
         asked = _digest(scope["query_string"].decode("latin-1"), body.hex())
         known = self._answers.get(name)
         if known is not None and known["asked"] != asked:
@@ -72,11 +76,13 @@ class IdempotentPosts:
 
         async def again() -> Message:
             nonlocal sent
+            # Behind the body Starlette listens for a disconnect; that comes from the real channel.
             if sent:
                 return await receive()
             sent = True
             return {"type": "http.request", "body": body, "more_body": False}
 
+        # In memory: after a crash nobody is at work any more, and the key may be tried again.
         self._at_work.add(name)
         try:
             await self._app(scope, again, answer.send)
@@ -107,6 +113,8 @@ class _Recorded:
             ]
         elif message["type"] == "http.response.body":
             if len(self._body) <= LARGEST_KEPT:
+                # An answer that grows beyond what is kept goes out all the same, it is only not
+                # remembered.
                 self._body += message.get("body", b"")
             ended = not message.get("more_body", False)
             self.whole = ended and len(self._body) <= LARGEST_KEPT
@@ -125,6 +133,7 @@ class _Recorded:
 async def _replay(known: MutableMapping[str, Any], send: Send) -> None:
     body = base64.b64decode(known["body"])
     headers = [(name.encode(), value.encode("latin-1")) for name, value in known["headers"]]
+    # The header says that nothing was done this time.
     headers += [(b"content-length", str(len(body)).encode()), (b"idempotency-replayed", b"true")]
     await send({"type": "http.response.start", "status": known["status"], "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -146,4 +155,5 @@ def _header(scope: Scope, name: bytes) -> str | None:
 
 
 def _digest(*parts: str) -> str:
+    # A zero byte between parts, or "a" + "bc" would be "ab" + "c"; no HTTP header can hold one.
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:40]

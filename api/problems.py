@@ -89,6 +89,7 @@ async def _http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     detail = str(error.detail)
+    # Starlette's own words for a path that no route has; a route's 404 says more.
     if error.status_code == 404 and detail == "Not Found":
         detail = f"there is no {request.url.path}; see /api/v1/openapi.json"
     elif error.status_code == 405:
@@ -107,6 +108,7 @@ async def _validation(request: Request, error: Exception) -> Response:
         for error_result in error.errors()
     ]
     detail = "; ".join(f"{field.where}: {field.message}" for field in wrong)
+    # 428 is HTTP's word for a missing condition (RFC 6585), not 422.
     if [field.where for field in wrong] == ["header.if-match"]:
         detail = (
             "send If-Match: the ETag that GET /api/v1/alerts/{alert_id} answered, so that nobody's "
@@ -117,8 +119,10 @@ async def _validation(request: Request, error: Exception) -> Response:
 
 
 async def _ours(request: Request, error: Exception) -> Response:
+    # In order: special errors are subclasses of general ones that stand further down.
     for kind, status, name in _KINDS:
         if isinstance(error, kind):
+            # So that clients wait and do not ask again at once.
             headers = {"Retry-After": "5"} if status == 503 else None
             if isinstance(error, Stale):
                 headers = {"ETag": error.etag}
@@ -139,10 +143,12 @@ async def _half_a_character(request: Request, error: Exception) -> Response:
 
 
 def _encodable(text: str) -> str:
+    # A request may hold half a surrogate; JSON could not be written of it.
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
+    # The trace goes to the log alone: it would tell a caller about the machine.
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return problem(
         request, 500, "this is a fault of the server; its log says more", name="internal-error"

@@ -9,6 +9,7 @@ from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs
 from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
 
+# The first batch of a job is its dearest, and nobody waits for counts (decision 0017).
 _AFTER_ALERTING = Later(45.0)
 
 
@@ -59,6 +60,7 @@ def _no_rollup(settings: Settings) -> str | None:
 
 
 def _tables() -> Declared:
+    # Imported when asked for: every command registers all packages, few need Spark.
     from enrich.tables import TABLES, VIEWS
 
     return Declared(TABLES, VIEWS)

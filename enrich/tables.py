@@ -40,6 +40,7 @@ DHCP_SEGMENT = Table(
             False,
         ),
     ),
+    # Rows come in this order; the span of a correction may lie days back.
     event_time="known_at",
     key=("scope", "ip", "rev"),
     cluster_by=("ip", "seg_start"),
@@ -180,6 +181,7 @@ VIEWS = (
         """,
     ),
     View(
+        # Of the statements about an instant the newest is true, so no newer one may cover it.
         "silver.leased_event",
         "Events whose address was leased, with the device that held it then, as known now: any "
         "slice of silver.event. Narrow it by event_time, and by ip or mac.",

@@ -37,6 +37,7 @@ ASSET_VERSION = Table(
         *_ORIGIN,
     ),
     event_time="valid_from",
+    # With `loaded_at`: a later load may say something else of the same instant.
     key=("inventory", "asset_id", "valid_from", "loaded_at"),
     cluster_by=("asset_id",),
     stats=("inventory", "asset_id", "valid_from"),
@@ -77,6 +78,7 @@ USER_VERSION = Table(
 def _slowly(name: str, table: Table, identity: str) -> tuple[View, View]:
     """The views of a slowly changing table: all that was ever true, and what is true now."""
     kind = name.removeprefix("silver.")
+    # Spans are made when asked for: a list of the past that is loaded later then finds its place.
     history = View(
         f"{name}_history",
         f"Every {kind} of the inventories with the span in which this was true of it; "

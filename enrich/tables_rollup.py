@@ -63,6 +63,7 @@ ROLLUP = Table(
     ),
     cluster_by=("window_start", "grain"),
     stats=("grain", "window_start", "source", "class_uid", "device"),
+    # Each batch writes the newest windows anew, so files of former versions pile up fast.
     rewritten=timedelta(hours=6),
 )
 

@@ -44,6 +44,8 @@ def _point(kind: str, condition: str, *, at_host: bool = False) -> str:
 
 _LOGON = "e.activity_id = 1 AND e.metadata.event_code = '4624'"
 
+# A pattern and no JSON function, as Spark and DuckDB both read this text; `[{]`, for Java takes
+# a bare brace for the beginning of a count.
 _TUNNELS = """
 SELECT e.time, e.event_uid, e.source, e.scope, e.src_ip, e.host_name, e.user_name,
        e.user.domain AS user_domain, e.user.uid AS user_uid, e.activity_id,
@@ -53,6 +55,7 @@ FROM silver.events e
 WHERE e.class_uid = 4014 AND e.user_name IS NOT NULL AND e.status_id = 1
 """
 
+# `again`: who gets the address inside next ends the session before, also where no end was logged.
 _SPANS = f"""
 SELECT t.*,
        min(CASE WHEN activity_id = 2 THEN time END) OVER (
@@ -62,6 +65,7 @@ SELECT t.*,
 FROM ({_TUNNELS}) t
 """
 
+# The earlier end of those that are known, whatever `least` makes of a null.
 _VPN = f"""
 SELECT 'vpn' AS kind, time, least(coalesce(closed, again), coalesce(again, closed)) AS until,
        event_uid, source, scope, inside AS ip, CAST(NULL AS STRING) AS mac,

@@ -18,6 +18,7 @@ _WIDTH = 640
 
 def timeline_chart(items: QueryResult) -> Any:
     """A timeline of `Headgate.timeline`: each kind in a row of its own, by time."""
+    # Inside: Altair comes with an extra, and nothing else here needs it.
     import altair
 
     frame = items.pandas()[["time", "kind", "title", "ip"]]
@@ -25,6 +26,7 @@ def timeline_chart(items: QueryResult) -> Any:
         altair.Chart(frame, width=_WIDTH)
         .mark_tick(thickness=2)
         .encode(
+            # Without a UTC scale the browser draws in the reader's own zone, beside text in UTC.
             x=altair.X("time:T", title="time (UTC)", scale=altair.Scale(type="utc")),
             y=altair.Y("kind:N", title=None),
             color=altair.Color("kind:N", legend=None),
@@ -42,6 +44,7 @@ def lease_lanes(leases: QueryResult) -> Any:
     start = altair.X("lease_start:T", title="time (UTC)", scale=altair.Scale(type="utc"))
     bars = (
         altair.Chart(frame, width=_WIDTH)
+        # Borders and names, since colour alone tells leases apart for some readers only.
         .mark_bar(stroke="black", strokeWidth=0.5)
         .encode(
             x=start,

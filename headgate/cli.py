@@ -33,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"headgate: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
+        # What shells return for a command that Ctrl-C ended: 128 and the number of SIGINT.
         return 130
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone; that is no failure of ours.
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    # Twice: global options stand before the command, whose own parser is not imported yet.
     first = argparse.ArgumentParser(prog="headgate", add_help=False)
     first.add_argument("--config", type=Path)
     first.add_argument("--home", type=Path)
@@ -55,11 +57,13 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise Usage(f"no command '{name}';{_near(name, COMMANDS)} 'headgate --help' lists them")
     parser = _Parser(prog="headgate")
+    # One command's module alone: importing all, with Spark among them, takes seconds.
     COMMANDS[name].load()(parser.add_subparsers(dest="command", required=True))
     parsed = parser.parse_args(command)
     parsed.home = known.home
     if known.config is not None:
         # Parts of us that run as processes of their own read the same file.
+        # Absolute: those processes may run in another folder.
         os.environ["HEADGATE_CONFIG"] = str(known.config.absolute())
     overrides: dict[str, Any] = {} if known.home is None else {"home": known.home}
     run: _Run = parsed.run
@@ -73,6 +77,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with usage and message, as argparse does."""
+        # argparse hands over its sentence only, so the word is read out of it.
         if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message):
             known = [word.strip("' ") for word in wrong[2].split(",")]
             message += f";{_near(wrong[1], known)}".rstrip(";")
@@ -99,6 +104,7 @@ def _before_command(arguments: list[str]) -> list[str]:
     """Global options: everything up to the first word that is neither an option nor its value."""
     index = 0
     while index < len(arguments) and arguments[index].startswith("-"):
+        # Two of them take a value, which must not be taken for the command.
         index += 2 if arguments[index] in ("--config", "--home") else 1
     return arguments[:index]
 

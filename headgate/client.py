@@ -41,6 +41,7 @@ def opened(
     """As `headgate.open`."""
     overrides = {} if home is None else {"home": Path(home)}
     settings = load(None if config is None else Path(config), **overrides)
+    # A home that was misspelt is refused here; looking must not make an empty lake.
     require_lake(settings)
     return Headgate(settings, spark)
 
@@ -61,6 +62,7 @@ class Headgate:
     @cached_property
     def tables(self) -> LakeTables:
         """The tables by name, each with its doc, columns and rows."""
+        # Imports stand inside: `import headgate` in a notebook must not wait for Spark and DuckDB.
         from infra.delta.schema import catalog
 
         return LakeTables(self, catalog())
@@ -108,9 +110,11 @@ class Headgate:
         elif moment is not None:
             raise Usage("as_of goes with engine='duckdb'; Spark reads a table's newest version")
         else:
+            # One row more than asked tells a cut answer from a whole one.
             table = self.spark.sql(text, dict(params or {})).limit(max_rows + 1).toArrow()
             result = QueryResult(table.slice(0, max_rows), truncated=table.num_rows > max_rows)
         if result.truncated:
+            # `stacklevel` points at the caller's cell and not at this file.
             warnings.warn(f"cut after {max_rows:,} rows; raise max_rows for more", stacklevel=2)
         return result
 
@@ -156,8 +160,10 @@ class Headgate:
         from ingest.parsing.event_rows import event_rows
         from ingest.parsing.source import ParseSettings, Record, lookup
 
+        # Before anything is parsed: an unknown source would otherwise end as a dead letter.
         lookup(source)
         received = _instant("received_at", received_at or datetime.now(UTC))
+        # Bronze keeps bytes, and a parser reads bytes.
         data = raw.encode() if isinstance(raw, str) else raw
         record = Record("parse:0:0", source, "live", received, data, dict(headers or {}))
         return event_rows([record], ParseSettings.of(self._settings))
@@ -246,9 +252,11 @@ class Headgate:
     def close(self) -> None:
         """End what was started here: the engines, and Spark where it was not given."""
         for name in ("_duck", "_reader"):
+            # What was never asked for is not started only to be closed.
             if name in self.__dict__:
                 self.__dict__.pop(name).close()
         self.__dict__.pop("_lake", None)
+        # A session that was given belongs to whoever gave it.
         if self._own is not None:
             self._own.stop()
             self._own = None
@@ -282,12 +290,15 @@ class Headgate:
         running = self._given
         if running is None:
             running = self._own = session(self._settings, "headgate notebook")
+        # `register` makes tables and views known by name, which a path-based lake does not by
+        # itself.
         return Lake(running, self._settings).register()
 
 
 def _instant(name: str, value: Time) -> datetime:
     if isinstance(value, str):
         return instant(name, value)
+    # A naive time would be read in the zone of whoever's machine this is.
     if value.tzinfo is None:
         raise Usage(f"{name} {value}: name the zone, such as datetime(..., tzinfo=UTC)")
     return value
@@ -307,6 +318,7 @@ def _paged(page_of: Any, limit: int) -> QueryResult:
     rows: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
+        # In pages, as the API serves them: one code path for both.
         page = page_of(min(PAGE, limit - len(rows)), cursor)
         rows += [_flat(item) for item in page.items]
         cursor = page.next

@@ -38,6 +38,7 @@ DEFAULT_VERBS = {
 
 def renamed(words: Sequence[str]) -> tuple[list[str], str | None]:
     """A command's words as they are today, and one sentence where they were others before."""
+    # The alias whose last word stands first wins: a later word may be a file of that name.
     for alias in sorted(ALIASES, key=lambda alias: _place(alias, words)):
         if _place(alias, words) == len(words):
             break
@@ -63,6 +64,7 @@ def _place(alias: Alias, words: Sequence[str]) -> int:
 def _with_verb(words: list[str]) -> list[str]:
     default, verbs = DEFAULT_VERBS.get(words[0], ("", ())) if words else ("", ())
     asked = words[1] if len(words) > 1 else ""
+    # An option or a value behind the command belongs to the verb that is meant.
     if default and asked not in (*verbs, "-h", "--help"):
         return [words[0], default, *words[1:]]
     return words

@@ -52,6 +52,7 @@ def words_of_all() -> dict[str, _Words]:
     """What may follow, by the words that are there (`rules list`); '' is the very beginning."""
     tree = {"": _Words({c.name: c.help for c in COMMANDS.values()}, options=dict(_GLOBAL))}
     for name, command in COMMANDS.items():
+        # A parser for each command: loading all into one would make their options clash.
         parser = argparse.ArgumentParser()
         action = parser.add_subparsers()
         command.load()(action)
@@ -64,6 +65,7 @@ def _walk(path: str, parser: argparse.ArgumentParser, tree: dict[str, _Words]) -
     for action in parser._actions:  # argparse names no public way to its own options
         choices = action.choices or ()
         if isinstance(action, argparse._SubParsersAction):
+            # argparse keeps the help of subcommands apart from their parsers.
             texts = {choice.dest: choice.help or "" for choice in action._choices_actions}
             words.commands = {name: texts.get(name, "") for name in choices}
             for name, below in action.choices.items():
@@ -100,6 +102,7 @@ def _bash(tree: Mapping[str, _Words]) -> Iterator[str]:
     yield "        esac"
     yield "    fi"
     # What begins with nothing known is a file: `-o default` takes over where nothing is given.
+    # Words only: file names are left to the shell.
     yield '    COMPREPLY=($(compgen -W "$words" -- "$current"))'
     yield "}"
     yield "complete -o default -F _headgate headgate"
@@ -107,6 +110,7 @@ def _bash(tree: Mapping[str, _Words]) -> Iterator[str]:
 
 def _zsh(tree: Mapping[str, _Words]) -> Iterator[str]:
     yield "#compdef headgate"
+    # zsh can run bash's completion, so one script has to be right and not two.
     yield "autoload -U +X bashcompinit && bashcompinit"
     yield from _bash(tree)
 
@@ -114,6 +118,7 @@ def _zsh(tree: Mapping[str, _Words]) -> Iterator[str]:
 def _fish(tree: Mapping[str, _Words]) -> Iterator[str]:
     yield "# Completion of headgate for fish, written by 'headgate completion fish'."
     yield f"set -g __headgate_paths {' '.join(_quoted(path) for path in tree if path)}"
+    # fish gives no path of subcommands; this finds the longest one that is known.
     yield "function __headgate_at"
     yield "    set -l path ''"
     yield "    for word in (commandline -opc)[2..-1]"
@@ -137,4 +142,5 @@ _SHELLS = {"bash": _bash, "zsh": _zsh, "fish": _fish}
 
 
 def _quoted(text: str) -> str:
+    # Help texts may hold quotes, and the script is run by a shell.
     return "'" + text.replace("'", "'\\''") + "'"

@@ -46,6 +46,7 @@ class DuckQueries:
 
         Raises `Usage` for a statement that is not answered here, and `Fatal` for one that fails.
         """
+        # The same checks and translation as in the API: a statement means the same in both.
         tree = parse(text, self._names, params)
         tables = sorted({f"{t.db}.{t.name}".lower() for t in tree.find_all(exp.Table) if t.db})
         written = to_duckdb(tree, max_rows)
@@ -53,6 +54,7 @@ class DuckQueries:
             return self._then(written, tables, max_rows, moment)
         with self._lock:
             memory = self._settings.api.statement_memory
+            # Opening reads the log of each table, so it is done once and kept.
             if self._engine is None:
                 self._engine = engine(str(self._settings.lake_root), self._known, memory)
             connection, views = self._engine
@@ -65,6 +67,7 @@ class DuckQueries:
         settings = self._settings
         root = str(settings.lake_root)
         lock = partial(past.snapshot_of, str(settings.home.absolute()), root)
+        # Old versions are laid out as files of their own; beside the lake there is room for them.
         with TemporaryDirectory(prefix="as-of-", dir=scratch(settings.scratch_root)) as folder:
             then, versions = past.as_of(self._known, tables, moment, Path(folder), lock)
             memory = settings.api.statement_memory
@@ -93,6 +96,7 @@ def _answer(
 ) -> QueryResult:
     lacking = views.lacking(tables)
     if lacking:
+        # A job may make the table any moment.
         raise Retryable(missing_sentence(lacking))
     try:
         table: pa.Table = connection.execute(written).fetch_arrow_table()
@@ -101,6 +105,7 @@ def _answer(
             f"the statement needs more than api.statement_memory = {limit}; narrow it by time"
         ) from None
     except duckdb.Error as error:
+        # The macros refuse by raising an error of DuckDB's with this mark in front.
         _, refused, sentence = str(error).partition("refused: ")
         raise Usage(sentence if refused else str(error).splitlines()[0]) from None
     # One row more than asked for is fetched: only so a reader learns that there were more.

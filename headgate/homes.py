@@ -24,6 +24,7 @@ def require_lake(settings: Settings) -> None:
 def _homes_near(home: Path) -> list[Path]:
     """Homes with a lake that a person who looked at `home` may mean."""
     here = home.absolute()
+    # Few places near by: a search of the whole disk would keep a person waiting for an error.
     folders = [here, *here.parents[:3], *Path.cwd().parents[:2], Path.cwd()]
     inside = ("", "demo", ".headgate", ".headgate/demo")
     places = [folder / name for folder in folders for name in inside]

@@ -21,8 +21,10 @@ def parsed_stream(spark: SparkSession, settings: Settings, sources: Sequence[str
     if not sources:
         raise Usage("no source is named; 'headgate sources' lists them")
     for source in sources:
+        # A misspelt source is refused before a stream is begun.
         lookup(source)
     topics = {topic_of(source, settings.kafka): source for source in sources}
+    # Spark would try for minutes and end in a stack trace; this says in a sentence what is missing.
     require_broker(settings.kafka)
     # Records are named by their topic's own id, so the events have the same ids as in the lake.
     ids = OffsetReader(settings.kafka).ids(topics)

@@ -36,6 +36,7 @@ class LakeTable:
         """What each column means, by name; of a view, the names that its rows have."""
         if isinstance(self._declared, Table):
             return {column.name: column.doc for column in self._declared.columns}
+        # A view declares no columns; DuckDB knows them once it has bound the query.
         return dict.fromkeys(self._lake.sql(f"SELECT * FROM {self.name} LIMIT 1").columns, "")
 
     def read(self, where: str | None = None, *, limit: int = 10_000) -> QueryResult:
@@ -63,6 +64,7 @@ class LakeTables(Mapping[str, LakeTable]):
         return self._all[name]
 
     def __contains__(self, name: object) -> bool:
+        # `Mapping` would call `__getitem__`, which raises our own error and not `KeyError`.
         return name in self._all
 
     def __iter__(self) -> Iterator[str]:

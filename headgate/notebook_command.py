@@ -43,6 +43,8 @@ def run_notebook(args: argparse.Namespace, settings: Settings) -> int:
     words = [sys.executable, "-m", "jupyterlab", str(folder)]
     done = subprocess.run(
         [*words, "--no-browser"] if args.no_browser else words,
+        # By the environment: the kernel is a process of its own and knows nothing of these
+        # settings.
         env=os.environ | environment_of(settings),
         check=False,
     )
@@ -61,5 +63,6 @@ def copy_lessons(folder: Path) -> list[Path]:
 def environment_of(settings: Settings) -> dict[str, str]:
     """What makes `headgate.open()` in a notebook open the lake of these settings."""
     config = os.environ.get("HEADGATE_CONFIG")
+    # Absolute, since Jupyter's kernels run in the folder of their notebook.
     named = {"HEADGATE_CONFIG": str(Path(config).absolute())} if config else {}
     return {"HEADGATE_HOME": str(settings.home.absolute())} | named

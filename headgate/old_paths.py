@@ -37,6 +37,8 @@ class _OldPaths(MetaPathFinder, Loader):
         remedy = _PROMISED.get(fullname, _OTHERS)
         warnings.warn(
             f"{fullname} has moved and will be gone in the next release: {remedy}",
+            # Python hides `DeprecationWarning` outside of `__main__`; the author of a rule must see
+            # it.
             FutureWarning,
             stacklevel=2,
         )
@@ -45,6 +47,7 @@ class _OldPaths(MetaPathFinder, Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """A module with all that the new one has."""
         module = ModuleType(spec.name)
+        # The new module's own objects: `isinstance` holds whichever name they were imported by.
         module.__dict__.update(
             (name, value)
             for name, value in vars(import_module(MOVED[spec.name])).items()
@@ -59,4 +62,5 @@ class _OldPaths(MetaPathFinder, Loader):
 def install() -> None:
     """Let old names be found in this process."""
     if not any(isinstance(finder, _OldPaths) for finder in sys.meta_path):
+        # Last: a real module of that name, such as a user's own, is found before it.
         sys.meta_path.append(_OldPaths())

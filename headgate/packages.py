@@ -38,9 +38,11 @@ def _notebook() -> Build:
 def _training() -> Training:
     from headgate.demo.appcds_training import make_archive
 
+    # Imported when it is called: training brings in the whole demo.
     return lambda say, again: make_archive(say, again=again)
 
 
+# From the bottom up: a package's registration may rest on what those below it brought.
 for package in (infra, ingest, enrich, alerts, api, reporting):
     package.registration.register()
 register_commands(

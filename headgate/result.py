@@ -52,6 +52,7 @@ class QueryResult:
     def polars(self) -> Any:
         """As a polars DataFrame; raises `Usage` where polars is not installed."""
         try:
+            # Optional and slow to import, so only when it is asked for.
             import polars
         except ImportError:
             raise Usage("polars is not installed; install it, or take .pandas()") from None
@@ -76,6 +77,7 @@ class QueryResult:
     def __repr__(self) -> str:
         more = ", cut: there are more" if self.truncated else ""
         head = f"{len(self):,} rows of {', '.join(self.columns)}{more}"
+        # Cut before it is turned into pandas: a result may have a hundred thousand rows.
         shown = self._table.slice(0, SHOWN).to_pandas().to_string(max_colwidth=60)
         return f"{head}\n{shown}"
 
@@ -90,6 +92,7 @@ class QueryResult:
 def result_of(rows: list[dict[str, Any]], columns: list[str] | None = None) -> QueryResult:
     """A result from dictionaries, all with the same keys. `columns`: their names if there is no
     row."""
+    # Arrow cannot infer columns from no rows, and a notebook wants their names all the same.
     if not rows:
         return QueryResult(pa.table({name: pa.nulls(0) for name in columns or []}))
     return QueryResult(pa.Table.from_pylist(rows))
@@ -97,6 +100,7 @@ def result_of(rows: list[dict[str, Any]], columns: list[str] | None = None) -> Q
 
 def _utc(value: Any) -> Any:
     if isinstance(value, datetime) and value.tzinfo is not None:
+        # Arrow gives times the zone of the column; to compare and print them they are all in UTC.
         return value.astimezone(UTC)
     if isinstance(value, dict):
         return {name: _utc(each) for name, each in value.items()}

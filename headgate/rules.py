@@ -40,6 +40,7 @@ class RuleDraft:
     def __init__(self, text: str, name: str, suffix: str) -> None:
         self.text = text
         self.name = name
+        # A real file: the compiler and the tests then treat a draft like any other rule.
         self._folder = TemporaryDirectory(prefix="headgate-draft-")
         self.path = Path(self._folder.name) / f"{name}{suffix}"
         self.path.write_text(text, "utf-8")
@@ -109,13 +110,16 @@ class RuleBook:
         """
         from alerts.compiler.compiler import compile_rules
 
+        # A rule in Python carries its description in a docstring at the top; YAML cannot begin so.
         suffix = ".py" if text.lstrip().startswith(('"""', "'''")) else ".yml"
         made = RuleDraft(text, name, suffix)
         compiled = compile_rules(
+            # A folder is searched for YAML files only; a rule in Python has to be named.
             [made.path if suffix == ".py" else made.path.parent],
             levels=self._settings.alerts.levels,
             store=store_folder(self._settings),
         )
+        # The first reason is enough: a draft is one rule.
         for refused in compiled.refused:
             raise Usage(f"the draft is refused: {refused.reason}; {refused.remedy}")
         if not compiled.sources:
@@ -211,10 +215,12 @@ class RuleBook:
             return import_function(settings, draft.path).pack
         if not settings.alerts.rules:
             raise Usage("alerts.rules names no folder to keep a rule in; name one in the settings")
+        # Before it is copied: a rule whose tests fail must not come into force for a moment.
         failed = [row for row in self.test(draft) if not row["passed"]]
         if failed:
             raise Usage(f"test {failed[0]['event']} of the draft fails: it {failed[0]['detail']}")
         target = settings.alerts.rules[0] / draft.path.name
+        # Never written over: somebody else's rule may have that name.
         if target.exists():
             raise Usage(f"{target} is there already; give the draft another name")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -247,16 +253,20 @@ class RuleBook:
             raise Usage(f"since {since.isoformat()}: not before until {until.isoformat()}")
         chosen = choose(settings, [_name(rule)])
         other = choose_against(settings, _name(against), chosen.ids) if against else None
+        # Absolute times: asked again later, the same cell means the same span and takes up the same
+        # run.
         asked = f"{since.isoformat()} {until.isoformat()}"
         against_name = _name(against) if against else None
         wish = BacktestRequest((_name(rule),), chosen, since, until, other, against_name, asked)
         for side in wish.sides().values():
+            # A query that may not go live is refused before an hour of history is read.
             require_fit(lake.spark, side.pack.queries)
         run = begin_backtest(settings, lake, wish)
         work = Backtest(settings, lake, run)
         tell = _say if progress else _silent
         summary = summarise(work, work.through(tell), PackStore(store_folder(settings)))
         work.finish()
+        # Read before the oldest results are taken away, which may include this one.
         alerts = alerts_of(backtest_folder(settings) / run.id)
         forget_backtest(settings)
         return BacktestReport(summary, alerts)
@@ -267,6 +277,7 @@ def _name(rule: str | RuleDraft) -> str:
 
 
 def _say(sentence: str) -> None:
+    # To stderr: what is printed to stdout may be piped on.
     print(sentence, file=sys.stderr, flush=True)
 
 

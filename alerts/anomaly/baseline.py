@@ -89,10 +89,12 @@ def profile_of(hours: npt.NDArray[np.int64], values: BaselineNumbers, until: int
 
     From its first hour up to `until` every hour counts; those that are not given were silent.
     """
+    # From its first hour on: a device that is new was not silent before.
     every = np.arange(hours[0], max(until, int(hours[-1]) + 1), HOUR_SECONDS)
     dense = np.zeros(len(every))
     dense[(hours - hours[0]) // HOUR_SECONDS] = values
     slots = slots_of(every)
+    # `log1p`, since silent hours are zero.
     levels = np.log1p(dense)
     usual = np.empty((4, SLOTS))
     for slot in range(SLOTS):
@@ -122,6 +124,7 @@ def strays(
     """By how many spreads each hour exceeds what is usual; 0 below `least`."""
     slots = slots_of(hours)
     far = (np.log1p(values) - profile.centre[slots]) / profile.spread[slots]
+    # Only more than usual strays: a quiet hour is no sign of an attack.
     return np.where(values < max(least, 1), 0.0, np.maximum(far, 0.0))
 
 

@@ -52,10 +52,12 @@ def models(lake: Lake, *, once: bool = False) -> Job:
             "read", lambda: {t.name: lake.version(t) for t in (DEVICE_HOUR, DHCP_SEGMENT)}
         )
         # Also a batch that adds nothing leaves its mark: only so can a restart tell.
+        # One of the two may have the batch from an attempt that was cut off.
         wanted = [table for table in (DEVICE_HOUR, FINDING) if not lake.has(table, run)]
         work = [_Work(rule, kept.get(rule.model), pack) for rule in rules if wanted]
         segments = lake.read(DHCP_SEGMENT, versions[DHCP_SEGMENT.name])
         before = lake.read(DEVICE_HOUR, versions[DEVICE_HOUR.name])
+        # Each rule reads the batch; without it each would read the files again.
         rows.persist()
         try:
             for partial in work:
@@ -99,6 +101,7 @@ class _Work:
 
     def through(self, events: DataFrame, segments: DataFrame, before: DataFrame) -> None:
         """Judge the hours that the batch adds to; `before` is what batches added so far."""
+        # Hours of the training are what is usual by definition; to judge them says nothing.
         new = F.col("time") >= F.lit(self._model.header.until)
         wanted = counted_hours(events, self._rule, LIVE_MODES).where(new)
         rows = hours(wanted, self._rule, segments).toArrow().to_pylist()
@@ -119,6 +122,7 @@ class _Work:
         mine = before.where((F.col("rule_id") == self._rule.id) & F.col("hour").isin(*row_list))
         sums = mine.groupBy("entity", F.unix_seconds("hour").alias("hour")).agg(
             *[F.sum(name).alias(name) for name in FEATURES],
+            # An hour that was told stays told, however much is added to it.
             F.bool_or("told").alias("told"),
             F.flatten(F.collect_list("top")).alias("top"),
         )
@@ -128,6 +132,7 @@ class _Work:
     def _judge(self, row: _Row, earlier: Mapping[str, Any] | None) -> None:
         whole = dict(row)
         if earlier is not None:
+            # Features are sums, so what batches add up to is what history finds in one go.
             whole |= {name: row[name] + earlier[name] for name in FEATURES}
             every = [*row["top"], *(earlier["top"] or ())]
             whole["top"] = sorted(every, key=lambda one: -one["bytes"])[:EVIDENCE]
@@ -185,5 +190,6 @@ def whole_hours(since: datetime, until: datetime) -> tuple[datetime, datetime]:
     """A span widened to full hours: what is judged is whole."""
     step = HOUR_SECONDS
     first = int(since.timestamp()) // step * step
+    # Rounded up.
     last = -(-int(until.timestamp()) // step) * step
     return datetime.fromtimestamp(first, UTC), datetime.fromtimestamp(last, UTC)

@@ -107,6 +107,7 @@ class Model:
             usual, value = self._profile(row, place), values[feature]
             far = stray(hour, value, usual, self.header.least.get(feature, 0))
             score = peers.tails[feature].score(far)
+            # The most unusual feature alone counts: a sum would hide one under many that are usual.
             if best is None or score > best.score:
                 best = self._told(row, hour, usual, score, feature, value, peers)
         if best is None:
@@ -180,10 +181,12 @@ class ModelStore:
     def put(self, header: ModelHeader, baselines: pa.Table, peers: Path | None = None) -> str:
         """Keep a model and return its hash; `peers`: a folder with MLlib's pipeline, moved in."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        # Made beside and renamed when whole; the dot keeps it out of listings.
         made = self.folder / f".{uuid.uuid4().hex}"
         made.mkdir()
         try:
             _write(made / BASELINES, baselines.cast(baselines_schema()))
+            # In the header, so that the header's hash vouches for both files.
             digest = hashlib.sha256((made / BASELINES).read_bytes()).hexdigest()
             data = msgspec.json.encode(
                 msgspec.structs.replace(header, baselines=digest), order="sorted"
@@ -192,6 +195,7 @@ class ModelStore:
             if peers is not None:
                 shutil.move(str(peers), made / "peers")
             name = hashlib.sha256(data).hexdigest()[:32]
+            # The same training again gives the same model, which is there already.
             if not (self.folder / name).exists():
                 os.rename(made, self.folder / name)
         finally:
@@ -239,6 +243,7 @@ class ModelStore:
         """One writer of the names at a time; it waits for the other."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".lock").open("w") as lock:
+            # Two commands that each read, change and write the names would lose one change.
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -255,6 +260,7 @@ def _opened(folder: str, model_hash: str) -> Model:
 
 def _mapped(path: Path) -> pa.Table:
     with pa.memory_map(str(path)) as file:
+        # Mapped: workers of one machine share the pages and need no copy each.
         return pa.ipc.open_file(file).read_all().combine_chunks()
 
 

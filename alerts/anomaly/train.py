@@ -77,6 +77,7 @@ def train(
     Both are taken at full hours. Raises `Usage` when no device has the history that the rule asks
     for.
     """
+    # Part of an hour would look like a quiet one.
     since, until = (_full(position) for position in (since, until))
     versions = {table.name: lake.version(table) for table in (EVENT, DHCP_SEGMENT)}
     events = narrowed(lake.read(EVENT, versions[EVENT.name])).where(
@@ -84,6 +85,7 @@ def train(
     )
     segments = lake.read(DHCP_SEGMENT, versions[DHCP_SEGMENT.name])
     by_hour = hours(counted_hours(events, rule, _MODES), rule, segments, named=False)
+    # Used several times: to count, to group and to collect.
     fitted = fit(by_hour, rule, until).persist()
     try:
         judged = fitted.where(F.col("days") >= rule.history_days)
@@ -95,6 +97,7 @@ def train(
                 "history (--from), or lower model.history in the rule"
             )
         grouped, pipeline, silhouette = peers_of(judged, devices)
+        # Sorted, so that the same history gives the same file and the same hash.
         rows = grouped.toArrow().sort_by("entity")
     finally:
         fitted.unpersist()
@@ -179,9 +182,12 @@ def peers_of(
     if devices >= LEAST_DEVICES:
         evaluator = ClusteringEvaluator(featuresCol="scaled", predictionCol="peers")
         for groups in _GROUPS:
+            # At least five devices a group, on average: of fewer no tail can be told.
             if groups * 5 > devices:
                 break
+            # KMeans goes by distance, so a feature in large numbers would decide alone.
             scaler = StandardScaler(inputCol="features", outputCol="scaled", withMean=True)
+            # A fixed seed: training again on the same history has to give the same groups.
             means = KMeans(featuresCol="scaled", predictionCol="peers", k=groups, seed=_SEED)
             made = Pipeline(stages=[scaler, means]).fit(shaped)
             transform = made.transform(shaped)
@@ -208,6 +214,7 @@ def _tails(rows: pa.Table, features: Sequence[str]) -> tuple[Peers, ...]:
         tails: dict[str, Tail] = {}
         for place, name in enumerate(features):
             listed = [np.array(far[row][place], np.float64) for row in mine.tolist()]
+            # The empty array first, since `concatenate` refuses an empty list.
             tails[name] = tail_of(np.concatenate([np.zeros(0), *listed]), total)
         peerses.append(Peers(len(mine), total, tails))
     return tuple(peerses)

@@ -49,6 +49,7 @@ def correlation_of(
         raise Untranslatable("a condition that is an expression", "use `condition: {gte: N}`")
     sigma_type = parsed.type.name.lower()
     _check_condition(sigma_type, condition)
+    # Each once and in order: for `temporal_ordered` the order is the condition.
     counted = tuple(dict.fromkeys(names.get(r.reference, r.reference) for r in parsed.rules or ()))
     _check_circle(str(parsed.id), names, rules)
     field = condition.fieldref
@@ -134,6 +135,7 @@ def _check_circle(rule_id: str, names: Mapping[str, str], rules: Parsed) -> None
                     "it counts its own findings, if through others",
                     "remove it from correlation.rules",
                 )
+            # Without it a circle further up would go round for ever.
             if counted not in seen:
                 seen.add(counted)
                 waiting.append(counted)
@@ -155,6 +157,7 @@ def _with_paths(correlation: Correlation, names: Mapping[str, str], rules: Parse
         paths = {rule: _path(name, rule, names, rules) for rule in correlation.rules}
         if len(set(paths.values())) == 1:
             return next(iter(paths.values()))
+        # Log sources name one thing in different columns; an alias is how Sigma says that.
         aliases[name] = paths
         return name
 

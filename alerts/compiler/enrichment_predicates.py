@@ -40,6 +40,8 @@ def split_predicate(node: Node) -> tuple[Node, Node | None]:
     enriched: list[Node] = []
     for part in _conjuncts(node):
         asks = {is_enriched(test.field) for test in tests_of(part)}
+        # An `or` over both could be true by what is not known yet: it can be split only at an
+        # `and`.
         if len(asks) > 1:
             names = sorted(t.field for t in tests_of(part) if is_enriched(t.field))
             raise Untranslatable(
@@ -49,6 +51,7 @@ def split_predicate(node: Node) -> tuple[Node, Node | None]:
         (enriched if True in asks else raw).append(part)
     if not enriched:
         return node, None
+    # Such a rule would make a finding of every event, to be confirmed one by one.
     if not raw:
         raise Untranslatable(
             "it asks nothing of the event itself", "add a selection over the event's fields"
@@ -89,6 +92,7 @@ def who(row: Mapping[str, Any], index: AssetIndex | None) -> _Row:
         scope=row.get("scope"),
         leased=leased,
     )
+    # Without a proven holder the host that the log names itself is the next best.
     if asset is None and row.get("host_name"):
         asset = index.asset(event_us, hostname=row["host_name"])
     return lines | {"asset": asset, "person": index.user(event_us, row.get("user_name"))}
@@ -108,6 +112,8 @@ class Confirming:
             try:
                 self._known[pack] = confirms_of(self._packs(pack))
             except Fatal:
+                # A lost pack cannot say what it wanted; its findings count, as nothing is lost
+                # then.
                 self._known[pack] = {}
         return self._known[pack].get(row["rule_id"])
 
@@ -125,6 +131,7 @@ class Confirming:
         kept = []
         for row in rows:
             free = row["row_kind"] != "finding" or self.asked(row) is None
+            # `index` is a function, as most batches hold no such finding and need not open it.
             kept.append(row if free else row | {CONFIRMED: self.holds(row, index())})
         return kept
 

@@ -93,6 +93,7 @@ class ListStore:
             raise Usage(f"list '{name}': letters, digits, - and _, at most {_NAME_CHARS}")
         bad: list[Bad] = []
         given = list(read_indicators(path, form, kind, bad))
+        # A file of the wrong kind would otherwise empty a list that is in force.
         if len(given) <= len(bad) or not given:
             first = f"; the first is line {bad[0].number}: {bad[0].reason}" if bad else ""
             raise Fatal(
@@ -109,6 +110,7 @@ class ListStore:
         )
         with self._alone():
             lists = self.lists()
+            # Read under the lock, or a load beside this one would be undone.
             before = lists.get(name)
             self._keep(lists | {name: listing}, before)
         return _Loaded(name, listing, before, bad)
@@ -127,6 +129,7 @@ class ListStore:
         self._names.write(lists)
         named = {as_list.hash for as_list in lists.values()}
         if before is not None and (old := self.folder / f"{before.hash}.arrow").exists():
+            # Packs of the last weeks may still name it; its days count from when it left.
             os.utime(old)
         for file in self.folder.glob("*.arrow"):
             aged = time.time() - file.stat().st_mtime > KEPT_DAYS * 86_400
@@ -154,5 +157,6 @@ def listed_test(store: Path | None, name: str, kinds: tuple[str, ...]) -> Test:
         raise Untranslatable(
             f"there is no list '{name}'", f"load it: headgate indicators load {name} FILE"
         )
+    # In one order, so that the same rule gives the same pack.
     asked = tuple(("kind", kind) for kind in SOUGHT if kind in (kinds or SOUGHT))
     return Test("observables", "listed", lists.hash, parts=(("list", name), *asked))

@@ -168,6 +168,7 @@ def read_models(
             try:
                 given = _read(document)
                 rule, tests = _rule(given), _trials(given)
+                # Models are kept by the rule's id, so two rules of one id would share one.
                 if rule.id in sources:
                     raise ValueError(f"its id is taken by {sources[rule.id].path}")
             except (ValueError, Unmapped) as error:
@@ -203,12 +204,14 @@ def _documents(path: Path) -> list[Any]:
 
 
 def _read(document: Mapping[str, Any]) -> _File:
+    # Not strict: YAML reads a threshold of 6 as a whole number.
     return msgspec.convert(document, _File, strict=False)
 
 
 def _rule(given: _File) -> ModelRule:
     asked, where = given.model, given.logsource
     source = mapping().logsource(where.category, where.product, where.service)
+    # Hours are counted by Spark over whole classes; a condition for each event is not asked there.
     if source.where:
         raise ValueError(
             "logsource: its events are told apart by conditions; name one that is whole classes, "

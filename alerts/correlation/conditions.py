@@ -56,7 +56,6 @@ def measure_condition(
     value = metric(definition, within)
     if value is None or not _OPS[definition.op](value, definition.count):
         return None
-    # A copy: the window is a slice that goes on changing, what fired keeps its witnesses.
     chosen: list[CorrelationEntry] | None = list(within)
     if definition.type == "temporal":
         # Entries are in order of time, so of each rule the last one stays.

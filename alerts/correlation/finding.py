@@ -51,6 +51,7 @@ def fired(
     newest = what.chosen[-1]
     # Without the value that is new, one instant's two new values would share an anchor.
     apart = [fold(newest.value or "")] if definition.type == "first_seen" else []
+    # By the window's begin and group: a retry, and history, give the same id.
     anchor = identity(*newest.group, str(within[0].time), *apart)
     marks = {"late": "true"} if late else {}
     if dropped:
@@ -104,8 +105,10 @@ def correlation_summary(finding: Mapping[str, Any]) -> dict[str, Any]:
 
 def corrected(fired: Fired, entry: CorrelationEntry) -> Iterator[dict[str, Any]]:
     """The correction of what fired, when its newest finding turns out to be another device's."""
+    # The window shows the holder of its newest finding; another one's changes nothing here.
     if fired.newest != entry.finding_id or entry.rev <= fired.rev:
         return
+    # A newer statement for the same device is noted, but told to nobody.
     moved = entry.entity != fired.entity
     fired.rev, fired.entity = entry.rev, entry.entity
     if moved:
@@ -126,6 +129,7 @@ def renew(fired: Fired, now: Fired) -> None:
 def rename(fired: Fired) -> None:
     """Give what fires another id: its own is borne by what fired there and went elsewhere."""
     finding = fired.finding
+    # Derived from the id that is taken, so a retry comes to the same new one.
     finding["event_uid"] = identity(finding["event_uid"], "again")
     finding["finding_id"] = identity(finding["rule_id"], finding["event_uid"])
 

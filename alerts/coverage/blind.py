@@ -75,6 +75,7 @@ def blind_rules(
 
     `feeds`: pairs heard lately, silent ones included.
     """
+    # A pause that is usual for a source makes nobody blind.
     silent = {silence.source: _silent(silence) for silence in silences if silence.broken}
     missing: dict[_Feed, dict[str, Cause]] = defaultdict(dict)
     for (source, class_uid, leaf), habit in gone.items():
@@ -127,6 +128,7 @@ def _judged(
         open_to = [eye for eye in eyes if eye.fed_by(*feed)]
         stops = [_stops(eye, silent.get(feed[0]), missing.get(feed, {})) for eye in open_to]
         fed += bool(stops)
+        # One eye that still sees is enough: a rule may look at several kinds of events.
         if stops and all(stops):
             closed += 1
             causes |= {cause.key: cause for each in stops for cause in each}
@@ -151,6 +153,7 @@ def _correlations(pack: RulePack, found: dict[str, Blind]) -> None:
     """Add correlations of what is blind, and correlations of those."""
     ids = {rule.id for rule in (*pack.rules, *pack.models, *pack.queries, *pack.correlations)}
     grew = True
+    # Correlations may count correlations, so it goes on until none is added.
     while grew:
         grew = False
         for correlation in pack.correlations:
@@ -164,6 +167,7 @@ def _counting(one: Correlation, rules: Sequence[str], found: Mapping[str, Blind]
     blind = [found[rule] for rule in rules if rule in found and found[rule].state == BLIND]
     if not blind:
         return None
+    # A sequence needs each of its rules; a count can be reached by those that still see.
     whole = one.type in ALL_NEEDED or len(blind) == len(rules)
     causes = {cause.key: cause for each in blind for cause in each.causes}
     ordered = sorted(causes.values(), key=lambda cause: (cause.since, cause.key))

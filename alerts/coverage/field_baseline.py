@@ -55,6 +55,7 @@ class FieldHabit(msgspec.Struct):
             self.without += events
             return
         if self.last and not ended:
+            # The longest pause that ever was is what a pause has to exceed to be news.
             self.longest = max(self.longest, first - self.last)
         self.first, self.last = self.first or first, max(last, self.last)
         self.events += events + (0 if ended else self.without)
@@ -67,6 +68,8 @@ class FieldHabit(msgspec.Struct):
         """Whether the field is gone at an instant."""
         if not self.filled or self.last - self.first < LEARN_SECONDS:
             return False
+        # Time and number together: a rare field may be away for long, a quiet source has few
+        # events.
         paused = at - self.last > max(self.longest, LEAST_SECONDS)
         return paused and self.without * self.share >= EXPECTED
 
@@ -108,6 +111,7 @@ def can_hold(node: Node, gone: Collection[str]) -> bool:
     if isinstance(node, Either):
         return any(can_hold(part, gone) for part in node.of)
     if isinstance(node, Not):
+        # Conservative: called blind is only what can certainly match nothing.
         return True  # a missing field matches nothing, and `not` of that holds
     if (node.op == "exists" and node.value is False) or (node.op == "eq" and node.value is None):
         return True
@@ -143,6 +147,7 @@ def learn_fields(
     if not ordered or since >= until:
         return
     joined_text = ", ".join(
+        # All leaves in one pass: a question for each would read the events as often.
         f"count(*) FILTER ({filled}) AS n{place}, "
         f"epoch(min(received_at) FILTER ({filled})) AS a{place}, "
         f"epoch(max(received_at) FILTER ({filled})) AS z{place}"

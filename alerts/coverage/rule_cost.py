@@ -117,6 +117,7 @@ def sample(
     schema = event_schema()
     fields = pa.schema([schema.field(name) for name in needed])
     columns = ", ".join(f'"{name}"' for name in needed)
+    # LIMIT in each slice: DuckDB stops reading there, where a random sample would read all.
     question = _LIMITED.format(columns=columns, most=max(1, most // SLICES))
     asked = {"since": since, "until": until}
     in_span, first, last = connection.execute(_RATE, asked).fetchall()[0]
@@ -129,6 +130,7 @@ def sample(
     for begin, until_then in pairwise(bounds):
         span = {"since": begin, "until": until_then}
         cast = connection.execute(question, span).to_arrow_table().cast(fields)
+        # In batches of the size that job `ingest` hands over: the cost of a call counts in.
         batches += cast.combine_chunks().to_batches(_BATCH_ROWS)
     seconds = (last - first).total_seconds()
     return Sample(tuple(batches), sum(b.num_rows for b in batches), int(in_span), seconds)
@@ -141,6 +143,7 @@ def predict(
     clock: Callable[[], float] = process_time,
 ) -> Iterator[Predicted]:
     """What each rule costs alone. `tell` hears how many are through; `clock` is CPU seconds."""
+    # What the matcher costs without any rule is taken off, or each rule would carry it.
     idle, _ = _timed(_NEVER, taken, clock)
     for number, rule in enumerate(rules, 1):
         seconds, cost = _timed(rule, taken, clock)

@@ -124,6 +124,7 @@ def look_for_blind_rules(
     with quality_lock(folder):
         position, state, result = _seen(settings, CoverageState.load(folder), now)
         records = list(_records(state, causes_told(result), position))
+        # Before the state is saved: a broker that is away lets the next look tell the same again.
         send(settings, records)
         closed = _take_back(settings, state, position)
         state.save(folder)
@@ -142,10 +143,12 @@ def _seen(
     )
     try:
         instant = now or datetime.now(UTC)
+        # No further than ingest has got: behind a backlog every source would look silent.
         instant = min(instant, finished(connection) or instant)
         habits = of_rows(state.habits)
         since = instant - _AT_FIRST
         if state.until is not None:
+            # At most a day back, even after a long pause: the habits then go on from there.
             since = max(since, datetime.fromisoformat(state.until))
         gone = set(gone_of(habits, since.timestamp()))
         learn_fields(connection, habits, _leaves(pack), gone, since, instant)
@@ -198,6 +201,8 @@ def _hear(
     state.feeds = {
         pair: heard
         for pair, heard in state.feeds.items()
+        # Without the exception a long silence would be forgotten and its alert closed as if it
+        # ended.
         if heard >= oldest or pair.rpartition("|")[0] in silent
     }
 
@@ -257,6 +262,7 @@ def _record(
     return {
         "kind": KIND,
         "activity": activity,
+        # The end of a cause must not raise an alert of its own.
         "level": told.level if activity == "create" else "informational",
         "time": at.isoformat(),
         # The same cause has the same uid, told by whichever look.
@@ -287,6 +293,8 @@ def _take_back(settings: Settings, state: CoverageState, at: datetime) -> int:
                 closed += 1
                 state.closing.pop(key, None)
             if at - datetime.fromisoformat(since) > TAKEN_BACK:
+                # Its alert may never have come, say through a suppression; it is not waited for for
+                # ever.
                 state.closing.pop(key, None)
     finally:
         connection.close()

@@ -72,6 +72,7 @@ class Subject:
             str(evidence_row.get("time") or "") for evidence_row in self.body.get("evidence") or ()
         )
         times = [datetime.fromisoformat(time) for time in instants if time]
+        # Evidence is a sample; the alert's own window may reach further.
         times += [self.row["window_start"], self.row["window_end"]]
         return min(times), max(times)
 
@@ -100,6 +101,7 @@ def explain(ask: Ask, settings: Settings, alert_id: str, *, again: bool = False)
     if subject_row is None:
         return None
     store = PackStore(store_folder(settings))
+    # The pack that ran, not the one in force: the rule may have been changed since.
     pack = _pack(store, subject_row.row["pack"])
     rule = pack.described(subject_row.row["rule_id"]) if pack else None
     findings = _findings(ask, subject_row, rule)
@@ -117,6 +119,7 @@ def explain(ask: Ask, settings: Settings, alert_id: str, *, again: bool = False)
     }
     if again:
         lines["again"] = _again(ask, settings, store, subject_row, rule, findings, events)
+    # Times and nested structs become plain values, ready for JSON.
     plain: RerunRow = msgspec.to_builtins(lines)
     return plain
 
@@ -167,6 +170,7 @@ def _events(ask: Ask, one: Subject, findings: Sequence[RerunRow]) -> list[RerunR
 def evidence_sql(one: Subject, findings: Sequence[RerunRow]) -> str:
     """Spark SQL that shows the events behind an alert, for `headgate sql` or POST /statements."""
     uids = sorted({*one.evidence, *(f["event_uid"] for f in findings if f["kind"] == "event")})
+    # Written out, since a person copies it: parameters would be lost.
     listed = ", ".join("'" + uid.replace("\\", "\\\\").replace("'", "\\'") + "'" for uid in uids)
     since, until = one.span
     return (
@@ -262,6 +266,7 @@ def _selections(settings: Settings, store: PackStore, rule: Rule) -> Mapping[str
     """The rule's named selections, when its file still says what ran; else none."""
     now = _current(store, rule.id)
     text_of_rule = rule_text(rule_folders(settings), rule.id)
+    # Names from a file that was changed would be put on what an older rule matched.
     if now is None or now.version != rule.version or text_of_rule is None:
         return {}
     try:

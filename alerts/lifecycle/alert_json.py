@@ -73,6 +73,8 @@ def alert_row(
         "dedup_key": body["dedup_key"],
         "title": body["title"],
         "previous_entity": alert.previous_entity,
+        # Kept as text: it is published byte for byte as the table has it, but for the time of
+        # publishing.
         "body": bounded(body).decode(),
         "pack": about.pack,
         "suppressed_by": alert.suppressed_by,
@@ -88,6 +90,7 @@ def bounded(body: Mapping[str, Any]) -> bytes:
     What is in there of a rule, a lease or a person's comment is as long as who wrote it liked.
     """
     whole = msgspec.json.encode(body)
+    # Texts are cut and no fields left out: consumers rely on the shape.
     return whole if len(whole) <= LARGEST_BODY else msgspec.json.encode(_cut(body))
 
 
@@ -196,6 +199,7 @@ def words_in(summary: str, alert: Alert) -> str:
 
     Empty where the summary does not read as one of ours.
     """
+    # The summary is built with a mark in the words' place, which shows what stands around them.
     mark = "\0"
     about = msgspec.structs.replace(alert.about, snippet=mark)
     before, _, after = _summary(msgspec.structs.replace(alert, about=about)).partition(mark)
@@ -206,6 +210,7 @@ def words_in(summary: str, alert: Alert) -> str:
 def stamp(us: int | datetime) -> str:
     """RFC 3339 in UTC with microseconds and a Z."""
     time = event_instant(us) if isinstance(us, int) else us.astimezone(UTC)
+    # `strftime` does not pad years below 1000 on every platform.
     return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if time.year >= 1000 else time.isoformat()
 
 
@@ -251,6 +256,7 @@ def _entities(alert: Alert, about: About) -> list[dict[str, str]]:
 def _attribution(alert: Alert) -> dict[str, Any]:
     holder = _holder(alert.holder, alert.about.ip)
     if alert.previous_entity is not None:
+        # Given also when nobody held it, as that is what the alert said.
         holder["previous"] = _holder(alert.previous, alert.about.ip)
     return holder
 

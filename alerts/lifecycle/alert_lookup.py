@@ -49,11 +49,13 @@ def _alerts(lake: Lake, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     named = {name for row, finding in pairs if (name := _named(row, finding)) is not None}
     revisions = lake.read(ALERT).where(F.col("rule_id").isin(sorted(rules)))
     spanning = revisions.where(
+        # Bounds over all rows at once let Delta skip files; the exact match follows in `counting`.
         (F.col("window_start") <= F.lit(max(times)))
         & (F.col("window_end") >= F.lit(min(times)))
         & (F.col("alert_id").isin(sorted(made)) | F.col("entity_value").isin(sorted(named)))
     )
     bodies = (
+        # Any revision may have spanned the instant, but the newest one is what goes on.
         revisions.join(spanning.select("alert_id").distinct(), "alert_id", "left_semi")
         .groupBy("alert_id")
         .agg(F.max_by("body", "revision").alias("body"))
@@ -75,6 +77,7 @@ def counting(
     it stands alone where no other is known.
     """
     mine = [alert for alert in alerts if alert["rule"]["id"] == finding["rule_id"]]
+    # Ids are made from rule and event, so the alert that a finding made is known without a search.
     made = next((a for a in mine if a["alert_id"] == _made(finding, settings)), None)
     held = next((a for a in mine if holds_findings(a) and _spans(a, finding, row)), None)
     if held is None or held is made:

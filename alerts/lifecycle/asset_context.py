@@ -30,6 +30,7 @@ def in_context(row: _Row, index: AssetIndex | None) -> _Row:
     body: _Row = msgspec.json.decode(row["body"])
     known = _known(row, body, index) if index else _nothing()
     named = [known["asset"], *known["other_assets"], known["user"]]
+    # The highest one, not the sum: a long list of assets is no graver than its gravest.
     risk = raised(row["risk_score"], [asset["criticality"] for asset in named if asset])
     body |= known | {"risk_score": risk}
     return row | {"risk_score": risk, "body": msgspec.json.encode(body).decode()}
@@ -64,6 +65,7 @@ def _about(row: _Row, body: _Row, at: int, index: AssetIndex) -> _Row | None:
     leased = message["status"] == "leased"
     asset = index.asset(
         at,
+        # Without a lease the device is only a guess; the address itself may still be known.
         mac=message["mac"] if leased else None,
         hostname=message["hostname"] if leased else None,
         ip=row["src_ip"] or (entity["value"] if entity["type"] == "ip" else None),
@@ -80,6 +82,7 @@ def _others(row: _Row, body: _Row, at: int, index: AssetIndex, but: _Row | None)
     seen = {(but["inventory"], but["asset_id"])} if but else set()
     for entity in body["entities"]:
         kind, value = entity["type"], entity["value"]
+        # The source address is what `asset` is about already.
         if kind not in ("host", "ip") or value == row["src_ip"]:
             continue
         key = {"hostname": value} if kind == "host" else {"ip": value}

@@ -93,6 +93,7 @@ def _document(text: str) -> Any:
     """Parsed once for all rules that look at the same row."""
     try:
         return msgspec.json.decode(text)
+    # Nested a thousand deep by whoever wrote the log: then it has no keys, and nothing fails.
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
 
@@ -112,6 +113,7 @@ def _find(value: Any, key: str) -> list[Any]:
         return []
     if key in value:
         return [value[key]]
+    # A name may hold dots itself, so each dot is tried as the end of a name.
     dot = key.find(".")
     while dot > 0:
         if key[:dot] in value and (find := _find(value[key[:dot]], key[dot + 1 :])):
@@ -133,6 +135,8 @@ def _scalars(value: Any) -> list[Any]:
 
 def _in_json(column: str) -> Callable[[str], _Literals | None]:
     def literals(text: str) -> _Literals | None:
+        # Numbers are out: 1.0 in JSON may be 1 or 1e0 and need not occur as it is written in a
+        # rule.
         runs = [run for run in SAFE.findall(text) if not NUMBERLIKE.fullmatch(run)]
         longest = max(runs, key=len, default="")
         return ((column, longest),) if longest else None
@@ -154,6 +158,8 @@ def _template(field: str) -> Derived:
         text = between[0]
         for value, (_, default), after in zip(values, places, between[1:], strict=True):
             shown = default if value is None else text_of(value)
+            # One column without a value and no default: the whole text is missing, as a column
+            # would be.
             if shown is None:
                 return None
             text += shown + after
@@ -188,11 +194,13 @@ def _across(
     """A text inside `{a}SEP{b}` lies in a, in b, or ends a, is SEP, and begins b."""
 
     def literals(text: str) -> _Literals | None:
+        # Only the form that rules use; of any other nothing is said, which is always safe.
         if len(places) != 2 or between[0] or between[2] or len(between[1]) != 1:
             return None
         (left, left_default), (right, right_default) = places
         in_left = fold(left_default or "")
         in_right = fold(right_default or "")
+        # A default stands in no column, so what lies in it cannot be sought there.
         if text in in_left or text in in_right:
             return None
         result = {(left, text), (right, text)}
@@ -232,6 +240,7 @@ def _pairs(values: Sequence[Any]) -> list[tuple[str, str]]:
     return [
         (name.replace("-", "").upper(), value)
         for name, value in zip(names, hashes, strict=False)
+        # An equals sign inside would make a text that can be read in two ways.
         if isinstance(name, str) and isinstance(value, str) and "=" not in name + value
     ]
 

@@ -54,6 +54,7 @@ class LogSource:
         """
         if is_enriched(name):
             return (name,)
+        # The exact name first: two fields may differ in case alone.
         mapped = self.fields.get(name) or self._folded.get(name.lower())
         if mapped is not None:
             return mapped
@@ -97,6 +98,7 @@ class FieldMapping:
         """
         of, by, part = (word.lower() if word else None for word in (category, product, service))
         logsources = self.logsources.get((of, by, part))
+        # Public rules name a service beside a category; the category says enough.
         if logsources is None and of and by:
             logsources = self.logsources.get((of, by, None))
         if logsources is not None:
@@ -121,6 +123,7 @@ def mapping() -> FieldMapping:
     for file in sorted(MAPPING_FOLDER.glob("*.yml")):
         for key, value in yaml.safe_load(file.read_text("utf-8")).items():
             if isinstance(value, dict):
+                # The order of files must not decide what a field means.
                 twice = sorted(whole[key].keys() & value.keys())
                 if twice:
                     raise Fatal(f"{file.name}: {key}.{twice[0]} stands in another file too")

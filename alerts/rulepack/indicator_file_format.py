@@ -69,8 +69,10 @@ def write_indicators(folder: Path, entries: Iterable[IndicatorEntry]) -> str:
         other = best.setdefault((entry.kind, entry.value), entry)
         if other is not entry and _longer(entry, other):
             best[entry.kind, entry.value] = entry
+    # In a fixed order, so that the same entries give the same file and the same hash.
     kept = sorted(best.values(), key=lambda entry: (entry.kind, entry.value))
     keys = _entry_keys(kept)
+    # Sorted by key for binary search; stable, since keys of different texts may be equal.
     order = np.argsort(keys, kind="stable")
     rows = [kept[n] for n in order]
     columns = [pa.array(keys[order], pa.uint64())]
@@ -115,6 +117,7 @@ def _keep(folder: Path, batch: pa.RecordBatch) -> str:
             with pa.ipc.new_file(file, batch.schema) as writer:
                 writer.write_batch(batch)
             file.flush()
+            # On disk before it has its name: packs name it by hash and trust what is in it.
             os.fsync(file.fileno())
         with open(name, "rb") as file:
             list_hash = hashlib.file_digest(file, "sha256").hexdigest()[:32]
@@ -170,10 +173,12 @@ class IndicatorList:
         """Places in `keys` whose key is that of an entry."""
         bits, shift = self._filter
         slots = (keys >> shift).astype(np.int64)
+        # The filter fits into the processor's cache; a binary search for each key would not.
         maybe = np.flatnonzero(bits[slots >> 3] >> (slots & 7).astype(np.uint8) & 1)
         asked = keys[maybe]
         if not len(asked):
             return maybe
+        # A key beyond the last one gets a place behind the end.
         minimum = np.minimum(np.searchsorted(self.keys, asked), len(self.keys) - 1)
         hits: Places = maybe[self.keys[minimum] == asked]
         return hits
@@ -186,6 +191,8 @@ class IndicatorList:
                 return ()
             words = address_words(data)
             wanted = [network_around(data, prefix) for prefix in self.prefixes]
+            # Only prefixes that the list has: 128 lengths would be as many look-ups for each
+            # address.
             keys = [network_keys(words, prefix) for prefix in self.prefixes]
             return tuple(self._same(np.concatenate(keys or [self.keys[:0]]), wanted, kind))
         if kind == "domain":
@@ -200,6 +207,7 @@ class IndicatorList:
             last = int(np.searchsorted(self.keys, keys[place], "right"))
             for row in self.table.slice(first, last - first).to_pylist():
                 row.pop("hash")
+                # The key is only a hash; the value decides.
                 if row["kind"] in kinds and row["value"] == wanted[place]:
                     yield IndicatorEntry(**row)
 

@@ -49,6 +49,8 @@ def packed(text: str) -> bytes | None:
     """An address as 16 bytes, IPv4 as IPv6 maps it (RFC 4291, 2.5.5.2); None where it is none."""
     try:
         if ":" in text:
+            # The zone behind `%` is the name of an interface on one machine, no part of the
+            # address.
             return socket.inet_pton(socket.AF_INET6, text.partition("%")[0])
         return b"\0" * 10 + b"\xff\xff" + socket.inet_pton(socket.AF_INET, text)
     except (OSError, ValueError):
@@ -60,6 +62,7 @@ def domain_of(text: str) -> str:
     name = text.rstrip(".")
     if not name.isascii():
         try:
+            # Logs carry what DNS carried, lists what people read; both become the DNS form.
             name = name.encode("idna").decode("ascii")
         except UnicodeError:
             return name.lower()
@@ -75,6 +78,7 @@ def _url_of(text: str) -> tuple[str, str] | None:
     scheme, result, rest = text.strip().partition("://")
     rest = (rest if result else scheme).partition("#")[0]
     position = next((place for place, sign in enumerate(rest) if sign in "/?"), len(rest))
+    # At the last `@`: before it stand user and password, which may hold one too.
     authority, tail = rest[:position].rpartition("@")[2], rest[position:]
     if authority.startswith("["):
         host, _, port = authority[1:].partition("]")

@@ -146,6 +146,8 @@ class RulePack(msgspec.Struct, frozen=True, kw_only=True):
         A kind that came later and has no rule is left out, so packs from before keep their hash.
         """
         kinds = {name: getattr(self, name) for name in self.__struct_fields__}
+        # The hash names the pack in findings and alerts of years, so it must not change with a
+        # release.
         lines = {name: kind for name, kind in kinds.items() if kind or name in _FIRST_KINDS}
         return msgspec.json.encode(lines, order="sorted")
 
@@ -183,6 +185,7 @@ def _hash(data: bytes) -> str:
 
 def content_version(rule: Described) -> str:
     """16 hex digits that change when what the rule says changes, not when its neighbours do."""
+    # Left out is what others decide: the settings' levels, and correlations that count the rule.
     bare = msgspec.structs.replace(rule, version="", alerting=False, feeds=())
     return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()[:16]
 
@@ -204,6 +207,7 @@ class PackStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # Lists of indicators lie beside the packs, and a rule finds its list by hash alone.
         look_in(folder)
 
     def put(self, pack: RulePack) -> str:
@@ -233,6 +237,7 @@ class PackStore:
 
     def set_current(self, pack_hash: str) -> None:
         """Put a kept pack in force: running jobs use it from their next micro-batch on."""
+        # Read first: a pack that is damaged must not come into force.
         self.get(pack_hash)
         _write(self.folder / "current", pack_hash.encode("ascii"))
 
@@ -265,6 +270,7 @@ class PackStore:
 
 @lru_cache(maxsize=32)
 def _read_pack(folder: str, pack_hash: str) -> RulePack:
+    # It becomes a file name; nothing in it may lead out of the folder.
     if not re.fullmatch(r"[0-9a-f]{32}", pack_hash):
         raise Fatal(f"'{pack_hash}' is not a rule pack's hash (32 hex digits)")
     path = Path(folder) / f"{pack_hash}.json"
@@ -285,6 +291,8 @@ def _write(path: Path, data: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
+            # On disk before it has its name: after a power cut the name must not lead to an empty
+            # file.
             os.fsync(file.fileno())
         os.replace(name, path)
     except BaseException:

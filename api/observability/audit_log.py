@@ -62,8 +62,10 @@ def under_way(
     Raises `Retryable` before anything is done when neither can be written.
     """
     instant = datetime.now(UTC)
+    # A leading dot keeps it from the driver, which folds `*.json`; the pid says whose it is.
     file = _folder(settings) / f".{_name(instant)}.{os.getpid()}{_BEGUN}"
     reason = f"process {os.getpid()} ended before it did"
+    # Written as failed in advance: whoever finds it has only to rename it.
     row = _row(instant, act, "failed", who, None, {**detail, "said": reason})
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -74,6 +76,8 @@ def under_way(
     try:
         yield act_row
     finally:
+        # The row first, then the marker goes: a crash in between notes the act twice, never not at
+        # all.
         audit_request(settings, act, act_row.outcome, who=who, detail=act_row.detail)
         file.unlink(missing_ok=True)
 
@@ -83,6 +87,7 @@ def note_unended(settings: Settings) -> int:
     count = 0
     for file in sorted(_folder(settings).glob(f".*{_BEGUN}")):
         pid = file.name.removesuffix(_BEGUN).rpartition(".")[2]
+        # Our own number may be that of a process that is gone: numbers are given again.
         if pid.isdigit() and psutil.pid_exists(int(pid)) and int(pid) != os.getpid():
             continue
         with suppress(OSError):  # another process of ours was quicker
@@ -99,6 +104,7 @@ def _folder(settings: Settings) -> Path:
 
 
 def _name(at: datetime) -> str:
+    # Time first, so that a listing is in order; the rest keeps two processes from one name.
     return f"{at:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex}"
 
 
@@ -115,6 +121,8 @@ def _row(
         "who": who,
         "act": act,
         "target": target,
+        # As text: acts differ in what they say, and a column for each would change the table's
+        # schema.
         "detail": json.dumps(detail, ensure_ascii=False) if detail is not None else None,
         "outcome": outcome,
     }

@@ -33,6 +33,7 @@ class LedgerCheck(Collector):
 
     def __init__(self, registry: CollectorRegistry, settings: Settings) -> None:
         self._folder = ledger_check_folder(settings)
+        # A collector, asked at each scrape, and no gauges that somebody would have to set in time.
         registry.register(self)
 
     def describe(self) -> Iterator[GaugeMetricFamily]:

@@ -119,6 +119,7 @@ class Jobs:
             "lag_seconds": job.lag(now),
             "event_lag_seconds": job.event_lag(now),
         }
+        # The other values are of a batch of then; shown on, they would look like those of now.
         if not job.current(now):  # these grow on when its driver is gone
             self._set(job.job, since)
             return
@@ -144,6 +145,7 @@ class Jobs:
 
     def _set(self, job: str, values: Mapping[str, float | None]) -> None:
         for name, value in values.items():
+            # No series says "not known"; a zero would say "nothing to do".
             if value is not None:
                 self._gauges[name].labels(job).set(value)
 
@@ -168,6 +170,7 @@ class _Work(Collector):
         for family in self.describe():
             for row in self.rows:
                 counts = [*zip(map(str, BOUNDS), row["within"], strict=True)]
+                # Prometheus counts cumulatively: the last bucket holds all.
                 buckets = [*counts, ("+Inf", row["batches"])]
                 family.add_metric([row["job"]], buckets, row["seconds"])
             yield family
@@ -204,6 +207,7 @@ class Meters:
     """What `/metrics` shows. A registry of its own, so that two apps in one process agree."""
 
     def __init__(self, settings: Settings) -> None:
+        # Prometheus' default registry is one for the process and refuses a name that comes twice.
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "headgate_http_requests_total",
@@ -215,6 +219,7 @@ class Meters:
             "headgate_http_request_seconds",
             "Time from request to answer.",
             ("method", "route"),
+            # From a question to memory up to a statement at its time limit.
             buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30),
             registry=self.registry,
         )
@@ -240,16 +245,19 @@ class Meters:
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
+        # The route's pattern and not its path: an id in a label would make a series for each alert.
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
 
     def text(self, reader: Reader) -> bytes:
         """The exposition. A lake that cannot be read is `headgate_lake_up 0`, not an error."""
+        # Two scrapers at once would ask the lake the same twice.
         with self._lock:
             began = time.monotonic()
             if began >= self._due:
                 self._refresh(reader)
                 asked = time.monotonic()
+                # The dearer the question, the longer its answer has to serve.
                 rest = max(_KEPT_SECONDS, (asked - began) / SHARE)
                 self._due = asked + min(rest, MOST_SECONDS)
             self._show_ages()
@@ -265,6 +273,7 @@ class Meters:
             self._lake_up.set(0)
             return
         self._lake_up.set(1)
+        # Levels without alerts would otherwise show their last number for ever.
         self._alerts.clear()
         for row in alerts:
             self._alerts.labels(row["level"]).set(row["n"])

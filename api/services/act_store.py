@@ -41,6 +41,8 @@ class StateFolder:
 
     def get(self, name: str) -> dict[str, Any] | None:
         """A document that is there and not too old; None for any other name."""
+        # The name comes from a URL and becomes a file name: nothing in it may lead out of the
+        # folder.
         if not _NAME.fullmatch(name):
             return None
         file = self._file(name)
@@ -58,6 +60,7 @@ class StateFolder:
         if content is None:
             return None
         try:
+            # Removing a file succeeds for one process only, which is what makes this exclusive.
             self._file(name).unlink()
         except FileNotFoundError:
             return None
@@ -66,6 +69,7 @@ class StateFolder:
     def all(self) -> Iterator[dict[str, Any]]:
         """Every document that is not too old; the others are removed."""
         oldest = time.time() - self.lasts.total_seconds()
+        # A list, since files are removed while it is gone through.
         for file in list(self.folder.glob("*.json")) if self.folder.is_dir() else []:
             with suppress(OSError, ValueError):
                 if file.stat().st_mtime < oldest:
@@ -81,6 +85,7 @@ class StateFolder:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with (self.folder / "lock").open("w") as lock:
+                # A lock of the kernel's: it goes with the process, so a crash leaves none behind.
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 yield
         except OSError as error:

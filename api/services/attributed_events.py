@@ -92,12 +92,15 @@ def slice_of(
     `Usage` for a value that is not of its kind, or a wrong cursor.
     """
     named = NORMAL[by](value)
+    # A fixed end: without one, later pages would see events that came meanwhile.
     params: ReaderRow = {"since": since, "until": until or datetime.now(UTC)}
+    # The end as it was asked: "now" differs with each page and would end the cursor.
     question = {by: named, "since": str(since), "until": str(until)}
     ips = [named] if by == "ip" else _addresses(reader, by, named, params)
     true = _true(_segments(reader, ips, params))
     if by != "ip":
         true = _of_device(true, "mac" if by == "mac" else "hostname", named)
+        # Addresses that a later statement gave to others fall out here.
         ips = sorted({ip for _, ip in true})
     after = ""
     if cursor:
@@ -132,6 +135,7 @@ def _segments(reader: Reader, ips: Sequence[str], params: ReaderRow) -> list[Rea
 
 def _true(segments: Sequence[ReaderRow]) -> _Spans:
     """What is true of each address: the highest rev that covers an instant counts."""
+    # As numbers: `true_spans` works on whole columns at once.
     keys = sorted({(row["scope"] or "", row["ip"]) for row in segments})
     numbers = {key: number for number, key in enumerate(keys)}
     columns = [
@@ -177,6 +181,7 @@ def _events(
         for place, name in enumerate(("scopes", "held", "starts", "ends")):
             asked[name] = [span[place] for span in spans]
         first, last = min(span[2] for span in spans), max(span[3] for span in spans)
+        # Narrowed to the spans themselves: times outside of them need not be read.
         asked["since"] = max(params["since"], _moment(first))
         asked["until"] = min(params["until"], _moment(last))
     sql = _EVENTS.format(held="" if held is None else _HELD, ips=names, after=after, limit=limit)
@@ -199,6 +204,7 @@ def _item(
 ) -> models.AttributedEvent:
     spans = true.get((event["scope"], event["ip"]), [])
     micros = _micros(event["time"])
+    # True spans do not overlap, so the last one that began is the only one that may cover it.
     place = bisect_right(spans, micros, key=lambda held: held.start_us) - 1
     covering = spans[place].segment if place >= 0 and micros < spans[place].end_us else {}
     by_hand = standing(event["ip"], event["scope"], scopes) if scopes else None

@@ -52,9 +52,13 @@ async def event_stream(
     streams.open += 1
     beat = time.monotonic()
     try:
+        # The first bytes at once: some proxies and browsers wait for them before they open the
+        # stream.
         yield f": alerts as they come\nretry: {int(POLL_SECONDS * 1000)}\n\n"
+        # A reader that left is noticed only by asking; sending to it may succeed for a while.
         while not streams.closing and not await gone():
             try:
+                # The lake is read by blocking calls, which would hold up every other request.
                 fresh = await run_in_threadpool(page, cursor)
             except HeadgateError as error:
                 yield f": {' '.join(str(error).split())}\n\n"
@@ -65,11 +69,14 @@ async def event_stream(
                 place = FeedCursor(int(item.sequence), item.alert_id, item.revision)
                 # JSON has no line breaks, so an event is one line of data.
                 data = item.model_dump_json()
+                # A browser sends the last id back when it reconnects, so the stream goes on from
+                # there.
                 yield f"event: alert\nid: {place.cursor(lake)}\ndata: {data}\n\n"
             if time.monotonic() - beat > BEAT_SECONDS:
                 yield ": still here\n\n"
                 beat = time.monotonic()
             cursor = fresh.next
+            # Behind a backlog it asks again at once.
             if not fresh.more:
                 await asyncio.sleep(POLL_SECONDS)
     finally:

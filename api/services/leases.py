@@ -39,6 +39,7 @@ def holder(
     given and the address was leased in several.
     """
     asked = {"ip": ip, "at": at, "known_by": known_by}
+    # The same revision may lie in the table twice after a retry; it is one statement.
     rows = {
         (row["scope"], row["rev"]): row for row in reader.rows(CLAIMS_DUCKDB, asked, needs=_NEEDS)
     }
@@ -51,9 +52,11 @@ def holder(
         if (claim := true_at(_saids, site, at)) is not None
     ]
     leased = [claim for claim in covering if claim.mac is not None]
+    # Several sites may use one private network; to guess would name an innocent device.
     if len(leased) > 1:
         sites = ", ".join(str(claim.scope) for claim in leased)
         raise Usage(f"{ip} was leased in several scopes then ({sites}); say which with scope=")
+    # What configuration says of an address stands above what DHCP says.
     by_hand = standing(ip, scope, scopes)
     chosen = None if by_hand == STATIC else next(iter(leased or covering), None)
     status = LEASED if chosen and chosen.mac else NONE
@@ -109,6 +112,7 @@ def _servers(
     reader: Reader, scope: str | None, at: datetime, known_by: datetime | None
 ) -> list[Server]:
     """The DHCP servers of a scope, each with its last line up to the instant."""
+    # Most servers spoke within a day, and a day is read far quicker than a month.
     for look in _LOOKS:
         bounds = {"since": at - look, "until": at, "known_by": known_by}
         rows = reader.rows(HEARD_SQL, bounds, needs=_NEEDS)

@@ -38,6 +38,7 @@ class Reader:
         self._memory = settings.api.statement_memory
         self._wanted = definitions(settings.lake_root)
         self._names = [definition.name for definition in self._wanted]
+        # Kept since the start: a lake that was swapped beneath a running API has other ids.
         self._ids: dict[str, str] = {}
         self._ready_until = -math.inf
         self._views: Views | None = None
@@ -57,6 +58,7 @@ class Reader:
         there yet or the time is up.
         """
         cursor = self._cursor(needs)
+        # DuckDB has no time limit for a statement; another thread has to interrupt it.
         timer = threading.Timer(seconds, cursor.interrupt)
         timer.start()
         try:
@@ -82,6 +84,7 @@ class Reader:
             views = self._open()
             self._require(views, self._names)
             self._require_same(views)
+            # A folder is asked each time, which costs nothing.
             if bucketed(self._root):
                 self._ready_until = time.monotonic() + FAR_SECONDS
 
@@ -125,10 +128,13 @@ class Reader:
             if not views.made(needs):
                 self._require_lake()  # not with each question: in a bucket it costs two requests
             self._require(views, needs)
+            # A cursor for each question: cursors run side by side, a connection answers one at a
+            # time.
             return views.engine.cursor()
 
     def _open(self) -> Views:
         if self._views is None:
+            # Two threads: the stream on the same machine must keep its cores.
             self._views = Views(open_engine(memory=self._memory, threads=2), self._wanted)
         return self._views
 
@@ -157,6 +163,7 @@ def cursor_of(question: Mapping[str, Any], *place: str) -> str:
 def reader_cursor(cursor: str, question: Mapping[str, Any], parts: int) -> list[str]:
     """The place in a cursor; raises `Usage` when it is not one of this question."""
     try:
+        # The padding was cut off, since `=` has a meaning in a query string.
         padded = cursor + "=" * (-len(cursor) % 4)
         decoded = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (binascii.Error, ValueError):
@@ -167,12 +174,14 @@ def reader_cursor(cursor: str, question: Mapping[str, Any], parts: int) -> list[
         or not all(isinstance(part, str) for part in decoded)
     ):
         raise Usage("cursor: not one of ours; take 'next' of the page before as it is")
+    # With other filters the place would lie among rows that the first question never gave.
     if decoded[0] != _digest(question):
         raise Usage("cursor: belongs to another question; start again without it")
     return [str(part) for part in decoded[1:]]
 
 
 def _digest(question: Mapping[str, Any]) -> str:
+    # Sorted: the order in which parameters were given is no part of the question.
     text = json.dumps(question, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -59,6 +59,7 @@ class RuleDesk:
         return wire.RuleDetail(
             rule=item,
             path=str(source.path),
+            # A rule that does not compile may hold any bytes, and has to be shown all the same.
             text=source.path.read_text("utf-8", "replace"),
             tags=list(described.tags),
             techniques=list(described.techniques),
@@ -77,6 +78,8 @@ class RuleDesk:
             compiled = self._compiled()
             rule_id = rule_id_of(compiled, rule)
             if isinstance(compiled.sources[rule_id].rule, Query):
+                # The API runs beside the stream on the same machine; a JVM of its own would be too
+                # much.
                 raise _needs_spark(rule, "test")
             outcomes = check_rules(compiled, {rule_id})
         passed = sum(outcome.passed for outcome in outcomes)
@@ -115,9 +118,11 @@ class RuleDesk:
         if on:
             pack, changed = switch_on(self._settings, rule)
         else:
+            # Asked before it is switched: after that every rule is off.
             changed = not self.one(rule).rule.state.startswith("off")
             pack = switch_off(self._settings, rule, who, reason)
         with self._lock:
+            # Whoever switched it sees it at once, not after `KEPT_SECONDS`.
             self._kept = None
         return wire.RuleSwitched(
             id=rule_id,

@@ -65,6 +65,7 @@ class Suppressions:
         """
         wish = self._wish(patterns)
         until = datetime.now(UTC)
+        # The end does not matter here: alerts of the past are asked, which arrived before it.
         silencer = Suppression("", NEVER, wish.rule_pattern, wish.entity or ANY, dict(wish.fields))
         hidden: list[Row] = []
         already = checked = 0
@@ -72,6 +73,7 @@ class Suppressions:
             checked += 1
             if not _covers(silencer, row):
                 continue
+            # Hidden by another one already; it would be no news.
             if row["suppressed_by"] is not None:
                 already += 1
             else:
@@ -92,6 +94,7 @@ class Suppressions:
             uuid.uuid4().hex,
             wish.rule_pattern,
             who=who,
+            # Somebody has to answer for it, so without an owner it is who asked.
             value=(new.owner or "").strip() or who,
             comment=reason,
             entity=wish.entity,
@@ -151,6 +154,7 @@ class Suppressions:
 
     def _alerts(self, since: datetime, until: datetime, rule: str) -> Iterator[Row]:
         """Alerts with an event in that time, in pages: their bodies are large."""
+        # An id lets DuckDB pass over other rules' alerts; a pattern has to be tried on each.
         exact = rule if self._is_rule_id(rule) else None
         after = ""
         while True:
@@ -162,6 +166,7 @@ class Suppressions:
             yield from rows
             if len(rows) < _PAGE:
                 return
+            # By the last id and not by OFFSET, which would read all earlier pages again.
             after = rows[-1]["alert_id"]
 
     def _is_rule_id(self, rule: str) -> bool:
@@ -180,9 +185,11 @@ class Suppressions:
             _LISTED, needs=("gold.suppression", "gold.alert", "gold.alert_action")
         )
         waiting = {row["alert_id"]: _waits(row) for row in files if row["action"] == SUPPRESS}
+        # The table wins: what it has is in force, the file is only a wish.
         items = waiting | {row["suppression_id"]: _item(row, now) for row in rows}
         for row in files:
             item = items.get(row["alert_id"])
+            # Shown as ended from the moment somebody asked, as the caller was told.
             if row["action"] == UNSUPPRESS and item is not None and item.ended_at is None:
                 items[row["alert_id"]] = item.model_copy(
                     update={"state": "ended", "ended_by": row["who"], "ended_at": _time(row["at"])}
@@ -194,6 +201,7 @@ def _covers(silencer: Suppression, row: Row) -> bool:
     body = json.loads(row["body"])
     about = about_in(body)
     entity = Entity(body["entity"]["type"], body["entity"]["value"], "")
+    # The published body nests the former holder; the struct does not know it.
     holder = {name: value for name, value in body["attribution"].items() if name != "previous"}
     finding = {
         **msgspec.structs.asdict(about),

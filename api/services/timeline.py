@@ -80,14 +80,17 @@ def timeline(
     """
     named = NORMAL[kind](value)
     params: ReaderRow = {"value": named, "since": since, "until": until}
+    # The cursor is bound to the question: used with another one it would skip rows.
     question = {"kind": kind, **{name: str(param) for name, param in params.items()}}
     after = ""
     if cursor:
         time, last_kind, last_id = reader_cursor(cursor, question, 3)
         params |= {"time": parse_instant(time), "kind": last_kind, "id": last_id}
+        # Kind and id break ties, or events of one microsecond could be lost between two pages.
         after = "WHERE (time, kind, id) < ($time, $kind, $id)"
     parts = " UNION ALL ".join(_PARTS[kind])
     param = reader.rows(
+        # A device's event may be found by its address and by its own name.
         f"SELECT DISTINCT * FROM ({parts}) {after} "
         f"ORDER BY time DESC, kind DESC, id DESC LIMIT {limit + 1}",
         params,
@@ -112,6 +115,7 @@ def _ip(value: str) -> str:
 
 
 def _mac(value: str) -> str:
+    # Vendors write colons, hyphens or dots in groups of four; the tables know colons only.
     digits = re.sub(r"[.:-]", "", value).lower()
     if not re.fullmatch(r"[0-9a-f]{12}", digits):
         raise Usage(f"'{value}' is not a MAC address; write 02:00:00:00:00:07")
@@ -121,6 +125,7 @@ def _mac(value: str) -> str:
 NORMAL: dict[str, Callable[[str], str]] = {
     "ip": _ip,
     "mac": _mac,
+    # User and host names are compared as they were logged.
     "user": str,
     "host": str,
     "domain": lambda value: value.lower().rstrip("."),

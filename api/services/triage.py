@@ -81,6 +81,7 @@ class Triage:
     ) -> wire.AlertChanged:
         """Change one alert; raises `Stale` unless it is still what `if_match` names."""
         wanted = _change(asked, who)
+        # Look and ask under one lock: another process could otherwise change it in between.
         with self._acts.alone():
             alert = self._matching(alert_id, if_match)
             left = self._ask(who, alert, wanted)
@@ -98,6 +99,7 @@ class Triage:
         """What a bulk change would do, and the token that does it."""
         wanted = _change(plan.change, who)
         ids = self._planned_ids(who, plan)
+        # All in one question: ten thousand single ones would take minutes.
         alerts = alerts_now(self._reader, self._settings, ids)
         changing: list[AlertNow] = []
         refused: list[str] = []
@@ -133,11 +135,13 @@ class Triage:
         plan = self._plans.get(act.token)
         if plan is None or plan["who"] != who:
             raise NoSuchAct("token: none of yours that is still good; count again (bulk/preview)")
+        # Checked before the plan is taken, so that a slip of the pen does not cost the token.
         if len(plan["etags"]) != act.alerts:
             raise Usage(
                 f"alerts: {act.alerts} are named, {len(plan['etags'])} were counted; name that "
                 "number, so that nothing more is changed than was looked at"
             )
+        # Taking is what makes a token good for one time, also between processes.
         if self._plans.take(act.token) is None:
             raise NoSuchAct("token: it was used already; count again (bulk/preview)")
         asked = wire.AlertChange(**plan["change"])
@@ -155,6 +159,7 @@ class Triage:
                 done.append(self._ask(who, alert, wanted))
             act_id = self._keep("bulk", who, done, change=asked) if done else None
         detail = {"act": act_id, "alerts": len(done), "skipped": len(skipped)}
+        # One row for the whole act; each alert's own change stands in gold.alert_action.
         audit_request(self._settings, "alerts.bulk", "ok", who=who, detail=detail | plan["change"])
         return wire.BulkDone(
             act_id=act_id,
@@ -178,6 +183,7 @@ class Triage:
             for alert_id, states in act["alerts"].items():
                 alert = alerts.get(alert_id)
                 before, after = (TriageState(**state) for state in states)
+                # Only what the act changed and nobody has changed since goes back.
                 back = None if alert is None else undoing(before, after, alert.state)
                 if alert is None or back is None or not back.fields:
                     skipped.append(alert_id)
@@ -186,6 +192,7 @@ class Triage:
                 done.append(self._ask(who, alert, why))
             undo_id = self._keep("undo", who, done, undoes=act_id) if done else None
             if undo_id is not None:
+                # Only once something was undone: else a second try would be refused for nothing.
                 self._acts.put(act_id, act | {"undone_by": undo_id})
         audit_request(self._settings, "alerts.undo", "ok", who=who, target=act_id,
              detail={"act": undo_id, "alerts": len(done), "skipped": len(skipped)})  # fmt: skip
@@ -231,12 +238,14 @@ class Triage:
             {"id": alert.alert_id},
             needs=("gold.alert_action",),
         )
+        # By id: a request may be seen as a file and in the table while the driver folds it.
         written = {row["action_id"]: row for row in [*alert.waiting, *rows] if row.get("comment")}
         notes = [_note(row, waiting=name in waiting) for name, row in written.items()]
         return wire.AlertNotes(items=sorted(notes, key=lambda one: (one.written_at, one.action_id)))
 
     def _matching(self, alert_id: str, if_match: str) -> AlertNow:
         alert = alert_now(self._reader, self._settings, alert_id)
+        # Proxies may weaken an ETag when they compress; revisions are the same for us.
         wanted = if_match.strip().removeprefix("W/")
         if wanted not in (ANY_REVISION, alert.etag):
             if not _is_etag(wanted):
@@ -259,6 +268,7 @@ class Triage:
             return [whole_id(self._reader, name) for name in plan.ids]
         assert plan.filter is not None
         wanted = AlertFilter.of(plan.filter.model_dump(), who)
+        # A form that was left empty must not change every alert there is.
         if wanted == AlertFilter() or wanted == AlertFilter(muted=True):
             raise Usage("filter: it selects every alert there is; narrow it by at least one field")
         return selected_ids(self._reader, wanted, MOST_AT_ONCE)
@@ -267,9 +277,12 @@ class Triage:
         """Leave the requests of a change about one alert."""
         state = alert.state
         asked = _requests(alert, wanted)
+        # Behind what waits, also when another machine's clock is ahead: the job goes by these
+        # times.
         began = max([datetime.now(UTC), *(_behind(row) for row in alert.waiting)])
         detected = datetime.fromisoformat(alert.body["detected_at"])
         forgotten = began - detected > _REMEMBERED
+        # An alert that the job has forgotten comes along with its body, or it would be refused.
         body: Row = {"alert": msgspec.json.encode(alert.body).decode()} if forgotten else {}
         rows = [
             request_action(
@@ -309,6 +322,8 @@ class Triage:
                 "alerts": {
                     left.alert.alert_id: [asdict(left.before), asdict(left.after)]
                     for left in done
+                    # An alert that had nothing to change is no part of the act, so undo leaves it
+                    # alone.
                     if left.rows
                 },
                 "undone_by": None,
@@ -321,6 +336,7 @@ class Triage:
 def _change(asked: wire.AlertChange, who: str) -> TriageChange:
     given = asked.model_dump(exclude_unset=True)
     text = given.pop("note", None)
+    # A null status is no wish; a null assignee or verdict is, it takes it away.
     if given.get("status", "") is None:
         del given["status"]
     if given.get("assignee") == ME:

@@ -38,6 +38,7 @@ def witnesses(
     """
     named = NORMAL[kind](value)
     held = _held(reader, named, at, scope) if kind == "ip" else {}
+    # By device and not by address alone: it may have moved to another address since.
     mac = named if kind == "mac" else held.get("mac")
     scope = scope or held.get("scope")
     asked = {
@@ -67,6 +68,7 @@ def known(
     index = _index(settings)
     asset, user = None, None
     if index is not None and kind in ("ip", "mac", "host"):
+        # Which of them wins where several fit, the index decides the same way as for alerts.
         asset = index.asset(
             _micros(at),
             mac=named if kind == "mac" else None,
@@ -91,6 +93,7 @@ def _held(reader: Reader, ip: str, at: datetime, scope: str | None) -> ReaderRow
     if len(leased) > 1:
         scopes = ", ".join(str(row["scope"]) for row in leased)
         raise Usage(f"{ip} was leased in several scopes then ({scopes}); say which with scope=")
+    # A statement without a holder still tells the scope.
     return next(iter(leased or rows), {})
 
 

@@ -35,6 +35,7 @@ def as_of(
     with open_engine(memory="256MB", threads=1) as looking:
         reach(looking, *(definition.folder or "" for definition in known))
         for definition in needed(tables, known):
+            # Views have no versions of their own; they follow the tables that they read.
             if definition.folder is not None and is_table(location(definition.folder)):
                 versions[definition.name], folder = _was(
                     looking, definition, at, beside, partial(alone, definition.name)
@@ -58,6 +59,7 @@ def _was(
     except FileNotFoundError:
         # It was there when it was looked for, and upkeep forgot it since.
         raise Usage(f"{one.name}: as it was at {at.isoformat()} it is no longer kept") from None
+    # A log that reaches back is not enough: VACUUM may have taken the files of that version.
     require_files(engine, one.name, folder, version, at)
     return version, str(folder)
 
@@ -83,6 +85,7 @@ def snapshot_of(home: str, lake: str, name: str) -> Iterator[None]:
         with table_locked(settings.lake_side, name):
             yield
     except OSError as error:
+        # A home that may only be read: not ours, and told as such.
         if isinstance(error, PermissionError) or error.errno == errno.EROFS:
             raise refused from None
         raise

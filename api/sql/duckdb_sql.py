@@ -33,7 +33,9 @@ def to_duckdb(tree: exp.Query, max_rows: int) -> str:
     The row beyond tells a reader that the answer was cut. Raises `Usage` for
     what has no equal.
     """
+    # First of all: the steps below copy, and a hostile statement would grow while they work.
     _require_small(tree)
+    # Before anything is rewritten, as the reader is to see the words that were typed.
     _name_columns(tree)
     _limit(tree, max_rows + 1)
     # Innermost first, so that a node's operands are already DuckDB's when it is written.
@@ -75,6 +77,7 @@ def _require_small(tree: exp.Query) -> None:
 def _name_columns(tree: exp.Query) -> None:
     """Computed columns are called by their Spark text, not by what they become here."""
     first: exp.Expr = tree
+    # In a UNION the first SELECT names the columns, in Spark as in DuckDB.
     while isinstance(first, (exp.SetOperation, exp.Subquery)):
         first = first.this
     for column in list(first.expressions):
@@ -88,6 +91,7 @@ def _limit(tree: exp.Query, most: int) -> None:
         tree.set("limit", exp.Limit(expression=exp.Literal.number(most)))
         return
     wanted = limit.expression
+    # A computed limit could not be compared with what is allowed.
     if not isinstance(wanted, exp.Literal) or not wanted.name.isdigit():
         raise Usage("LIMIT is a whole number")
     if int(wanted.name) > most:
@@ -111,6 +115,7 @@ def _write_cast(node: exp.Expr) -> exp.Expr:
     safe = isinstance(node, exp.TryCast) and node.args.get("safe")
     value = node.this
     if wanted in ("BIGINT", "INT", "LONG", "INTEGER"):
+        # DuckDB rounds 1.5 to 2 where Spark cuts it to 1; the macro cuts.
         whole = _call("hg_try_long" if safe else "hg_long", value)
         return _cast(whole, "BIGINT" if wanted in ("BIGINT", "LONG") else "INTEGER")
     if safe:
@@ -142,6 +147,7 @@ def _write_case(node: exp.Expr) -> exp.Expr:
 
 
 def _write_if(node: exp.Expr) -> exp.Expr:
+    # The parser gives the branches of a CASE as `If` nodes, too.
     if isinstance(node.parent, exp.Case):
         return node
     values = [node.args["true"]]
@@ -158,6 +164,7 @@ def _write_choice(node: exp.Expr) -> exp.Expr:
 
 def _write_like(node: exp.Expr) -> exp.Expr:
     pattern = node.expression
+    # A pattern from a column could not be checked for what the two read differently.
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
         raise Usage("LIKE is answered with a pattern written out")
     rest = pattern.name.replace("\\\\", "").replace("\\%", "").replace("\\_", "")
@@ -166,8 +173,10 @@ def _write_like(node: exp.Expr) -> exp.Expr:
     value = node.this.copy()
     text = pattern.name
     if isinstance(node, exp.ILike):
+        # Spark's ILIKE lowers both sides.
         value, text = _call("lower", value), text.lower()
     like = exp.Like(this=value, expression=exp.Literal.string(text))
+    # Spark's LIKE escapes with a backslash by default, DuckDB's with nothing.
     return exp.Paren(this=exp.Escape(this=like, expression=exp.Literal.string("\\")))
 
 
@@ -183,6 +192,7 @@ def _write_concat(node: exp.Expr) -> exp.Expr:
     parts = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
     joined = _as_text(parts[0])
     for part in parts[1:]:
+        # `safe=False`, or the generator writes a null as an empty text.
         joined = exp.DPipe(this=joined, expression=_as_text(part), safe=False)
     return exp.Paren(this=joined)
 
@@ -235,6 +245,7 @@ def _write_replace(node: exp.Expr) -> exp.Expr:
 def _write_position(node: exp.Expr) -> exp.Expr:
     if node.args.get("position") or node.args.get("occurrence"):
         raise Usage("instr and locate are answered from the start of the text alone")
+    # Spark gives an INT here; DuckDB's BIGINT would show as another type to the reader.
     return _cast(_call("strpos", node.this, node.args["substr"]), "INTEGER")
 
 
@@ -242,6 +253,7 @@ def _write_trunc(node: exp.Expr) -> exp.Expr:
     unit = str(node.args["unit"].name).upper()
     if unit not in UNITS:
         raise Usage(f"date_trunc to '{unit}' cannot be answered here; to {', '.join(UNITS)} it can")
+    # Spark truncates to a timestamp; DuckDB gives a date for a date.
     return _call("date_trunc", unit.lower(), _call("hg_timestamp", node.this))
 
 
@@ -306,6 +318,7 @@ def _write_set(node: exp.Expr) -> exp.Expr:
         this=exp.Anonymous(this="list", expressions=[distinct]),
         expression=exp.Where(this=present),
     )
+    # Spark leaves nulls out and gives an empty array of no rows; sorted, so that answers repeat.
     return _call("coalesce", _call("list_sort", kept), exp.Array(expressions=[]))
 
 
@@ -331,6 +344,7 @@ def _write_json(node: exp.Expr) -> exp.Expr:
 
 def _write_bracket(node: exp.Expr) -> exp.Expr:
     keys = node.expressions
+    # Arrays count from 0 in Spark's brackets and from 1 in DuckDB's.
     if len(keys) != 1 or not (isinstance(keys[0], exp.Literal) and keys[0].is_string):
         raise Usage("[ ] is answered for a map and a key written out; use LATERAL VIEW explode")
     return node

@@ -37,9 +37,12 @@ def _next(pattern: str, at: int) -> tuple[str, int]:
         return _char_class(pattern, at)
     if char == "(" and pattern[at + 1 : at + 2] == "?":
         if pattern[at + 2 : at + 3] != ":":
+            # Look-around and named groups: RE2 has none of the first and spells the second
+            # differently.
             raise _refused(pattern, pattern[at : at + 3], "write a plain or (?: ) group")
         return "(?:", at + 3
     if char in _QUANTIFIERS or char == "}":
+        # `a++` never gives back what it took in Java; RE2 would read a repeat of a repeat.
         if pattern[at + 1 : at + 2] == "+":
             raise _refused(pattern, pattern[at : at + 2], "possessive quantifiers have no equal")
         return char, at + 1
@@ -52,6 +55,7 @@ def _escape(pattern: str, at: int, *, inside: bool = False) -> tuple[str, int]:
         if char.islower():
             return (_ESCAPES[char] if inside else f"[{_ESCAPES[char]}]"), at + 2
         if not inside:
+            # Written out: RE2's own `\s` and Java's differ by the vertical tab.
             return f"[^{_ESCAPES[char.lower()]}]", at + 2
     elif char in _PLAIN_ESCAPES:
         return _PLAIN_ESCAPES[char], at + 2
@@ -70,6 +74,7 @@ def _char_class(pattern: str, position: int) -> tuple[str, int]:
         position += 1
     first = True
     while position < len(pattern) and pattern[position] != "]":
+        # Java reads unions and intersections of classes here, RE2 plain characters.
         if pattern[position] == "[" or pattern[position : position + 2] == "&&":
             raise _refused(
                 pattern, pattern[position : position + 2], "classes inside classes have no equal"

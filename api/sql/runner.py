@@ -95,6 +95,8 @@ class Statements:
 
     def __init__(self, settings: Settings) -> None:
         self._limits = settings.api
+        # Last in, first out: the worker that is warm is asked again, a second one starts only when
+        # needed.
         self._workers: LifoQueue[Worker] = LifoQueue()
         known = definitions(settings.lake_root)
         room = _room(settings)
@@ -127,6 +129,7 @@ class Statements:
         sentence for the user. `max_rows` may lower the limit of the settings, not raise it.
         `cancelled`: once it is set the statement ends, with `Cancelled`.
         """
+        # A caller may ask for less; the settings are what protects the machine.
         most = min(max_rows or self._limits.statement_rows, self._limits.statement_rows)
         asked = {
             "sql": sql,
@@ -191,6 +194,7 @@ def _answer(found: dict[str, Any] | None, limits: ApiSettings) -> Answer:
     if "later" in found:
         raise Retryable(found["later"])
     if "fault" in found:
+        # The caller gets a name only: paths and traces in the answer would tell of the machine.
         name = uuid.uuid4().hex[:8]
         _log.error("fault %s in a statement: %s", name, found["fault"])
         raise Fault(f"this is no fault of the statement; the log says more of it (fault {name})")
@@ -289,8 +293,11 @@ class Worker:
                 return None
             if cancelled.is_set():
                 raise Cancelled("the caller hung up")
+            # In short steps, to notice that the caller hung up.
             ready, _, _ = select.select([output], [], [], min(left, _LOOK_SECONDS))
             if ready:
+                # The bare descriptor: a buffered reader would block, and hide what it holds from
+                # `select`.
                 pieces.append(os.read(output, 1 << 20))
                 if not pieces[-1]:
                     raise EOFError
@@ -310,6 +317,7 @@ class Worker:
         if self._process is not None and alive and time.monotonic() < self._renew:
             return self._process
         self._kill()
+        # An empty folder as home and working directory: there is nothing in reach to be read.
         self._home = tempfile.TemporaryDirectory(prefix="headgate-sql-", dir=self._room)
         root = Path(__file__).resolve().parents[2]
         far = store().environment() if bucketed(self._setup["lake_root"]) else {}
@@ -320,10 +328,12 @@ class Worker:
             [sys.executable, *_PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            # A pipe that nobody reads would fill and block the worker.
             stderr=subprocess.DEVNULL,
             cwd=self._home.name,
             # No token, no password, no proxy: what is not there cannot leak.
             env={"PYTHONPATH": str(root), "HOME": self._home.name, "LC_ALL": "C.UTF-8"} | far,
+            # A Ctrl-C at the terminal ends the API, which then ends its workers in order.
             start_new_session=True,
         )
         self._process, self._rest = process, b""
@@ -343,6 +353,7 @@ class Worker:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
+            # Reaped at once, or each killed statement would leave a zombie.
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:

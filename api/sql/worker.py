@@ -52,14 +52,17 @@ def engine(
     """
     known = tuple(definitions)
     connection = open_engine(memory=memory, threads=2)
+    # Before the lock as well; statements themselves may create nothing.
     for macro in macros():
         connection.execute(macro)
     views = Views(connection, known)
     views.lacking([definition.name for definition in known])
     folders = [str(folder).replace("'", "''") for folder in (lake_root, *also)]
     quoted = ", ".join(f"'{folder}/'" for folder in folders)
+    # Before access is shut off, as DuckDB refuses to change it after that.
     connection.execute(f"SET allowed_directories = [{quoted}]")
     connection.execute("SET enable_external_access = false")
+    # Last of all: from here on no statement can loosen a setting.
     connection.execute("SET lock_configuration = true")
     return connection, views
 
@@ -69,6 +72,7 @@ def answer(
 ) -> dict[str, Any]:
     """Run one SELECT; its rows as JSON values, cut at either limit and marked so."""
     parsed = connection.extract_statements(sql)
+    # Checked again by DuckDB's own parser, should the translation have let something through.
     if len(parsed) != 1 or parsed[0].type != duckdb.StatementType.SELECT:
         raise StatementRefused("only one SELECT is run here")
     result = connection.execute(parsed[0])
@@ -148,6 +152,7 @@ def bound_memory(memory: str) -> None:
     """Let the process die rather than the machine, should DuckDB overshoot its own limit."""
     limit = size_of(memory) + _OVERHEAD
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    # A core file would put what was read from the lake on disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -157,6 +162,7 @@ def leave_with_parent(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
+        # Not `sys.exit`: DuckDB may be deep in a query on another thread.
         os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
@@ -166,6 +172,7 @@ def size_of(memory: str) -> int:
     """Bytes of a size such as '512MB' or '1GiB'."""
     units = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
     text = memory.strip().upper()
+    # Longest first, since GIB ends with B as KB does.
     for unit in sorted(units, key=len, reverse=True):
         if text.endswith(unit):
             return int(float(text.removesuffix(unit)) * units[unit])
@@ -184,6 +191,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     for line in requests:
         asked = json.loads(line)
         read = _answered(partial(_read, asked, names))
+        # Told apart from the answer, since reading and running have time limits of their own.
         _say(answers, read if "tables" not in read else {"read": True})
         if "tables" not in read:
             continue
@@ -254,6 +262,7 @@ def _failure(said: str) -> dict[str, Any]:
 
 
 def _say(answers: TextIO, found: dict[str, Any]) -> None:
+    # ASCII, so that no text in the data can hold what looks like the end of the line.
     answers.write(json.dumps(found, ensure_ascii=True) + "\n")
     answers.flush()
 

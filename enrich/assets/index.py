@@ -56,12 +56,15 @@ def build(file: Path, assets: pa.Table, users: pa.Table) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     temporary.touch(exist_ok=False)
+    # None: Python's own transactions would begin and end elsewhere than ours.
     made = sqlite3.connect(temporary, isolation_level=None)
     try:
+        # A crash leaves a temporary file that nobody opens, so nothing must be recoverable.
         made.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
         made.execute("BEGIN")
         number = _fill(made, _spans(assets, "asset_id"), asset_keys, ASSET.fieldNames(), 0)
         _fill(made, _spans(users, "user_id"), user_keys, PERSON.fieldNames(), number)
+        # After the rows: one sort costs less than an index kept in order row by row.
         made.execute("CREATE INDEX by_key ON entry (kind, key)")
         made.execute("COMMIT")
         made.close()
@@ -144,6 +147,7 @@ class AssetIndex:
         # It never changes once it is there, so nothing has to be locked.
         uri = f"{Path(file).absolute().as_uri()}?mode=ro&immutable=1"
         self._file = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        # On the instance: a cache on the class would keep every former index alive.
         self._spans = lru_cache(_REMEMBERED)(self._read)
         self._body = lru_cache(_REMEMBERED)(self._said)
         lengths = self._file.execute("SELECT DISTINCT key FROM entry WHERE kind = 'net'")
@@ -260,6 +264,7 @@ def _names(hostname: str | None) -> Iterator[_Key]:
 def index_of(file: str) -> AssetIndex:
     """The index in a file, opened once a process for as long as it is that file."""
     there = Path(file).stat()
+    # Part of the cache's key: `renew_index` may put another file under the same name.
     return _opened(file, there.st_ino, there.st_mtime_ns)
 
 

@@ -57,6 +57,7 @@ def index_file(lake: Lake, name: str | None) -> str | None:
     if name is None:
         return None
     file = index_path(lake.settings, name)
+    # Once more where an erasure ended in between (`_make_as_of`).
     while not file.exists():
         erased = _erased(lake.settings)
         named: list[int | None] = [int(version) for version in name.split("-")]
@@ -84,6 +85,7 @@ def newest_index(settings: Settings) -> str | None:
             return str(file)
         erased = _erased(settings)
         read = [_read(settings, table) for table in (ASSET_VERSION, USER_VERSION)]
+        # A load in between would file newer rows under the former versions.
         if _newest(settings.lake_root) == name and _make_as_of(settings, erased, file, *read):
             return str(file)
     raise Retryable("the inventories are being loaded; ask again")
@@ -150,6 +152,7 @@ def _linked(newest: str, file: Path) -> bool:
     link = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:
         os.link(newest, link)
+        # `os.link` refuses a name that is taken; a rename replaces it, and never leaves none.
         link.replace(file)
     except OSError:
         return False

@@ -97,6 +97,7 @@ def _records(file: Path, register: Register) -> Iterator[tuple[int, dict[str, An
         raise Usage(f"{file}: is UTF-16; save it as UTF-8")
     lines = [
         (number, line)
+        # Spreadsheets begin UTF-8 with a byte order mark, which would be part of the first heading.
         for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1)
         if line.strip()
     ]
@@ -121,6 +122,7 @@ def _table(
     if not lines:
         raise Usage(f"{file}: is empty; an inventory without entries needs its header at least")
     number, first = lines[0]
+    # Where the comma is the decimal sign, spreadsheets write semicolons between cells.
     delimiter = max(b",;\t", key=first.count)
     header = _cells(first, chr(delimiter))
     if isinstance(header, str):

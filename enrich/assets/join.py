@@ -70,6 +70,7 @@ def _joiner(file: str | None) -> Callable[[_Batches], _Batches]:
 
     def join(batches: _Batches) -> _Batches:
         for batch in batches:
+            # Opened in the worker: a connection to SQLite does not pickle.
             index = index_of(file) if file else None
             match_rows = _matches(batch, index)
             yield pa.RecordBatch.from_arrays(

@@ -108,6 +108,7 @@ def _refuse_removals(
     where: str, register: Register, inventory: str, found: Changes, present: set[str]
 ) -> None:
     """A list that was cut short must not empty an inventory."""
+    # All of a small inventory is within `FEW`; a list that names none of it was cut short, too.
     if found.gone and (found.gone == len(present) or found.gone > max(FEW, len(present) // 2)):
         raise Fatal(
             f"{where}: names {len(present) - found.gone} of the {len(present)} {register.name} "

@@ -56,6 +56,7 @@ class Register:
         """A line's fields as an entry; raises `ValueError` with a sentence that says why not."""
         named, more = self._named(fields)
         values = {column: _read(column, read, named) for column, read in self.columns.items()}
+        # Sorted, so that columns in another order are no change.
         values["more"] = msgspec.json.encode(more, order="sorted").decode() if more else None
         given = _read(self.identity, _text, named)
         known = (values[key] for key in self.keys)
@@ -102,11 +103,13 @@ def _text(value: Any) -> str | None:
     """A short text without control characters; None for nothing."""
     if value is None:
         return None
+    # A bool is an int to Python, and `true` is nobody's name.
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"expected a text, found {value!r:.80}")
     clean = str(value).strip()
     if len(clean) > VALUE_CHARS:
         raise ValueError(f"{len(clean)} characters; at most {VALUE_CHARS} are taken")
+    # What an inventory says is shown on terminals.
     if not clean.isprintable():
         raise ValueError(f"{clean[:80]!r} has control characters")
     return clean or None
@@ -141,9 +144,11 @@ def _network(given: str) -> str | None:
     if "/" not in given:
         return address(given)
     try:
+        # Strict: where bits are set behind the mask, which network was meant is not guessed.
         ip_network_result = ip_network(given)
     except ValueError:
         return None
+    # A network of one address is kept as that address, which events are looked up by.
     whole = ip_network_result.prefixlen == ip_network_result.max_prefixlen
     return str(ip_network_result.network_address if whole else ip_network_result)
 

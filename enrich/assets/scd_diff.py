@@ -58,6 +58,7 @@ def changes(
     history: VersionHistory = {name: list(versions) for name, versions in known.items()}
     result = Changes()
     named = set()
+    # By time: each line is compared with what holds then, earlier lines of the list included.
     for file, entry in sorted(entries, key=lambda one: (one[1].valid_from or at, one[1].id)):
         named.add(entry.id)
         since = entry.valid_from or at
@@ -85,6 +86,7 @@ def in_force(versions: list[Version], at: datetime) -> Values | None:
 
 
 def _put(versions: list[Version], version: Version) -> None:
+    # Of one instant, what is loaded last counts.
     versions[:] = [
         version_row for version_row in versions if version_row.valid_from != version.valid_from
     ]

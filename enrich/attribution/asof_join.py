@@ -54,6 +54,7 @@ def newest_cover(
     bucket = F.pmod(F.hash("scope", "ip", "week"), F.lit(buckets)).alias("bucket")
     happened = _week(F.unix_micros("event_time"))
     left = findings.withColumn("week", happened).select(bucket, "*").drop("week")
+    # A span ends before `end_us`: one that ends with a week has no instant in the next.
     weeks = F.sequence(_week(F.col("start_us")), _week(F.col("end_us") - 1))
     right = _narrow(segments, carried).withColumn("week", F.explode(weeks))
     right = right.select(bucket, "*").drop("week")
@@ -173,6 +174,7 @@ class Spans:
         codes, starts, ends, owners = true_spans(codes, starts, ends, revs)
         instants = np.unique(starts)
         combine_chunks = segments.drop_columns(list(_KEYS)).combine_chunks()
+        # Places of instants, not times: microseconds times an address's number overflow 64 bits.
         keys = codes * (len(instants) + 1) + np.searchsorted(instants, starts, side="right")
         return cls(scopes, ips, pairs, codes, ends, instants, keys, owners, combine_chunks)
 
@@ -207,6 +209,7 @@ def join(findings: pa.Table, spans: Spans) -> pa.Table:
     )
     micros = pc.cast(pc.cast(time, pa.timestamp("us", "UTC")), pa.int64())
     missing = micros.null_count > 0
+    # NumPy's integers have no null: such a row gets any time, and no holder below.
     times = (pc.fill_null(micros, 0) if missing else micros).to_numpy(zero_copy_only=False)
     rows = spans.rows(scope, ip, times)
     if missing:
@@ -250,6 +253,7 @@ def true_spans(
     """
     order = np.lexsort((starts, codes))
     code, start, end = codes[order], starts[order], ends[order]
+    # Often nothing overlaps, and then the sort was all there is to do.
     if np.all((code[1:] != code[:-1]) | (end[:-1] <= start[1:])):
         return code, start, end, order
     # Cells: from one instant at which anything begins or ends to the next.
@@ -276,10 +280,12 @@ def _painted(low: _Numbers, high: _Numbers, revs: _Numbers, cells: int) -> _Numb
     by_rev = np.argsort(revs, kind="stable")
     rank = np.empty(len(revs), np.int64)
     rank[by_rev] = np.arange(len(revs))
+    # The exponent is the place of the highest bit: a log2 that never rounds to the next one.
     level = np.frexp((high - low).astype(np.float64))[1] - 1
     best = np.full(cells, -1, np.int64)
     for step in range(int(level.max(initial=0)), -1, -1):
         mine, width = np.flatnonzero(level == step), 1 << step
+        # `best[low[mine]] = ...` would keep only the last of several spans that begin in a cell.
         np.maximum.at(best, low[mine], rank[mine])
         np.maximum.at(best, high[mine] - width, rank[mine])
         if half := width >> 1:

@@ -45,6 +45,7 @@ def rivals_of(
     whom the address is given to. Sorted, so that their order is no matter.
     """
     claims: dict[tuple[str | None, str], Claim] = {}
+    # By revision, so that of one client the newest claim stays.
     for claim in sorted(said, key=lambda claim: claim.rev):
         if claim.mac is None or (claim.scope == scope and claim.mac == mac):
             continue

@@ -116,8 +116,10 @@ def judge(facts: LeaseFacts) -> _Verdict:
 
     Never surer for one more rival, or for a log that is less complete; 0 for unknown alone.
     """
+    # Ordered by their text as well: the same facts must give the same sentence.
     doubts = sorted(_doubts(facts), key=lambda doubt: (-doubt.points, doubt.why))
     left = _BASE[facts.status] - sum(doubt.points for doubt in doubts)
+    # However many doubts there are, 0 is for what is unknown.
     confidence = max(left, min(1, _BASE[facts.status]))
     word = next(word for least, word in WORDS if confidence >= least)
     lines = [_statement(facts), *(doubt.why for doubt in doubts[:_TOLD])]
@@ -166,6 +168,7 @@ def _edge(facts: LeaseFacts) -> Doubt | None:
         near = [rival for rival in facts.rivals if rival.kind in (BEFORE, AFTER)]
         return Doubt(OPPOSED, f"{_named(near)} held it within seconds of it") if near else None
     edges = [edge for edge in (_began(facts), _ends(facts)) if edge is not None]
+    # Near to both ends of a short lease it is doubted once, by the stronger.
     return max(edges, default=None)
 
 

@@ -45,6 +45,7 @@ def with_claims(found: DataFrame, segments: DataFrame) -> DataFrame:
         .groupBy("finding_id", "role")
         .agg(F.collect_list("s").alias("claims"))
     )
+    # Left: a finding whose address nobody else claims has no row in `claims`, and stays.
     return found.join(claims, ["finding_id", "role"], "left")
 
 

@@ -34,9 +34,11 @@ WHERE covering.nth = 1 ORDER BY covering.scope
 binds parameters only with `spark.sql.legacy.parameterSubstitution.constantsOnly`); for DuckDB see
 LEASE_AT_DUCKDB."""
 
+# The text must have no colon but those of its parameters.
 LEASE_AT_DUCKDB = LEASE_AT_SQL.replace(":", "$")
 """The same question with DuckDB's named parameters ($ip, $at, $scope, $known_by)."""
 
+# `arg_max_null`: DuckDB's `max_by` passes over nulls, Spark's does not.
 CLAIMS_DUCKDB = f"""
 WITH known AS (
     SELECT * FROM silver.dhcp_segment

@@ -45,6 +45,7 @@ def in_networks(scope: Column, ip: Column, scopes: Sequence[ScopeSettings]) -> C
 
 
 def _any(patterns: Iterable[str]) -> str:
+    # Not `$`: in Java it also matches in front of a line break at the end of a text.
     return rf"\A(?:{'|'.join(patterns)})\z"
 
 

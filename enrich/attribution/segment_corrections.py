@@ -68,6 +68,7 @@ def correct_segments(
     true = _true(said, leases)
     unproven = _unproven(leases.values(), lines, kept_us)
     if any(leases[uid].end_us > since_us for uid in unproven):
+        # A replay without the lines that retention took would undo what they once proved.
         since_us = max(since_us, kept_us)
     begin, base = _begin(true, since_us, unproven)
     used = [line for line in lines if line.time_us >= begin - 2 * EXCHANGE_US]
@@ -78,6 +79,7 @@ def correct_segments(
     segments = [*_painted(was, now, leases, limits.max_lease_us)]
     segments += _notes(leases, sessions, {about.session_id for _, about in segments}, begin)
     address = _address(said, used)
+    # The tracker numbers by stream time: a second below it, what it says next is above.
     first = max([stamp.known_us - SECOND_US, *(row.rev + 1 for row in said)])
     return [
         _row(address, piece, about, stamp, first + n) for n, (piece, about) in enumerate(segments)
@@ -179,6 +181,7 @@ def _painted(
             about = after.get(old.session_id) or _gone(lease)
         else:
             continue
+        # As the tracker does: no row is longer than job `alert` holds one.
         for index in range(start, end, longest_us):
             yield _Piece(index, min(index + longest_us, end), new), about
 

@@ -31,6 +31,7 @@ GROUP BY ALL ORDER BY ALL
 """
 """DuckDB: each server's newest line of a span, as known by an arrival time or (null) now."""
 
+# To the minute: this goes to workers with the tasks, and a busy server has very many lines.
 _MINUTES_SQL = f"""
 SELECT scope, {_SERVER} AS server, max(time) AS last_line_at FROM silver.event
 WHERE {_DHCP_LINE} AND time > $since AND time <= $until

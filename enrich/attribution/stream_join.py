@@ -42,6 +42,7 @@ from ingest.tables import HEARTBEAT
 SLACK_SECONDS = 1
 """How much longer the segments' watermark waits than the findings'."""
 
+# By default Spark writes times into JSON with milliseconds only.
 _MICROSECONDS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 _NAMED = ("finding_id", "role", "scope", "ip", "event_time", "received_at")
@@ -66,6 +67,7 @@ def split(findings: DataFrame, scopes: Sequence[ScopeSettings]) -> tuple[DataFra
     `unknown` for no address, or the holder the finding brought along (a correlation's).
     """
     beat = F.col("rule_id") == HEARTBEAT
+    # Never null: `~` of a null would drop a finding from both results.
     inside = F.coalesce(in_networks(F.col("scope"), F.col("ip"), scopes), F.lit(False))
     static = set_by_hand(F.col("scope"), F.col("ip"), scopes)
     # Who is outside every DHCP network would wait `wait_seconds` for a lease that cannot come.

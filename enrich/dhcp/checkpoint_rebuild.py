@@ -143,8 +143,10 @@ def _sow(
     )
     query.awaitTermination()
     committed = numbers(checkpoint / "commits")
+    # The place in silver.event is put into one entry of the log, so one batch must have it all.
     if committed != [0]:
         raise Fatal(f"{checkpoint}: the state took batches {committed}, not one")
+    # The log of Spark's file source; the job that goes on from here reads a Delta table.
     shutil.rmtree(checkpoint / "sources")
 
 
@@ -158,6 +160,7 @@ def _named(lake: Lake, target: Path, position: Position, version: int, now: date
         batch_id=0,
         digest=hashlib.sha256(text).hexdigest()[:16],
         folder=target,
+        # No commit can have the id of a query that was made a moment ago.
         look_back=False,
         started_at=now,
         offsets=text.decode("utf-8"),
@@ -171,6 +174,7 @@ def _placed(offsets: Path, offset: str) -> bytes:
     """Let a batch's offsets end at `offset` of silver.event; the file as it is then."""
     *head, _ = offsets.read_text("utf-8").splitlines()
     offsets.write_text("\n".join([*head, offset]), "utf-8")
+    # Hadoop's checksum is of the former text: Spark would take the file for damaged.
     offsets.with_name(f".{offsets.name}.crc").unlink(missing_ok=True)
     return offsets.read_bytes()
 

@@ -46,6 +46,7 @@ def newest(lake: Lake) -> Position:
     table = lake.folder(DHCP_SEGMENT)
     for commit in newest_first(table):
         marker = commit.marker
+        # Repairs and upkeep commit to this table as well.
         if marker is not None and marker["job"] == SESSIONS_JOB:
             return Position(marker["query"], marker["batch"], _offset(lake, marker))
     if oldest_version(table) == 0:
@@ -67,10 +68,12 @@ def _offset(lake: Lake, marker: dict[str, Any]) -> str:
         return str(marker[INPUT])
     place = f"spark/offsets/{marker['batch']}"
     own = layout_folder(lake.settings)
+    # A rebuild leaves the checkpoint before it as `before-...`; the digest tells them apart.
     for file in (own / place, *own.glob(f"before-*/{place}")):
         text = file.read_bytes() if file.exists() else b""
         if hashlib.sha256(text).hexdigest()[:16] == marker["digest"]:
             return _last_line(text.decode("utf-8"))
+    # The row may not have been folded into the table yet.
     waiting = lake.spool / "ledger" / f"{SESSIONS_JOB}-{marker['query']}-{marker['batch']}.json"
     if waiting.exists():
         return _last_line(json.loads(waiting.read_text("utf-8"))["offsets"])

@@ -297,10 +297,12 @@ def _proven(held: Session) -> Session:
     """A claim as the lease it was: from its REQUEST on. A lease as it is."""
     if held.ended != UNANSWERED:
         return held
+    # A claim begins an exchange after its REQUEST (`_claim`).
     return msgspec.structs.replace(held, start_us=held.start_us - EXCHANGE_US, ended=EXPIRED)
 
 
 def _renewed(held: Session, line: LeaseEvent, end_us: int) -> Session:
+    # The grant stays first: by it a repair tells whether the lease's own line is still there.
     renewals = (*held.evidence[1:], line.event_uid)[-RENEWALS_KEPT:]
     return msgspec.structs.replace(
         held,

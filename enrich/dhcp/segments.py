@@ -101,6 +101,7 @@ def diff(
             about = after.get(change.was.session_id) or _gone(change.was)
         else:
             continue
+        # No row is longer than job `alert` holds one in its join (`jobs.max_lease_seconds`).
         for start_us in range(change.start_us, change.end_us, max_span_us):
             rows.append((kind, start_us, min(start_us + max_span_us, change.end_us), about))
     segments = {about.session_id for *_, about in rows}
@@ -148,6 +149,7 @@ def _changes(old: Timeline, new: Timeline) -> list[_Change]:
             last is not None
             and last.end_us == start_us
             and _uid(last.now) == _uid(change.now)
+            # Two leases that are gone stay two rows: each says where its own lease ends.
             and (change.now is not None or _uid(last.was) == _uid(change.was))
         ):
             last.end_us = end_us

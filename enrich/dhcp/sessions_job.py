@@ -23,6 +23,7 @@ def sessions(lake: Lake, *, once: bool = False) -> Job:
     """
     claim(lake.settings)
     version = VERSIONS[lake.settings.jobs.session_state]
+    # A query takes its state store from its session, so this job has a session of its own.
     lake = Lake(with_store(lake.spark, version), lake.settings)
     events = lake.stream(EVENT, job="sessions").where(
         (F.col("source") == HEARTBEAT)
@@ -35,6 +36,8 @@ def sessions(lake: Lake, *, once: bool = False) -> Job:
 
     def batch(segments: DataFrame, run: Batch) -> None:
         late = F.count_if(F.col("kind") == "too_late")
+        # The last line is that of the one source. In the commit it outlives the checkpoint, which
+        # can be made anew from it (`enrich.dhcp.input_offset`).
         run.noted[INPUT] = run.offsets.splitlines()[-1]
         lake.append(segments, DHCP_SEGMENT, run, counts={"late": late})
 

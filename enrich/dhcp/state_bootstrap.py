@@ -76,6 +76,7 @@ def write(lake: Lake, events: DataFrame, seeds: Path) -> Sown:
         .applyInArrow(_maker(bounds, now, cut), SEED)
         .write.parquet(str(seeds))
     )
+    # Without the states themselves, which together may not fit into the driver.
     made = lake.spark.read.schema(SEED).parquet(str(seeds)).drop("state").collect()
     missing = sorted(set(range(jobs.session_buckets)) - {row["bucket"] for row in made})
     if missing:
@@ -110,6 +111,7 @@ def _maker(
         state = _empty(bounds, now)
         segments = [Segment(*row) for row in _rows(said, Segment.__struct_fields__)]
         state.last_rev = max((row.rev for row in segments), default=0)
+        # A line that came too late was never part of the state.
         late = {uid for row in segments if row.kind == TOO_LATE for uid in row.event_uids or ()}
         events = [LeaseEvent(*row) for row in _rows(lines, LINE)]
         unplayed = _recall(state, segments, [e for e in events if e.event_uid not in late], cut)

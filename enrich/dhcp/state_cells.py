@@ -102,6 +102,7 @@ class Kept:
         for line in lines:
             wanted[line.scope, line.ip] = None
             newest = max(newest, line.received_us)
+        # No later slot can be due: stream time goes no further than the newest arrival.
         self._turn(newest // self.state.limits.sweep_us)
         for keys in self.state.wheel.values():
             wanted |= dict.fromkeys(keys)
@@ -129,6 +130,7 @@ class Kept:
         header, addresses, wheel = self._cells
         for key, address in self.state.addresses.items():
             blob = _encoder.encode(address)
+            # Most addresses stay as they were, and each write is a call over a socket to the JVM.
             if blob != self._found.get(key):
                 addresses.put(address_cell(*key), blob)
         for key in self._found.keys() - self.state.addresses.keys():

@@ -59,6 +59,7 @@ def claim(settings: Settings) -> None:
     checkpoint = layout_folder(settings)
     wanted = Shape(VERSIONS[settings.jobs.session_state], settings.jobs.session_buckets)
     there = read_layout(checkpoint)
+    # A release before noted no number of buckets; the settings' one is taken for it.
     if there is None or there == Shape(wanted.version, None):
         checkpoint.mkdir(parents=True, exist_ok=True)
         note_layout(checkpoint, wanted)

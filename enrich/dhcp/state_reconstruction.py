@@ -81,6 +81,7 @@ def _sessions(rows: Sequence[Segment]) -> Iterator[Session]:
         if row.mac is not None:
             named[uid] = row.mac, row.hostname
         if uid in named:
+            # A row that frees the address names no client; an earlier one of the lease did.
             mac, hostname = named[uid]
             times = row.session_start, row.session_end
             evidence = tuple(row.event_uids or ())
@@ -105,6 +106,7 @@ def _pasts(
         yield None, since
     for base in pasts:
         yield base, _after(base, lines)
+    # Without a settled session at all: its grant may be among the lines that are there.
     yield None, lines
 
 
@@ -132,6 +134,7 @@ def _painted(
             row.seg_end
             for row in rows
             if row.session_id == last.session_id and row.kind != FREE and row.seg_end is not None
+            # A row of no length paints nothing: it corrects a lease's times.
             if row.seg_start != row.seg_end
         ]
         far = max(seg_ends, default=last.end_us)

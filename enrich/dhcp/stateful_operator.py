@@ -239,6 +239,7 @@ def frame(said: list[Segment]) -> pd.DataFrame:
     rows["event_uids"] = [None if uids is None else list(uids) for uids in rows["event_uids"]]
     return pd.DataFrame(
         {
+            # Int64 knows nulls; a plain column of integers with one becomes floats.
             name: pd.Series(values, dtype="Int64" if name in _LONGS else object)
             for name, values in rows.items()
         }

@@ -69,6 +69,7 @@ def tracked_rows(events: DataFrame, jobs: JobSettings) -> DataFrame:
     """What the state is fed with: lines and, for each bucket, heartbeats (`beat`)."""
     beat = F.col("source") == HEARTBEAT
     buckets = jobs.session_buckets
+    # Each bucket has a stream time of its own, which only a heartbeat moves when no line comes.
     everywhere = F.array(*[F.lit(n) for n in range(buckets)])
     return events.where(beat | _is_line(_LIVE_MODES)).select(
         F.explode(F.when(beat, everywhere).otherwise(F.array(bucket_of(buckets)))).alias("bucket"),
@@ -159,6 +160,7 @@ def _is_line(modes: Sequence[str] | None) -> Column:
         & F.col("duplicate_of").isNull()
         & F.col("src_ip").isNotNull()
         & F.col("scope").isNotNull()
+        # NOT of a null is null, and a filter drops that row: a line without a status must stay.
         & ~F.coalesce(turned_down, F.lit(False))
         & ~idle_talk
     )
@@ -167,6 +169,7 @@ def _is_line(modes: Sequence[str] | None) -> Column:
 
 def bucket_of(buckets: int, address: str = "src_ip") -> Column:
     """The bucket of `scope` and the address in a column."""
+    # Fixed for the life of a checkpoint: an address's state lies where this hash has put it.
     return F.pmod(F.hash("scope", address), F.lit(buckets))
 
 
@@ -242,6 +245,7 @@ def _history(bucket: pa.Table) -> pa.Table:
         for key, mine in groupby(sorted(unique, key=address), key=address)
         for s in replay(mine).sessions
     ]
+    # Without a row, `zip` gives no columns either.
     values = list(zip(*groupbys, strict=True)) or [()] * 9
     fields = [("start_us", pa.int64()), ("end_us", pa.int64()), ("evidence", pa.list_(pa.string()))]
     text = [(name, pa.string()) for name in _session_schema().names[:6]]

@@ -187,6 +187,7 @@ class TrackerBucket:
         if self._unpainted(address, timeline):
             due = min(due, self._paint_slot(address))
         due = max(due, self._known // self.limits.sweep_us + 1)
+        # It stays in a later slot as well; `_sweep` tells by `due` which of the two counts.
         if not address.due or due < address.due:
             address.due = due
             self.wheel.setdefault(due, []).append((address.scope, address.ip))
@@ -299,6 +300,8 @@ class TrackerBucket:
         return self.known_at_us or 0
 
     def _rev(self) -> int:
+        # Near stream time, so that a repair of history can number its rows below what comes next
+        # (`enrich.attribution.segment_corrections`).
         return max(self.last_rev + 1, self._known)
 
 
@@ -319,6 +322,7 @@ _decoder = msgspec.msgpack.Decoder(_Whole)
 def encode_bucket(state: TrackerBucket) -> bytes:
     """The state as one blob, version `WHOLE`: a name, a version byte, MessagePack."""
     addresses = [
+        # Without `due`: the wheel is made anew when the blob is read.
         (each.scope, each.ip, each.base, each.lines, each.painted_us)
         for each in state.addresses.values()
     ]

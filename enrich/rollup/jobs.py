@@ -42,10 +42,12 @@ def rollup(lake: Lake, *, once: bool = False) -> Job:
     jobs = settings.jobs
     topic = Topic(settings) if settings.kafka.rollups_topic else None
     pause = jobs.rollup_check_minutes * 60
+    # The first batch after a start compares.
     checked = time.monotonic() - pause
 
     def batch(rows: DataFrame, run: Batch) -> None:
         nonlocal checked
+        # MERGE reads them more than once, then the topic: each time would compute the batch anew.
         rows = rows.persist()
         try:
             merge(lake, rows, ROLLUP, run)
@@ -115,7 +117,10 @@ def logins(lake: Lake, *, once: bool = False) -> Job:
     jobs = settings.jobs
 
     def batch(rows: DataFrame, run: Batch) -> None:
+        # Decided once: a retry must name the same holders, whatever was said of them since.
         version = run.decide("segments", lambda: lake.version(DHCP_SEGMENT))
+        # In the batch, not in the stream: there Spark pushes the filter below the watermark, and
+        # heartbeats no longer move it.
         ended = rows.where(F.col("user_name").isNotNull()).persist()
         try:
             named = with_holders(ended, lake.read(DHCP_SEGMENT, version))
@@ -148,6 +153,7 @@ def with_holders(sessions: DataFrame, segments: DataFrame) -> DataFrame:
     if oldest is None or oldest["at"] is None:
         nothing = F.lit(None).cast("string")
         return sessions.withColumns(dict.fromkeys(_HOLDER, nothing))
+    # A batch asks about few addresses; the table has the segments of all.
     few = asked.select("scope", "ip").distinct()
     lately = statements(segments).where(F.col("seg_end") > F.lit(oldest["at"]))
     newest_rows = newest_cover(

@@ -107,6 +107,7 @@ def check_rollup(lake: Lake, closed: datetime, most: int = _MOST) -> RollupCompa
     wait until it is in; no heartbeat waits for an import. Hours whose events were changed in
     place since they were compared are counted anew, up to `most` of them.
     """
+    # Before anything is read: what is asked for meanwhile is later, and stays asked for.
     begun = datetime.now(UTC)
     asked, first = waiting(lake), _first(lake)
     busy = changing(lake.settings) if asked else None
@@ -145,6 +146,7 @@ def _compare_new(
 
 def waiting(lake: Lake) -> _Asked:
     """Hours of arrival that are to be counted anew, with the hours in which their events count."""
+    # Version 0 is the empty table.
     if lake.version(RECOUNT) < 1:  # nothing was ever asked for
         return {}
     checks = lake.read(ROLLUP_CHECK).groupBy("hour").agg(F.max("checked_at").alias("checked_at"))
@@ -200,6 +202,7 @@ def _compare(
     they differ or not; `all_of_them`: all are.
     """
     by_arrival, touched = _arrivals(lake.read(EVENT).where(_within("received_at", _runs(hours))))
+    # `_within` reads more than these hours where there are very many.
     by_arrival = {key: n for key, n in by_arrival.items() if key[0] in set(hours)}
     anew = {hour_row for hour in hours for hour_row in asked.get(hour, ())}
     # A clock that is ahead puts an event into the hour after its arrival, which was not closed.
@@ -221,6 +224,7 @@ def _compare(
         mended = [hour_row for run in runs for hour_row in _hours(*run)]
         untold = UnpublishedHours(lake.settings, [(part.name, hour_row) for hour_row in mended])
         for hour_row in range(0, len(runs), RUNS):
+            # Before the commit and after it: a job that looks in between sends the former counts.
             untold.note()
             recount(lake, part, runs[hour_row : hour_row + RUNS])
             untold.note()
@@ -241,6 +245,7 @@ def recount(lake: Lake, part: Part, runs: Sequence[_Run]) -> None:
     )
     overwrite(
         lake,
+        # Delta refuses rows that lie outside of what they replace, and `_rows_of` may give some.
         rows.where(_in_part(part) & _within("window_start", runs)),
         ROLLUP,
         f"grain IN ({grains}) AND ({spans})",

@@ -70,6 +70,7 @@ def _by_grain(events: DataFrame, scopes: Sequence[ScopeSettings]) -> DataFrame:
     repeated = ~dead & F.col("duplicate_of").isNotNull()
     every = F.array(*[F.lit(grain) for grain in GRAINS])
     grains = F.when(dead | repeated, F.array(F.lit(ARRIVAL))).otherwise(every)
+    # `try_`: in ANSI mode a sum beyond a long ends the batch, and logs may name any number.
     volume = F.coalesce("traffic.bytes", F.try_add("traffic.bytes_in", F.col("traffic.bytes_out")))
     rows = events.select(
         "*",
@@ -168,6 +169,7 @@ def login_sessions(
         F.count_if(F.col("activity_id") == _LOGOFF).alias("logoffs"),
         F.count("*").alias("events"),
         F.sort_array(F.collect_set("source")).alias("sources"),
+        # Sorted before it is cut: a set has no order, and a retry must write the same rows.
         F.slice(F.sort_array(F.collect_set("host_name")), 1, MOST_HOSTS).alias("hosts"),
     )
     return agg.drop("session")

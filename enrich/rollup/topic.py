@@ -41,11 +41,13 @@ class Topic:
         client = self._client = self._client or producer(self._kafka)
         self._refused.clear()
         sent = 0
+        # Not `collect`: the first batch of a long history has very many counts.
         for row in rows.drop(*LEFT_OUT).where(f"source <> '{HEARTBEAT}'").toLocalIterator():
             self._produce(client, row)
             sent += 1
         left = client.flush(_PATIENCE)
         if left or self._refused:
+            # With it goes what waits in its queue: the batch is done again and sends all of it.
             self._client = None
             why = self._refused[0] if self._refused else f"no answer in {_PATIENCE:.0f} s"
             missing = max(left, len(self._refused))

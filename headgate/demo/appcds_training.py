@@ -57,11 +57,13 @@ def make_archive(say: _Say, *, again: bool = False) -> bool:
     wanted = appcds.file()
     failed = wanted.with_suffix(".failed")
     if not wanted.exists() and (again or not failed.exists()):
+        # Jars of a package or an image may be read-only, and no attempt will ever succeed there.
         if not os.access(wanted.parent, os.W_OK):
             say(f"{NOT_GATHERED}: {wanted.parent} is read-only")
             return False
         try:
             with _alone(wanted, say):
+                # Looked at again under the lock: another process may have made it meanwhile.
                 if not wanted.exists():
                     say("gathering Spark's classes, so that it starts sooner (once, minutes) ...")
                     _make(wanted)
@@ -73,6 +75,7 @@ def make_archive(say: _Say, *, again: bool = False) -> bool:
     if not wanted.exists():
         return False
     with suppress(OSError):
+        # Marks it as in use: those that nobody touched for a month are removed.
         os.utime(wanted)
     return True
 
@@ -117,6 +120,7 @@ def _put(made: Path, wanted: Path) -> None:
     beside.unlink(missing_ok=True)
     try:
         shutil.copyfile(made, beside)
+        # A JVM maps the archive into memory; one that was changed beneath it would crash.
         beside.chmod(0o400)
         beside.replace(wanted)
     finally:
@@ -128,6 +132,7 @@ def gathered(command: Sequence[str], made: Path, seconds: float = LONGEST_SECOND
 
     Raises `Fatal` when it fails, does not end in time, or leaves no whole archive.
     """
+    # It must reach neither the user's lake nor their broker.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_USERS)}
     kept |= {"HEADGATE_JARS": str(java_jars.jars_folder().absolute()), INTO: str(made)}
     suffix = made.with_suffix(".log")
@@ -142,6 +147,7 @@ def gathered(command: Sequence[str], made: Path, seconds: float = LONGEST_SECOND
                 process.poll()
                 time.sleep(0.5)
         finally:
+            # The whole session: Spark's JVM is a child of the Python process.
             for left in _group(process):
                 with suppress(psutil.NoSuchProcess):
                     left.kill()

@@ -24,6 +24,7 @@ def yaml_documents(text: str, loader: Any = yaml.SafeLoader) -> Iterator[Any]:
     reader = loader(text)
     try:
         while reader.check_node():
+            # Nodes share what aliases name; only values made of them would be copies.
             node = reader.get_node()
             _size_of(node, 1, {})
             yield reader.construct_document(node)

@@ -32,6 +32,7 @@ def of_file(path: Path, what: str) -> str:
     """
     try:
         with path.open("rb") as file:
+            # Of the open file: under its name there may be another one by now.
             about = os.fstat(file.fileno())
             text = file.read(65536).decode("utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:

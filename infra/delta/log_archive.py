@@ -102,6 +102,7 @@ def modified(table: Location, version: int) -> float:
     raise FileNotFoundError(single(table / ARCHIVE, version))
 
 
+# Readers go from version to version, and a pack has a thousand of them.
 @lru_cache(maxsize=4)
 def _unpacked(file: Location) -> dict[int, str]:
     try:

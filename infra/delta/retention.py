@@ -25,6 +25,7 @@ BY_SOURCE = ("bronze_days", "silver_days")
 """Settings of layers whose sources may have a retention of their own."""
 NEVER = datetime.min.replace(tzinfo=UTC)
 """Nothing arrived before it: of a source that is kept, where its family has days of its own."""
+# Filled from above: sources are known to a package that this one must not import.
 _LOOKUPS: list[Callable[[str], object]] = []
 
 

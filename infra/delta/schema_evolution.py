@@ -132,6 +132,7 @@ def _inside(
     if isinstance(wanted, T.StructType) and isinstance(found, T.StructType):
         yield from _differences(path, wanted, found)
     elif isinstance(wanted, T.ArrayType) and isinstance(found, T.ArrayType):
+        # `element`, `key` and `value` are Delta's names for the inside of lists and maps.
         yield from _inside((*path, "element"), wanted.elementType, found.elementType)
     elif isinstance(wanted, T.MapType) and isinstance(found, T.MapType):
         yield from _inside((*path, "key"), wanted.keyType, found.keyType)

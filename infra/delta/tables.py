@@ -51,6 +51,7 @@ class DeltaTables:
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self.spark = spark
         self.settings = settings
+        # In a folder all writers find the same locks beside the tables; in a bucket there are none.
         self._ours = isinstance(settings.lake_root, Path)
 
     def folder(self, table: Table) -> Location:
@@ -80,6 +81,7 @@ class DeltaTables:
         folder = self.folder(table)
         if instant_of_version(folder, version):
             return str(folder)
+        # It only lists the files of a version, so a small engine does.
         with open_engine(memory="256MB", threads=1) as engine:
             reach(engine, folder)
             try:

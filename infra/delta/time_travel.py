@@ -136,6 +136,7 @@ def readable(
         unfinished = Path(mkdtemp(prefix=".", dir=under))
         try:
             _make(engine, table, version, unfinished)
+            # Made beside it and renamed when whole: another process sees all of it or nothing.
             unfinished.replace(into)
         except OSError:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -159,6 +160,7 @@ def _make(engine: duckdb.DuckDBPyConnection, table: Path, version: int, into: Pa
         )
     for place in range(max(start, 0), version + 1):
         single(log, place).write_text(commit_text(table, place), "utf-8")
+    # The log names deletion vectors in a code of its own, so all of them are linked.
     vectors = [file.name for file in table.glob("deletion_vector_*.bin")]
     for name in (*_names(engine, into, version), *vectors):
         if (table / name).exists():

@@ -107,6 +107,7 @@ class Views:
         try:
             later_commits = from_on(log, mark[0])
             if (
+                # With its time: a table made anew has the same versions, written later.
                 later_commits[:1] == [mark]
                 and len(later_commits) <= _MOST
                 and not _redefined(log, later_commits[1:])
@@ -122,4 +123,5 @@ class Views:
 
 def _redefined(log: Location, commits: Iterable[_Mark]) -> bool:
     result = texts([single(log, version) for version, _ in commits])
+    # Delta writes one action a line, and `metaData` only where schema or properties change.
     return any('\n{"metaData"' in f"\n{text}" for text in result)

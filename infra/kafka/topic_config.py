@@ -70,6 +70,7 @@ def quicken(kafka: KafkaSettings, names: Iterable[str]) -> None:
     asked = [
         ConfigResource(ResourceType.TOPIC, name, incremental_configs=[wanted]) for name in names
     ]
+    # The older `alter_configs` resets each setting that it is not given.
     for answer in client.incremental_alter_configs(asked).values() if asked else ():
         _result(kafka, answer, "change settings of topics (AlterConfigs)")
 

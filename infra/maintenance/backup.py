@@ -113,6 +113,7 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
         made = folder.absolute() / f"headgate-{instant:%Y%m%dT%H%M%SZ}"
         if made.exists():
             raise Usage(f"{made}: is there already")
+        # Another name until it is whole: what has the name of a backup can be restored.
         partial = made.with_name(f".{made.name}")
         manifest = {"form": FORM, "at": instant.isoformat(), "kafka": _places(settings)}
         try:
@@ -139,6 +140,7 @@ def _resting(settings: Settings) -> Iterator[tuple[_Part, ...]]:
     with lock.open("a+b") as held:  # made where it is missing, so that none begins inside
         _leave(lock)
         try:
+            # Not `flock`: Kafka's lock is Java's, a POSIX lock, which a `flock` does not see.
             fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             wanted = tuple(part for part in wanted if part != own)
@@ -478,6 +480,7 @@ def _manifest(made: Path, wanted: Iterable[_Part]) -> dict[str, Any]:
     known = {part.name: part.file for part in wanted}
     for name in manifest["files"]:
         head, _, rest = name.partition("/")
+        # Whoever can write a manifest must not choose where files of a restore go.
         away = rest.startswith("/") or ".." in Path(name).parts
         if away or known.get(head) != (not rest):
             raise Fatal(f"{made / MANIFEST}: names '{name}', which is no part of a backup")

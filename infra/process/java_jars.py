@@ -131,6 +131,7 @@ def _module(wanted: list[Jar]) -> Iterator[str]:
     for jar in wanted:
         yield (
             f'<dependency org="{jar.group}" name="{jar.name}" rev="{jar.version}" '
+            # Each archive is pinned by itself; one that Ivy added would not be.
             'transitive="false" conf="default->master"/>'
         )
     yield "</dependencies></ivy-module>"

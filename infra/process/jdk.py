@@ -47,6 +47,7 @@ def version(java: str) -> int:
 @cache
 def says(java: str) -> str:
     """What a `java` command says of itself, by its path; not what it took from the environment."""
+    # Java tells its version on stderr.
     stderr = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     # Options of JAVA_TOOL_OPTIONS and the like are told first, in quotes of their own.
     lines = [line for line in stderr.splitlines() if not line.startswith("Picked up ")]

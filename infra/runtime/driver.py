@@ -395,6 +395,7 @@ class Round:
         self.driver.tell(f"job {one.name}: {why}")
         # So long a batch may take while it catches up; one that is cut off is done again.
         patience = self.driver.settings.jobs.behind_batch_seconds + 20.0
+        # In a thread of its own: other jobs are watched while this one ends its batch.
         one.stopping = threading.Thread(target=job.stop, args=(patience,), daemon=True)
         one.stopping.start()
 

@@ -121,6 +121,7 @@ def _folder(settings: Settings) -> Path:
 
 def write_status(settings: Settings, status: JobStatus) -> None:
     """Leave a job's standing for readers; whole or not at all."""
+    # Not forced to disk: it is written every two seconds, and anew after a crash.
     put_row(_folder(settings), status.job, asdict(status))
 
 

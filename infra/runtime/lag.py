@@ -78,6 +78,7 @@ class LagReader:
 
     def _run(self) -> None:
         while not self._stopped:
+            # A copy: `of` adds jobs from another thread.
             for job in list(self._found):
                 try:
                     self._found[job] = self.look(job)
@@ -118,6 +119,7 @@ class LagReader:
 
     def _log(self, identity: str) -> Location | None:
         if identity not in self._logs:
+            # Looked up only for a table that is new: in a bucket each look is a request.
             below = tables_below(self._settings.lake_root)
             self._logs |= {table_id(folder): folder / LOG for folder in below}
         return self._logs.get(identity)

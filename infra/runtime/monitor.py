@@ -51,6 +51,7 @@ class Watch:
         """A job was started, for the first time or again."""
         status = self.of(name)
         status.standing, status.started_at = "starting", clock.time()
+        # It is the former query's, whose figures are not those of this one.
         self.progress.pop(name, None)
         self.tell(name)
 
@@ -139,6 +140,7 @@ def _since(job: Job, seen: int) -> list[Mapping[str, Any]]:
     newest = job.query.lastProgress
     if newest is None or newest["batchId"] <= seen:
         return []
+    # The usual case: one progress comes out of the JVM, not the hundred that it keeps.
     message = [newest] if newest["batchId"] == seen + 1 else job.query.recentProgress
     # As Spark wrote it: the dictionary itself has offsets as text.
     return [json.loads(progress.json) for progress in message if progress["batchId"] > seen]

@@ -28,6 +28,7 @@ class Heap:
         if self._seen and now - self._seen[-1][0] < _EVERY_SECONDS:
             return False
         self._seen.append((now, self._spent()))
+        # By the second one, so that the first stays at least a minute old.
         while len(self._seen) > 1 and now - self._seen[1][0] >= SPAN_SECONDS:
             self._seen.popleft()
         since, before = self._seen[0]

@@ -33,6 +33,7 @@ def handed_over(secret: Mapping[str, str], folder: Path) -> Iterator[None]:
     file = folder / f"secret-{os.getpid()}.properties"
     write_private(file, "".join(f"{name}={_escaped(secret[name])}\n" for name in secret))
     before = os.environ.get(_ARGUMENTS)
+    # With a properties file given, Spark leaves out its own defaults unless told otherwise.
     ours = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
     os.environ[_ARGUMENTS] = f"{ours} {before or 'pyspark-shell'}"
     try:
@@ -47,6 +48,7 @@ def handed_over(secret: Mapping[str, str], folder: Path) -> Iterator[None]:
 
 def _escaped(value: str) -> str:
     """As `java.util.Properties` reads it."""
+    # Java escapes units of UTF-16, of which a character may take two.
     units = value.encode("utf-16-be")
     codes = [int.from_bytes(units[index : index + 2], "big") for index in range(0, len(units), 2)]
     return "".join(chr(c) if 32 < c < 127 and chr(c) != "\\" else f"\\u{c:04x}" for c in codes)

@@ -121,6 +121,7 @@ def _cut(ends: Mapping[str, ChainLink], heads: Mapping[str, ChainHead]) -> Chain
     for name, head in sorted(heads.items()):
         end = ends.get(name)
         seq = 0 if end is None else end.seq
+        # Not `head.seq`: the end is written down before its round is committed.
         if seq < head.before_seq:
             return ChainFault(name, seq + 1, "is missing at the end")
         if end is not None and seq == head.seq and end.digest != head.digest:

@@ -48,6 +48,7 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> None:
             f"{len(have)} inputs, now it reads {len(want)}, and which is which cannot be told: "
             "go back to the release that wrote it"
         )
+    # Else the entry fits, and stays as Spark wrote it, byte for byte.
     if None in matched:
         _extend(job, spark, known, matched)
 

@@ -100,6 +100,7 @@ def archive_commits(table: Location, asked: int, before: float) -> int:
 
 def _taken_back(log: Location, lent: Sequence[int], before: float) -> Sequence[int]:
     """Delete from a log what the archive has as well, once those it was put there for are done."""
+    # The first and the last stand for all, as they are lent together.
     if not lent or any(_written(single(log, number)) > before for number in (lent[0], lent[-1])):
         return ()
     delete(single(log, number) for number in lent)

@@ -54,6 +54,7 @@ class RateLine:
         Nor above y / x, since then y would be negative where x is 0: that much also points that
         lie too close for a line can say against a guess.
         """
+        # One point makes no line.
         if self.n < 2:
             return self.guess
         spread = self.n * self.xx - self.x * self.x

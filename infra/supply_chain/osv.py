@@ -121,6 +121,7 @@ def _key(one: Component) -> tuple[str, str]:
 
 
 def _named(package: Mapping[str, Any]) -> tuple[str, str]:
+    # An ecosystem may name its release, as in `Debian:12`.
     ecosystem = str(package.get("ecosystem", "")).partition(":")[0]
     name = str(package.get("name", ""))
     return ecosystem, canonicalize_name(name) if ecosystem == "PyPI" else name

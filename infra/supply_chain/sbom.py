@@ -165,6 +165,7 @@ def _archive(path: Path, group: str, name: str, version: str) -> Component:
 
 def _bundle_licence(manifest: bytes) -> Iterator[str]:
     """The header Bundle-License of OSGi: names or addresses, of which the first is taken."""
+    # A manifest folds long lines; what goes on begins with a blank.
     whole = re.sub(r"\r?\n ", "", manifest.decode("utf-8", "replace"))
     if match := re.search(r"^Bundle-License: *\"?([^;,\"\r\n]+)", whole, re.M):
         yield match[1].strip()

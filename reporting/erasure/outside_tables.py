@@ -30,11 +30,13 @@ def spooled(settings: Settings, search: Search, *, dry: bool) -> int:
     """Replace words in rows that wait to be folded into tables; how many rows had some."""
     done = 0
     root = settings.home.absolute() / "spool"
+    # Folder by folder, each under the lock that its folding takes.
     for folder in sorted({file.relative_to(root).parts[0] for file in root.glob("*/**/*.json")}):
         # Nobody folds meanwhile: a row that was moved away and written again would be there twice.
         with (root / folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for file in (root / folder).glob("**/*.json"):
+                # A row that was folded between the listing and the read is in its table by now.
                 with suppress(FileNotFoundError):
                     text_value = file.read_text("utf-8")
                     if search.has(text_value):
@@ -51,7 +53,9 @@ def queued(settings: Settings, search: Search, *, dry: bool) -> int:
         return 0
     done = 0
     with closing(sqlite3.connect(file, timeout=30, isolation_level=None)) as queue:
+        # SQLite leaves old contents in free pages otherwise, where anybody could read them.
         queue.execute("PRAGMA secure_delete = ON")
+        # The write lock before the read: a hook must not send the old words meanwhile.
         queue.execute("BEGIN IMMEDIATE")
         rows = queue.execute("SELECT rowid, title, body, problem FROM delivery").fetchall()
         for row, title, body, problem in rows:
@@ -65,6 +69,7 @@ def queued(settings: Settings, search: Search, *, dry: bool) -> int:
                 )
         queue.execute("ROLLBACK" if dry else "COMMIT")
         if not dry:
+            # The write-ahead log still has the old pages until it is emptied.
             queue.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return done
 
@@ -95,6 +100,7 @@ def _is_in(index: Path, search: Search) -> bool:
                     ).as_py():
                         return True
     except sqlite3.Error:
+        # Taken away by others meanwhile is as good as clean; damaged is not.
         return index.exists()
     return False
 
@@ -126,6 +132,7 @@ def _judges(file: Path, search: Search) -> bool:
     try:
         with pa.OSFile(str(file)) as source:
             entities = pa.ipc.open_file(source).read_all().column("entity").combine_chunks()
+    # What cannot be read may name it, so a person is told.
     except (OSError, KeyError, pa.ArrowInvalid):
         return True
     return bool(pc.any(search.rows(entities)).as_py())
@@ -140,5 +147,6 @@ def _names(file: Path, search: Search) -> bool:
                 for column in batch.columns
             )
     if file.suffix in (".json", ".ndjson", ".html", ".txt", ".csv", ".log"):
+        # Undecodable bytes are replaced: a name elsewhere in the file is found all the same.
         return search.has(file.read_text("utf-8", "replace"))
     return False

@@ -65,6 +65,7 @@ def subject_names(settings: Settings, wish: ErasureRequest) -> list[str]:
     """The names that the subject has by itself, by the wish, and by the inventories."""
     set_result = set(wish.also)
     if wish.kind == "user":
+        # Inventories may hold a bare number or one letter as an alias; it would match everywhere.
         set_result |= {wish.name} | {
             account for account in _accounts(settings, wish.name) if _tells(account)
         }
@@ -106,6 +107,7 @@ def _asked(settings: Settings, sql: str, values: Mapping[str, str]) -> Iterator[
                 if definition.name in wanted
             ],
         )
+        # A lake without inventories knows no other names, which is no error.
         if any(name in sql for name in left_out):
             return
         for row in engine.execute(sql, dict(values)).fetchall():
@@ -117,6 +119,7 @@ def _asked(settings: Settings, sql: str, values: Mapping[str, str]) -> Iterator[
 
 def digest(salt: str, wish: ErasureRequest) -> str:
     """SHA-256 of salt, kind, name in small letters and manner, as a JSON list."""
+    # JSON and not joined text, so that no two wishes have the same bytes.
     dumps = json.dumps([salt, wish.kind, wish.name.lower(), wish.pseudonymise])
     return hashlib.sha256(dumps.encode()).hexdigest()
 
@@ -140,6 +143,8 @@ def progress_of(
         # An address of its own kind: locally administered, so no maker's (IEEE 802).
         pseudonym = "02" + secrets.token_hex(5)
         if wish.kind == "user":
+            # Random and not derived from the name: a digest of it could be guessed from a list of
+            # names.
             pseudonym = f"person-{secrets.token_hex(4)}"
         progress = ErasureProgress(
             uuid.uuid4().hex[:12],

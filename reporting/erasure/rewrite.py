@@ -139,6 +139,8 @@ class Eraser:
         self._linked = linked or Linked()
         self._keep = keep
         self._kept = self._linked.size
+        # Rows that carry the pseudonym were done by an earlier run; they still belong to the
+        # subject.
         self._done = Search([Word(word.instead, "") for word in erasure.search.words])
         self._changed: set[tuple[datetime, datetime]] = set()
         """Hours in which events that go arrived, and those in which they count."""
@@ -162,6 +164,7 @@ class Eraser:
         for name in (_EVENT, _FINDING):
             if name in by_name:
                 self._look(by_name[name])
+        # Findings and events last: ids of other tables are learnt from them.
         last = [name for name in (_FINDING, _EVENT) if name in by_name]
         others = [name for name in by_name if name not in (_RECORD, *last)]
         for name in (*(name for name in (_RECORD,) if name in by_name), *others, *last):
@@ -299,6 +302,8 @@ class Eraser:
     ) -> None:
         lines = {"removed": counts.removed, "replaced": counts.replaced}
         if table.name == _EVENT:
+            # Before the commit: killed in between, hours are counted once too often, which changes
+            # nothing.
             self._recounts.ask(self._changed)
         try:
             self._lake.replace(table, files, added, json.dumps({"erase": self._erasure.id} | lines))
@@ -314,6 +319,7 @@ class Eraser:
     ) -> DataFile | None:
         folder = self._lake.folder(table)
         removes = self._erasure.removes and not keeps_rows(table)
+        # File by file with Arrow and not with Spark: a row must stay as it is but for the words.
         with pq.ParquetFile(to_read(folder / file.name)) as held:
             target = replace(
                 Target.of(table, folder, prefix), schema=whole_schema(table, [held.schema_arrow])
@@ -322,6 +328,7 @@ class Eraser:
             for batch in held.iter_batches(_ROWS):
                 result = self._found(table, batch)
                 self._linked.learn(table.name, batch.filter(result))
+                # Arrow's sum of no rows is null.
                 hits = int(pc.sum(result).as_py() or 0)
                 if removes:
                     counts.removed += hits
@@ -349,6 +356,7 @@ class Eraser:
 
 
 def _among(batch: pa.RecordBatch, column: str, ids: set[str]) -> pa.Array:
+    # `is_in` lets a null among the wanted values match every null of the column.
     wanted = pa.array(sorted(name for name in ids if name is not None), pa.string())
     return pc.fill_null(pc.is_in(batch.column(column), value_set=wanted), False)
 
@@ -397,12 +405,14 @@ def commits_of(
 def commit_of(folder: Location, version: int, erasure: str | None = None) -> dict[str, Any] | None:
     """What an erasure, or any, did in one commit; None where it was not its."""
     written = commit_text(folder, version)
+    # A look at the raw text first: most commits are not ours, and parsing each is what takes time.
     if (erasure or "erase") not in written:
         return None
     info: dict[str, Any] = {}
     removed = []
     for line in written.splitlines():
         action = json.loads(line)
+        # A commit has one such line, anywhere among the others.
         info = action.get("commitInfo", info)
         if "remove" in action:
             removed.append(action["remove"]["path"])

@@ -95,10 +95,12 @@ def erase(
     settings = lake.settings
     lock = Lock(settings.checkpoint_root / _JOB, _JOB)
     try:
+        # Named by a digest: a file name must not hold the name of who is to be forgotten.
         file = settings.checkpoint_root / _JOB / f"{digest('', wish)}.json"
         progress = progress_of(settings, file, wish, _newest(lake))
         instead = progress.pseudonym if wish.pseudonymise else BLANK
         search = Search(words_of(wish, progress.names, instead))
+        # Asked once: topics that cannot be reached are named in the certificate, tables go on.
         away = _away(settings)
         erasure = Erasure(progress.id, search, not wish.pseudonymise)
         eraser = Eraser(
@@ -109,11 +111,16 @@ def erase(
             linked=Linked(**{kind: set(ids) for kind, ids in progress.linked.items()}),
             keep=partial(_keep, file, progress),
         )
+        # Spool first: rows that wait there would be folded into the tables behind the eraser's
+        # back.
         outside = {"spool": spooled(settings, search, dry=False)}
+        # More than once: jobs may write down again what they had read before their input was
+        # rewritten.
         settled, behind = _passes(eraser, partial(wait or wait_for_jobs, lake, wait_seconds, tell))
         outside["spool"] += spooled(settings, search, dry=False)
         certificate = certificate_of(lake, wish, progress, behind, settled=settled)
         certificate["recounts"] = eraser.recounts
+        # Indexes are made from the tables, so they come after them.
         certificate["indexes"] = indexed(settings, search, dry=False)
         certificate["unpublished"] = away or _unsent(lake, search, wait_seconds, tell)
         # Only now, as alerts were published meanwhile.
@@ -128,6 +135,8 @@ def erase(
         if vacuum:
             _delete(lake, certificate, behind, tell)
         write_down(settings, certificate)
+        # Last: as long as it is there, the same command goes on with this erasure and its
+        # pseudonym.
         file.unlink(missing_ok=True)
         return certificate
     finally:
@@ -139,6 +148,7 @@ def _newest(lake: Lake) -> dict[str, int]:
 
 
 def _keep(file: Path, progress: ErasureProgress, linked: Linked) -> None:
+    # Nulls are no ids: kept, they would make rows of others belong to the subject.
     results = {kind: sorted(filter(None, ids)) for kind, ids in vars(linked).items()}
     save(file, replace(progress, linked=results))
 
@@ -194,6 +204,7 @@ def _names(behind: Mapping[str, Sequence[str]]) -> set[str]:
 
 def _behind(lake: Lake) -> dict[str, list[str]]:
     results: dict[str, list[str]] = {}
+    # Certificates spare reading whole logs: a check of each commit ever made would take minutes.
     since, written = _since(lake.settings), certificates(lake.settings)
     for table in tables_there(lake):
         folder = lake.folder(table)
@@ -230,6 +241,7 @@ def _last(lake: Lake, table: Table, since: int, written: Sequence[Mapping[str, A
         for status_row in written
         for version in status_row["tables"].get(table.name, {}).get("versions", ())
     ]
+    # A restored lake may have other commits under these numbers, so the log is asked as well.
     for version, erasure in sorted(writtens, reverse=True):
         with suppress(FileNotFoundError):
             if commit_of(lake.folder(table), version, erasure):

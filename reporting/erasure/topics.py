@@ -64,6 +64,8 @@ def naming(messages: Iterator[Message], search: Search) -> dict[bytes, _Said]:
         hits = pc.or_(search.rows(keys), search.rows(values)).to_pylist()
         for (key, value), hit in zip(pairs, hits, strict=True):
             before = saids.get(key)
+            # Once a message named the subject, the key's later ones count: the newest is what
+            # stays.
             if hit or before:
                 saids[key] = _Said(value, hit, (before.messages if before else 0) + hit)
     return saids
@@ -121,6 +123,7 @@ def restated(lake: Lake, search: Search, before: _Named) -> int:
         newest = {
             alert: (revision, body)
             for alert, revision, body in _newest(lake, before.keys())
+            # Only what changed since the last round; the loop ends when nothing has.
             if lines.get(alert) != revision
         }
         if not newest:
@@ -130,6 +133,7 @@ def restated(lake: Lake, search: Search, before: _Named) -> int:
         states = [(alert, _state(body, before[alert].newest)) for alert, body in bodies.items()]
         _say(lake.settings, lake.settings.kafka.state_topic, states)
         lines |= {alert: revision for alert, (revision, _) in newest.items()}
+    # Alerts that are no longer in the table have no state that could be said anew.
     gone = {alert: alert_state for alert, alert_state in before.items() if alert not in lines}
     again = [
         (alert, None if alert_state.names else alert_state.newest)
@@ -144,6 +148,7 @@ def _state(body: str, before: bytes | None) -> bytes:
     state = publisher_state(msgspec.json.decode(body))
     try:
         published_at = msgspec.json.decode(before or b"{}").get("published_at")
+    # The topic is open to others: what lies there may be no JSON, or no object.
     except (msgspec.DecodeError, AttributeError):
         published_at = None
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -163,10 +168,12 @@ def _say(settings: Settings, topic: str, messages: Iterable[tuple[bytes, bytes |
                     value=value,
                     on_delivery=lambda error, _: failed.append(str(error)) if error else None,
                 )
+                # Serves the delivery reports, from which failures are learnt.
                 client.poll(0)
                 break
             except BufferError:
                 client.poll(0.5)  # room comes as the broker takes what waits
+    # `flush` returns how many messages are still waiting when its time is up.
     if client.flush(30) or failed:
         raise Retryable(f"topic {topic}: {(failed or ['no answer'])[0]}")
 
@@ -210,6 +217,7 @@ def _tells(folder: Location, version: int, search: Search) -> bool:
     for name in table_commit.adds if table_commit.appends else ():
         try:
             rows = pq.read_table(to_read(folder / name), columns=["body", "suppressed_by"])
+        # VACUUM took it; the publisher will not find it either.
         except FileNotFoundError:
             continue
         combine_chunks = rows.filter(pc.is_null(rows["suppressed_by"]))["body"].combine_chunks()
@@ -231,6 +239,7 @@ def unqueued(settings: Settings, search: Search) -> int:
     file = queue_file(settings)
     if not settings.webhooks or not file.exists():
         return 0
+    # The consumer writes here all the time; the timeout waits for its lock.
     with closing(sqlite3.connect(file, timeout=30)) as db:
         began = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'alert_place'").fetchone()
         asked = "SELECT number, next FROM alert_place WHERE topic = ?"
@@ -265,6 +274,8 @@ def recounted(settings: Settings, search: Search, removes: bool, before: _Named)
     for key, alert_state in before.items():
         if alert_state.newest is not None and not removes:
             other, value = (search.text(text.decode()) for text in (key, alert_state.newest))
+            # The new key before the tombstone: a reader in between sees the count twice, never not
+            # at all.
             messages.append((other.encode(), value.encode()))
         if search.has(key.decode()) and (
             alert_state.newest is not None or alert_state.messages > 1
@@ -298,11 +309,13 @@ def topics_kept(settings: Settings) -> tuple[dict[str, int], dict[str, dict[str,
     for name, topic_count in result.items():
         policies = topic_count["cleanup.policy"].split(",")
         if "compact" in policies:
+            # A former value may stay as long as its segment is open; this setting bounds that.
             lag = int(topic_count[COMPACTION_LAG])
             compacted[name] = {
                 "lag_ms": None if lag == UNLIMITED else lag,
                 "tombstone_ms": int(topic_count["delete.retention.ms"]),
             }
+        # A topic may do both: `compact,delete`.
         if "delete" in policies or "compact" not in policies:
             deleted[name] = int(topic_count["retention.ms"]) if "delete" in policies else -1
     return deleted, compacted

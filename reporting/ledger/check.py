@@ -88,6 +88,7 @@ def check_ledger(
         state = LedgerCheckState() if everything else LedgerCheckState.load(folder)
         checked, after = _check(settings, connection, state, now or datetime.now(UTC))
         _keep(settings, checked.rows)
+        # After the rows: killed in between, the same span is checked once more.
         after.save(folder)
         return checked
     finally:
@@ -101,6 +102,8 @@ def _check(
     now: datetime,
 ) -> tuple[LedgerCheckResult, LedgerCheckState]:
     # What the job had read then, bronze has when it is looked at later.
+    # The order matters: checkpoint, then broker, then bronze, each at least as new as the one
+    # before.
     checkpoint_folder = kafka_checkpoint(settings.checkpoint_root / INGEST_JOB)
     reached = finished(connection)
     broker = OffsetReader(settings.kafka)
@@ -111,6 +114,7 @@ def _check(
     wanted = stretches(checkpoint_folder, state, settings.kafka, gaps, there)
     since = datetime.fromisoformat(state.finished) - _SLACK if state.finished else None
     last = datetime.fromisoformat(state.at) if state.at else None
+    # What was missing is searched for in all of bronze; what is new only in what arrived since.
     old = len(state.again)
     looked_up = count_ranges(connection, wanted[:old], None) + count_ranges(
         connection, wanted[old:], since
@@ -164,6 +168,7 @@ def stretches(
     stretch_list = [Stretch(*stretch) for stretch in state.again]
     for place, end in sorted(at.offsets.items()):
         named = at.ids.get(place[0])
+        # Ticks only move time on and leave no records behind.
         if place[0] == kafka.tick_topic or named is None:
             continue
         for stretch in _new(place, named, end, state, gaps, held):
@@ -183,6 +188,7 @@ def _new(
     held: Mapping[TopicPartitionKey, BrokerRange],
 ) -> Iterator[Stretch]:
     before, through = state.through.get(key(place), ("", 0))
+    # The same log as the last time, so the look goes on where that one ended.
     if before == named:
         yield Stretch(*place, named, through, end)
         return
@@ -196,6 +202,7 @@ def _new(
     last = datetime.fromisoformat(state.at) if state.at else datetime(1, 1, 1, tzinfo=UTC)
     anew = [gap for gap in gaps if gap.place == place and gap.kind in kinds and gap.at >= last]
     if anew:
+        # Both logs: the end of the former one was read as well before it went.
         yield Stretch(*place, before, through, anew[0].first)
         on = anew[-1].goes_on_at
         yield Stretch(*place, named, on or 0, end, "inside" if on is None else "all")
@@ -223,9 +230,11 @@ def _again(judged: Sequence[tuple[CountedStretch, Reasons]]) -> set[RepeatedStre
     for stretch_row, why in judged:
         stretch = stretch_row.stretch
         named = stretch.topic, stretch.partition, stretch.topic_id
+        # By the log's own id: a topic made anew counts its offsets from 0 again.
         missing.setdefault(named, []).extend(why.missing)
         agains |= {(*named, *block_of(block), "none") for block in stretch_row.twice}
     for named, spans in missing.items():
+        # Merged, since the state is a file that is read and written by every check.
         agains |= {(*named, *span, "all") for span in merged_ranges(sorted(spans), KEPT)}
     return agains
 
@@ -262,6 +271,7 @@ class _Places:
         ]
         spans = [span for _, why in ours for span in why.missing]
         there = self._held.get(place)
+        # From the broker's first offset on: what it has deleted cannot be read any more.
         unread = max(0, there.end - max(there.first, read)) if there else None
         expiring = self._expiring(place, read, there) if unread else 0
         row: _Row = {
@@ -295,6 +305,7 @@ class _Places:
         kept_ms = self._kept.get(place[0])
         if kept_ms is None or there is None:
             return None
+        # Before the end of retention, so that a person still has time to do something.
         oldest = int(self._now.timestamp() * 1000 - _SOON * kept_ms)
         young = self._broker.since(place, oldest)
         return max(0, (there.end if young is None else young) - max(read, there.first))
@@ -306,6 +317,7 @@ def _repeated(found: Sequence[CountedStretch]) -> int:
     for stretch in found:
         for block, more in stretch.twice.items():
             results = stretch.stretch.topic_id, block
+            # The same block may lie in two stretches; its doubles are counted once.
             blocks[results] = max(more, blocks.get(results, 0))
     return sum(blocks.values())
 
@@ -323,6 +335,7 @@ def _sources(
         return [], state.hours
     since = reached - _AT_FIRST
     if state.finished is not None:
+        # After a restore the lake may be behind what the last check saw.
         since = min(datetime.fromisoformat(state.finished), reached) - _SLACK
     spans = [
         (begin, min(begin + _HOUR, since)) for begin in map(datetime.fromisoformat, state.hours)
@@ -332,6 +345,7 @@ def _sources(
     bad = {
         source.hour
         for source in sources
+        # These hours are counted again next time, until they come out right.
         if source.unaccounted or source.duplicated or source.unfinished
     }
     bad |= {hour_of(position) for position in excused(connection)}

@@ -103,6 +103,7 @@ def completeness(
     """
     completenesses: dict[str, Completeness] = {}
     for row in hourly(connection, since, until, source, most=most):
+        # Hours are summed here and not in SQL: the slices are cut by rows and not by hours.
         completenesses[row.source] = _sum(
             row.source, [completenesses.get(row.source, Completeness("")), row]
         )
@@ -180,6 +181,7 @@ def cut(
         if held and held + rows > most:
             end = max(moment, since)
             beside = _beside(weights, first, index, begun, end, most)
+            # A single busy second may exceed `most`; it is divided by hash of the record id.
             yield LedgerSlice(begun, end, ceil(held / most), beside)
             begun, first, held = end, index, 0
         held += rows
@@ -231,6 +233,7 @@ CREATE OR REPLACE TEMP TABLE emptied AS
   FROM (SELECT getvariable('expired_of')::MAP(VARCHAR, TIMESTAMPTZ) AS limits);
 """
 # Up to here the ingest job has said that all it received is in.
+# Without any heartbeat, as in a lake made by hand, everything counts as finished.
 _FINISHED = """
 SELECT coalesce(max(time), 'infinity'::TIMESTAMPTZ) FROM silver.event WHERE source = '_heartbeat'
 """
@@ -331,12 +334,15 @@ def _records(
             run(_RECEIVED.format(**records), {"source": source})
             run(_BESIDE.format(**records))
             run(_JUDGED)
+            # Counts leave the slice as numbers; its rows are thrown away with the next one.
             _take(counts, run(_COUNTED))
             _take(counts, run(_ROWS))
             run(_LEFT)
+    # Given back before the search further away, which needs the memory for itself.
     for name in ("received", "beside", "judged"):
         run(f"DROP TABLE {name}")
     run(_NOWHERE)
+    # Only the few that are left, in ever wider circles: a day of events is a lot to read.
     for reach in FURTHER:
         first, last = _one(run(_SOUGHT))
         if first is not None:
@@ -355,6 +361,7 @@ def _weights(
     busy = [minute for minute, rows in weights if rows > many]
     if not busy:
         return weights
+    # Bounds on arrival, so that Delta's statistics let DuckDB pass over the other files.
     within = max(since, busy[0]), min(until, busy[-1] + timedelta(minutes=1))
     asked = _WEIGHTS.format(grain="SECOND", which=_BUSY, **_span(*within))
     seconds = connection.execute(asked, {"busy": busy}).fetchall()

@@ -83,6 +83,8 @@ def accepted(settings: Settings, connection: duckdb.DuckDBPyConnection) -> list[
         Accepted((topic, partition), *rest)
         for topic, partition, *rest in connection.execute(_GAPS).fetchall()
     ]
+    # An acceptance waits as a file until the driver folds it in; it counts from the moment it is
+    # given.
     waiting = (settings.home.absolute() / "spool" / "gap").rglob("*.json")
     accepteds += [_spooled(file) for file in waiting]
     return sorted(accepteds, key=lambda gap: gap.at)
@@ -108,6 +110,7 @@ def erased(settings: Settings, since: datetime | None) -> int:
     times = Committed(folder)
     removed = 0
     for commit in newest_first(folder):
+        # Newest first, so that a log of years is read only as far back as the last check.
         if since is not None and times.of(commit.version) < since:
             break
         note = _note(commit.user_metadata)
@@ -152,11 +155,14 @@ class Explainer:
         if not holes:
             return Reasons()
         place = found.stretch.place
+        # From the surest reason to the least sure: what one explains, the next need not.
         left = without(holes, self._known(found.stretch))
         reasons = Reasons(gaps=size(holes) - size(left))
         kept = self._kept(found)
         inside = without(left, [(0, kept)] if kept else [])
         reasons = replace(reasons, expired=size(left) - size(inside))
+        # An erasure notes how many records it took, not which; so it can only explain that many
+        # once.
         if inside and not again and size(inside) <= self._budget():
             self._erased = self._budget() - size(inside)
             return replace(reasons, erased=size(inside))
@@ -219,6 +225,7 @@ class Explainer:
         """The holes at which the broker has messages, or had them: it keeps no older ones. And at
         how many single offsets it was not asked; what was missing before stays so until it was."""
         held = self._held.get(place)
+        # A partition that the broker does not have any more explains nothing.
         if held is None or not holes:
             return list(holes), 0
         missing = without(holes, [(held.first, held.end)])
@@ -227,11 +234,13 @@ class Explainer:
             (span for span in there if size([span]) > 1), key=lambda span: span[0] - span[1]
         )
         single = [span for span in there if size([span]) == 1]
+        # From a random one on, so that a loss that comes again is met sooner or later.
         turn = randrange(len(single)) if single else 0
         asked = [*sorted(wide[:ASKED]), *single[turn:], *single[:turn]]
         first = self._first(place, [begin for begin, _ in asked])
         lost = [(first[begin], end) for begin, end in asked if first.get(begin, end) < end]
         unasked = [span for span in single if span[0] not in first]
+        # Once a loss is proved, single holes beside it are not taken for transaction markers.
         if lost or again:
             return sorted([*missing, *lost, *wide[ASKED:], *unasked]), 0
         return sorted([*missing, *wide[ASKED:]]), len(unasked)

@@ -1,0 +1,81 @@
+"""The first page: what is open, what came lately, and whether what one sees is all there is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from api.console.page import Page, console_router
+from api.console.render import respond
+from api.console.request import Signed
+from api.console.time_words import earliest
+from api.routes.access import Here
+from api.services.console import alert_overview, platform_health
+from infra.errors import Usage
+
+router = console_router()
+PAGE = Page("overview", "Overview", router, "/", "overview", 10, "h")
+
+WINDOWS = {"-6h": timedelta(minutes=10), "-24h": timedelta(hours=1), "-7d": timedelta(hours=6),
+           "-30d": timedelta(days=1)}  # fmt: skip
+
+
+@router.get("/")
+def overview(request: Request, services: Here, session: Signed, since: str = "-24h") -> Response:
+    """The page."""
+    if since not in WINDOWS:
+        raise Usage(f"since: '{since}' is none of {', '.join(WINDOWS)}")
+    now = datetime.now(UTC)
+    start, step = earliest("since", since, now) or now, WINDOWS[since]
+    buckets, levels = alert_overview.by_time(services.reader, start, now, step)
+    arrivals, rates = platform_health.rates(services.reader, start, step)
+    jobs = platform_health.job_views(services.settings)
+    sources = platform_health.source_views(services.reader, services.settings, start)
+    blind = platform_health.blind_rules(services.settings)
+    return respond(
+        request,
+        "overview.html",
+        page=PAGE,
+        since=since,
+        windows=list(WINDOWS),
+        alerts_chart=_chart(buckets, levels, step, "/alerts?lifecycle=new&lifecycle=triaged"),
+        total=sum(map(sum, levels.values())),
+        rate_chart=_chart(arrivals, _most(rates), step, ""),
+        records=sum(map(sum, rates.values())),
+        open=alert_overview.open_by_level(services.reader),
+        gravest=alert_overview.gravest(services.reader, 8),
+        entities=alert_overview.most_alerted(services.reader, 6),
+        delays=platform_health.alert_delays(services.reader, start),
+        jobs=jobs,
+        broken=[job for job in jobs if job.missed],
+        sources=sources,
+        silent=[source for source in sources if source.silent],
+        blind=blind,
+        complete=platform_health.complete_up_to(services.settings),
+        expectations=platform_health.failed_expectations(services.reader),
+    )
+
+
+def _most(series: dict[str, list[int]], most: int = 5) -> dict[str, list[int]]:
+    """The busiest, and the others together."""
+    names = list(series)
+    shown = {name: series[name] for name in names[:most]}
+    if len(names) > most:
+        rest = [series[name] for name in names[most:]]
+        shown[f"{len(rest)} others"] = [sum(values) for values in zip(*rest, strict=True)]
+    return shown
+
+
+def _chart(
+    buckets: list[datetime], series: dict[str, list[int]], step: timedelta, link: str
+) -> dict[str, Any]:
+    """What `charts.js` draws: stacked bars over time."""
+    return {
+        "times": [int(bucket.timestamp()) for bucket in buckets],
+        "step": int(step.total_seconds()),
+        "series": [{"name": name, "values": values} for name, values in series.items()],
+        "link": link,
+    }

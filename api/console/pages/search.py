@@ -1,0 +1,216 @@
+"""Search: events by time and filters, or by SQL; each row down to its bytes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import Response, StreamingResponse
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
+
+from api.console.page import Page, console_router
+from api.console.render import respond
+from api.console.request import Signed
+from api.console.time_words import earliest
+from api.observability.audit_log import audit_request
+from api.routes.access import Here, Services
+from api.services.console import event_search
+from api.services.console.event_search import COLUMNS_OF_EVENTS, USUAL, EventFilter, EventQuestion
+from infra.errors import HeadgateError, Usage
+from infra.process.text_output import harmless
+
+router = console_router()
+PAGE = Page("search", "Search", router, "/search", "search", 30, "s", group="look")
+SPANS = (("-15m", "15 minutes"), ("-1h", "1 hour"), ("-6h", "6 hours"), ("-24h", "24 hours"),
+         ("-7d", "7 days"), ("-30d", "30 days"))  # fmt: skip
+_KNOWN = ("q", "f", "add", "since", "until", "cols", "cursor", "sql")
+SHORTEST = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class SearchAddress:
+    """The state of the page, as its address has it."""
+
+    params: dict[str, Any]
+    question: EventQuestion
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, query: QueryParams, now: datetime) -> SearchAddress:
+        """Raises `Usage` that names the parameter which is wrong."""
+        if unknown := sorted(set(query) - set(_KNOWN)):
+            raise Usage(f"unknown parameter '{unknown[0]}'; the page has {', '.join(_KNOWN)}")
+        since = earliest("since", query.get("since") or "-24h", now) or now
+        until = earliest("until", query.get("until", ""), now) or now
+        if until - since < SHORTEST:
+            raise Usage(f"until ({until:%Y-%m-%d %H:%M:%S}) is not after since ({since:%H:%M:%S})")
+        texts = [text for text in [*query.getlist("f"), query.get("add", "")] if text.strip()]
+        filters = tuple(dict.fromkeys(EventFilter.of(text) for text in texts))
+        columns = tuple(name for name in query.get("cols", "").split(",") if name) or USUAL
+        if wrong := [name for name in columns if name not in COLUMNS_OF_EVENTS]:
+            raise Usage(f"cols: no column '{wrong[0]}'; there are {', '.join(COLUMNS_OF_EVENTS)}")
+        params: dict[str, Any] = {
+            name: query[name] for name in _KNOWN if query.get(name) and name != "add"
+        }
+        params |= {"f": [str(each) for each in filters]}
+        question = EventQuestion(since, until, query.get("q", "").strip(), filters)
+        return cls(params, question, columns)
+
+    def but(self, **changes: Any) -> dict[str, Any]:
+        """The state with changes, from its first page on."""
+        kept = {name: value for name, value in self.params.items() if name not in ("cursor", "sql")}
+        return kept | changes
+
+    def without(self, text: str) -> dict[str, Any]:
+        """The state without a filter."""
+        return self.but(f=[each for each in self.params["f"] if each != text])
+
+    def with_filter(self, text: str) -> dict[str, Any]:
+        """The state with one more filter."""
+        return self.but(f=[*self.params["f"], text])
+
+
+@router.get("/search")
+def search(request: Request, services: Here, session: Signed) -> Response:
+    """The page: events that fit, or the answer to a statement."""
+    asked = SearchAddress.of(request.query_params, datetime.now(UTC))
+    statement = asked.params.get("sql", "")
+    context: dict[str, Any] = {
+        "page": PAGE,
+        "asked": asked,
+        "spans": SPANS,
+        "known_columns": list(COLUMNS_OF_EVENTS),
+        "spark": asked.question.spark(asked.columns),
+        "statement": statement,
+        "answer": None,
+        "problem": None,
+    }
+    if statement:
+        return respond(request, "search_sql.html", **context | _asked(services, session, statement))
+    rows, after = event_search.events(
+        services.reader,
+        asked.question,
+        asked.columns,
+        event_search.PAGE_EVENTS,
+        asked.params.get("cursor"),
+    )
+    step, buckets, series = event_search.histogram(services.reader, asked.question)
+    names = list(series)
+    if len(names) > 6:
+        rest = [series.pop(name) for name in names[5:]]
+        series["others"] = [sum(values) for values in zip(*rest, strict=True)]
+    return respond(
+        request,
+        "search.html",
+        rows=rows,
+        after=after,
+        total=sum(map(sum, series.values())),
+        chart={
+            "times": [int(bucket.timestamp()) for bucket in buckets],
+            "step": int(step.total_seconds()),
+            "series": [{"name": name, "values": values} for name, values in series.items()],
+        },
+        common=event_search.common_values(services.reader, asked.question),
+        **context,
+    )
+
+
+@router.get("/search/export.{form}")
+def export(request: Request, services: Here, session: Signed, form: str) -> Response:
+    """All events that fit, as CSV or as lines of JSON; nothing is cut."""
+    asked = SearchAddress.of(request.query_params, datetime.now(UTC))
+    rows = event_search.every_event(services.reader, asked.question, asked.columns)
+    kinds = {"csv": ("text/csv", _csv), "ndjson": ("application/x-ndjson", _ndjson)}
+    if form not in kinds:
+        raise HTTPException(404, f"no export '{form}'; there are csv and ndjson")
+    media_type, write = kinds[form]
+    return StreamingResponse(
+        write(rows, asked.columns),
+        media_type=f"{media_type}; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="events.{form}"'},
+    )
+
+
+@router.get("/events/{uid:path}")
+def event(
+    request: Request, services: Here, session: Signed, uid: str, time: str = "", row: bool = False
+) -> Response:
+    """One event: the bytes as they came, and the fields that were read from them, side by side."""
+    known = event_search.one_event(services.reader, uid, earliest("time", time, datetime.now(UTC)))
+    finding = None if known else event_search.finding_behind(services.reader, uid)
+    if known is None and finding is None:
+        raise HTTPException(404, f"no event '{uid}'; it may be older than silver.event keeps")
+    return respond(
+        request,
+        "event_row.html" if row else "event.html",
+        page=PAGE,
+        uid=uid,
+        event=known,
+        finding=finding,
+        fields=[] if known is None else list(event_search.filled(known)),
+        records=[
+            record | {"text": _readable(record["raw"]), "hex": _hex(bytes(record["raw"] or b""))}
+            for record in (event_search.raw_records(services.reader, known) if known else [])
+        ],
+    )
+
+
+def _asked(services: Services, session: Any, statement: str) -> dict[str, Any]:
+    """The answer to a statement, or why there is none."""
+    if not session.caller.may("viewer"):
+        raise HTTPException(403, f"'{session.caller.name}' may not run statements (role viewer)")
+    detail: dict[str, Any] = {"sql": statement}
+    try:
+        answer = services.statements.run(statement)
+    except HeadgateError as error:
+        outcome = "refused" if isinstance(error, Usage) else "failed"
+        audit_request(
+            services.settings, "statement", outcome, who=session.caller.name, detail=detail
+        )
+        return {"problem": str(error)}
+    audit_request(services.settings, "statement", "ok", who=session.caller.name, detail=detail)
+    return {"answer": answer}
+
+
+def _readable(raw: Any) -> str:
+    return bytes(raw or b"").decode("utf-8", "replace")
+
+
+def _hex(raw: bytes, longest: int = 4096) -> str:
+    """Bytes as people read them: place, hexadecimal, and what is printable."""
+    lines = []
+    for place in range(0, min(len(raw), longest), 16):
+        row = raw[place : place + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{place:06x}  {row.hex(' '):<47}  {text}")
+    if len(raw) > longest:
+        lines.append(f"and {len(raw) - longest:,} more bytes")
+    return "\n".join(lines)
+
+
+def _csv(rows: Iterator[dict[str, Any]], columns: tuple[str, ...]) -> Iterator[str]:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([harmless(_cell(row[name])) for name in columns])
+        yield out.getvalue()
+        out.seek(0)
+        out.truncate()
+    yield out.getvalue()
+
+
+def _ndjson(rows: Iterator[dict[str, Any]], columns: tuple[str, ...]) -> Iterator[str]:
+    for row in rows:
+        yield json.dumps({name: _cell(row[name]) for name in columns}) + "\n"
+
+
+def _cell(value: Any) -> Any:
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value

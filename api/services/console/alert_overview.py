@@ -1,0 +1,66 @@
+"""Alerts at a glance: by hour and level, the gravest that are open, whom most are about."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from api.services.reader import Reader, ReaderRow
+
+_NEEDS = ("gold.alert_current",)
+_BY_TIME = """
+SELECT time_bucket($step, event_time) AS bucket, level, count(*) AS n FROM gold.alert_current
+WHERE event_time >= $since AND suppressed_by IS NULL GROUP BY ALL ORDER BY bucket
+"""
+_GRAVEST = """
+SELECT alert_id, rule_name, level, entity_type, entity_value, event_time, status, count,
+       (body->>'$.attribution.hostname') AS hostname, previous_entity,
+       coalesce((body->>'$.lifecycle'), 'new') AS lifecycle
+FROM gold.alert_current
+WHERE suppressed_by IS NULL AND coalesce((body->>'$.lifecycle'), 'new') <> 'closed'
+ORDER BY severity_id DESC, event_time DESC LIMIT $most
+"""
+_OPEN = """
+SELECT level, count(*) AS n, count(*) FILTER ((body->>'$.assignee') IS NOT NULL) AS taken
+FROM gold.alert_current
+WHERE suppressed_by IS NULL AND coalesce((body->>'$.lifecycle'), 'new') <> 'closed' GROUP BY level
+"""
+_ENTITIES = """
+SELECT entity_type, entity_value, any_value((body->>'$.attribution.hostname')) AS hostname,
+       count(*) AS n, max(severity_id) AS severity_id, count(DISTINCT rule_id) AS rules,
+       arg_max(level, severity_id) AS level
+FROM gold.alert_current
+WHERE suppressed_by IS NULL AND coalesce((body->>'$.lifecycle'), 'new') <> 'closed'
+GROUP BY entity_type, entity_value ORDER BY severity_id DESC, n DESC LIMIT $most
+"""
+LEVEL_NAMES = ("informational", "low", "medium", "high", "critical")
+
+
+def by_time(
+    reader: Reader, since: datetime, until: datetime, step: timedelta
+) -> tuple[list[datetime], dict[str, list[int]]]:
+    """Alerts by time and level; every bucket is there, also one without an alert."""
+    rows = reader.rows(_BY_TIME, {"since": since, "step": step}, needs=_NEEDS)
+    seconds = int(step.total_seconds())
+    first = datetime.fromtimestamp(int(since.timestamp()) // seconds * seconds, since.tzinfo)
+    buckets = [first + number * step for number in range(int((until - first) / step) + 1)]
+    place = {bucket: number for number, bucket in enumerate(buckets)}
+    series = {level: [0] * len(buckets) for level in LEVEL_NAMES}
+    for row in rows:
+        if row["bucket"] in place and row["level"] in series:
+            series[row["level"]][place[row["bucket"]]] = row["n"]
+    return buckets, series
+
+
+def gravest(reader: Reader, most: int) -> list[ReaderRow]:
+    """Open alerts, the gravest and newest first."""
+    return reader.rows(_GRAVEST, {"most": most}, needs=_NEEDS)
+
+
+def open_by_level(reader: Reader) -> dict[str, ReaderRow]:
+    """How many are open, and how many of these somebody took."""
+    return {row["level"]: row for row in reader.rows(_OPEN, {}, needs=_NEEDS)}
+
+
+def most_alerted(reader: Reader, most: int) -> list[ReaderRow]:
+    """Devices and others that open alerts are about."""
+    return reader.rows(_ENTITIES, {"most": most}, needs=_NEEDS)

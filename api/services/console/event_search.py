@@ -1,0 +1,273 @@
+"""Events by time and by filters on columns: a page, how many by time, one with its raw bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
+from infra.errors import Usage
+
+_NEEDS = ("silver.event", "silver.events")
+PAGE_EVENTS = 100
+EXPORT_EVENTS = 5000
+BUCKETS = 60
+AT_ONCE = 20
+
+COLUMNS_OF_EVENTS: dict[str, str] = {
+    "time": "time",
+    "source": "source",
+    "class_name": "class_name",
+    "activity_name": "activity_name",
+    "status": "status",
+    "severity": "severity",
+    "src_ip": "src_ip",
+    "dst_ip": "dst_ip",
+    "user_name": "user_name",
+    "host_name": "host_name",
+    "mac": "mac",
+    "scope": "scope",
+    "message": "message",
+    "app_name": "app_name",
+    "status_code": "status_code",
+    "query": "query.hostname",
+    "url": "http_request.url.url_string",
+    "src_port": "src_endpoint.port",
+    "dst_port": "dst_endpoint.port",
+    "process": "process.name",
+    "command": "process.cmd_line",
+    "file": "file.path",
+    "bytes": "traffic.bytes",
+    "event_uid": "event_uid",
+}
+"""Columns that filters and tables name, and what they are in silver.events."""
+USUAL = ("time", "source", "class_name", "src_ip", "dst_ip", "user_name", "host_name", "message")
+
+_FILTER = re.compile(r"([a-z_]+)(!=|=|~)(.*)", re.DOTALL)
+_OPERATORS = {"=": "= ", "!=": "IS DISTINCT FROM ", "~": ""}
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """`column=value`, `column!=value` or `column~part of it`."""
+
+    column: str
+    operator: str
+    value: str
+
+    @classmethod
+    def of(cls, text: str) -> EventFilter:
+        """Raises `Usage` for a column that there is not."""
+        match = _FILTER.fullmatch(text.strip())
+        if match is None or match[1] not in COLUMNS_OF_EVENTS or match[1] == "time":
+            known = ", ".join(name for name in COLUMNS_OF_EVENTS if name != "time")
+            raise Usage(f"f: '{text}': write column=value, != or ~ with one of {known}")
+        return cls(match[1], match[2], match[3])
+
+    def __str__(self) -> str:
+        return f"{self.column}{self.operator}{self.value}"
+
+    def sql(self, name: str) -> str:
+        """The condition, its value by parameter `name`."""
+        column = f"CAST({COLUMNS_OF_EVENTS[self.column]} AS VARCHAR)"
+        if self.operator == "~":
+            return f"contains(lower({column}), lower(${name}))"
+        return f"{column} {_OPERATORS[self.operator]}${name}"
+
+    def spark(self) -> str:
+        """The same in Spark SQL, for who goes on by hand."""
+        column = COLUMNS_OF_EVENTS[self.column]
+        value = self.value.replace("\\", "\\\\").replace("'", "\\'")
+        if self.operator == "~":
+            return f"contains(lower({column}), lower('{value}'))"
+        return f"{column} {'=' if self.operator == '=' else '<>'} '{value}'"
+
+
+@dataclass(frozen=True)
+class EventQuestion:
+    """Which events are looked for."""
+
+    since: datetime
+    until: datetime
+    text: str = ""
+    filters: tuple[EventFilter, ...] = ()
+
+    def sql(self) -> tuple[str, ReaderRow]:
+        """Conditions and their parameters."""
+        conditions = ["time >= $since", "time < $until"]
+        params: ReaderRow = {"since": self.since, "until": self.until}
+        if self.text:
+            conditions.append(
+                "(contains(lower(message), lower($text)) OR src_ip = $text OR dst_ip = $text"
+                " OR lower(user_name) = lower($text) OR lower(host_name) = lower($text)"
+                " OR mac = lower($text) OR contains(lower(query.hostname), lower($text)))"
+            )
+            params["text"] = self.text
+        for number, each in enumerate(self.filters):
+            conditions.append(each.sql(f"f{number}"))
+            params[f"f{number}"] = each.value
+        return " AND ".join(conditions), params
+
+    def spark(self, columns: Sequence[str]) -> str:
+        """A statement in Spark SQL that asks the same."""
+        selected = ", ".join(
+            name if COLUMNS_OF_EVENTS[name] == name else f"{COLUMNS_OF_EVENTS[name]} AS {name}"
+            for name in columns
+        )
+        conditions = [
+            f"time >= TIMESTAMP '{self.since:%Y-%m-%d %H:%M:%S}'",
+            f"time < TIMESTAMP '{self.until:%Y-%m-%d %H:%M:%S}'",
+            *(each.spark() for each in self.filters),
+        ]
+        if self.text:
+            text = self.text.replace("\\", "\\\\").replace("'", "\\'")
+            conditions.append(f"contains(lower(message), lower('{text}'))")
+        return (
+            f"SELECT {selected}\nFROM silver.events\nWHERE "
+            + "\n  AND ".join(conditions)
+            + f"\nORDER BY time DESC LIMIT {PAGE_EVENTS}"
+        )
+
+
+def events(
+    reader: Reader, asked: EventQuestion, columns: Sequence[str], limit: int, cursor: str | None
+) -> tuple[list[ReaderRow], str | None]:
+    """One page, newest first, and the cursor of the next."""
+    condition, params = asked.sql()
+    question = {name: str(value) for name, value in params.items()}
+    if cursor:
+        time, uid = reader_cursor(cursor, question, 2)
+        params |= {"after": parse_instant(time), "after_uid": uid}
+        condition += " AND (time < $after OR (time = $after AND event_uid < $after_uid))"
+    selected = ", ".join(f"{COLUMNS_OF_EVENTS[name]} AS {name}" for name in columns)
+    rows = reader.rows(
+        f"SELECT {selected}, time AS at_time, event_uid AS uid FROM silver.events"
+        f" WHERE {condition} ORDER BY at_time DESC, uid DESC LIMIT {limit + 1}",
+        params,
+        needs=_NEEDS,
+    )
+    page = rows[:limit]
+    last = page[-1] if len(rows) > limit else None
+    after = cursor_of(question, last["at_time"].isoformat(), last["uid"]) if last else None
+    return page, after
+
+
+def every_event(
+    reader: Reader, asked: EventQuestion, columns: Sequence[str]
+) -> Iterator[ReaderRow]:
+    """All of them, page after page."""
+    cursor = None
+    while True:
+        page, cursor = events(reader, asked, columns, EXPORT_EVENTS, cursor)
+        yield from page
+        if cursor is None:
+            return
+
+
+def histogram(
+    reader: Reader, asked: EventQuestion
+) -> tuple[timedelta, list[datetime], dict[str, list[int]]]:
+    """Events by time and class, and how wide a bucket is; empty buckets are there too."""
+    condition, params = asked.sql()
+    seconds = max(1, round((asked.until - asked.since).total_seconds() / BUCKETS))
+    step = timedelta(seconds=next((s for s in _STEPS if s >= seconds), seconds))
+    rows = reader.rows(
+        "SELECT time_bucket($step, time) AS bucket, coalesce(class_name, '?') AS class_name,"
+        f" count(*) AS n FROM silver.events WHERE {condition} GROUP BY ALL",
+        params | {"step": step},
+        needs=_NEEDS,
+    )
+    width = int(step.total_seconds())
+    first = datetime.fromtimestamp(
+        int(asked.since.timestamp()) // width * width, asked.since.tzinfo
+    )
+    buckets = [first + n * step for n in range(int((asked.until - first) / step) + 1)]
+    place = {bucket: number for number, bucket in enumerate(buckets)}
+    series: dict[str, list[int]] = {}
+    for row in rows:
+        values = series.setdefault(row["class_name"], [0] * len(buckets))
+        if row["bucket"] in place:
+            values[place[row["bucket"]]] += row["n"]
+    return step, buckets, dict(sorted(series.items(), key=lambda item: -sum(item[1])))
+
+
+_STEPS = (1, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 604800)
+
+
+def common_values(reader: Reader, asked: EventQuestion) -> dict[str, list[tuple[str, int]]]:
+    """The values that are most frequent, by column."""
+    condition, params = asked.sql()
+    columns = ("source", "class_name", "status", "src_ip", "user_name", "host_name")
+    parts = " UNION ALL ".join(
+        f"(SELECT '{name}' AS name, CAST({COLUMNS_OF_EVENTS[name]} AS VARCHAR) AS value,"
+        f" count(*) AS n FROM matching WHERE {name} IS NOT NULL GROUP BY ALL"
+        f" ORDER BY n DESC, value LIMIT 6)"
+        for name in columns
+    )
+    rows = reader.rows(
+        f"WITH matching AS MATERIALIZED (SELECT {', '.join(columns)} FROM silver.events"
+        f" WHERE {condition}) {parts}",
+        params,
+        needs=_NEEDS,
+    )
+    values: dict[str, list[tuple[str, int]]] = {name: [] for name in columns}
+    for row in rows:
+        values[row["name"]].append((row["value"], row["n"]))
+    return {name: found for name, found in values.items() if found}
+
+
+def one_event(reader: Reader, uid: str, near: datetime | None) -> ReaderRow | None:
+    """An event with all its fields; `near`: its time, which spares looking through all files."""
+    window = " AND time >= $low AND time <= $high" if near else ""
+    params: ReaderRow = {"uid": uid}
+    if near:
+        params |= {"low": near - timedelta(seconds=2), "high": near + timedelta(seconds=2)}
+    rows = reader.rows(
+        f"SELECT * FROM silver.event WHERE event_uid = $uid{window} LIMIT 1",
+        params,
+        needs=("silver.event",),
+    )
+    return rows[0] if rows else None
+
+
+def raw_records(reader: Reader, event: ReaderRow) -> list[ReaderRow]:
+    """The bytes that an event was read from."""
+    received = event["received_at"]
+    return reader.rows(
+        'SELECT record_id, source, received_at, topic, partition, "offset", raw'
+        " FROM bronze.record WHERE list_contains($ids, record_id)"
+        " AND received_at >= $low AND received_at <= $high LIMIT $most",
+        {
+            "ids": list(event["record_ids"] or ())[:AT_ONCE],
+            "low": received - timedelta(hours=1),
+            "high": received + timedelta(hours=1),
+            "most": AT_ONCE,
+        },
+        needs=("bronze.record",),
+    )
+
+
+def finding_behind(reader: Reader, uid: str) -> ReaderRow | None:
+    """The finding of a correlation: its id stands where others have an event's."""
+    rows = reader.rows(
+        "SELECT rule_title, event_time, snippet, evidence FROM gold.finding"
+        " WHERE event_uid = $uid LIMIT 1",
+        {"uid": uid},
+        needs=("gold.finding",),
+    )
+    return rows[0] if rows else None
+
+
+def filled(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields of an event that have a value, by their path."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from filled(inner, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value[:50]):
+            yield from filled(inner, f"{path}[{number}]")
+    elif value is not None:
+        yield path, value

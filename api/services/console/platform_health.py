@@ -1,0 +1,174 @@
+"""How the platform does: jobs, sources, delays, what is silent, blind or broken."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from alerts.coverage.run import CoverageState, coverage_folder
+from api.services.reader import Reader, ReaderRow
+from infra.config.settings import Settings
+from infra.errors import HeadgateError
+from infra.runtime import job_status
+from infra.runtime.job_registry import wanted_jobs
+from infra.runtime.job_status import JobStatus
+
+_ARRIVALS = """
+SELECT source, max(last_at) AS newest, sum(events + dead + repeated)::BIGINT AS records,
+       sum(dead)::BIGINT AS dead
+FROM gold.arrival_minute WHERE window_start >= $since GROUP BY source
+"""
+_RECENT = """
+SELECT source, max(received_at) AS newest, count(*) AS records
+FROM bronze.record WHERE received_at >= $recent GROUP BY source
+"""
+_RATES = """
+SELECT time_bucket($step, window_start) AS bucket, source,
+       sum(events + dead + repeated)::BIGINT AS records
+FROM gold.arrival_minute WHERE window_start >= $since GROUP BY ALL ORDER BY bucket
+"""
+_DELAYS = """
+SELECT quantile_cont(delay, 0.5) AS p50, quantile_cont(delay, 0.95) AS p95, count(*) AS n FROM (
+  SELECT epoch((body->>'$.detected_at')::TIMESTAMPTZ) - epoch(received_at) AS delay
+  FROM gold.alert
+  WHERE revision = 1 AND event_time >= $since AND (body->>'$.mode') = 'live'
+)
+"""
+_QUALITY = """
+SELECT suite, expectation, unexpected, examples, run_at FROM ops.quality
+WHERE NOT passed AND run_at = (SELECT max(run_at) FROM ops.quality)
+ORDER BY suite, expectation LIMIT 20
+"""
+RECENT = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job as its driver last told of it, and what is wrong with it."""
+
+    job: str
+    standing: str
+    missed: str | None
+    status: JobStatus | None
+    unread: int | None
+    lag_seconds: float | None
+    age_seconds: float | None
+    """Since it last made progress."""
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """A source as it arrives."""
+
+    source: str
+    newest: datetime | None
+    records: int
+    dead: int
+    quiet_seconds: float | None
+    silent: str
+    """Why it is called silent; empty: it is not."""
+
+
+def job_views(settings: Settings) -> list[JobView]:
+    """Every job that has something to do, or that a driver tells of."""
+    now = time.time()
+    known = job_status.read_status(settings)
+    views = []
+    for verdict in job_status.judge_jobs(settings, wanted_jobs(settings), known, now):
+        status = verdict.status
+        views.append(
+            JobView(
+                job=verdict.job,
+                standing=status.standing if status else "not seen",
+                missed=verdict.missed,
+                status=status,
+                unread=status.unread_messages if status else None,
+                lag_seconds=status.lag(now) if status else None,
+                age_seconds=now - status.progressed_at if status and status.progressed_at else None,
+            )
+        )
+    return views
+
+
+def complete_up_to(settings: Settings) -> datetime | None:
+    """Up to when all that arrived is in, as job `ingest` says."""
+    status = job_status.read_status(settings).get("ingest")
+    if status is None or status.complete_to is None:
+        return None
+    return datetime.fromtimestamp(status.complete_to, UTC)
+
+
+def source_views(reader: Reader, settings: Settings, since: datetime) -> list[SourceView]:
+    """Sources heard since then, those that are silent first."""
+    now = datetime.now(UTC)
+    recent = max(since, now - RECENT)
+    known: dict[str, ReaderRow] = {
+        row["source"]: row
+        for row in reader.rows(_ARRIVALS, {"since": since}, needs=("gold.arrival_minute",))
+    }
+    for row in reader.rows(_RECENT, {"recent": recent}, needs=("bronze.record",)):
+        seen = known.setdefault(row["source"], row | {"dead": 0})
+        seen["newest"] = max(seen["newest"], row["newest"])
+        seen["records"] = max(seen["records"], row["records"])
+    silent = silent_sources(settings)
+    views = [
+        SourceView(
+            source=source,
+            newest=row["newest"],
+            records=row["records"],
+            dead=row["dead"] or 0,
+            quiet_seconds=(now - row["newest"]).total_seconds() if row["newest"] else None,
+            silent=silent.get(source, ""),
+        )
+        for source, row in known.items()
+        if not source.startswith("_")
+    ]
+    views += [
+        SourceView(source, None, 0, 0, None, why)
+        for source, why in silent.items()
+        if source not in known
+    ]
+    return sorted(views, key=lambda view: (not view.silent, view.source))
+
+
+def silent_sources(settings: Settings) -> dict[str, str]:
+    """What the last look at the rules' inputs said of silent sources."""
+    causes = blind_rules(settings).values()
+    return {
+        str(cause["source"]): str(cause["reason"])
+        for cause in causes
+        if cause.get("source") and "silent" in str(cause["reason"])
+    }
+
+
+def blind_rules(settings: Settings) -> dict[str, ReaderRow]:
+    """Rules that see nothing or not all, by id, as the last scheduled look left it."""
+    try:
+        return dict(CoverageState.load(coverage_folder(settings)).blind)
+    except HeadgateError:
+        return {}
+
+
+def rates(
+    reader: Reader, since: datetime, step: timedelta
+) -> tuple[list[datetime], dict[str, list[int]]]:
+    """Records that arrived by time and source, the busiest sources first."""
+    rows = reader.rows(_RATES, {"since": since, "step": step}, needs=("gold.arrival_minute",))
+    buckets = sorted({row["bucket"] for row in rows})
+    place = {bucket: number for number, bucket in enumerate(buckets)}
+    series: dict[str, list[int]] = {}
+    for row in rows:
+        series.setdefault(row["source"], [0] * len(buckets))[place[row["bucket"]]] = row["records"]
+    return buckets, dict(sorted(series.items(), key=lambda item: -sum(item[1])))
+
+
+def alert_delays(reader: Reader, since: datetime) -> ReaderRow:
+    """Seconds from a line's arrival to its alert: half and 95 % of them within; how many."""
+    rows = reader.rows(_DELAYS, {"since": since}, needs=("gold.alert",))
+    return rows[0]
+
+
+def failed_expectations(reader: Reader) -> list[ReaderRow]:
+    """What the newest check of the data did not find as expected."""
+    return reader.rows(_QUALITY, {}, needs=("ops.quality",))
