@@ -57,8 +57,10 @@ def readyz(services: Here) -> models.Ready:
         raise Retryable("; ".join(f"job {verdict.job}: {verdict.missed}" for verdict in late))
     status = [verdict.status for verdict in verdicts if verdict.status is not None]
     batches = [verdict.batch_at for verdict in status if verdict.batch_at is not None]
+    since_batch = round(now - max(batches), 3) if batches else None
     return models.Ready(
         # Jobs that have nothing to do make progress without a batch.
-        newest_batch_age_seconds=round(now - max(batches), 3) if batches else None,
+        since_batch_seconds=since_batch,
+        newest_batch_age_seconds=since_batch,
         jobs={verdict.job: round(now - (verdict.progressed_at or now), 3) for verdict in status},
     )

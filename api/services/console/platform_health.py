@@ -48,7 +48,7 @@ class JobView:
     """A job as its driver last told of it, and what is wrong with it."""
 
     job: str
-    standing: str
+    state: str
     missed: str | None
     status: JobStatus | None
     unread: int | None
@@ -80,7 +80,7 @@ def job_views(settings: Settings) -> list[JobView]:
         views.append(
             JobView(
                 job=verdict.job,
-                standing=status.standing if status else "not seen",
+                state=status.state if status else "not seen",
                 missed=verdict.missed,
                 status=status,
                 unread=status.unread_messages if status else None,
