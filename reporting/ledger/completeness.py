@@ -357,6 +357,7 @@ def _weights(
     """The rows of each minute, and of each second of those minutes that hold many."""
     asked = _WEIGHTS.format(grain="MINUTE", which="", **_span(since, until))
     weights: list[Weight] = connection.execute(asked).fetchall()
+    # A minute with that many rows would make a slice far larger than wanted.
     many = most // BUSY
     busy = [minute for minute, rows in weights if rows > many]
     if not busy:
