@@ -83,6 +83,7 @@ def _row(one: JobVerdict, now: float) -> dict[str, Any]:
         "seconds": status.seconds,
         "since_progress_seconds": None if moved is None else round(now - moved, 1),
         "target": one.target,
+        # What a driver that is gone said last is not shown as if it were so still.
         "unread": unread if current else None,
         "oldest_unread_commit_seconds": oldest if current else None,
         "arrival_time_lag_seconds": None if lag is None else round(lag, 1),
