@@ -110,6 +110,7 @@ def source_views(reader: Reader, settings: Settings, since: datetime) -> list[So
     for row in reader.rows(_RECENT, {"recent": recent}, needs=("bronze.record",)):
         seen = known.setdefault(row["source"], row | {"dead": 0})
         seen["newest"] = max(seen["newest"], row["newest"])
+        # The same records by two ways, one of them up to a minute behind: not to be added up.
         seen["records"] = max(seen["records"], row["records"])
     silent = silent_sources(settings)
     views = [
